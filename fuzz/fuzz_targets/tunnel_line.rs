@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use quintet_proxy::line::{Answer, ClientRequest};
+use quintet_proxy::line::{Answer, Purpose};
 use quintet_tls::Identity;
 
 const CLUSTER: u64 = 0xc0;
@@ -13,17 +13,17 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     };
     let _either = Answer::read(line);
     for local in [false, true] {
-        let Ok(ClientRequest::Tunnel(tunnel)) = ClientRequest::read(line, CLUSTER, local) else {
+        let Ok(Purpose::Tunnel(tunnel)) = Purpose::read(line, CLUSTER, local) else {
             continue;
         };
         if let Some(identity) = Identity::from_text(&tunnel.principal) {
             assert_eq!(Identity::from_text(&identity.to_text()), Some(identity));
         }
         // What was understood is said and understood again.
-        let ask = ClientRequest::Tunnel(tunnel);
+        let ask = Purpose::Tunnel(tunnel);
         let again = ask.line(Some(CLUSTER));
         let again = again.strip_suffix('\n').expect("a line has an end");
         assert!(!again.contains('\n'), "{again:?}");
-        assert_eq!(ClientRequest::read(again, CLUSTER, false), Ok(ask));
+        assert_eq!(Purpose::read(again, CLUSTER, false), Ok(ask));
     }
 });

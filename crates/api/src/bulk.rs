@@ -1,4 +1,4 @@
-//! Acts on many messages of a queue.
+//! Operations on many messages of a queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,8 +74,8 @@ pub fn since(message: &Message) -> Ms {
 }
 
 impl Api {
-    /// Counts messages by their errors, those of most first, of the first 2,000 of `bulk_op`.
-    /// Answers how many were looked at, and where to go on.
+    /// Counts messages by their errors, the most frequent first, among the first 2,000 of
+    /// `bulk_op`. Answers how many were looked at, and where to go on.
     ///
     /// # Errors
     /// The shards' error; or there is no room.
@@ -180,7 +180,7 @@ pub(crate) async fn errors(
 
 /// Does something to many messages, in slices that hold nobody up: `purge`, `cancel`,
 /// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
-/// A long act ends with a cursor, to go on with.
+/// A long operation ends with a cursor, to go on with.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", operation_id = "act_on_queue", tag = "acts",
     params(("queue" = String, Path), ("act" = String, Path, description = "purge, cancel, kick, redrive or move")),
     request_body = Act,
@@ -272,7 +272,7 @@ pub(super) async fn act(
     Ok(acted(&Acted { messages, cursor }, !given.dry_run))
 }
 
-/// The reply to an act on messages, whose number the audit tells if it was `done`.
+/// The reply to an operation on messages, whose number the audit tells if it was `done`.
 pub(super) fn acted(acted: &Acted, done: bool) -> Response {
     let mut response = reply::document(acted);
     let extensions = response.extensions_mut();

@@ -303,7 +303,7 @@ impl Api {
 fn client_of(own: Option<&Own>, guest: Option<&Guest>) -> ClientId {
     let guest = own.map(|own| &own.guest).or(guest);
     guest
-        .expect("a request has a party of its own if its connection has none")
+        .expect("a request has a client of its own if its connection has none")
         .client_id()
 }
 
@@ -320,7 +320,7 @@ fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
 }
 
 /// An error of the site, as the API tells it.
-pub fn command_error(problem: quintet_http::Problem) -> Response {
+pub fn site_error(problem: quintet_http::Problem) -> Response {
     let told = Problem::from(problem.clone());
     let as_text = problem.into_response();
     let mut response = told.into_response();

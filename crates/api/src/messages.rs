@@ -296,7 +296,7 @@ pub(super) const FILTER: &[&str] = &[
     "state", "contains", "key", "name", "error", "dead", "older_ms", "batch", "max", "cursor",
 ];
 
-/// The sweep of such a query.
+/// The bulk operation of such a query.
 pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Problem> {
     let pair = |text: &str| {
         let (name, value) = text.split_once('=')?;
@@ -486,7 +486,7 @@ pub(super) async fn transfer(
     }
 }
 
-/// The reply to an act on a message, whose queue the audit tells.
+/// The reply to an operation on a message, whose queue the audit tells.
 pub(super) fn done_to(mut response: Response, queue: Option<Name>) -> Response {
     if let Some(queue) = queue {
         response.extensions_mut().insert(DoneTo(queue));

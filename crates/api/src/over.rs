@@ -245,7 +245,7 @@ impl Api {
                             }
                             Some(next) => bulk_op.after = Some(next),
                             None if full => {
-                                // What stands behind it is behind everything of this state index.
+                                // What stands behind it is behind everything of this state.
                                 let end = Cursor {
                                     held_back: true,
                                     order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_nodes::{ClusterReport, NODE_SOCKET};
-use quintet_proxy::line::{Answer, ClientRequest, Question};
+use quintet_proxy::line::{Answer, Purpose, Question};
 
 /// A node asks all others before it answers, which takes a few seconds where one is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub(super) fn ask(data: &Path, question: Question, patience: Duration) -> Result
         _ => anyhow!("cannot connect to {}: {error}", path.display()),
     })?;
     stream.set_read_timeout(Some(patience))?;
-    (&stream).write_all(ClientRequest::Node(question).line(None).as_bytes())?;
+    (&stream).write_all(Purpose::Node(question).line(None).as_bytes())?;
     let mut line = String::new();
     let read = BufReader::new(&stream).read_line(&mut line);
     read.context("the node does not answer: while it cannot reach NATS it says so in its log")?;

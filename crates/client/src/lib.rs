@@ -60,10 +60,9 @@ pub const ACT_REST: Duration = Duration::from_millis(4);
 /// short and must not submit.
 pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
 
-/// Told of messages for a client's standing take
-/// ([`quintet_types::Command::Watch`]), with the queue the first came from;
-/// the take is over then. Called from another thread, never twice at once; has
-/// to be short and must not submit.
+/// Told of messages for a client's subscription ([`quintet_types::Command::Watch`]), with the queue
+/// the first came from; the subscription is over then. Called from another thread, never twice at
+/// once; has to be short and must not submit.
 pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
 
 /// The way in. Shared by all threads.
@@ -284,8 +283,8 @@ pub trait ClientApi: Send + Sync {
         drop(tell);
     }
 
-    /// A new client, to hold leases and to wait. `arrive` gets what its standing
-    /// take brings.
+    /// A new client, to hold leases and to wait. `arrive` gets what its subscription
+    /// brings.
     fn enter(&self, arrive: Arrive) -> ClientId;
 
     /// The same, for a client whose commands come from the calling thread: its outcomes are told
@@ -396,7 +395,7 @@ pub struct Visit<'a> {
 }
 
 impl<'a> Visit<'a> {
-    /// Enters without a standing take.
+    /// Enters without a subscription.
     pub fn new(client_api: &'a dyn ClientApi) -> Self {
         let client_id = client_api.enter(Box::new(|_, _| {}));
         Self {

@@ -256,15 +256,15 @@ impl Appender {
         Seq(self.first.load(Ordering::Relaxed))
     }
 
-    /// Asks which entry the stream begins with, and wants one beat if that is a later one than the
-    /// log's.
+    /// Asks which entry the stream begins with, and wants one heartbeat if that is a later one than
+    /// the log's.
     pub(crate) fn ask_first(&self) {
         let itself = Weak::clone(&self.itself);
         let told = move |ends: Option<Ends>| {
             if let (Some(appender), Some(ends)) = (itself.upgrade(), ends) {
                 let before = appender.first.swap(ends.first.0, Ordering::Relaxed);
                 if ends.first > appender.begins() && before != ends.first.0 {
-                    // The log says so with the next beat.
+                    // The log says so with the next heartbeat.
                     appender.want_heartbeat(true);
                 }
             }

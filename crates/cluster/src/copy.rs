@@ -383,7 +383,7 @@ impl Copy {
         };
         let from = self.beginning.expect("the claim says it");
         appender.set_begins(from.seq);
-        // The beat asks where the stream begins now.
+        // The heartbeat asks where the stream begins now.
         appender.want_heartbeat(taken_over.is_some());
         let log = StreamLog {
             from,

@@ -5,11 +5,11 @@
 //! Every byte of an entry is described in `docs/cluster-format.md`. Nothing here knows of messages,
 //! queues or sockets.
 //!
-//! Layers, from the bottom: [`entry`] (the codec), `reign` (claims, beats and handoffs), [`reader`]
-//! (what is believed of a stream), `window` and `resolve` (what was sent and not acknowledged),
-//! `streamlog`, `copy` and `bid` (what was read, and claiming behind it), `open`. [`Ownership`]
-//! decides who should own, and [`Member`] does what it says. Time is an argument up to [`World`],
-//! which is what waits.
+//! Layers, from the bottom: [`entry`] (the codec), `reign` (claims, heartbeats and handoffs),
+//! [`reader`] (what is believed of a stream), `window` and `resolve` (what was sent and not
+//! acknowledged), `streamlog`, `copy` and `bid` (what was read, and claiming behind it), `open`.
+//! [`Ownership`] decides who should own, and [`Member`] does what it says. Time is an argument up
+//! to [`World`], which is what waits.
 
 #![warn(
     clippy::host_endian_bytes,

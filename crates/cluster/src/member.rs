@@ -1,5 +1,6 @@
 //! A member of a group: follows the log, takes it over when its owner is silent, and says that it
-//! lives while it owns. Decides nothing itself: that is the seat's; it asks, reads and appends.
+//! lives while it owns. It decides nothing: [`Ownership`] does; the member asks,
+//! reads and appends.
 //!
 //! Everything that happens to it is put into its inbox, by any thread, and seen to in
 //! [`Ticks::tick`], by the one that drives it: the same in simulated time as with threads.
@@ -43,7 +44,7 @@ pub struct Membership {
     pub writer: Writer,
     /// This node's name; at most 255 bytes.
     pub node: String,
-    /// Where fronts reach it; at most 65,535 bytes.
+    /// Where proxies reach it; at most 65,535 bytes.
     pub link: String,
     /// How much may be sent and not acknowledged.
     pub limits: Limits,
@@ -92,8 +93,8 @@ pub trait Duty: Send {
     /// This member owns the log now. Nothing was decided yet in its epoch.
     fn own(&mut self, owned: Owned<Self::State>);
 
-    /// Nothing was appended for a beat, or nothing in a new segment says who reigns: it is to be
-    /// said ([`StreamLog::heartbeat`]).
+    /// Nothing was appended for the time of a heartbeat, or nothing in a new segment says who
+    /// reigns: it is to be said ([`StreamLog::heartbeat`]).
     fn heartbeat(&mut self);
 
     /// The log has another owner, or cannot be believed: nothing may be answered from now on. The
@@ -166,7 +167,7 @@ struct Inner<D: Duty> {
     rests: Moment,
     /// Compare with this entry once the leader's copy is known to be whole.
     comparing: Option<Seq>,
-    /// The owner had said handoff when this member claimed.
+    /// The owner had handed off when this member claimed.
     parted: bool,
 }
 
@@ -326,7 +327,7 @@ impl<D: Duty> Inner<D> {
     fn act(&mut self, action: Option<Action>) {
         match action {
             None | Some(Action::Own(_)) => {}
-            Some(Action::ClientRequest) => self.ask(),
+            Some(Action::AskEnds) => self.ask(),
             Some(Action::Compare(seq)) => self.compare(seq),
             Some(Action::Claim(_)) => self.claim(),
             Some(Action::Heartbeat) => self.duty.heartbeat(),
@@ -349,7 +350,7 @@ impl<D: Duty> Inner<D> {
     }
 
     fn compare(&mut self, seq: Seq) {
-        // The seat asks again soon, until the member has what it lacks or another owns.
+        // `Ownership` asks again soon, until the member has what it lacks or another owns.
         if !self.could_serve() {
             return;
         }

@@ -31,7 +31,7 @@ pub struct StreamStore {
     pub options: Options,
     /// Which cluster's stream it must be.
     pub cluster: ClusterId,
-    /// This node's name, and where fronts reach it.
+    /// This node's name, and where proxies reach it.
     pub node: String,
     /// See `node`.
     pub link: String,

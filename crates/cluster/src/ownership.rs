@@ -17,7 +17,7 @@ pub struct Timing {
     /// An owner appends something at least so often.
     pub heartbeat: Duration,
     /// So long after an acknowledged entry was sent its owner may answer without another. At least
-    /// two beats.
+    /// two heartbeats.
     pub lease: Duration,
     /// So much silence lets this node claim. At least one and a half leases; more for those that
     /// should not be the first to try.
@@ -54,7 +54,7 @@ pub enum Event {
     Drain(bool),
     /// Whether this node's clock is off, from now on: others should claim rather than this node.
     Clock(bool),
-    /// [`Action::ClientRequest`] was answered; `None`: nobody did.
+    /// [`Action::AskEnds`] was answered; `None`: nobody did.
     Ends(Option<Seq>),
     /// [`Action::Compare`] was answered: whether the leader has what was read. `None`: nobody did.
     Compared(Option<bool>),
@@ -94,14 +94,14 @@ pub enum Claimed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask the leader where the stream ends.
-    ClientRequest,
+    AskEnds,
     /// Ask the leader for the last entry that was read, and compare.
     Compare(Seq),
     /// Append a claim behind this entry, all of which up to there was applied.
     Claim(Seq),
     /// Own: begin the epoch and let clients in.
     Own(Epoch),
-    /// Append a beat.
+    /// Append a heartbeat.
     Heartbeat,
     /// Answer nothing more; close every connection.
     StepDown,
@@ -109,7 +109,7 @@ pub enum Action {
     ReadAgain,
 }
 
-/// A node's place in a group.
+/// Whether a node owns the log of its group, and what it does about it.
 #[derive(Clone, Debug)]
 pub struct Ownership {
     timing: Timing,
@@ -229,9 +229,9 @@ impl Ownership {
         }
     }
 
-    /// So much silence lets this node claim. An owner that has said handoff answers nothing, so
-    /// nobody waits for its lease; who was not named leaves two beats to who was, and a node whose
-    /// clock is off leaves two more to others.
+    /// So much silence lets this node claim. An owner that has handed off answers nothing, so
+    /// nobody waits for its lease; who was not named leaves two heartbeats to who was, and a node
+    /// whose clock is off leaves two more to others.
     fn patience(&self) -> Duration {
         let more = match self.off {
             true => 2 * self.timing.heartbeat,
@@ -300,7 +300,7 @@ impl Ownership {
                 };
                 self.epoch = epoch;
                 // Nothing it sent after the claim is acknowledged yet, and the claim was sent at
-                // a moment it does not know here: the lease begins with the first beat.
+                // a moment it does not know here: the lease begins with the first heartbeat.
                 self.state = State::Owner {
                     appended: now,
                     lease: Moment::ZERO,
@@ -436,12 +436,12 @@ impl Ownership {
         let read = self.read;
         match &mut self.state {
             _ if !due => None,
-            State::Catching(asking) => asking.due(now).then_some(Action::ClientRequest),
+            State::Catching(asking) => asking.due(now).then_some(Action::AskEnds),
             State::Comparing(asking) => asking.due(now).then_some(Action::Compare(read)),
             State::Standby(silence) => {
                 // It is due only when the one before was answered, or never will be.
                 silence.doubt |= silence.asking.asked.is_some() && !silence.asking.answered;
-                silence.asking.due(now).then_some(Action::ClientRequest)
+                silence.asking.due(now).then_some(Action::AskEnds)
             }
             State::Owner { appended, .. } => {
                 *appended = now;

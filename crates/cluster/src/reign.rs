@@ -1,4 +1,4 @@
-//! Frames of the log's own: claims, beats and handoffs. Their payload is in
+//! Frames of the log's own: claims, heartbeats and handoffs. Their payload is in
 //! `docs/cluster-format.md`.
 
 use quintet_log::{Epoch, FrameBuf, FrameKind, SegmentNumber};
@@ -20,7 +20,7 @@ pub struct Claim {
     pub writer: Writer,
     /// The node's name; at most 255 bytes.
     pub node: String,
-    /// Where fronts reach it; at most 65,535 bytes.
+    /// Where proxies reach it; at most 65,535 bytes.
     pub link: String,
 }
 
@@ -33,8 +33,8 @@ pub struct Beginning {
     pub seq: Seq,
 }
 
-/// A frame of kind [`FrameKind::Reign`]. Claims and beats of version 1 do not say where the log
-/// begins.
+/// A frame of kind [`FrameKind::Reign`]. Claims and heartbeats of version 1 do not say where the
+/// log begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reign {
     /// The owner had nothing else to append.

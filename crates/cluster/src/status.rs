@@ -79,7 +79,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Somebody else reigns; `parted`: the owner before had said handoff.
+    /// Somebody else reigns; `parted`: the owner before had handed off.
     pub(crate) fn claimed(&mut self, parted: bool) {
         match parted {
             true => self.handovers += 1,

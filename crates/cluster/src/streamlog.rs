@@ -33,13 +33,13 @@ pub struct StreamLog {
     /// Where the segments begin, oldest first.
     pub(crate) firsts: VecDeque<First>,
     pub(crate) durable: Position,
-    /// The segment being written has no frame of the caller's, only claims and beats.
+    /// The segment being written has no frame of the caller's, only claims and heartbeats.
     pub(crate) fresh: bool,
     /// The next frame of the caller's begins a segment.
     pub(crate) begin: bool,
     /// Payload bytes an empty segment has room for.
     pub(crate) room: u64,
-    /// It has said handoff.
+    /// The owner has handed off.
     pub(crate) over: bool,
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct First {
 pub struct Acks(Arc<Appender>);
 
 impl Acks {
-    /// Whether there should be a beat though something was appended: a segment has begun in which
-    /// nothing says who reigns.
+    /// Whether there should be a heartbeat though something was appended: a segment has begun in
+    /// which nothing says who reigns.
     pub fn wants_heartbeat(&self) -> bool {
         self.0.wants_heartbeat()
     }
@@ -219,7 +219,7 @@ impl Log for StreamLog {
             matches!(frame.kind(), FrameKind::Facts | FrameKind::Body),
             "frames of the log's own are not the caller's"
         );
-        assert!(!self.over, "a farewell is an owner's last frame");
+        assert!(!self.over, "a handoff is an owner's last frame");
         let placed = self.add(expected, stamp, frame, self.begin)?;
         self.begin = false;
         self.fresh = false;

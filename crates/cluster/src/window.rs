@@ -285,7 +285,7 @@ impl Window {
 
     /// Takes off the front what is stored, and sends what there is room for.
     fn settle(&mut self, now: Moment) {
-        while self.pending.front().is_some_and(|proxy| proxy.stored) {
+        while self.pending.front().is_some_and(|front| front.stored) {
             self.pop(now);
         }
         if self.sent == 0 {
@@ -295,24 +295,24 @@ impl Window {
     }
 
     fn pop(&mut self, now: Moment) {
-        let Some(proxy) = self.pending.pop_front() else {
+        let Some(front) = self.pending.pop_front() else {
             return;
         };
         if self.sent > 0 {
             self.sent -= 1;
-            self.sent_bytes -= proxy.entry.len();
+            self.sent_bytes -= front.entry.len();
         }
         self.first = self.first.after();
         // A padding's place may have been filled by somebody, at any time.
-        if proxy.kind == Kind::Frame {
-            self.acked_sent = self.acked_sent.max(proxy.sent_first);
+        if front.kind == Kind::Frame {
+            self.acked_sent = self.acked_sent.max(front.sent_first);
         }
-        if let Some(end) = proxy.end {
+        if let Some(end) = front.end {
             self.acked = self.acked.max(end);
             if self.took.len() == TOOK_KEPT {
                 self.took.pop_front();
             }
-            self.took.push_back(now.saturating_sub(proxy.pushed));
+            self.took.push_back(now.saturating_sub(front.pushed));
         }
     }
 
@@ -372,7 +372,7 @@ impl Window {
         if self.stop.is_some() || self.resolve.is_none() {
             return;
         }
-        let Some(proxy) = self.pending.front() else {
+        let Some(front) = self.pending.front() else {
             return;
         };
         if seq != self.first {
@@ -385,7 +385,7 @@ impl Window {
                 self.acts.push_back(Act::Ends);
             }
             Found::Entry(entry) => {
-                match resolve::judge(&self.ours, &proxy.entry, proxy.kind, entry) {
+                match resolve::judge(&self.ours, &front.entry, front.kind, entry) {
                     Verdict::Settled => {
                         self.pop(now);
                         // Acknowledgements that came meanwhile count now.

@@ -535,7 +535,7 @@ mod tests {
     /// Values of which no setting takes all.
     const GIVEN: [&str; 5] = ["-1", "1.5", "'abc'", "5", "[[7]]"];
 
-    fn command_errors(key: &str, table: &str) -> Vec<(&'static str, String)> {
+    fn errors_of(key: &str, table: &str) -> Vec<(&'static str, String)> {
         let tried = GIVEN.iter().map(|given| {
             let error = from_text(&format!("{table}{key} = {given}")).err();
             error.map(|error| (*given, format!("{error:#}")))
@@ -546,7 +546,7 @@ mod tests {
     #[test]
     fn every_setting_of_a_queue_says_what_it_takes() {
         for spec in QUEUE_SETTINGS {
-            let refused = command_errors(spec.key, "[defaults]\n");
+            let refused = errors_of(spec.key, "[defaults]\n");
             assert!(!refused.is_empty(), "{}", spec.key);
             for (given, why) in refused {
                 let names = why.contains(&format!("in [defaults]: {} ", spec.key));
@@ -574,7 +574,7 @@ mod tests {
                 continue;
             }
             numbers += 1;
-            let refused = command_errors(spec.key, "");
+            let refused = errors_of(spec.key, "");
             assert!(refused.len() >= 4, "{}: {refused:?}", spec.key);
             for (given, why) in refused {
                 let hints = ["such as", " to ", "write"];
@@ -593,7 +593,7 @@ mod tests {
     #[test]
     fn a_bare_number_is_no_rate() {
         for key in ["take_rate", "key_take_rate"] {
-            let [_, _, _, (_, why), _] = &command_errors(key, "[[queue]]\nname = 'a'\n")[..] else {
+            let [_, _, _, (_, why), _] = &errors_of(key, "[[queue]]\nname = 'a'\n")[..] else {
                 panic!("{key}")
             };
             let what =

@@ -1,4 +1,4 @@
-//! The question before an act on many messages, or one that loses something: how
+//! The question before an operation on many messages, or one that loses something: how
 //! many it would touch. Asking fixes the set: those put before now.
 
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Acts on several queues: the question with its counts, and the act.
+//! Operations on several queues: the question with its counts, and the operation.
 
 use askama::Template;
 use axum::extract::Request;
@@ -15,7 +15,7 @@ use super::{Asked, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, reply};
 
-/// Queues of a selection at most: all their acts are remembered at once, and forms
+/// Queues of a selection at most: all their operations are remembered at once, and forms
 /// have 200 fields by default (`max_fields`).
 const QUEUES_MAX: usize = 150;
 /// From so many messages on that would be lost what is deleted is typed.
@@ -80,7 +80,7 @@ impl Bulk {
         }
     }
 
-    /// The act on each queue, if it is one on messages.
+    /// The operation on each queue, if it is one on messages.
     fn act(self) -> Option<Act> {
         match self {
             Self::Pause | Self::Resume => None,

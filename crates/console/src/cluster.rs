@@ -24,7 +24,7 @@ struct Row {
     p99: String,
     runs_missing: u64,
     version: String,
-    /// Acts that make sense for it.
+    /// Operations that make sense for it.
     operations: Vec<(&'static str, &'static str)>,
 }
 

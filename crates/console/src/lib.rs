@@ -1,8 +1,8 @@
 //! Quintet's console: pages that show what there is and steer it.
 //!
 //! A page is HTML from the server, each with an address of its own; the script
-//! adds keys, selections and colours. An act is a POST that answers 303 to the
-//! page that shows what came of it. All questions and acts are commands of the
+//! adds keys, selections and colours. An operation is a POST that answers 303 to the
+//! page that shows what came of it. All questions and operations are commands of the
 //! requester's own principal, as those of `/api/v1` are: what one may do the
 //! shards know.
 

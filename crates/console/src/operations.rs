@@ -1,4 +1,4 @@
-//! Acts: on a queue, on a message, and long ones, which go on in the server when
+//! Operations: on a queue, on a message, and long ones, which go on in the server when
 //! their page is left.
 
 use std::collections::VecDeque;
@@ -39,12 +39,12 @@ pub(super) fn waiting(stats: &QueueStats) -> u64 {
     states.map(|state| number(&stats.gauges, *state)).sum()
 }
 
-/// Long acts that are remembered.
+/// Long operations that are remembered.
 const JOBS_MAX: usize = 256;
-/// An act that is over by then is told on the page it came from.
+/// An operation that is over by then is told on the page it came from.
 const SHORT: Duration = Duration::from_millis(500);
 
-/// Acts on many messages.
+/// Operations on many messages.
 #[derive(Default)]
 pub(super) struct Jobs {
     count: AtomicU64,
@@ -89,7 +89,7 @@ impl Jobs {
         job
     }
 
-    /// The act of this number, for whoever began it.
+    /// The operation of this number, for whoever began it.
     fn get(&self, number: &str, asked: &Asked) -> Result<Arc<Job>, Problem> {
         let number: u64 = number.parse().map_err(|_| Problem::no_such_page())?;
         let mut mine = self.of(asked).into_iter();
@@ -286,7 +286,7 @@ pub(super) struct Came {
     pub(super) failed: String,
 }
 
-/// Begins an act for each question; they are done one behind the other, and each
+/// Begins an operation for each question; they are done one behind the other, and each
 /// can be looked at and stopped.
 pub(super) async fn begin_all(asked: &Asked, questions: Vec<Question>) -> Came {
     let begun = questions.into_iter().map(|question| {

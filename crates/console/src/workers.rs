@@ -198,7 +198,7 @@ fn named(part: &str, act: &str) -> Result<(String, WorkerAct), Problem> {
 
 #[derive(Template)]
 #[template(path = "worker_ask.html")]
-struct ClientRequest {
+struct WorkerAsk {
     frame: Frame,
     wid: String,
     part: String,
@@ -232,7 +232,7 @@ pub(super) async fn question(
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);
-    let page = ClientRequest {
+    let page = WorkerAsk {
         frame: asked.frame.of(format!("{act} {shown}"), "workers"),
         heading: match wanted {
             WorkerAct::Quiet => format!("Ask {shown} to be quiet?"),

@@ -78,7 +78,7 @@ struct Requester {
     queue: VecDeque<(Caller, Command, OnOutcome)>,
 }
 
-/// Something to say once it is true.
+/// A reply or an arrival, for when it is durable.
 enum Notification {
     Outcome(OnOutcome, Outcome, Name),
     Arrived(Arc<Mutex<Arrive>>, Handed, Name),
@@ -275,7 +275,7 @@ impl Dispatcher {
         }
     }
 
-    /// Says something, now or when what it needs has been reached.
+    /// Sends a notification, now or when its commit numbers are complete.
     fn tell(&self, mut inside: MutexGuard<'_, Inside>, required: Required, told: Notification) {
         if self.core.completed().satisfies(required) {
             drop(inside);
@@ -312,7 +312,7 @@ impl Dispatcher {
                 | Mail::Census(..)
                 | Mail::Close(..)
                 | Mail::Refuse
-                | Mail::Notification(..) => {}
+                | Mail::Answer(..) => {}
             }
         }
         self.core.write(self.unwritten.swap(0, Ordering::SeqCst));
@@ -412,7 +412,7 @@ impl Dispatcher {
         }
     }
 
-    /// Says what waited for something that has been reached.
+    /// Sends the notifications whose commit numbers are complete.
     fn say_reached(&self) {
         let mailbox = &self.mailbox;
         loop {

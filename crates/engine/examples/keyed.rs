@@ -189,5 +189,5 @@ fn main() {
     let deep = |name: &str| Bench::new(name, 100_000).alone(COUNT, 100_000);
     row("100,000 keys and messages", &deep, "ordered");
     let waited = |name: &str| Bench::new(name, 100_000).waited(COUNT, 1000);
-    row("100,000 keys, 1,000 takers that wait", &waited, "ordered");
+    row("100,000 keys, 1,000 waiting consumers", &waited, "ordered");
 }

@@ -16,7 +16,7 @@
 //! A take whose queues are all in one shard is asked there directly, unless
 //! step 1 is needed.
 //!
-//! A standing take stands in every shard, those without a queue of it too: so
+//! A subscription stands in every shard, those without a queue of it too: so
 //! it keeps its place in line wherever its queues change to. Its steps begin
 //! with *find*, which tells whether one stands already. If so its claim stays,
 //! and the shards that the change has not come to serve it as it was.
@@ -88,7 +88,7 @@ pub struct Across {
     client_id: ClientId,
     take: Take,
     standing: bool,
-    /// Nothing is done if no standing take is found.
+    /// Nothing is done if no subscription is found.
     only_change: bool,
     /// Shards with queues of it, in order.
     shards: SmallVec<[usize; 4]>,
@@ -120,7 +120,7 @@ impl Across {
         Some(Self::begin(client_id, take.clone(), shards, count, phase))
     }
 
-    /// Sets the client's standing take, or changes it ([`Command::Watch`]).
+    /// Sets the client's subscription, or changes it ([`Command::Watch`]).
     pub fn watch(client_id: ClientId, take: Take, count: usize) -> Self {
         let shards = shards_of(&take, count);
         let mut across = Self::begin(client_id, take, shards, count, Phase::Find);
@@ -128,7 +128,7 @@ impl Across {
         across
     }
 
-    /// Changes the client's standing take, if one stands
+    /// Changes the client's subscription, if one stands
     /// ([`Command::Rewatch`]).
     pub fn rewatch(client_id: ClientId, take: Take, count: usize) -> Self {
         let mut across = Self::watch(client_id, take, count);
@@ -365,7 +365,7 @@ impl Across {
         matches!(found, Ok(Some(_)))
     }
 
-    /// A standing take waits for what it may not take now.
+    /// A subscription waits for what it may not take now.
     fn may_take(&self, engine: &Engine) -> Result<(), CommandError> {
         match self.standing {
             true => Ok(()),
@@ -373,7 +373,7 @@ impl Across {
         }
     }
 
-    /// This shard has something for the standing take: delivers it, unless
+    /// This shard has something for the subscription: delivers it, unless
     /// another has served it meanwhile.
     fn serve_standing<J: Journal>(
         &mut self,
@@ -392,7 +392,7 @@ impl Across {
         Some(Answer::Now(Outcome::Done, Hold::Turn))
     }
 
-    /// Nothing is left to do for a standing take.
+    /// Nothing is left to do for a subscription.
     fn stood(&mut self) -> Option<Answer> {
         self.answer(Outcome::Done, Hold::Turn)
     }
@@ -542,13 +542,13 @@ impl Engine {
         }
     }
 
-    /// The claim of the client's standing take, if it still stands.
+    /// The claim of the client's subscription, if it still stands.
     fn standing_claim(&self, client_id: ClientId) -> Option<Claim> {
         let waiter = self.waiters.get(self.waiters.of(client_id, true)?)?;
         waiter.claim.clone().filter(|claim| !claim.is_taken())
     }
 
-    /// Drops a standing take of the client's that another shard has served,
+    /// Drops a subscription of the client's that another shard has served,
     /// whose delivery is on its way.
     fn drop_dead_standing(&mut self, client_id: ClientId) {
         if let Some(number) = self.waiters.of(client_id, true)

@@ -86,38 +86,33 @@ pub fn carry<J: Journal>(
     from.engine.call_back(&mut leaving);
 }
 
-/// Counts in a batch of `segment_ref` what `from` owes it. The caller sees to it that the facts of
-/// both become durable together.
-pub fn carry_owed<J: Journal>(
-    now: Ms,
-    batch: BatchId,
-    from: Side<'_, J>,
-    segment_ref: Side<'_, J>,
-) {
+/// Counts in a batch of the shard `counter` what `from` owes it. The caller sees to it that the
+/// facts of both become durable together.
+pub fn carry_owed<J: Journal>(now: Ms, batch: BatchId, from: Side<'_, J>, counter: Side<'_, J>) {
     from.engine.advance(now);
-    segment_ref.engine.advance(now);
+    counter.engine.advance(now);
     let mut unheard = Vec::new();
     let mut step = Step::default();
     let mut leaving = Cx::new(from.journal, &mut unheard, &mut step);
     let mut unheard = Vec::new();
     let mut step = Step::default();
-    let mut counting = Cx::new(segment_ref.journal, &mut unheard, &mut step);
+    let mut counting = Cx::new(counter.journal, &mut unheard, &mut step);
     count_owed(
         batch,
         (from.engine, &mut leaving),
-        (segment_ref.engine, &mut counting),
+        (counter.engine, &mut counting),
     );
 }
 
 fn count_owed<J: Journal>(
     batch: BatchId,
     (from, leaving): (&mut Engine, &mut Cx<'_, J>),
-    (segment_ref, counting): (&mut Engine, &mut Cx<'_, J>),
+    (counter, counting): (&mut Engine, &mut Cx<'_, J>),
 ) {
     let Some(&tally) = from.store.batches.owed().get(&batch) else {
         return;
     };
-    segment_ref.count_member(counting, batch, tally);
+    counter.count_member(counting, batch, tally);
     let owed = Tally::default();
     from.fact(leaving, Fact::BatchOwed { batch, owed });
 }
@@ -130,13 +125,13 @@ pub fn put_member<J: Journal>(
     caller: Caller,
     (batch, put): (BatchId, Put),
     into: Side<'_, J>,
-    segment_ref: Side<'_, J>,
+    counter: Side<'_, J>,
     deliveries: &mut Vec<Delivery>,
 ) -> Answer {
     into.engine.advance(now);
-    segment_ref.engine.advance(now);
+    counter.engine.advance(now);
     let refused = |command_error| Answer::Now(Outcome::Refused(command_error), Hold::Durable);
-    if let Err(command_error) = segment_ref.engine.may_join(caller.principal, batch) {
+    if let Err(command_error) = counter.engine.may_join(caller.principal, batch) {
         return refused(command_error);
     }
     let mut step = Step::default();
@@ -153,12 +148,12 @@ pub fn put_member<J: Journal>(
     let answer = decided.unwrap_or_else(|_| refused(CommandError::Conflict));
     let mut unheard = Vec::new();
     let mut step = Step::default();
-    let mut counting = Cx::new(segment_ref.journal, &mut unheard, &mut step);
+    let mut counting = Cx::new(counter.journal, &mut unheard, &mut step);
     // Its batch is still open, and may be committed as soon as its shard is let go.
     count_owed(
         batch,
         (into.engine, &mut cx),
-        (segment_ref.engine, &mut counting),
+        (counter.engine, &mut counting),
     );
     into.engine.sweep_expired(&mut cx);
     into.engine.call_back(&mut cx);

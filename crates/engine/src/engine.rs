@@ -608,7 +608,7 @@ impl Engine {
         self.store.verify()
     }
 
-    /// Messages and marks whose newest image lies in `segment_ref`.
+    /// Messages and deduplication records whose newest image lies in `segment_ref`.
     pub fn segment_refs_live(&self, segment_ref: SegmentRef) -> u64 {
         self.store
             .segment_refs

@@ -382,7 +382,7 @@ pub struct ShardCounts {
 }
 
 coded! {
-    /// Marks that make a put a repeat.
+    /// Kinds of deduplication records: what makes a put a repeat.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum DedupeKind, "mark" {
         /// A dedupe id that refuses.

@@ -34,7 +34,7 @@ impl Speed {
     }
 }
 
-/// Recent deliveries of a queue, or of one of its key groups.
+/// Recent deliveries of a queue, or of one of its message groups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
     /// When the next one would be due, nanoseconds of engine time.

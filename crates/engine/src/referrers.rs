@@ -17,5 +17,5 @@ pub(crate) struct Reference {
 /// All references, by client. The queues count theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Referrers {
-    pub(crate) client_ids: HashMap<ClientId, SmallVec<[Reference; 2]>, foldhash::fast::RandomState>,
+    pub(crate) by_client: HashMap<ClientId, SmallVec<[Reference; 2]>, foldhash::fast::RandomState>,
 }

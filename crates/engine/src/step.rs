@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use quintet_types::{Caller, ClientId, Delivery, MESSAGES_PER_STEP, Principal, QueueId};
 
-/// Messages and blocks entered into key groups in one step, where those of a
+/// Messages and blocks entered into message groups in one step, where those of a
 /// queue are built.
 const GROUPED_PER_STEP: usize = 4096;
 
@@ -46,7 +46,7 @@ pub(crate) struct Step {
     pub(crate) expired: usize,
     /// The place of what has come back to a tail in this step.
     pub(crate) tail: Option<i64>,
-    /// Messages and blocks that may be entered into key groups in this step yet.
+    /// Messages and blocks that may be entered into message groups in this step yet.
     pub(crate) grouping_left: usize,
     /// Messages of full queues that may be dropped for puts in this step yet.
     pub(crate) drops_left: u64,

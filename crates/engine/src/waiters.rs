@@ -37,7 +37,7 @@ impl Waiter {
         self.claim.as_ref().is_none_or(Claim::take)
     }
 
-    /// True for a standing look, which takes nothing.
+    /// True for a peeking subscription, which takes nothing.
     fn only_looks(&self) -> bool {
         self.standing && self.take.look
     }
@@ -77,10 +77,10 @@ impl Waiter {
 pub(crate) struct Waiters {
     next: u64,
     all: BTreeMap<u64, Waiter>,
-    /// How many of them are standing looks.
+    /// How many of them are peeking subscriptions.
     lookers: usize,
     deadlines: BTreeSet<(Ms, u64)>,
-    client_ids: HashMap<ClientId, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
+    by_client: HashMap<ClientId, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
 }
 
 impl Waiters {
@@ -88,14 +88,14 @@ impl Waiters {
         self.all.len()
     }
 
-    /// How many are takes: all but standing looks.
+    /// How many are takes: all but peeking subscriptions.
     pub(crate) fn takes(&self) -> usize {
         self.all.len() - self.lookers
     }
 
     /// The queues a client's takes stand in line for.
     pub(crate) fn queues_of(&self, client_id: ClientId) -> impl Iterator<Item = QueueId> + '_ {
-        let numbers = self.client_ids.get(&client_id).into_iter().flatten();
+        let numbers = self.by_client.get(&client_id).into_iter().flatten();
         let waiters = numbers.filter_map(|number| self.all.get(number));
         waiters.flat_map(|waiter| waiter.queues.iter().copied())
     }
@@ -113,7 +113,7 @@ impl Waiters {
         if let Some(at) = waiter.deadline() {
             self.deadlines.insert((at, number));
         }
-        self.client_ids
+        self.by_client
             .entry(waiter.client_id)
             .or_default()
             .push(number);
@@ -187,18 +187,18 @@ impl Waiters {
         if let Some(at) = waiter.deadline() {
             self.deadlines.remove(&(at, number));
         }
-        if let Some(numbers) = self.client_ids.get_mut(&waiter.client_id) {
+        if let Some(numbers) = self.by_client.get_mut(&waiter.client_id) {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
-                self.client_ids.remove(&waiter.client_id);
+                self.by_client.remove(&waiter.client_id);
             }
         }
         Some(waiter)
     }
 
-    /// The client's waiting take (`standing`: its standing one).
+    /// The client's waiting take (`standing`: its subscription).
     pub(crate) fn of(&self, client_id: ClientId, standing: bool) -> Option<u64> {
-        let numbers = self.client_ids.get(&client_id)?;
+        let numbers = self.by_client.get(&client_id)?;
         numbers
             .iter()
             .copied()
@@ -212,7 +212,7 @@ impl Waiters {
         store: &mut Store,
     ) -> SmallVec<[QueueId; 4]> {
         let mut queues = SmallVec::new();
-        for number in self.client_ids.get(&client_id).cloned().unwrap_or_default() {
+        for number in self.by_client.get(&client_id).cloned().unwrap_or_default() {
             if let Some(waiter) = self.remove(number, store) {
                 // No other shard is to serve it any more either.
                 waiter.claim();
@@ -224,7 +224,7 @@ impl Waiters {
 
     /// The client's waits that another shard has ended.
     pub(crate) fn served_elsewhere(&self, client_id: ClientId) -> SmallVec<[u64; 2]> {
-        let mut numbers = self.client_ids.get(&client_id).cloned().unwrap_or_default();
+        let mut numbers = self.by_client.get(&client_id).cloned().unwrap_or_default();
         numbers.retain(|number| {
             let claim = self.all.get(number).and_then(|w| w.claim.as_ref());
             claim.is_some_and(Claim::is_taken)

@@ -32,7 +32,7 @@ pub enum HookReply {
 }
 
 impl HookState {
-    /// Which intents the hooks want to decide, for this client.
+    /// What the hooks want to decide, for this client.
     pub fn pending_decisions(&self, client_id: ClientId) -> PendingDecisions {
         PendingDecisions {
             client_id,
@@ -146,7 +146,7 @@ impl HookState {
             Ok(((), None))
         });
         if self.settle_up(who, event, result).is_none() {
-            // What happens by itself. If it is not withheld any more there is
+            // What happens by itself. If it is not pending any more there is
             // nothing left to conclude.
             let conclude = quintet_types::Transaction {
                 effects: vec![Effect::Conclude(id)],

@@ -19,7 +19,7 @@ use crate::waiting::Waiting;
 use quintet_policy::Event;
 
 impl HookState {
-    /// Submits a take, or a standing take.
+    /// Submits a take, or a subscription.
     pub(crate) fn submit_take(&mut self, who: &Who, take: Take, standing: bool) -> Decided {
         let waiting = match self.chosen(who, take) {
             Ok(waiting) => waiting,
@@ -38,7 +38,7 @@ impl HookState {
         }
     }
 
-    /// Changes a standing take.
+    /// Changes a subscription.
     pub(crate) fn submit_rewatch(&mut self, who: &Who, take: Take) -> Decided {
         let waiting = match self.chosen(who, take) {
             Ok(waiting) => waiting,
@@ -52,7 +52,7 @@ impl HookState {
         decided
     }
 
-    /// Adds a queue to a standing take or takes it away. What a hook decides of
+    /// Adds a queue to a subscription or takes it away. What a hook decides of
     /// a take it decides of all its queues.
     pub(crate) fn submit_watch_queue(&mut self, who: &Who, queue: Name, on: bool) -> Decided {
         let before = self.has(Event::BeforeTake);
@@ -108,7 +108,7 @@ impl HookState {
         })
     }
 
-    /// Sets a standing take.
+    /// Sets a subscription.
     fn stand(&mut self, who: &Who, waiting: Waiting) -> Decided {
         let decided = self.plain(Command::Watch(Some(Box::new(waiting.asked()))));
         if !matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
@@ -126,15 +126,15 @@ impl HookState {
         }
     }
 
-    /// True if what a waiting or standing take brings has to go through
+    /// True if what a waiting take or a subscription brings has to go through
     /// [`HookState::arrived`].
     pub fn awaits(&self, client_id: ClientId, standing: bool) -> bool {
         self.waiting.contains_key(&(client_id, standing))
     }
 
-    /// Handles messages for a waiting or standing take: runs `after_take` or `empty` and returns
-    /// the reply. A standing take whose messages a hook has all sent elsewhere answers `Empty`, and
-    /// stands again.
+    /// Handles messages for a waiting take or a subscription: runs `after_take` or `empty` and
+    /// returns the reply. A subscription whose messages a hook has all sent elsewhere answers
+    /// `Empty`, and stands again.
     pub fn arrived(&mut self, who: &Who, standing: bool, outcome: Outcome, name: Name) -> Decided {
         let Some(waiting) = self.waiting.remove(&(who.caller.client_id, standing)) else {
             return Decided::Now(outcome, name);

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub(crate) struct Waiting {
     /// As it was asked, with the queues a hook chose.
     pub(crate) take: Take,
-    /// The queues of a standing take as they were asked.
+    /// The queues of a subscription as they were asked.
     pub(crate) named: SmallVec<[Name; 1]>,
     /// Its message is leased in place of being removed.
     pub(crate) leased: bool,

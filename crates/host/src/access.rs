@@ -81,7 +81,7 @@ impl Access<'_> {
             Route::InTurn(first) => self.ask_in_turn(first, caller, &command),
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
-            Route::Member(segment_ref, into) => self.put_member(segment_ref, into, caller, command),
+            Route::Member(batch_shard, into) => self.put_member(batch_shard, into, caller, command),
             Route::Together => {
                 if let Command::PutMany(puts) = command {
                     self.put_many(caller, puts)
@@ -211,10 +211,10 @@ impl Access<'_> {
         if let Command::Put(put) = command
             && let Some(batch) = put.batch()
         {
-            let (segment_ref, into) = (self.core.shard_of_id(batch.as_id()), of(&put.queue));
-            return match segment_ref == into {
+            let (batch_shard, into) = (self.core.shard_of_id(batch.as_id()), of(&put.queue));
+            return match batch_shard == into {
                 true => Route::One(into),
-                false => Route::Member(segment_ref, into),
+                false => Route::Member(batch_shard, into),
             };
         }
         match command.about().subject {
@@ -225,9 +225,9 @@ impl Access<'_> {
             Subject::Queue(name) | Subject::Table(name) => Route::One(of(name)),
             Subject::Queues(names) => Route::One(names.first().map_or(0, of)),
             Subject::Puts(puts) => {
-                let segment_refs = puts.iter().filter_map(Put::batch);
-                let segment_refs = segment_refs.map(|batch| self.core.shard_of_id(batch.as_id()));
-                let mut about = puts.iter().map(|put| of(&put.queue)).chain(segment_refs);
+                let batch_shards = puts.iter().filter_map(Put::batch);
+                let batch_shards = batch_shards.map(|batch| self.core.shard_of_id(batch.as_id()));
+                let mut about = puts.iter().map(|put| of(&put.queue)).chain(batch_shards);
                 match about.next() {
                     None => Route::One(0),
                     Some(first) if about.all(|shard| shard == first) => Route::One(first),

@@ -284,7 +284,7 @@ fn without_a_lease_nothing_leaves_until_something_is_acknowledged_again() {
     assert!(host.may_leave(required));
     let rung = host.rung.0.load(Ordering::SeqCst);
     assert!(rung > before, "who held it back is told");
-    // The lease counts from when the beat was sent, not from its acknowledgement.
+    // The lease counts from when the heartbeat was sent, not from its acknowledgement.
     host.pass(1_985);
     assert!(host.may_leave(required));
     host.pass(10);

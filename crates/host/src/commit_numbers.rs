@@ -20,7 +20,7 @@ pub struct Required {
     pub written: u64,
     /// This batch survives a power cut.
     pub durable: u64,
-    /// It was decided by who owned the log when it leaves.
+    /// The owner that decided it still owns the log when the reply leaves.
     pub lease: bool,
 }
 
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// The completed positions, in the same terms as the required ones.
+    /// How far the batches are complete, in the terms of [`Required`].
     pub(crate) fn completed(&self) -> Completed {
         // Durable first: it never passes written, and must not seem to.
         let durable = self.durable();
@@ -118,7 +118,7 @@ pub struct Completed {
 }
 
 impl Completed {
-    /// True if all that is needed has been reached.
+    /// True if all required commit numbers are complete.
     pub fn satisfies(self, required: Required) -> bool {
         (self.leased || !required.lease)
             && self.written >= required.written

@@ -47,7 +47,7 @@ impl Core {
             match committer.handoff(self, to) {
                 Ok(()) => committer.log.end(),
                 Err(error) => {
-                    tracing::warn!("cannot say farewell: {error}");
+                    tracing::warn!("the handoff cannot be written to the log: {error}");
                     return Handoff::Unsaid;
                 }
             }

@@ -433,7 +433,7 @@ impl Core {
     }
 
     /// The shards' numbers of these clients, in their order. It is short for some hundred of them.
-    pub fn client_ids(&self, client_ids: &[ClientId]) -> Vec<ClientStats> {
+    pub fn client_stats(&self, client_ids: &[ClientId]) -> Vec<ClientStats> {
         let mut all = vec![ClientStats::default(); client_ids.len()];
         for shard in 0..self.shards.len() {
             let shard = self.lock(shard, Work::Server);

@@ -97,7 +97,7 @@ pub(super) fn open_on(
     open(Box::new(log), storage, layout, settings)
 }
 
-/// Opens a log, takes in all its frames, and takes the seat: [`take_seat`].
+/// Opens a log, takes in all its frames, and begins to own it: [`take_seat`].
 /// `runs` is where run files are.
 ///
 /// # Errors

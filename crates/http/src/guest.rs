@@ -13,7 +13,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A new client, without a standing take.
+    /// A new client, without a subscription.
     pub fn new(client_api: &Arc<dyn ClientApi>) -> Self {
         Self {
             client_api: Arc::clone(client_api),

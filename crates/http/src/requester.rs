@@ -25,7 +25,7 @@ pub struct Requester {
 impl fmt::Debug for Requester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let principal = self.known.as_ref().map(|(principal, _)| principal);
-        write!(f, "Visitor({principal:?})")
+        write!(f, "Requester({principal:?})")
     }
 }
 

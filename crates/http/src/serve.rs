@@ -42,7 +42,7 @@ const WORKERS_MAX: usize = 64;
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 /// How long a client that is turned away may take to hear it.
-const COMMAND_ERROR_TIME: Duration = Duration::from_secs(1);
+const ERROR_TIME: Duration = Duration::from_secs(1);
 
 /// Why an address gets no more connections.
 const CROWDS: &str =
@@ -596,7 +596,7 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: SlotPermit) {
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
     // Whoever does not listen is not waited for.
-    let _told = timeout(COMMAND_ERROR_TIME, told).await;
+    let _told = timeout(ERROR_TIME, told).await;
 }
 
 /// There is no place for a request.

@@ -21,7 +21,7 @@ use crate::{
     line::Line,
 };
 
-/// After so much silence it is looked whether something was missed: two beats of an owner.
+/// After so much silence it is looked whether something was missed: two heartbeats of an owner.
 const SILENCE: Duration = Duration::from_secs(1);
 /// How long nobody is asked who just could not answer.
 const AGAIN: Duration = Duration::from_millis(100);

@@ -24,8 +24,8 @@ pub trait Threads {
     /// all by then.
     fn end_io(&mut self, by: Instant) -> bool;
 
-    /// The rest ends as well, after the I/O threads, so that who comes in through the
-    /// proxy_listener is answered. True: all have ended by then.
+    /// The rest ends as well, after the I/O threads, so that clients that come in
+    /// through the proxy are answered. True: all have ended by then.
     fn end(&mut self, by: Instant) -> bool;
 }
 
@@ -40,7 +40,7 @@ pub(super) fn end_if_stopping(why: &LogError) {
 }
 
 impl Node {
-    /// Has another node own the queues, as soon as this one, which owns them, has said handoff.
+    /// Has another node own the queues, as soon as this one, which owns them, has handed off.
     pub(super) fn hand_over_to(&self, successor: &str) {
         *locked(&self.successor) = Some(successor.to_owned());
         self.told.order_hand_over();

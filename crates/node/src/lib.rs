@@ -146,7 +146,7 @@ impl Node {
         self.member.status()
     }
 
-    /// These shards decide from now on: they are what beats, and `intake` takes the clients that
+    /// These shards decide from now on: they append heartbeats, and `intake` takes the clients that
     /// other nodes bring.
     pub fn serves(&self, core: &Arc<Core>, intake: Arc<dyn Intake>) {
         self.proxy_listeners.serve_by(intake);

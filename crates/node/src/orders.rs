@@ -22,7 +22,7 @@ const LOOK: &str = "look";
 /// Time that a leaving owner waits for the other nodes' reports.
 const SUCCESSORS_WAIT: Duration = Duration::from_secs(1);
 
-type CommandError = (Fault, String);
+type OrderError = (Fault, String);
 
 impl Teller {
     /// Does what is asked, and says how it went.
@@ -68,7 +68,7 @@ impl Teller {
         line(&done.unwrap_or_else(|(fault, why)| Reply::Refused { fault, why }))
     }
 
-    fn listed(&self) -> Result<Vec<Listed>, CommandError> {
+    fn listed(&self) -> Result<Vec<Listed>, OrderError> {
         registry::nodes(&self.stream, &self.cluster).map_err(|error| {
             (
                 Fault::NoQuorum,
@@ -78,7 +78,7 @@ impl Teller {
     }
 
     /// The owner, that gets acknowledgements.
-    fn owner<'a>(&self, heard: &'a [Heard]) -> Result<(&'a Heard, &'a NodeReport), CommandError> {
+    fn owner<'a>(&self, heard: &'a [Heard]) -> Result<(&'a Heard, &'a NodeReport), OrderError> {
         let owners = heard.iter().filter_map(|heard| {
             let report = heard.report.as_ref()?;
             report.is_owner().then_some((heard, report))
@@ -100,7 +100,7 @@ impl Teller {
         Ok((heard, report))
     }
 
-    fn move_to(&self, to: &str) -> Result<Reply, CommandError> {
+    fn move_to(&self, to: &str) -> Result<Reply, OrderError> {
         let listed = self.listed()?;
         let heard = self.nodes_of(listed.clone());
         let target = listed
@@ -136,7 +136,7 @@ impl Teller {
     }
 
     /// This node owns, and lets another.
-    fn hand_over(&self, to: &str) -> Result<Reply, CommandError> {
+    fn hand_over(&self, to: &str) -> Result<Reply, OrderError> {
         if self.node.status().role != Role::Owner || !self.node.serves_now() {
             let why = format!("{} does not own the queues now", self.cluster.node());
             return Err((Fault::NoOwner, why));
@@ -149,7 +149,7 @@ impl Teller {
         Ok(Reply::Done)
     }
 
-    fn drain(&self, node: &str) -> Result<Reply, CommandError> {
+    fn drain(&self, node: &str) -> Result<Reply, OrderError> {
         let listed = self.listed()?;
         let target = listed.iter().find(|one| one.node == node);
         let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
@@ -165,10 +165,10 @@ impl Teller {
             return Err((Fault::NoStandby, why));
         }
         self.write_drained(node, true)?;
-        let completed = heard
+        let heard_from = heard
             .iter()
             .find(|one| one.node == node && one.report.is_some());
-        if let Some(there) = completed {
+        if let Some(there) = heard_from {
             self.tell(there, &[LOOK])?;
         }
         // The leader of the stream moves off its machine as well.
@@ -188,7 +188,7 @@ impl Teller {
         })
     }
 
-    fn undrain(&self, node: &str) -> Result<Reply, CommandError> {
+    fn undrain(&self, node: &str) -> Result<Reply, OrderError> {
         let listed = self.listed()?;
         let target = listed.iter().find(|one| one.node == node);
         let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
@@ -209,7 +209,7 @@ impl Teller {
         })
     }
 
-    fn write_drained(&self, node: &str, drained: bool) -> Result<(), CommandError> {
+    fn write_drained(&self, node: &str, drained: bool) -> Result<(), OrderError> {
         registry::drain(&self.stream, &self.cluster, node, drained).map_err(|error| {
             let why = format!("the cluster's registry could not be written: {error}");
             (Fault::NoQuorum, why)
@@ -217,7 +217,7 @@ impl Teller {
     }
 
     /// Has another node, or this one, do something.
-    fn tell(&self, node: &Heard, words: &[&str]) -> Result<(), CommandError> {
+    fn tell(&self, node: &Heard, words: &[&str]) -> Result<(), OrderError> {
         let reply = if node.node == self.cluster.node() {
             self.obey(words)
         } else {

@@ -1,4 +1,4 @@
-//! The front of a node: clients that come while another node owns the queues are brought there, and
+//! The proxy of a node: clients that come while another node owns the queues are brought there, and
 //! other nodes bring theirs here.
 
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ pub(super) fn tls(cluster: &Cluster) -> Result<Option<LinkTls>> {
     Ok(Some(tls))
 }
 
-/// Settings of a front; `connections`: clients at once.
+/// Settings of a proxy; `connections`: clients at once.
 pub(super) fn settings(cluster: ClusterId, tls: Option<LinkTls>, connections: u64) -> Settings {
     Settings {
         cluster: cluster.0,
@@ -90,7 +90,7 @@ pub(super) fn settings(cluster: ClusterId, tls: Option<LinkTls>, connections: u6
     }
 }
 
-/// The front, until the server stops.
+/// The proxy, until the server stops.
 #[derive(Default)]
 pub(super) struct ProxyListeners(Mutex<Option<Open>>);
 

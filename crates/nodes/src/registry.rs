@@ -56,7 +56,7 @@ struct Group {
 impl Group {
     /// # Errors
     /// The stream `name` is not this log.
-    fn is(&self, name: &str, info: &Info) -> Result<(), CommandError> {
+    fn is(&self, name: &str, info: &Info) -> Result<(), Reason> {
         if self.id.is_empty() {
             // Readers check that entries are of this cluster; without entries only this is known.
             if info.created == self.created || info.ends().last > Seq(0) {
@@ -130,7 +130,7 @@ impl Ourselves {
     }
 
     /// Whether another process is registered under this node's name, and lives.
-    fn twin(&self, cluster: &Cluster, entry: &Entry) -> Option<CommandError> {
+    fn twin(&self, cluster: &Cluster, entry: &Entry) -> Option<Reason> {
         let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
         (entry.home != self.home && age < GONE).then(|| {
             format!(
@@ -153,21 +153,16 @@ impl Twins {
     /// Whether the one with this entry is gone, as far as this is known.
     ///
     /// # Errors
-    /// It lives: `command_error`.
-    fn is_gone(
-        &mut self,
-        now: Instant,
-        entry: &Entry,
-        command_error: CommandError,
-    ) -> Result<bool, CommandError> {
+    /// It lives: `reason`.
+    fn is_gone(&mut self, now: Instant, entry: &Entry, reason: Reason) -> Result<bool, Reason> {
         match self.0 {
             Some((_, writer, at_ms)) if (writer, at_ms) != (entry.writer, entry.at_ms) => {
-                Err(command_error)
+                Err(reason)
             }
             Some((since, ..)) => Ok(now.saturating_duration_since(since) >= GONE),
             None => {
                 tracing::warn!(
-                    "{command_error}. It may be this node with its previous directory: the start waits \
+                    "{reason}. It may be this node with its previous directory: the start waits \
                      until it has been silent for {} s",
                     GONE.as_secs()
                 );
@@ -179,7 +174,7 @@ impl Twins {
 }
 
 /// Why this node is not part of the cluster, in words for the operator.
-type CommandError = String;
+type Reason = String;
 
 fn bucket_name(cluster: &Cluster) -> String {
     format!("quintet-{}", cluster.name)
@@ -199,7 +194,7 @@ fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain fields are JSON")
 }
 
-fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, CommandError> {
+fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, Reason> {
     serde_json::from_slice(bytes)
         .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
 }
@@ -214,12 +209,12 @@ pub fn join(
     shards: u64,
     ourselves: &Ourselves,
     twins: &mut Twins,
-) -> Result<Result<Option<ClusterId>, CommandError>, Error> {
+) -> Result<Result<Option<ClusterId>, Reason>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let id = match agree(&bucket, cluster, shards, ourselves.writer)? {
         Ok(id) => id,
-        Err(command_error) => return Ok(Err(command_error)),
+        Err(reason) => return Ok(Err(reason)),
     };
     let key = format!("node.{}", cluster.node());
     let there = bucket.get(&key)?;
@@ -227,18 +222,18 @@ pub fn join(
     if let Some(there) = there {
         let entry: Entry = match read(&key, &there.bytes) {
             Ok(entry) => entry,
-            Err(command_error) => return Ok(Err(command_error)),
+            Err(reason) => return Ok(Err(reason)),
         };
-        if let Some(command_error) = ourselves.twin(cluster, &entry) {
-            match twins.is_gone(Instant::now(), &entry, command_error) {
+        if let Some(reason) = ourselves.twin(cluster, &entry) {
+            match twins.is_gone(Instant::now(), &entry, reason) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Ok(None)),
-                Err(command_error) => return Ok(Err(command_error)),
+                Err(reason) => return Ok(Err(reason)),
             }
         }
     }
-    if let Err(command_error) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
-        return Ok(Err(command_error));
+    if let Err(reason) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
+        return Ok(Err(reason));
     }
     let entry = json(&ourselves.entry(cluster));
     match bucket.put_behind(&key, revision, entry.into())? {
@@ -254,7 +249,7 @@ fn agree(
     cluster: &Cluster,
     shards: u64,
     writer: Writer,
-) -> Result<Result<ClusterId, CommandError>, Error> {
+) -> Result<Result<ClusterId, Reason>, Error> {
     let ours = Made {
         id: writer.0,
         made_ms: now_ms(),
@@ -271,13 +266,13 @@ fn agree(
     };
     let made: Made = match read("cluster", &there.bytes) {
         Ok(made) => made,
-        Err(command_error) => return Ok(Err(command_error)),
+        Err(reason) => return Ok(Err(reason)),
     };
     Ok(fits(&cluster.name, &made, &ours).map(|()| ClusterId(made.id)))
 }
 
 /// Whether a node may be one of a cluster that was made so.
-fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), CommandError> {
+fn fits(name: &str, made: &Made, ours: &Made) -> Result<(), Reason> {
     for (what, is, wanted) in [
         ("groups", made.groups, ours.groups),
         ("shards", made.shards, ours.shards),
@@ -321,12 +316,12 @@ pub fn begin_fill(
     shards: u64,
     writer: Writer,
     how: Fill,
-) -> Result<Result<Begun, CommandError>, Error> {
+) -> Result<Result<Begun, Reason>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let agreed = match agree(&bucket, cluster, shards, writer)? {
         Ok(id) => id,
-        Err(command_error) => return Ok(Err(command_error)),
+        Err(reason) => return Ok(Err(reason)),
     };
     let force = how == Fill::Again(true);
     let live = nodes(stream, cluster)?
@@ -419,7 +414,7 @@ fn log_of(
     replicas: usize,
     bucket: &Bucket<'_>,
     writer: Writer,
-) -> Result<Result<(), CommandError>, Error> {
+) -> Result<Result<(), Reason>, Error> {
     let name = &stream.names().stream;
     if bucket.get("group.0")?.is_none() {
         let group = match stream.info()? {
@@ -447,7 +442,7 @@ fn log_of(
     };
     let mut group: Group = match read("group.0", &there.bytes) {
         Ok(group) => group,
-        Err(command_error) => return Ok(Err(command_error)),
+        Err(reason) => return Ok(Err(reason)),
     };
     if group.filling {
         return Ok(Err(format!(
@@ -473,8 +468,8 @@ fn log_of(
             faults.join("\n  ")
         )));
     }
-    if let Err(command_error) = group.is(name, &info) {
-        return Ok(Err(command_error));
+    if let Err(reason) = group.is(name, &info) {
+        return Ok(Err(reason));
     }
     if group.making {
         (group.making, group.created) = (false, info.created);
@@ -517,7 +512,7 @@ fn renew_once(
     stream: &JetStream,
     cluster: &Cluster,
     ourselves: &Ourselves,
-) -> Result<Option<CommandError>, Error> {
+) -> Result<Option<Reason>, Error> {
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let key = format!("node.{}", cluster.node());
@@ -637,29 +632,20 @@ mod tests {
             near: String::new(),
             at_ms,
         };
-        let command_error = || "it lives".to_owned();
+        let reason = || "it lives".to_owned();
         let began = Instant::now();
         let mut twins = Twins::default();
-        assert_eq!(twins.is_gone(began, &entry(5), command_error()), Ok(false));
+        assert_eq!(twins.is_gone(began, &entry(5), reason()), Ok(false));
         let soon = began + GONE / 2;
-        assert_eq!(twins.is_gone(soon, &entry(5), command_error()), Ok(false));
+        assert_eq!(twins.is_gone(soon, &entry(5), reason()), Ok(false));
         // Its clock may be ahead: only time that passes here counts.
-        assert_eq!(
-            twins.is_gone(began + GONE, &entry(5), command_error()),
-            Ok(true)
-        );
-        assert_eq!(
-            twins.is_gone(soon, &entry(6), command_error()),
-            Err(command_error())
-        );
+        assert_eq!(twins.is_gone(began + GONE, &entry(5), reason()), Ok(true));
+        assert_eq!(twins.is_gone(soon, &entry(6), reason()), Err(reason()));
         let restarted = Entry {
             writer: 8,
             ..entry(5)
         };
-        assert_eq!(
-            twins.is_gone(soon, &restarted, command_error()),
-            Err(command_error())
-        );
+        assert_eq!(twins.is_gone(soon, &restarted, reason()), Err(reason()));
     }
 
     /// The time at which a stream was made changes when two nodes make it at once, and may when a

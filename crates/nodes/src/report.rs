@@ -9,8 +9,8 @@ use super::stores::{BucketCopy, Store};
 
 /// Entries a standby may be behind and still counts as caught up: a moment's worth under load.
 const CAUGHT_UP: u64 = 256;
-/// An owner whose newest acknowledgement is older gets none, whatever it says: two beats fit in a
-/// tenth of it.
+/// An owner whose newest acknowledgement is older gets none, whatever it says: two heartbeats fit
+/// in a tenth of it.
 pub const STALE_MS: u64 = 10_000;
 
 /// A node's report about itself.
@@ -25,7 +25,7 @@ pub struct NodeReport {
     pub epoch: u64,
     /// The node it takes for the owner.
     pub owner: Option<String>,
-    /// Where fronts reach that.
+    /// Where proxies reach the owner.
     pub owner_address: Option<String>,
     /// It owns, and answers commands.
     pub serves: bool,

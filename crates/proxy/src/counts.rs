@@ -1,8 +1,8 @@
-//! Counters of a front.
+//! Counters of a proxy.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers of a front and of its node's links, for statistics.
+/// Numbers of a proxy and of its node's links, for statistics.
 #[derive(Debug, Default)]
 pub struct Counts {
     tunneled: AtomicU64,
@@ -15,7 +15,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Clients' connections that are spliced to an owner now.
+    /// Clients' connections that are tunneled to an owner now.
     pub fn tunneled(&self) -> u64 {
         self.tunneled.load(Ordering::Relaxed)
     }
@@ -25,7 +25,7 @@ impl Counts {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Links of other fronts, and of this one to itself, that this node handed on as connections.
+    /// Links of other proxies, and of this one to itself, that this node handed on as connections.
     pub fn links(&self) -> u64 {
         self.links.load(Ordering::Relaxed)
     }

@@ -1,8 +1,8 @@
 //! Any node of a cluster takes any client: a connection that comes to a node which does not own the
-//! queues is *spliced* to the one that does. To the owner it is a connection like others, so every
+//! queues is *tunneled* to the one that does. To the owner it is a connection like others, so every
 //! protocol, HTTP and the control socket work through it unchanged.
 //!
-//! [`line`] is what fronts and owners say to each other before a client's bytes flow; `tunnel`
+//! [`line`] is what proxies and owners say to each other before a client's bytes flow; `tunnel`
 //! holds the clients' side, `link` the owner's; [`tls`] is what links are protected with. Who owns
 //! is told by a [`watch`](tokio::sync::watch) of [`Owners`], which somebody else keeps. Nothing
 //! here knows of queues, logs or NATS.
@@ -29,7 +29,7 @@ pub use counts::Counts;
 pub use proxy::{Proxy, ProxyListener};
 pub use shared::{Client, Held, Intake, Node, Settings, Stream};
 pub use socket::Socket;
-/// How a front is told who owns.
+/// How a proxy is told who owns.
 pub use tokio::sync::watch;
 pub use tunnel::ask_node;
 
@@ -41,7 +41,7 @@ pub enum Owners {
     Nobody,
     /// Another node, at this address of its [`Settings::link`](Settings) listener.
     Other(Hint),
-    /// This one: its proxy_listeners are accepted from by whoever serves the queues.
+    /// This one: the threads that serve the queues accept from its proxy listeners.
     Us(Hint),
 }
 

@@ -1,12 +1,12 @@
 //! The first line of a link, and its answer. Text, so that a link can be looked at with `nc`.
 //!
 //! ```text
-//! QUINTET-LINK 1 00000000000000c0 tunnel beanstalk 0 10.0.0.7:51234 -
+//! QUINTET-LINK 1 00000000000000c0 splice beanstalk 0 10.0.0.7:51234 -
 //! OK
 //! ```
 //!
 //! Words are separated by one space and percent-encoded; a word that is absent is `-`. What a link
-//! is for comes fourth: `tunnel` (a client's bytes follow the answer, both ways), `status` (a line
+//! is for comes fourth: `splice` (a client's bytes follow the answer, both ways), `status` (a line
 //! of JSON is the answer), or a word for the node such as `move`, whose answer is a line of text.
 
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 /// Purpose of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClientRequest {
+pub enum Purpose {
     /// A client's connection.
     Tunnel(Tunnel),
     /// Something that the node itself answers.
@@ -39,7 +39,7 @@ pub enum Question {
     Order(Vec<String>),
 }
 
-/// A client's connection, as its front has it.
+/// A client's connection, as its proxy has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// The listener's protocol, by its name in the configuration.
@@ -48,7 +48,7 @@ pub struct Tunnel {
     pub nth: u16,
     /// Where the client is; a unix socket has no address.
     pub peer: Option<SocketAddr>,
-    /// The client's identity by the certificate it has shown at the front, as
+    /// The client's identity by the certificate it has shown at the proxy, as
     /// `quintet_tls::Identity` writes it; empty: none. Believed only over links with certificates.
     pub principal: String,
 }
@@ -101,7 +101,7 @@ fn unword(word: &str) -> Result<String, Wrong> {
         .map_err(|_| Wrong::Words)
 }
 
-impl ClientRequest {
+impl Purpose {
     /// The line, with its end. Without `cluster`, for a node's own socket.
     pub fn line(&self, cluster: Option<u64>) -> String {
         let cluster = cluster.map(|id| format!("{id:016x}"));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_line_looks_as_the_page_says() {
-        let ask = ClientRequest::Tunnel(Tunnel {
+        let ask = Purpose::Tunnel(Tunnel {
             protocol: "beanstalk".to_owned(),
             nth: 0,
             peer: Some("10.0.0.7:51234".parse().expect("an address")),
@@ -217,7 +217,7 @@ mod tests {
             "QUINTET-LINK 1 00000000000000c0 splice beanstalk 0 10.0.0.7:51234 -\n"
         );
         assert_eq!(
-            ClientRequest::Node(Question::Status).line(Some(1)),
+            Purpose::Node(Question::Status).line(Some(1)),
             "QUINTET-LINK 1 0000000000000001 status\n"
         );
     }
@@ -246,17 +246,14 @@ mod tests {
                 Wrong::Words,
             ),
         ] {
-            assert_eq!(ClientRequest::read(line, 1, false), Err(wrong), "{line}");
+            assert_eq!(Purpose::read(line, 1, false), Err(wrong), "{line}");
         }
-        let local = ClientRequest::Node(Question::Status).line(None);
+        let local = Purpose::Node(Question::Status).line(None);
         assert_eq!(
-            ClientRequest::read(local.trim_end(), 1, true),
-            Ok(ClientRequest::Node(Question::Status))
+            Purpose::read(local.trim_end(), 1, true),
+            Ok(Purpose::Node(Question::Status))
         );
-        assert_eq!(
-            ClientRequest::read(local.trim_end(), 1, false),
-            Err(Wrong::Words)
-        );
+        assert_eq!(Purpose::read(local.trim_end(), 1, false), Err(Wrong::Words));
     }
 
     fn texts() -> impl Strategy<Value = String> {
@@ -276,14 +273,14 @@ mod tests {
         ) {
             // A scope is not shown in full by every form of an address.
             let peer = peer.map(|peer| SocketAddr::new(peer.ip(), peer.port()));
-            let tunnel = ClientRequest::Tunnel(Tunnel { protocol: protocol.clone(), nth, peer, principal });
-            let order = ClientRequest::Node(Question::Order(vec!["move".to_owned(), protocol, why.clone()]));
-            for ask in [tunnel, ClientRequest::Node(Question::Status), order] {
+            let tunnel = Purpose::Tunnel(Tunnel { protocol: protocol.clone(), nth, peer, principal });
+            let order = Purpose::Node(Question::Order(vec!["move".to_owned(), protocol, why.clone()]));
+            for ask in [tunnel, Purpose::Node(Question::Status), order] {
                 let line = ask.line(Some(cluster));
                 prop_assert_eq!(line.matches('\n').count(), 1);
                 let text = line.trim_end_matches('\n');
-                prop_assert_eq!(ClientRequest::read(text, cluster, false), Ok(ask.clone()));
-                prop_assert_eq!(ClientRequest::read(text, !cluster, true), Err(Wrong::Cluster));
+                prop_assert_eq!(Purpose::read(text, cluster, false), Ok(ask.clone()));
+                prop_assert_eq!(Purpose::read(text, !cluster, true), Err(Wrong::Cluster));
             }
             for answer in
                 [Answer::Ok, Answer::Owner(epoch, why.clone()), Answer::Nobody, Answer::Refused(why)]
@@ -295,7 +292,7 @@ mod tests {
 
         #[test]
         fn any_line_is_read_or_refused(line in "\\PC{0,100}") {
-            let _either = ClientRequest::read(&line, 1, true);
+            let _either = Purpose::read(&line, 1, true);
             let _either = Answer::read(&line);
         }
     }

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use crate::Owners;
-use crate::line::{Answer, ClientRequest, LINE_MAX, Question, Tunnel, Wrong};
+use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel, Wrong};
 use crate::shared::{Client, Intake, Shared, Stream};
 use crate::socket::{Plain, set_up_link};
 
@@ -43,10 +43,8 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
             drop(place);
             match asked {
                 // Whoever reaches the node's own socket may have its listeners as well.
-                ClientRequest::Tunnel(_) => {
-                    refuse(&mut stream, "clients come by the listeners").await
-                }
-                ClientRequest::Node(question) => tell(shared, &mut stream, question).await,
+                Purpose::Tunnel(_) => refuse(&mut stream, "clients come by the listeners").await,
+                Purpose::Node(question) => tell(shared, &mut stream, question).await,
             }
         }
         Plain::Left(stream) => {
@@ -58,7 +56,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
                     let asked = timeout(SAY, hear(shared, &mut stream, false)).await??;
                     drop(place);
                     match asked {
-                        ClientRequest::Tunnel(tunnel) => {
+                        Purpose::Tunnel(tunnel) => {
                             let Some(intake) = admit(shared, &tunnel, &mut stream).await? else {
                                 return Ok(());
                             };
@@ -74,7 +72,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
                                 .ok();
                             Ok(())
                         }
-                        ClientRequest::Node(question) => tell(shared, &mut stream, question).await,
+                        Purpose::Node(question) => tell(shared, &mut stream, question).await,
                     }
                 }
             }
@@ -84,7 +82,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
 
 async fn plain(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     match timeout(SAY, hear(shared, &mut stream, false)).await?? {
-        ClientRequest::Tunnel(mut tunnel) => {
+        Purpose::Tunnel(mut tunnel) => {
             // Anybody could have written that.
             tunnel.principal.clear();
             let Some(intake) = admit(shared, &tunnel, &mut stream).await? else {
@@ -97,17 +95,17 @@ async fn plain(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
             });
             Ok(())
         }
-        ClientRequest::Node(question) => tell(shared, &mut stream, question).await,
+        Purpose::Node(question) => tell(shared, &mut stream, question).await,
     }
 }
 
 /// Reads what the link is for; what is no link is told so, and is an error here.
-async fn hear<S>(shared: &Shared, stream: &mut S, local: bool) -> io::Result<ClientRequest>
+async fn hear<S>(shared: &Shared, stream: &mut S, local: bool) -> io::Result<Purpose>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let wrong = match line(stream).await {
-        Ok(line) => match ClientRequest::read(&line, shared.settings.cluster, local) {
+        Ok(line) => match Purpose::read(&line, shared.settings.cluster, local) {
             Ok(ask) => return Ok(ask),
             Err(wrong) => wrong,
         },

@@ -1,4 +1,4 @@
-//! The thread a front lives in: its proxy_listeners, and the listener for links.
+//! The thread a proxy lives in: its listeners for clients, and the listener for links.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const UNSAID_MAX: usize = 1024;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// A listener of clients, which is this front's for as long as the node does not own.
+/// A listener of clients, which is this proxy's for as long as the node does not own.
 #[derive(Debug)]
 pub struct ProxyListener {
     /// Its protocol, by its name in the configuration.
@@ -32,7 +32,7 @@ pub struct ProxyListener {
     pub tls: Option<Secure>,
 }
 
-/// A front and its node's end of links, running in a thread of its own. Dropped, all of its
+/// A proxy and its node's end of links, running in a thread of its own. Dropped, all of its
 /// connections end.
 pub struct Proxy {
     shared: Arc<Shared>,
@@ -56,7 +56,7 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(8)
-            .thread_name("front-work")
+            .thread_name("proxy-work")
             .build()?;
         let connections = Arc::new(Semaphore::new(
             settings.connections_max.min(Semaphore::MAX_PERMITS),
@@ -97,7 +97,7 @@ impl Proxy {
             }
         }
         let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("front".to_owned());
+        let thread = std::thread::Builder::new().name("proxy".to_owned());
         let thread = thread.spawn(move || {
             // Dropped without a word says the same.
             runtime.block_on(stopped).ok();
@@ -136,7 +136,7 @@ impl Drop for Proxy {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the front's thread had ended before its time");
+            tracing::error!("the proxy's thread had ended before its time");
         }
     }
 }
@@ -147,7 +147,7 @@ impl std::fmt::Debug for Proxy {
     }
 }
 
-/// State that a proxy_listener's clients share.
+/// State that the clients of a [`ProxyListener`] share.
 struct Entrance {
     tunnel: Tunnel,
     tls: Option<Secure>,

@@ -1,4 +1,4 @@
-//! Settings of a front, its requests to its node, and the state that its tasks share.
+//! Settings of a proxy, its requests to its node, and the state that its tasks share.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -43,13 +43,13 @@ pub trait Intake: Send + Sync {
     fn take(&self, client: Client);
 }
 
-/// Settings of a front.
+/// Settings of a proxy.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub cluster: u64,
     /// A client waits for an owner so long, its bytes unread; then it is closed.
     pub wait: Duration,
-    /// Clients at once, waiting or spliced; more are closed.
+    /// Clients at once, waiting or tunneled; more are closed.
     pub connections_max: usize,
     /// How links are protected; `None`: not at all.
     pub tls: Option<LinkTls>,

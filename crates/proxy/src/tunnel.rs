@@ -12,7 +12,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use crate::Owners;
-use crate::line::{Answer, ClientRequest, LINE_MAX, Question, Tunnel};
+use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel};
 use crate::link::{SAY, line_and_more, line_of};
 use crate::shared::{Settings, Shared};
 use crate::socket::set_up_link;
@@ -126,7 +126,7 @@ async fn ask(
     tunnel: &Tunnel,
 ) -> io::Result<(Link, Answer, Vec<u8>)> {
     let mut link = connect(&shared.settings, address).await?;
-    let ask = ClientRequest::Tunnel(tunnel.clone()).line(Some(shared.settings.cluster));
+    let ask = Purpose::Tunnel(tunnel.clone()).line(Some(shared.settings.cluster));
     let answer = timeout(SAY, async {
         link.write_all(ask.as_bytes()).await?;
         link.flush().await?;
@@ -163,7 +163,7 @@ pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::R
         .build()?;
     runtime.block_on(async {
         let mut link = connect(settings, address).await?;
-        let ask = ClientRequest::Node(question).line(Some(settings.cluster));
+        let ask = Purpose::Node(question).line(Some(settings.cluster));
         let told = timeout(TELL, async {
             link.write_all(ask.as_bytes()).await?;
             link.flush().await?;

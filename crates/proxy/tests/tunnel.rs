@@ -1,4 +1,4 @@
-//! Fronts and owners over real sockets of this machine, in one process.
+//! Proxies and owners over real sockets of this machine, in one process.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -20,7 +20,7 @@ const CLUSTER: u64 = 0xc0ffee;
 /// Only a defect reaches it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A node whose queues echo lines, each with its client's tunnel in front.
+/// A node that tells each client's tunnel to the test and echoes the client's lines.
 struct Echo {
     told: Sender<Tunnel>,
     /// So many clients are told first that their listener has ended.
@@ -297,7 +297,7 @@ fn who_waited_at_the_new_owner_itself_is_served() {
         .read_line(&mut heard)
         .expect("a line");
     assert_eq!(heard, "echo early\n");
-    // From now on its own threads accept; the front may have begun to.
+    // From now on its own threads accept; the proxy may have begun to.
     let mut clients = Vec::new();
     owner
         .proxy_listener

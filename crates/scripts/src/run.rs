@@ -47,14 +47,14 @@ pub(crate) struct ScriptRun {
 }
 
 /// A run's place in its queue, given back also if its thread panics.
-struct ConnectionSlot {
+struct RunSlot {
     rq: Arc<Rq>,
     queue: Arc<Queue>,
     id: u64,
     along: Vec<u64>,
 }
 
-impl Drop for ConnectionSlot {
+impl Drop for RunSlot {
     fn drop(&mut self) {
         self.rq.children.fetch_sub(1, Ordering::SeqCst);
         self.queue.end(self.id, &self.along);
@@ -76,13 +76,13 @@ enum Over {
 impl ScriptRun {
     /// Runs the script and settles the message.
     pub(crate) fn go(self) {
-        let connection_slot = ConnectionSlot {
+        let slot = RunSlot {
             rq: Arc::clone(&self.rq),
             queue: Arc::clone(&self.queue),
             id: self.message.id.0,
             along: self.along.iter().map(|message| message.id.0).collect(),
         };
-        // Dropped before the seat: a queue whose last run is over has no
+        // Dropped before the slot: a queue whose last run is over has no
         // leases left.
         let mut run = self;
         let record = run.rq.paths.records().join(short_id(&run.message));
@@ -107,7 +107,7 @@ impl ScriptRun {
             return;
         }
         // The next may start while the disk writes how this one ended.
-        drop(connection_slot);
+        drop(slot);
         for outcome in run.guest.outcomes() {
             if let Outcome::Refused(command_error) = outcome {
                 // Deleted or dropped under the script: nothing is left to

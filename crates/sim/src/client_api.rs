@@ -29,7 +29,7 @@ pub struct SimApi {
 
 struct Inside {
     world: World,
-    client_ids: u64,
+    clients: u64,
     arrive: HashMap<ClientId, Arc<Mutex<Arrive>>>,
     waiting: HashMap<ClientId, OnOutcome>,
     stopped: bool,
@@ -70,7 +70,7 @@ impl SimApi {
         Self {
             inside: Mutex::new(Inside {
                 world: World::with(settings).at(now),
-                client_ids: 0,
+                clients: 0,
                 arrive: HashMap::new(),
                 waiting: HashMap::new(),
                 stopped: false,
@@ -188,8 +188,8 @@ impl ClientApi for SimApi {
 
     fn enter(&self, arrive: Arrive) -> ClientId {
         let mut inside = self.lock();
-        inside.client_ids += 1;
-        let client_id = ClientId(inside.client_ids);
+        inside.clients += 1;
+        let client_id = ClientId(inside.clients);
         inside
             .arrive
             .insert(client_id, Arc::new(Mutex::new(arrive)));
@@ -234,7 +234,7 @@ impl ClientApi for SimApi {
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
         let bytes = body
             .as_small()
-            .ok_or_else(|| io::Error::other("a simulated door has no large bodies"))?;
+            .ok_or_else(|| io::Error::other("a simulated client API has no large bodies"))?;
         let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
         let count = into.len().min(bytes.len() - from);
         into[..count].copy_from_slice(&bytes[from..from + count]);

@@ -417,14 +417,14 @@ impl Inode {
         content.resize(len, 0);
         for (page, versions) in &self.dirty {
             let mut survivor = page_of(&self.durable, *page);
-            let completed = random.index(versions.len() + 1);
-            if completed > 0 {
-                survivor.clone_from(&versions[completed - 1]);
+            let stored = random.index(versions.len() + 1);
+            if stored > 0 {
+                survivor.clone_from(&versions[stored - 1]);
             }
-            if completed < versions.len() && random.chance(1, 4) {
+            if stored < versions.len() && random.chance(1, 4) {
                 // The write of the next version was under way.
                 let torn = random.index(PAGE_BYTES + 1);
-                survivor[..torn].copy_from_slice(&versions[completed][..torn]);
+                survivor[..torn].copy_from_slice(&versions[stored][..torn]);
             }
             put_page(&mut content, *page, &survivor);
         }

@@ -89,7 +89,7 @@ impl Shape {
     }
 }
 
-/// A refusal: its kind and its words.
+/// An error: its kind and its words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// The kind.

@@ -181,7 +181,7 @@ mod tests {
 
     fn refused(asked: Result<Asked, Nowhere>) -> (WireFormat, Fault) {
         let asked = asked.expect("a protocol");
-        (asked.format, asked.action.expect_err("a refusal"))
+        (asked.format, asked.action.expect_err("an error"))
     }
 
     /// Case 5 of the conformance cases.

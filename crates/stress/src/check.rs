@@ -65,7 +65,7 @@ impl Checker {
         for queue in all() {
             load.ledger().close(queue);
         }
-        // One server is also tormented by cuts that undo what is not synced, and by other clocks.
+        // One server also meets cuts that undo what is not synced, and other clocks.
         match nodes.len() {
             1 => load.ledger().history = Default::default(),
             _ => load.ledger().close_history(Duration::from_secs(LEASE_S)),

@@ -119,7 +119,7 @@ impl Put {
 /// The rarer parts of a put.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutMore {
-    /// True: held back (never selected on its own).
+    /// True: not selectable (never selected on its own).
     pub held_back: bool,
     /// True: prepared, not yet in the queue's order.
     pub prepared: bool,
@@ -319,7 +319,7 @@ pub struct Take {
     pub queues: SmallVec<[Name; 1]>,
     /// Refused with [`crate::CommandError::QueueNotFound`] if one of them does not exist, and so
     /// answered when one is dropped while it waits. A queue that somebody only waits on or refers
-    /// to does not exist. Of a standing take it says nothing.
+    /// to does not exist. Of a subscription it says nothing.
     pub must_exist: bool,
     /// Which of them.
     pub pick: Pick,
@@ -335,7 +335,7 @@ pub struct Take {
     pub wait: Wait,
     /// Messages at most (all those there are, if fewer); 0 counts as 1. A
     /// group is never cut short by it. A look over several queues sees one;
-    /// whether it has several, a standing one knows of the queues it named and
+    /// whether it has several, a subscription knows of the queues it named and
     /// of those [`Command::WatchQueue`] changed in the shard that serves it.
     pub messages_max: u32,
     /// Bodies longer than this are skipped and counted.
@@ -381,8 +381,8 @@ pub enum By {
 /// processes differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRef {
-    /// Where the message stood ([`Message::position`](crate::Message::place)). At another place it
-    /// is [`crate::CommandError::NotFound`].
+    /// Where the message stood ([`Message::position`](crate::Message::position)). At another
+    /// position it is [`crate::CommandError::NotFound`].
     pub position: i64,
     /// How many leases it had had, this one included ([`crate::Message::reserves`]).
     pub number: u32,
@@ -469,7 +469,7 @@ pub enum Peek {
 /// States as an operator lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListState {
-    /// Ready now, held back included.
+    /// Ready now, those not selectable included.
     Ready,
     /// Waiting for their due time.
     Delayed,
@@ -546,15 +546,15 @@ pub enum Command {
     PutMany(Vec<Put>),
     /// Takes, leases or looks; may wait.
     Take(Take),
-    /// Sets or clears the caller's standing take: it waits in line beside the
+    /// Sets or clears the caller's subscription: it waits in line beside the
     /// caller's other commands and its outcome comes as a delivery of its own,
     /// which ends it. If one stands already it becomes this one and keeps its
     /// place in line. It may name no queue; then it waits to be changed.
     Watch(Option<Box<Take>>),
-    /// Changes the caller's standing take if one still stands: one that was
+    /// Changes the caller's subscription if one still stands: one that was
     /// served, though its delivery may be on the way, does not begin anew.
     Rewatch(Box<Take>),
-    /// Adds a queue to the caller's standing take, or takes it away, if one
+    /// Adds a queue to the caller's subscription, or takes it away, if one
     /// still stands; else as [`Command::Rewatch`] with all its queues, but what
     /// it costs does not grow with them. If the queue cannot be made the take
     /// does not stand any more.

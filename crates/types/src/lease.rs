@@ -91,7 +91,7 @@ coded! {
         Timeout = 1,
         /// The holder's connection or process is gone.
         Lost = 2,
-        /// It was withheld, and nothing else became of it.
+        /// It waited for a decision, and nothing else became of it.
         Pending = 3,
     }
 }
@@ -134,7 +134,7 @@ coded! {
         Position = 0,
         /// The head of its priority (memcache abort).
         Head = 1,
-        /// The tail of its rank: behind all that is there when it comes back.
+        /// The tail of its priority: behind all that is there when it comes back.
         /// Several that come back in one step keep their own order.
         Tail = 2,
     }

@@ -15,17 +15,17 @@ use std::sync::Arc;
 pub struct SegmentRef(pub u32);
 
 impl SegmentRef {
-    /// Set in homes that are runs and not segments of the log.
+    /// Set in references to runs, which are not segments of the log.
     const RUN: u32 = 1 << 31;
 
-    /// The home of messages that are in a run.
+    /// The reference of messages that are in a run.
     pub fn of_run(run: RunId) -> Self {
         SegmentRef(Self::RUN | run.0)
     }
 
     /// The run, if it is one.
     pub fn run(self) -> Option<RunId> {
-        // The home of a body that has no chunk yet is no run.
+        // The reference of a body that has no chunk yet is no run.
         (self.0 & Self::RUN != 0 && self.0 != u32::MAX).then_some(RunId(self.0 & !Self::RUN))
     }
 
@@ -94,12 +94,12 @@ pub struct Message {
     /// Its queue's generation when it last began to wait; engine's own (a flush
     /// starts a new generation and so forgets all that waits at once).
     pub generation: u32,
-    /// Its entry in its run, if that is its home. Else the number under which
+    /// Its entry in its run, if it is in one. Else the number under which
     /// it was chosen to leave memory, if nothing happened to it since, or 0.
     pub ordinal: u32,
     /// Where it is in its life.
     pub state: State,
-    /// False: held back (pinpriq priority 0), leaves only as a companion, by
+    /// False: not selectable (pinpriq priority 0), leaves only as a companion, by
     /// id, by ttl or by flush.
     pub selectable: bool,
     /// True: its queue was dropped while it was reserved, so it vanishes when

@@ -149,13 +149,13 @@ pub enum Answer {
 pub struct Delivery {
     /// The client that waited.
     pub to: ClientId,
-    /// True for the client's standing take ([`crate::Command::Watch`]).
+    /// True for the client's subscription ([`crate::Command::Watch`]).
     pub standing: bool,
     /// True if the take stood in line in other shards too. It still does,
     /// though nothing is served there any more: its places are to be given up
     /// ([`crate::Engine::leave_lines`]) before the client waits again.
     pub claimed: bool,
-    /// The outcome. For a standing take always messages; it is then cleared.
+    /// The outcome. For a subscription always messages; it is then cleared.
     pub outcome: Outcome,
     /// The condition for sending its reply.
     pub hold: Hold,

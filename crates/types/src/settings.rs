@@ -14,7 +14,7 @@ pub enum WhenFull {
     #[default]
     Refuse,
     /// Drop the oldest message of the least urgent priority; if none is ready, the
-    /// first held back, then the one that is due last.
+    /// first not selectable, then the one that is due last.
     DropOldest,
 }
 
@@ -30,8 +30,8 @@ pub enum DeadLetter {
 }
 
 coded! {
-    /// The meaning of message keys for takes. Messages with the same key are a *key group*; those
-    /// without a key are in none.
+    /// The meaning of message keys for takes. Messages with the same key are a *message group*;
+    /// those without a key are in none.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum Groups, "groups" {
         /// Nothing.
@@ -94,7 +94,7 @@ pub struct QueueSettings {
     pub default_ttr_ms: u64,
     /// How long a put message that says nothing of it is delayed, ms.
     pub default_delay_ms: u64,
-    /// Waiting (ready, delayed, held back) messages at most; 0: no limit.
+    /// Waiting (ready, delayed, not selectable) messages at most; 0: no limit.
     pub messages_max: u64,
     /// Bytes of waiting messages at most ([`crate::Message::size`]); 0: no limit.
     pub bytes_max: u64,
@@ -131,7 +131,7 @@ pub struct QueueSettings {
     pub buried_ttl_ms: u64,
     /// An empty queue nobody refers to is dropped after this time, ms, or up
     /// to a thirtieth of it (two seconds at least) later; 0: never. Waiting
-    /// takes, fan-out, a pause, own settings and dedupe marks refer to it. A
+    /// takes, fan-out, a pause, own settings and deduplication records refer to it. A
     /// restart begins the time anew.
     pub idle_ms: u64,
     /// Takes are not served.

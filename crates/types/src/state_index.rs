@@ -3,9 +3,9 @@
 use crate::id::MessageId;
 use crate::message::Message;
 
-/// Order inside a lane: priority, place, id for what is ready; for the other state indexes
-/// the priority is 0 and the place is the due time, the turn among the buried, or
-/// the time of archiving.
+/// Order inside a state index: priority, position, id for what is ready; for the other state
+/// indexes the priority is 0 and the position is the due time, the turn among the buried, or the
+/// time of archiving.
 pub type Order = (u32, i64, MessageId);
 
 coded! {

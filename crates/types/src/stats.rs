@@ -114,11 +114,11 @@ counters! {
 counters! {
     /// The present content of a queue.
     QueueGauges {
-        /// Ready now, held-back ones not counted.
+        /// Ready now and selectable.
         ready,
         /// Ready with priority below 1024 (beanstalkd *urgent*).
         urgent,
-        /// Held back.
+        /// Not selectable.
         held_back,
         /// Waiting for their due time.
         delayed,
@@ -134,15 +134,15 @@ counters! {
         done,
         /// Relayed and kept.
         relayed,
-        /// Bytes of messages that are ready, held back or delayed ([`crate::Message::size`]).
+        /// Bytes of messages that are ready, not selectable or delayed ([`crate::Message::size`]).
         waiting_bytes,
         /// Bytes of all bodies.
         bytes,
         /// Of all its messages, those that are in runs and not in memory.
         cold,
-        /// Takes waiting in line, standing looks not counted.
+        /// Takes waiting in line, peeking subscriptions not counted.
         waiters,
-        /// Standing looks: parts of the server that wait to be told that
+        /// Peeking subscriptions: parts of the server that wait to be told that
         /// something is there, and take nothing.
         lookers,
         /// Clients that refer to it as one they put into (beanstalkd *using*).
@@ -289,7 +289,7 @@ pub struct ShardStats {
     pub gauges: QueueGauges,
     /// Sum over the queues, dropped ones included.
     pub totals: QueueTotals,
-    /// Takes waiting in line, standing looks not counted.
+    /// Takes waiting in line, peeking subscriptions not counted.
     pub waiters: u64,
     /// Messages on their way to a queue of another shard.
     pub sent: u64,

@@ -77,7 +77,7 @@ impl Serve for Site {
     fn turn_away(&self, problem: Problem, request: &hyper::Request<Incoming>) -> Response {
         let path = paths::inside(request.uri().path(), &self.settings().relative_root);
         match path.is_some_and(|path| path.starts_with(API)) {
-            true => quintet_api::command_error(problem),
+            true => quintet_api::site_error(problem),
             false => problem.into_response(),
         }
     }
@@ -153,7 +153,7 @@ impl Site {
         };
         let response = match routed {
             Ok(response) => response,
-            Err(problem) if of_api => quintet_api::command_error(problem),
+            Err(problem) if of_api => quintet_api::site_error(problem),
             Err(problem) => problem.into_response(),
         };
         if let Some(asked) = asked
@@ -306,7 +306,7 @@ impl Site {
         }
     }
 
-    /// The visitor: by the session of a browser, or by the credentials of the request.
+    /// The requester: by the session of a browser, or by the credentials of the request.
     async fn requester(
         &self,
         peer: Option<IpAddr>,
@@ -348,7 +348,7 @@ impl Site {
                 let needed = Problem::said(StatusCode::UNAUTHORIZED, "a login is needed");
                 let of_api = path.starts_with(API);
                 let mut response = match of_api {
-                    true => quintet_api::command_error(needed),
+                    true => quintet_api::site_error(needed),
                     false => needed.into_response(),
                 };
                 let realm = match self.settings().realm.as_str() {

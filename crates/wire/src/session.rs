@@ -34,8 +34,8 @@ pub trait Session: Send {
     /// [`ClientRequest::Close`], whose reply the session already knows.
     fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next;
 
-    /// Writes a delivery of the standing take ([`Command::Watch`]).
-    /// Only protocols that watch need it.
+    /// Writes a delivery of the subscription ([`Command::Watch`]). Only protocols with
+    /// subscriptions need it.
     fn deliver(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let _ = (given, env, output);
         Next::Done
@@ -156,8 +156,8 @@ pub enum ClientRequest {
     /// it is answered: what follows is then its.
     Login(Login),
     /// The client has shown whether it knows the listener's password (true: it does). Answered with
-    /// [`ServerResponse::Login`]: who failed too often is not listened to for a while. Decode nothing more of
-    /// the connection until it is answered.
+    /// [`ServerResponse::Login`]: who failed too often is not listened to for a while. Decode
+    /// nothing more of the connection until it is answered.
     Proof(bool),
     /// Ask the table of workers ([`ServerResponse::Worker`]). Decode nothing more of the
     /// connection until it is answered.

@@ -49,7 +49,7 @@ struct App {
     /// Where each frame of its own ends.
     appended: VecDeque<(Frame, Position)>,
     log: Option<StreamLog>,
-    /// The log, once it has said handoff.
+    /// The log, once it has handed off.
     left: Option<StreamLog>,
     acks: Option<Acks>,
     epoch: Epoch,
@@ -387,7 +387,7 @@ impl Run {
         }
     }
 
-    /// An owner says handoff, and appends nothing more.
+    /// An owner hands off, and appends nothing more.
     fn leave(&mut self, number: usize, to: &str) {
         let mut app = lock(&self.nodes[number].app);
         let stamp = Stamp {

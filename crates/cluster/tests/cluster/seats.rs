@@ -1,4 +1,4 @@
-//! Seats on a log that is only a list, in steps of 5 ms: leaders that go, nodes that stop for a
+//! Ownership of a log that is only a list, in steps of 5 ms: leaders that go, nodes that stop for a
 //! while or for ever, links that are cut, clocks of different speed.
 //!
 //! `SEEDS=10000 cargo test -p quintet-cluster --test cluster seats` tries more.
@@ -15,7 +15,7 @@ const NODES: usize = 3;
 /// Something on its way to the leader, or back.
 #[derive(Clone, Copy, Debug)]
 enum Message {
-    ClientRequest,
+    AskEnds,
     Compare,
     /// Behind this entry; sent again as long as nobody answers.
     Claim(Seq),
@@ -109,7 +109,7 @@ impl World {
 
     fn act(&mut self, node: usize, action: Option<Action>) {
         match action {
-            Some(Action::ClientRequest) => self.send(node, Message::ClientRequest),
+            Some(Action::AskEnds) => self.send(node, Message::AskEnds),
             Some(Action::Compare(_)) => self.send(node, Message::Compare),
             Some(Action::Claim(behind)) => self.send(node, Message::Claim(behind)),
             Some(Action::Own(_) | Action::Heartbeat) => {
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// An owner says handoff and begins again, as another process: what is on its way to the old
+    /// An owner hands off and begins again, as another process: what is on its way to the old
     /// one nobody hears.
     fn leave(&mut self, node: usize, to: Option<usize>) {
         let epoch = self.nodes[node].epoch;
@@ -157,10 +157,10 @@ impl World {
         let newest = self.log.iter().map(|entry| entry.epoch).max().unwrap_or(0);
         let mut append = |epoch, kind| self.log.push(Entry { epoch, kind });
         let answer = match message {
-            Message::ClientRequest | Message::Compare if alone && self.random.chance(1, 2) => {
+            Message::AskEnds | Message::Compare if alone && self.random.chance(1, 2) => {
                 return;
             }
-            Message::ClientRequest => Event::Ends((!alone).then_some(Seq(last as u64))),
+            Message::AskEnds => Event::Ends((!alone).then_some(Seq(last as u64))),
             Message::Compare => Event::Compared((!alone).then_some(true)),
             // Nobody knows: the same again, when the window's deadline has passed.
             Message::Claim(_) | Message::Append(_) if alone => {
@@ -327,7 +327,7 @@ fn a_dead_owner_is_replaced() {
 }
 
 #[test]
-fn an_owner_that_says_handoff_is_replaced_before_its_silence_would_be() {
+fn an_owner_that_hands_off_is_replaced_before_its_silence_would_be() {
     for seed in seeds(30) {
         for named in [true, false] {
             let mut world = World::new(seed, 0);

@@ -155,7 +155,7 @@ fn a_purge_of_version_1_that_comes_behind_the_next_owners_claim_damages_nothing(
         time_ms: 6,
     };
     assert!(next.log.acks().wants_heartbeat() && node.log.acks().wants_heartbeat());
-    // One beat asks, and the next one says.
+    // One heartbeat asks, and the next one says.
     for _ in 0..2 {
         next.log.heartbeat(stamp).expect("beat");
     }

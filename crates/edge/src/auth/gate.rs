@@ -10,7 +10,7 @@ use quintet_types::{Name, Principal, Verb};
 use quintet_wire::LoginRefused;
 
 use super::Security;
-use super::login::{Begun, Comes, Notification};
+use super::login::{Begun, Comes, LoginResult};
 use crate::quotas::{self, Limited, Of};
 
 /// After this a request whose body did not fit may come again.
@@ -85,7 +85,7 @@ impl Gate for HttpGate {
         // Called in one way or the other, and once.
         let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
         let later = Arc::clone(&tell);
-        let once = |tell: &std::sync::Mutex<Option<Tell>>, told: Notification| {
+        let once = |tell: &std::sync::Mutex<Option<Tell>>, told: LoginResult| {
             if let Some(tell) = quintet_host::locked(tell).take() {
                 tell(answer(told));
             }
@@ -176,7 +176,7 @@ impl Gate for HttpGate {
     }
 }
 
-fn answer(told: Notification) -> Answer {
+fn answer(told: LoginResult) -> Answer {
     match told {
         Ok(logged_in) => Answer::In(logged_in.principal, logged_in.proof),
         Err(LoginRefused::Wrong) => Answer::No,

@@ -41,17 +41,17 @@ pub struct Comes<'a> {
 }
 
 /// Result of a login.
-pub(crate) type Notification = Result<LoggedIn, LoginRefused>;
+pub(crate) type LoginResult = Result<LoggedIn, LoginRefused>;
 
 /// How a login goes on.
 pub enum Begun {
-    Now(Notification),
+    Now(LoginResult),
     /// The answer comes later.
     Later,
 }
 
 /// Told what came of it, by one of the threads.
-type Tell = Box<dyn FnOnce(Notification) + Send>;
+type Tell = Box<dyn FnOnce(LoginResult) + Send>;
 
 /// A login that is looked at by one of the threads.
 struct Job {
@@ -119,7 +119,7 @@ impl Security {
     pub fn begin_login(
         self: &Arc<Self>,
         comes: &Comes<'_>,
-        tell: impl FnOnce(Notification) + Send + 'static,
+        tell: impl FnOnce(LoginResult) + Send + 'static,
     ) -> Begun {
         let now = wall_ms();
         let checker = &self.auth.checker;
@@ -191,7 +191,7 @@ impl Security {
     }
 
     /// Somebody at `address` shows a token and no name, as with each request.
-    pub fn bear(&self, token: &[u8], address: Option<IpAddr>) -> Notification {
+    pub fn bear(&self, token: &[u8], address: Option<IpAddr>) -> LoginResult {
         let now = wall_ms();
         let table = self.auth.table();
         let throttled = self.auth.checker.is_throttled(address);
@@ -215,7 +215,7 @@ impl Security {
 
     /// It is known at once who somebody is: where that is so with each of its
     /// requests nobody writes it down.
-    fn known_login(&self, comes: &Comes<'_>, principal: Principal, proof: u64) -> Notification {
+    fn known_login(&self, comes: &Comes<'_>, principal: Principal, proof: u64) -> LoginResult {
         match comes.with_each_request {
             true => Ok(LoggedIn {
                 principal,
@@ -231,7 +231,7 @@ impl Security {
         &self,
         comes: &Comes<'_>,
         outcome: Result<(Principal, u64), LoginRefused>,
-    ) -> Notification {
+    ) -> LoginResult {
         let counts = &self.auth.counts;
         let (name, address) = (shown(comes.name), comes.address);
         let (count, result) = match outcome {

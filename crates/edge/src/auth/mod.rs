@@ -19,7 +19,7 @@ use crate::quotas::{Limited, Meter, Quotas};
 use quintet_wire::Logins;
 
 pub use gate::HttpGate;
-pub(crate) use login::{Begun, Checker, Comes, Notification};
+pub(crate) use login::{Begun, Checker, Comes, LoginResult};
 
 /// Clients, their rights and usage, and the audit.
 pub struct Security {

@@ -132,7 +132,7 @@ impl Edge {
         let told = self.http.clients.list();
         let waiting: Vec<ClientId> = told.iter().filter_map(|client| client.client_id).collect();
         let waiting = waiting.chunks(AT_ONCE).flat_map(|client_ids| {
-            let known = self.core.client_ids(client_ids);
+            let known = self.core.client_stats(client_ids);
             client_ids.iter().copied().zip(known).collect::<Vec<_>>()
         });
         let waiting: HashMap<ClientId, ClientStats> = waiting.collect();
@@ -205,7 +205,7 @@ impl IoThread {
         }
         for clients in census.clients[first..].chunks_mut(AT_ONCE) {
             let client_ids: Vec<ClientId> = clients.iter().map(Client::client_id).collect();
-            for (client, known) in clients.iter_mut().zip(edge.core.client_ids(&client_ids)) {
+            for (client, known) in clients.iter_mut().zip(edge.core.client_stats(&client_ids)) {
                 client.set_held(known.leases, &known.waits_on);
             }
         }
@@ -220,7 +220,7 @@ impl IoThread {
     }
 
     /// Closes a client's connection; false: it is gone.
-    pub(super) fn close_client_id(&mut self, client_id: ClientId) -> bool {
+    pub(super) fn close_connection(&mut self, client_id: ClientId) -> bool {
         let slot = self.conns.slot_of(ClientKey::of(client_id));
         if let Some(slot) = slot {
             self.close(slot);

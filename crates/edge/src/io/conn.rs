@@ -34,7 +34,7 @@ pub(super) enum Secrecy {
 }
 
 /// Bytes of an error that are shown in the log.
-const COMMAND_ERROR_SHOWN: usize = 100;
+const ERROR_SHOWN: usize = 100;
 
 /// Why a connection's requests are not decided although they are there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,7 +159,7 @@ pub(super) struct Conn {
     pub(super) inbox: Inbox,
     pub(super) out: Outbox,
     pub(super) phase: Phase,
-    /// It has a standing take, or a delivery of one is on the way.
+    /// It has a subscription, or a delivery of one is on the way.
     pub(super) standing: Option<Standing>,
     /// As hooks are shown it; made when one is.
     pub(super) who: Option<Arc<Who>>,
@@ -301,7 +301,7 @@ impl Conn {
     pub(super) fn tell_refused(&self, protocol: &str, start: usize) {
         let reply = self.out.output.bytes().get(start..).unwrap_or_default();
         if self.session.says_no(reply) {
-            let words = reply[..reply.len().min(COMMAND_ERROR_SHOWN)].trim_ascii_end();
+            let words = reply[..reply.len().min(ERROR_SHOWN)].trim_ascii_end();
             let (conn, peer) = (self.number, self.peer_text());
             tracing::debug!(conn, peer, protocol, reason = %words.escape_ascii(), "refused");
         }

@@ -165,7 +165,7 @@ pub(super) struct Replies {
 
 /// Bits that a family's replies are counted in.
 const FAMILY_BITS: usize = 16;
-/// The highest bit of each family: where none is set, a sum overflows no state index.
+/// The highest bit of each family: where none is set, a sum overflows into no other family.
 const HIGHEST: u64 = 0x8000_8000_8000_8000;
 const _: () = assert!(Family::ALL.len() * FAMILY_BITS == u64::BITS as usize);
 

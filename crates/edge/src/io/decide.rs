@@ -118,8 +118,7 @@ impl IoThread {
                     }));
                     let client_id = conn.caller.client_id;
                     let mailbox = Arc::clone(&edge.mail[self.index]);
-                    let tell =
-                        Box::new(move |text| mailbox.leave(Mail::Notification(client_id, text)));
+                    let tell = Box::new(move |text| mailbox.leave(Mail::Answer(client_id, text)));
                     self.operator.reload(conn.caller.principal, tell);
                     conn.phase.wait(Wait {
                         undone: false,

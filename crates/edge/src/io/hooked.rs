@@ -30,8 +30,8 @@ impl IoThread {
         hooks.renew(&mut self.hooks, &self.edge.core);
     }
 
-    /// The outcome of a waiting or standing take, after the hooks have seen it. `None`: there is no
-    /// reply, or it waits again.
+    /// The outcome of a waiting take or a subscription, after the hooks have seen it. `None`: there
+    /// is no reply, or it waits again.
     pub(super) fn arrived(
         &mut self,
         slot: u32,

@@ -14,7 +14,7 @@ use super::conn::{Conn, DueReply};
 use super::mail::{Arrival, Mail, Way};
 use super::operations::Administers;
 use super::thread::IoThread;
-use crate::auth::{Begun, Comes, Notification};
+use crate::auth::{Begun, Comes, LoginResult};
 use crate::edge::Edge;
 use crate::hooks::Runner;
 use quintet_host::wall_ms;
@@ -158,7 +158,7 @@ fn address(conn: &Conn) -> Option<IpAddr> {
 
 impl Conn {
     /// Takes note of what came of its login.
-    fn becomes(&mut self, told: Notification, edge: &Edge) -> DueReply {
+    fn becomes(&mut self, told: LoginResult, edge: &Edge) -> DueReply {
         let told = told.and_then(|logged_in| {
             // It may have ended while it was checked.
             if !edge
@@ -221,7 +221,7 @@ impl IoThread {
     }
 
     /// A login that took its time has come to an end.
-    pub(super) fn logged_in(&mut self, client_id: ClientId, told: Notification) {
+    pub(super) fn logged_in(&mut self, client_id: ClientId, told: LoginResult) {
         let edge = Arc::clone(&self.edge);
         let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
             return;

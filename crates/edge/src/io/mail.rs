@@ -11,7 +11,7 @@ use quintet_tls::Identity;
 use quintet_types::{ClientId, Delivery};
 
 use super::{Origin, Stream};
-use crate::auth::Notification;
+use crate::auth::LoginResult;
 use crate::clients::Census;
 use crate::quotas::Meter;
 
@@ -25,7 +25,7 @@ pub enum Mail {
     /// A new connection.
     Socket(Arrival),
     /// Result of a connection's login.
-    Login(ClientId, Notification),
+    Login(ClientId, LoginResult),
     /// Logins have ended: their connections are to be closed.
     Logins,
     /// A list of connections, for this thread to add its own.
@@ -33,7 +33,7 @@ pub enum Mail {
     /// A connection is to be closed; told whether it was there.
     Close(ClientId, Box<dyn FnOnce(bool) + Send>),
     /// Answer to a connection's request from elsewhere.
-    Notification(ClientId, Result<String, String>),
+    Answer(ClientId, Result<String, String>),
     /// Accept no more.
     Refuse,
     /// The same; finish and end.

@@ -20,7 +20,7 @@ use quintet_host::{Completed, Required};
 /// connections.
 pub(super) const FREE_BYTES: usize = 8 << 10;
 
-/// Replies in order, each released when what it needs has been reached.
+/// Replies in order, each released when its commit numbers are complete.
 #[derive(Default)]
 pub(super) struct Outbox {
     /// Reply bytes and large bodies.

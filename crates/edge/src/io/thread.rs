@@ -332,8 +332,8 @@ impl IoThread {
                 Mail::Login(client_id, told) => self.logged_in(client_id, told),
                 Mail::Logins => self.close_logged_out(),
                 Mail::Census(census) => self.count(*census),
-                Mail::Close(client_id, tell) => tell(self.close_client_id(client_id)),
-                Mail::Notification(client_id, text) => self.told(client_id, text),
+                Mail::Close(client_id, tell) => tell(self.close_connection(client_id)),
+                Mail::Answer(client_id, text) => self.told(client_id, text),
                 Mail::Refuse => self.listeners.clear(),
                 Mail::Stop => self.begin_stop(),
             }

@@ -496,7 +496,7 @@ impl IoThread {
         }
     }
 
-    /// Messages for a connection's standing take.
+    /// Messages for a connection's subscription.
     pub(super) fn push(&mut self, slot: u32, delivery: Delivery, required: Required) {
         let read = self.read_at();
         let edge = Arc::clone(&self.edge);

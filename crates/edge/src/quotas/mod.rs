@@ -362,7 +362,7 @@ impl Quotas {
         let (whose, known, limits) = whose?;
         let mut used = locked(&self.used);
         if used.by.len() >= used.sweep_at && !used.by.contains_key(&whose) {
-            used.bulk_op(self.now_ns(Instant::now()));
+            used.drop_idle(self.now_ns(Instant::now()));
         }
         let (_, quota) = used
             .by
@@ -400,7 +400,7 @@ impl Quotas {
                     Known::User(name) => format!("user {name}"),
                 },
                 now: quota
-                    .completed(now_ns)
+                    .reached(now_ns)
                     .into_iter()
                     .map(Limited::name)
                     .collect(),
@@ -448,7 +448,7 @@ fn points(counts: &[AtomicU64; 2]) -> impl Iterator<Item = (std::borrow::Cow<'st
 }
 
 impl Used {
-    fn bulk_op(&mut self, now_ns: u64) {
+    fn drop_idle(&mut self, now_ns: u64) {
         self.by.retain(|_, (_, quota)| !quota.is_idle(now_ns));
         let idle = self
             .by

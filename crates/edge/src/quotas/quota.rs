@@ -126,7 +126,7 @@ impl Quota {
     }
 
     /// The limits that are reached.
-    pub(super) fn completed(&self, now_ns: u64) -> Vec<Limited> {
+    pub(super) fn reached(&self, now_ns: u64) -> Vec<Limited> {
         let most = self.connections_max.load(Ordering::Relaxed);
         let rate = self.rate();
         let all = [
@@ -141,8 +141,8 @@ impl Quota {
             (self.bytes.is_tight(), Limited::BytesInFlight),
             (self.fails_too_often(now_ns), Limited::Failures),
         ];
-        let completed = all.into_iter().filter(|(completed, _)| *completed);
-        completed.map(|(_, limited)| limited).collect()
+        let reached = all.into_iter().filter(|(reached, _)| *reached);
+        reached.map(|(_, limited)| limited).collect()
     }
 
     /// One connection more, as long as that may be.

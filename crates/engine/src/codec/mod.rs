@@ -56,11 +56,12 @@ const LEASE_GIVEN: u8 = 0x80;
 const DELAYED: u8 = 4;
 /// The same of the byte of a failure: its error follows.
 const FAILED: u8 = 8;
-/// The condition that ends a mark besides its time stands in the upper bits of its kind.
+/// The condition that ends a deduplication record besides its time stands in the upper bits of its
+/// kind.
 const SCOPE_SHIFT: u32 = 4;
-/// In the byte of a mark's kind and scope: its id is a hash.
+/// In the byte of a deduplication record's kind and scope: its id is a hash.
 const HASHED: u8 = 4;
-/// In the byte of a mark's kind and scope: its sum follows.
+/// In the byte of a deduplication record's kind and scope: its sum follows.
 const SUMMED: u8 = 8;
 
 impl Fact {

@@ -126,7 +126,7 @@ impl Engine {
             slots.take(max).map(|(_, &slot)| slot).collect()
         };
         let (state_index, from) = match state {
-            // Those held back are listed behind all others.
+            // Those not selectable are listed behind all others.
             ListState::Ready if after.is_some_and(|message| !message.selectable) => {
                 (StateIndex::HeldBack, order(StateIndex::HeldBack))
             }

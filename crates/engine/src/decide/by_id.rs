@@ -81,7 +81,7 @@ impl Engine {
             (false, _) => Ok(false),
             (true, Safe::Yes) => Ok(true),
             (true, Safe::Read(block)) => Err(self.ask_block(block)),
-            (true, Safe::ClientRequest) => Err(self.ask_for_group(slot)),
+            (true, Safe::LookUp) => Err(self.ask_for_group(slot)),
         }
     }
 }

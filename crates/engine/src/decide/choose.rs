@@ -43,7 +43,7 @@ pub(super) enum Best {
     /// groups are not built yet.
     Expired(Order),
     /// Perhaps one that stands before this one of its group, in an open block.
-    ClientRequest(Order, u32),
+    LookUp(Order, u32),
 }
 
 impl Best {
@@ -51,9 +51,7 @@ impl Best {
         match self {
             Best::Nothing => None,
             Best::Here(found) => Some(found.order),
-            Best::Cold(order, ..) | Best::Expired(order) | Best::ClientRequest(order, _) => {
-                Some(*order)
-            }
+            Best::Cold(order, ..) | Best::Expired(order) | Best::LookUp(order, _) => Some(*order),
         }
     }
 }
@@ -65,7 +63,7 @@ pub(super) struct Walked {
     pub(super) last: MessageId,
     /// Those that would leave by then.
     pub(super) count: u64,
-    /// The same where it has key groups.
+    /// The same where it has message groups.
     pub(super) walk: Walk,
 }
 
@@ -93,7 +91,7 @@ impl Engine {
             Best::Nothing => Ok(None),
             Best::Here(found) => Ok(Some(found)),
             Best::Cold(_, queue, block) => Err(self.ask_for_consumer(queue, block)),
-            Best::ClientRequest(_, slot) => Err(self.ask_for_group(slot)),
+            Best::LookUp(_, slot) => Err(self.ask_for_group(slot)),
             Best::Expired(_) => Err(self.ask_again()),
         }
     }

@@ -401,7 +401,7 @@ impl Engine {
         }
     }
 
-    /// The same for a consumer from a queue with key groups: blocks in which
+    /// The same for a consumer from a queue with message groups: blocks in which
     /// nothing may go are passed over.
     pub(super) fn want_open_ahead(&mut self, queue: QueueId) {
         let groups = self.store.queue(queue).and_then(|q| q.groups.as_ref());

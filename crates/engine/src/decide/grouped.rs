@@ -14,7 +14,7 @@ use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
 use crate::store::{Head, KeyGroups, Safe, Walk};
 
-/// Blocks of a queue that are read ahead for messages of quiet keys.
+/// Blocks of a queue that are read ahead for messages of keys under their share.
 const QUIET_BLOCKS: usize = 8;
 /// Blocks of a queue that stay in memory though nothing in them may go.
 const STUCK_BLOCKS: usize = 32;
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// The first message of a quiet key that may go and fits, of a queue that is
+    /// The first message of a key under its share that may go and fits, of a queue that is
     /// not ordered.
     fn quiet_that_fits(&self, groups: &KeyGroups, fits: &mut impl FnMut(Head) -> bool) -> Found {
         let mut best: Found = None;
@@ -219,8 +219,8 @@ impl Engine {
         best
     }
 
-    /// The next message of a take of several in a queue that is not ordered. Those of noisy keys
-    /// count as others.
+    /// The next message of a take of several in a queue that is not ordered. Those of keys over
+    /// their share count as others.
     fn head_ahead(&self, take: &Take, id: QueueId, groups: &KeyGroups, walk: &Walk) -> Found {
         let from = KeyGroups::passed(walk).map_or(Edge::Unbounded, Edge::Excluded);
         let ready = self.store.seated(id).ready.range((from, Edge::Unbounded));
@@ -270,7 +270,7 @@ impl Engine {
         {
             Safe::Yes => {}
             Safe::Read(block) => return Some(Best::Cold(at_best(order), id, block)),
-            Safe::ClientRequest => return Some(Best::ClientRequest(at_best(order), slot)),
+            Safe::LookUp => return Some(Best::LookUp(at_best(order), slot)),
         }
         if !message.is_expired(self.now) {
             return Some(Best::Here(Candidate {

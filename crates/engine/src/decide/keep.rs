@@ -1,5 +1,5 @@
-//! Operations for the keeper of the runs: choose messages that leave memory, put blocks in force,
-//! write runs again, drop copies.
+//! Operations for the compactor: choose messages that leave memory, put blocks in
+//! force, write runs again, drop copies.
 
 use std::collections::VecDeque;
 use std::ops::Bound as Edge;

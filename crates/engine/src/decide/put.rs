@@ -22,22 +22,22 @@ use super::named::has_bad_name;
 /// keeps trying, short enough that a busy server holds few.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
-/// Marks that are looked at for some that are over, where there are too many.
+/// Deduplication records that one put looks at to find expired ones, where there are too many.
 const DEDUPE_AT_ONCE: usize = 256;
 
 /// Result of looking for repeats.
 enum Repeat {
     No,
-    /// None, and it leaves so many marks.
+    /// No repeat; the put leaves so many deduplication records.
     New(usize),
     Of(MessageId),
-    /// It takes the place of this one, which waits, and adds so many marks; if the message is in
-    /// no run and not in memory, it is gone.
+    /// It takes the place of this one, which waits, and adds so many deduplication records; if the
+    /// message is in no run and not in memory, it is gone.
     Instead(MessageId, usize),
 }
 
 impl Repeat {
-    /// How many marks the put adds.
+    /// How many deduplication records the put adds.
     fn dedupe_records(&self) -> usize {
         match *self {
             Self::No | Self::Of(_) => 0,
@@ -355,7 +355,7 @@ impl Engine {
         dedupe_records
     }
 
-    /// The marks that a put to this queue alone adds to those that are known.
+    /// The deduplication records that a put to this queue alone adds to the known ones.
     fn added_by(&self, queue: QueueId, put: &Put) -> impl Iterator<Item = DedupeKey> {
         let dedupe_records = self
             .dedupe_records_of(queue, put)
@@ -427,7 +427,7 @@ impl Engine {
         Ok(repeat)
     }
 
-    /// Whether there may be so many more marks.
+    /// Whether so many more deduplication records are allowed.
     #[inline(never)]
     fn may_leave(&mut self, more: usize) -> Result<(), CommandError> {
         let max = self.settings.dedupe_max;
@@ -480,7 +480,8 @@ impl Engine {
         Ok(Repeat::New(dedupe_records.len()))
     }
 
-    /// True if the message waits, or may be in a run: what is tied to a mark waits there.
+    /// True if the message waits, or may be in a run: a message tied to a deduplication record
+    /// waits there.
     fn may_wait(&self, id: MessageId) -> bool {
         let waits = |message: &Message| matches!(message.state, State::Ready | State::Prepared);
         self.store.message(id).map_or_else(

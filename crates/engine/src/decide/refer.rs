@@ -21,7 +21,7 @@ impl Engine {
             None if uses == Some(true) || watches == Some(true) => self.find_or_make(call, name)?,
             None => return Ok(Outcome::Done),
         };
-        let mine = self.referrers.client_ids.entry(client_id).or_default();
+        let mine = self.referrers.by_client.entry(client_id).or_default();
         let at = mine.iter().position(|mine| mine.queue == queue);
         let at = at.unwrap_or_else(|| {
             mine.push(Reference {
@@ -42,7 +42,7 @@ impl Engine {
             mine.swap_remove(at);
         }
         if mine.is_empty() {
-            self.referrers.client_ids.remove(&client_id);
+            self.referrers.by_client.remove(&client_id);
         }
         self.count_reference(before, false);
         self.count_reference(after, true);
@@ -54,7 +54,7 @@ impl Engine {
     pub(crate) fn forget_references(&mut self, client_id: ClientId) {
         for gone in self
             .referrers
-            .client_ids
+            .by_client
             .remove(&client_id)
             .unwrap_or_default()
         {
@@ -70,7 +70,7 @@ impl Engine {
             clippy::disallowed_methods,
             reason = "all get the same, and are only counted"
         )]
-        for mine in self.referrers.client_ids.values_mut() {
+        for mine in self.referrers.by_client.values_mut() {
             for reference in mine.iter_mut().filter(|mine| mine.queue == old) {
                 reference.queue = new;
                 moved.push(*reference);

@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// The message that makes way in a full queue: the oldest message of the least urgent priority;
-    /// in a FIFO, its head. When nothing is ready, the first one that is held back, then the
+    /// in a FIFO, its head. When nothing is ready, the first one that is not selectable, then the
     /// delayed one that is due last.
     fn victim(&self, id: QueueId) -> Victim {
         let queue = self.store.seated(id);

@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Sets or clears the client's standing take.
+    /// Sets or clears the client's subscription.
     pub(crate) fn watch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// Changes the client's standing take, if it has one.
+    /// Changes the client's subscription, if it has one.
     pub(crate) fn rewatch<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Adds a queue to the client's standing take, if it has one, or takes it
+    /// Adds a queue to the client's subscription, if it has one, or takes it
     /// away. All its other queues it has waited on in vain, so nobody is
     /// looked at but those in the line of this one.
     pub(crate) fn watch_queue<J: Journal>(
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Enters a standing take at the end of the lines of its queues, or changes
+    /// Enters a subscription at the end of the lines of its queues, or changes
     /// the client's, which keeps its place. Nothing stands if it is refused.
     /// `reads`: something is being read for it.
     pub(crate) fn stand_or_change(
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Ends the client's standing take, in other shards too.
+    /// Ends the client's subscription, in other shards too.
     pub(crate) fn unwatch(&mut self, client_id: ClientId) {
         if let Some(number) = self.waiters.of(client_id, true) {
             if let Some(waiter) = self.waiters.get(number) {

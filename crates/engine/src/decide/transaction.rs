@@ -312,7 +312,7 @@ impl Engine {
                     let kind = self.pending.remove(&id);
                     let queue = self.store.message(id).map(|message| message.queue);
                     match (&how, kind) {
-                        // As it would have been, had nobody withheld it.
+                        // As it would have been, had no hook been asked.
                         (
                             How::Release {
                                 priority: None,
@@ -415,7 +415,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Says which intents are wanted. Messages withheld for a kind that is no
+    /// Says which decisions hooks want. Messages that wait for a kind that is no
     /// longer wanted have what happens by itself.
     pub fn set_pending_decisions<J: Journal>(
         &mut self,
@@ -459,7 +459,7 @@ impl Engine {
         !self.asked.is_empty()
     }
 
-    /// Withholds a message for a decision, if that is wanted. False: what
+    /// Sets a message aside for a decision, if that is wanted. False: what
     /// happens by itself is to happen.
     pub(crate) fn withholds<J: Journal>(
         &mut self,
@@ -492,7 +492,7 @@ impl Engine {
         true
     }
 
-    /// Applies the default to a withheld message.
+    /// Applies the default to a message that waits for a decision.
     pub(crate) fn conclude<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         match self.pending.remove(&id) {
             Some(PendingDecisionKind::Expire) => self.expire_now(cx, id),
@@ -502,7 +502,7 @@ impl Engine {
         }
     }
 
-    /// A withheld message is ready at its place again.
+    /// A message that waited for a decision is ready at its place again.
     fn put_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
             return;
@@ -530,7 +530,7 @@ impl Engine {
         cx.wake(at.queue);
     }
 
-    /// Withheld messages of queues that are gone, or that are gone themselves,
+    /// Pending messages of queues that are gone, or that are gone themselves,
     /// are decided.
     pub(crate) fn forget_pending(&mut self) {
         if self.pending.is_empty() {

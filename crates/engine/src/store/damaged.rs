@@ -278,19 +278,19 @@ const MESSAGES: &[Row] = &[
 
 const MARKS: &[Row] = &[
     (
-        "what a message is tied to is a mark",
+        "what a message is tied to is a deduplication record",
         || marked().0,
         |s| s.dedupe_records.clear(),
         |s| s.untie(ID),
     ),
     (
-        "a message is tied to a mark that is there",
+        "a message is tied to a deduplication record that is there",
         || marked().0,
         |s| s.dedupe_records.clear(),
         |s| s.keep_tied(Q, &[ID]),
     ),
     (
-        "a mark with a time has its end until it is over",
+        "a deduplication record with a time has its end until it is over",
         || marked().0,
         |s| s.dedupe_ends.clear(),
         |s| s.forget(&marked().1),
@@ -341,7 +341,7 @@ const RUNS: &[Row] = &[
         |s| s.forget_block(BLOCK),
     ),
     (
-        "a stored block is in its lane by its first message",
+        "a stored block is in its state index by its first message",
         stored,
         |s| queue(s).cold = None,
         |s| s.give_up(BLOCK),
@@ -366,7 +366,7 @@ const RUNS: &[Row] = &[
     ),
 ];
 
-/// A loaded block of a queue with key groups.
+/// A loaded block of a queue with message groups.
 fn fair() -> Durable {
     let mut store = loaded();
     let settings = quintet_types::QueueSettings {

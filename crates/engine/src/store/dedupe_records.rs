@@ -1,8 +1,8 @@
-//! Records that puts leave behind so that repeats are known.
+//! Deduplication records: puts leave them behind so that repeats are known.
 //!
-//! A mark ends with its time. One with a scope is also *tied* to its message and ends with what
+//! A record ends with its time. One with a scope is also *tied* to its message and ends with what
 //! becomes of that: facts tell of it, whether the message is in memory or in a run. What no fact
-//! tells message by message, a flush, is seen when the mark is looked at.
+//! tells message by message, a flush, is seen when the record is looked at.
 
 use std::ops::Bound;
 
@@ -13,13 +13,13 @@ use quintet_types::{MessageId, Ms, QueueId, Scope, State};
 
 use crate::fact::{DedupeId, DedupeKind};
 
-/// Of a mark: an entry of a tree, which is two thirds full.
+/// Of a record: an entry of a tree, which is two thirds full.
 const TREE: u64 = 104;
 /// Of its end or its message: an entry of an index.
 const INDEX: u64 = 64;
 const _: () = assert!(quintet_types::DEDUPE_RECORD_BYTES == TREE + 2 * INDEX);
 
-/// Bytes of memory that a mark and its places in the indexes take, about.
+/// Bytes of memory that a record and its places in the indexes take, about.
 fn memory_of(key: &DedupeKey, memory: &Memory) -> u64 {
     let indexes = u64::from(memory.until != Ms::NEVER) + u64::from(memory.scope != Scope::Window);
     let whole = match &key.2 {
@@ -41,7 +41,7 @@ impl Durable {
         }
     }
 
-    /// Marks are hashes from now on, also those that are there.
+    /// Records keep hashes from now on, also those that are there.
     pub(super) fn hash_dedupe(&mut self, key: [u8; 16]) {
         if self.hash_key.is_some() {
             return;
@@ -58,7 +58,7 @@ impl Durable {
         }
     }
 
-    /// Whether a put with this mark is a repeat at `now`, and of what.
+    /// Whether a put with this key is a repeat at `now`, and of what.
     pub(crate) fn known(&self, key: &DedupeKey, now: Ms) -> Option<&Memory> {
         let memory = self.dedupe_records.get(key)?;
         (memory.until > now && self.is_in_scope(key, memory, now)).then_some(memory)
@@ -79,7 +79,7 @@ impl Durable {
         }
     }
 
-    /// True if a flush took the message that it is tied to, or the mark itself.
+    /// True if a flush took the message that it is tied to, or the record itself.
     pub(super) fn is_flushed(&self, key: &DedupeKey) -> bool {
         let known = self.dedupe_records.get(key);
         known.is_some_and(|memory| {
@@ -103,14 +103,14 @@ impl Durable {
             if let Some(key) = self.tied.get(id) {
                 let memory = self.dedupe_records.get_mut(key);
                 memory
-                    .expect("a message is tied to a mark that is there")
+                    .expect("a message is tied to a deduplication record that is there")
                     .generation = generation;
             }
         }
     }
 
     pub(super) fn remember(&mut self, key: DedupeKey, memory: Memory) {
-        // Marks go with their queue, whose number a later one may get.
+        // Records go with their queue, whose number a later one may get.
         if self.queue(key.0).is_none_or(|queue| queue.live.dropped) {
             return;
         }
@@ -131,20 +131,23 @@ impl Durable {
         }
     }
 
-    /// A mark is over.
+    /// A record is over.
     pub(super) fn forget(&mut self, key: &DedupeKey) {
         if let Some(memory) = self.dedupe_records.remove(key) {
             self.unlink(key, &memory);
         }
     }
 
-    /// Takes a mark that is over out of the indexes and sums.
+    /// Takes a record that is over out of the indexes and sums.
     fn unlink(&mut self, key: &DedupeKey, memory: &Memory) {
         self.dedupe_bytes -= memory_of(key, memory);
         self.uncount_segment_ref(memory.segment_ref);
         if memory.until != Ms::NEVER {
             let was = self.dedupe_ends.remove(&(memory.until, key.clone()));
-            assert!(was, "a mark with a time has its end until it is over");
+            assert!(
+                was,
+                "a deduplication record with a time has its end until it is over"
+            );
         }
         if memory.scope != Scope::Window {
             self.tied.remove(&memory.id);
@@ -161,7 +164,7 @@ impl Durable {
         }
     }
 
-    /// Forgets marks whose time is over, `max` at most.
+    /// Forgets records whose time is over, `max` at most.
     pub(crate) fn forget_dedupe(&mut self, now: Ms, max: usize) {
         for _ in 0..max {
             let over = self.dedupe_ends.first().filter(|(until, _)| *until <= now);
@@ -172,7 +175,7 @@ impl Durable {
         }
     }
 
-    /// Marks of a queue are over: of a flush, of a purge, or all, as it was dropped. Their memory
+    /// Records of a queue are over: of a flush, of a purge, or all, as it was dropped. Their memory
     /// is freed by and by.
     pub(super) fn bury_dedupe(&mut self, queue: QueueId) {
         if self
@@ -183,7 +186,7 @@ impl Durable {
         }
     }
 
-    /// Looks through up to `max` marks of such queues.
+    /// Looks through up to `max` records of such queues.
     pub(crate) fn free_dedupe(&mut self, max: usize) {
         let mut left = max;
         while left > 0
@@ -214,7 +217,7 @@ impl Durable {
         }
     }
 
-    /// The message is gone from its queue, or done: its mark is over.
+    /// The message is gone from its queue, or done: its record is over.
     #[inline]
     pub(super) fn untie(&mut self, id: MessageId) {
         if !self.tied.is_empty() {
@@ -236,13 +239,17 @@ impl Durable {
             return;
         };
         let memory = self.dedupe_records.get(&key);
-        if ends(memory.expect("what a message is tied to is a mark").scope) {
+        if ends(
+            memory
+                .expect("what a message is tied to is a deduplication record")
+                .scope,
+        ) {
             self.forget(&key);
         }
     }
 
     /// # Errors
-    /// An index over the marks is not what it is made from.
+    /// An index over the records is not what it is made from.
     pub(super) fn verify_dedupe(&self) -> Result<(), String> {
         let (mut ends, mut tied, mut bytes) = (0, 0, 0);
         for (key, memory) in &self.dedupe_records {
@@ -261,10 +268,15 @@ impl Durable {
             }
         }
         if bytes != self.dedupe_bytes {
-            return Err(format!("marks of {bytes} bytes, not {}", self.dedupe_bytes));
+            return Err(format!(
+                "deduplication records of {bytes} bytes, not {}",
+                self.dedupe_bytes
+            ));
         }
         if (ends, tied) != (self.dedupe_ends.len(), self.tied.len()) {
-            return Err("marks, their ends and what they are tied to differ".to_owned());
+            return Err(
+                "deduplication records, their ends and what they are tied to differ".to_owned(),
+            );
         }
         Ok(())
     }

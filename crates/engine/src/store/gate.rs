@@ -311,7 +311,7 @@ impl Store {
     }
 
     pub(crate) fn sweep_tables(&mut self, now: Ms) {
-        self.0.tables.bulk_op(now);
+        self.0.tables.drop_expired(now);
     }
 
     pub(crate) fn collect(&mut self, max: usize) -> bool {

@@ -107,8 +107,8 @@ impl Durable {
         self.queue(queue).map(counted)
     }
 
-    /// Images of messages and marks that live in `segment_ref`, into segment `into`;
-    /// looks at up to `max` slots from `from` on, and ends behind [`COPIED_BYTES`].
+    /// Images of messages and deduplication records that live in `segment_ref`, into segment
+    /// `into`; looks at up to `max` slots from `from` on, and ends behind [`COPIED_BYTES`].
     pub(crate) fn copy_out(
         &mut self,
         segment_ref: SegmentRef,
@@ -178,7 +178,7 @@ impl Durable {
             .filter(|(_, memory)| memory.segment_ref == segment_ref);
         let keys: Vec<DedupeKey> = here.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            // Marks go with their queue. What a flush took is told of here at last.
+            // Deduplication records go with their queue. What a flush took is told of here at last.
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
             let of_memory = queue.map(|queue| queue.live.settings.memory);
             let (Some(of_memory), false) = (of_memory, self.is_flushed(&key)) else {

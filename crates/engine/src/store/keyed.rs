@@ -1,4 +1,4 @@
-//! Keeping key groups in step with their queue, for those queues that have them.
+//! Keeping message groups in step with their queue, for those queues that have them.
 
 use std::ops::Bound as Edge;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::cold::BlockAt;
 /// its messages.
 pub(super) const KEY: u64 = 380;
 
-/// State of all keys and key groups together.
+/// State of all keys and message groups together.
 #[derive(Debug, Default)]
 pub(crate) struct Keyed {
     /// Bytes of memory they take, reckoned.

@@ -70,7 +70,7 @@ pub(crate) struct Memory {
     /// See [`quintet_types::PutMore::token_sum`].
     pub(crate) sum: u64,
     /// Its queue's when it was remembered ([`Queue::generation_of`]): a flush since then took what
-    /// waited, or the mark.
+    /// waited, or the record.
     generation: u32,
 }
 
@@ -98,20 +98,21 @@ pub(crate) struct Durable {
     pub(crate) dedupe_records: BTreeMap<DedupeKey, Memory>,
     /// The key of their hashes; `None`: whole ids are kept.
     pub(crate) hash_key: Option<[u8; 16]>,
-    /// Marks that time ends. An index over `dedupe_records`.
+    /// Deduplication records that time ends. An index over `dedupe_records`.
     pub(crate) dedupe_ends: BTreeSet<(Ms, DedupeKey)>,
-    /// Marks that end with what becomes of a message, by it. An index over `dedupe_records`.
+    /// Deduplication records that end with what becomes of a message, by it. An index over
+    /// `dedupe_records`.
     tied: HashMap<MessageId, DedupeKey, Hash>,
-    /// Bytes of memory that marks take, reckoned.
+    /// Bytes of memory that deduplication records take, reckoned.
     dedupe_bytes: u64,
-    /// Messages and marks by the segment that holds them.
+    /// Messages and deduplication records by the segment that holds them.
     pub(crate) segment_refs: BTreeMap<SegmentRef, u64>,
     pub(crate) tombstones: Tombstones,
     /// Messages for queues of other shards, in the order they were sent.
     pub(crate) outbox: Outbox,
     /// The messages in runs.
     pub(crate) cold: Cold,
-    /// State of all key groups together.
+    /// State of all message groups together.
     pub(crate) keyed: keyed::Keyed,
     pub(crate) tables: Tables,
     pub(crate) batches: Batches,
@@ -325,7 +326,7 @@ impl Durable {
         })
     }
 
-    /// Bytes of memory in use by messages, queues, tables and marks, reckoned:
+    /// Bytes of memory in use by messages, queues, tables and deduplication records, reckoned:
     /// measured averages of the slab, the id pages and the order map
     /// (docs/performance.md), plus the bodies with the allocator's and the
     /// reference count's share.

@@ -18,8 +18,8 @@ use crate::pace::{Pace, Speed};
 
 pub(crate) use quintet_types::Order;
 
-/// Order inside a key group (`protocols/pinpriq.md`, ruling 2): selectable
-/// ones by priority, then held-back ones; newest first.
+/// Order inside a message group (`protocols/pinpriq.md`, ruling 2): selectable
+/// ones by priority, then those not selectable; newest first.
 pub(crate) type GroupOrder = (bool, u32, Reverse<i64>, Reverse<MessageId>);
 
 /// A queue's durable state; `live` is the part that is not.
@@ -36,7 +36,7 @@ pub(crate) struct Queue {
 
     /// Ready and selectable, by order.
     pub(crate) ready: Ascending<Order, u32>,
-    /// Ready but held back.
+    /// Ready but not selectable.
     pub(crate) held_back: Ascending<Order, u32>,
     /// With a due time; moved to the two above when it has come.
     pub(crate) delayed: BTreeMap<(Ms, MessageId), u32>,
@@ -76,13 +76,13 @@ pub(crate) struct Queue {
     /// Its part in runs; `None`: nothing ever was.
     pub(crate) cold: Option<Box<QueueCold>>,
 
-    /// Marks that puts into it left.
+    /// Deduplication records that puts into it left.
     pub(crate) dedupe_records: u32,
     /// Those among them that end with their time alone, of this generation.
     pub(crate) timed_dedupe: u32,
     /// Rises when they are forgotten; those of an older generation are known no longer.
     pub(crate) dedupe_generation: u32,
-    /// Marks of older generations, which stay until their time is over.
+    /// Deduplication records of older generations, which stay until their time is over.
     pub(crate) forgotten_dedupe: u32,
     /// Bytes it takes in a snapshot at most, as they are counted.
     pub(crate) told_bytes: u64,
@@ -104,9 +104,9 @@ pub(crate) struct Live {
     pub(crate) dropped: bool,
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,
-    /// Those of them that are standing looks.
+    /// Those of them that are peeking subscriptions.
     pub(crate) lookers: u32,
-    /// Those of them that take nothing, standing or not.
+    /// Those of them that take nothing, in a subscription or not.
     pub(crate) looking: u32,
     /// Clients that refer to it as one they put into.
     pub(crate) users: u32,
@@ -138,7 +138,7 @@ pub(crate) enum WaitsTo {
     Take,
     /// A look at one.
     Look,
-    /// The same, by a standing look.
+    /// The same, by a peeking subscription.
     Watch,
 }
 
@@ -188,8 +188,8 @@ impl Durable {
 }
 
 impl Queue {
-    /// The generation by which a mark of this scope is known: with a message's it ends with what
-    /// waits.
+    /// The generation by which a deduplication record of this scope is known: with a message's it
+    /// ends with what waits.
     pub(crate) fn generation_of(&self, scope: Scope) -> u32 {
         match scope {
             Scope::Window => self.dedupe_generation,
@@ -197,7 +197,7 @@ impl Queue {
         }
     }
 
-    /// Messages that wait: ready, held back or delayed.
+    /// Messages that wait: ready, not selectable or delayed.
     pub(crate) fn waiting(&self) -> u64 {
         self.waiting_in_memory() + self.cold.as_ref().map_or(0, |cold| cold.waiting())
     }

@@ -115,7 +115,7 @@ impl Durable {
     /// Nothing waits any more.
     fn detach_reserved(queue: &mut Queue, tombstones: &mut Tombstones) {
         queue.held_generation = queue.held_generation.wrapping_add(1);
-        // Marks that end with what was reserved are over as well.
+        // Deduplication records that end with what was reserved are over as well.
         queue.generation = queue.generation.wrapping_add(1);
         queue.shrink(queue.reserved_bytes);
         queue.reserved_bytes = 0;

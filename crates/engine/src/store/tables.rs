@@ -135,7 +135,7 @@ impl Tables {
     /// Forgets entries whose time is over: a predicate on time, so no fact
     /// tells of it, and those that come back with a replay are as dead as
     /// before.
-    pub(crate) fn bulk_op(&mut self, now: Ms) {
+    pub(crate) fn drop_expired(&mut self, now: Ms) {
         let (bytes, told_bytes) = (&mut self.bytes, &mut self.told_bytes);
         self.tables.retain(|name, table| {
             table.retain(|key, entry| {

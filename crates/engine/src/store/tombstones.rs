@@ -23,7 +23,8 @@ enum Tombstone {
 pub(crate) struct Tombstones {
     list: Vec<Tombstone>,
     groups: Vec<Box<KeyGroups>>,
-    /// Queues whose marks are to be looked through, each behind this mark or from its first one.
+    /// Queues whose deduplication records are to be looked through, each behind this one or from
+    /// its first.
     dedupe_records: BTreeMap<QueueId, Option<DedupeKey>>,
     /// Messages among them that were reserved.
     held: usize,
@@ -82,7 +83,7 @@ impl Tombstones {
         self.dedupe_records.insert(queue, after);
     }
 
-    /// The next queue whose marks are to be looked through.
+    /// The next queue whose deduplication records are to be looked through.
     pub(super) fn take_dedupe(&mut self) -> Option<(QueueId, Option<DedupeKey>)> {
         self.dedupe_records.pop_last()
     }

@@ -115,7 +115,7 @@ impl Durable {
                     .get(&lease.client_id)
                     .is_some_and(|held| held.contains(&id));
                 let free = lease.bound == quintet_types::Bound::Time;
-                ensure!(held || free, "{id:?} is not among its party's");
+                ensure!(held || free, "{id:?} is not among its client's");
             }
         }
         if let Some(at) = message.ends() {

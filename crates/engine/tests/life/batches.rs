@@ -91,9 +91,9 @@ impl Pair {
 
     /// Puts members into the queues together, as the host does.
     fn put_many(&mut self, batch: BatchId, members: &[(usize, &str)]) -> Result<(), CommandError> {
-        let segment_ref = shard_of_id(batch.as_id(), 2);
+        let batch_shard = shard_of_id(batch.as_id(), 2);
         let who = caller();
-        self.shards[segment_ref]
+        self.shards[batch_shard]
             .engine
             .may_join(who.principal, batch)?;
         let part = |shard: usize| -> Vec<Put> {
@@ -115,8 +115,8 @@ impl Pair {
             let answer = engine.submit_part(now, who, command, facts, deliveries);
             assert!(matches!(answer, Answer::Now(Outcome::PutMany(_), _)));
         }
-        self.sides(1 - segment_ref, |now, from, segment_ref, _| {
-            carry_owed(now, batch, from, segment_ref);
+        self.sides(1 - batch_shard, |now, from, batch_shard, _| {
+            carry_owed(now, batch, from, batch_shard);
         });
         self.write();
         Ok(())
@@ -128,8 +128,8 @@ impl Pair {
         if shard_of_id(batch.as_id(), 2) == queue {
             return self.ask(queue, Command::Put(put));
         }
-        let answer = self.sides(queue, |now, into, segment_ref, deliveries| {
-            put_member(now, caller(), (batch, put), into, segment_ref, deliveries)
+        let answer = self.sides(queue, |now, into, batch_shard, deliveries| {
+            put_member(now, caller(), (batch, put), into, batch_shard, deliveries)
         });
         self.write();
         match answer {

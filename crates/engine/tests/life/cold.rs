@@ -79,7 +79,7 @@ impl Runs {
     }
 }
 
-/// Of each kind: ready, held back, delayed, buried, archived, reserved.
+/// Of each kind: ready, not selectable, delayed, buried, archived, reserved.
 fn world() -> World {
     let mut settings = Settings::default();
     settings.rules.push((

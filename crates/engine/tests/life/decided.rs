@@ -1,4 +1,4 @@
-//! Decisions of hooks: transactions, tables, and messages withheld for them.
+//! Decisions of hooks: transactions, tables, and messages that wait for them.
 
 use quintet_types::*;
 

@@ -423,7 +423,7 @@ fn quiet_keys_go_before_a_noisy_one_and_it_is_not_starved() {
     let took = w.take(2, receive(18, 30_000));
     let took: Vec<&str> = took.split('+').collect();
     assert_eq!(took[14..], ["c14", "a41", "c15", "c16"]);
-    // Nobody is noisy who has less than thirty, or no more than a tenth.
+    // No key with less than thirty, or no more than a tenth, is over its share.
     let mut w = world(groups(Groups::Fair));
     for number in 0..40 {
         put(&mut w, "A", &format!("a{number}"));

@@ -63,7 +63,7 @@ fn takes_beyond_wait_in_their_turn_until_a_lease_ends() {
     assert_eq!(w.delivered(), [(5, "d".to_owned())]);
 }
 
-/// Behind consumers that a limit holds back, looks, standing or not, see what comes.
+/// Behind consumers that a limit holds back, peeks see new messages, in a subscription or not.
 #[test]
 fn who_only_looks_does_not_wait_for_those_who_may_not_take() {
     let mut w = in_flight(1);

@@ -142,7 +142,7 @@ fn places_of_what_was_reserved_are_free() {
     }
 }
 
-/// A mark that ends with its message is over at once, not when that is freed.
+/// A deduplication record that ends with its message is over at once, not when that is freed.
 #[test]
 fn its_id_may_be_put_again() {
     let mut w = World::new();

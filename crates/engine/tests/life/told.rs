@@ -343,7 +343,7 @@ fn queues_of_mere_use_go_after_an_hour_and_those_made_on_purpose_stay() {
         minutes(&mut w, 4),
         "child held marked named parent paused told waited"
     );
-    // A mark is over when its time is, and its queue an hour later.
+    // A deduplication record is over when its time is, and its queue an hour later.
     assert_eq!(
         minutes(&mut w, 120),
         "child held named parent paused told waited"

@@ -23,7 +23,7 @@ use quintet_policy::Event;
 pub use once::run_once;
 pub use tests_in_lua::{TestResult, run_tests};
 
-/// The client that decides intents and runs timers.
+/// The client that decides pending messages and runs timers.
 const DECIDER: ClientId = ClientId(u64::MAX);
 
 /// An engine in memory. Handles share it.

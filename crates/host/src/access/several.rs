@@ -16,7 +16,7 @@ use super::{Access, Decided};
 use crate::Required;
 
 impl Access<'_> {
-    /// Takes from several shards, or sets a standing take.
+    /// Takes from several shards, or sets a subscription.
     pub(super) fn ask_across(
         &mut self,
         caller: Caller,
@@ -122,10 +122,10 @@ impl Access<'_> {
         decided
     }
 
-    /// Stores a message in shard `into`, as a member of a batch of shard `segment_ref`.
+    /// Stores a message in shard `into`, as a member of a batch of shard `batch_shard`.
     pub(super) fn put_member(
         &mut self,
-        segment_ref: usize,
+        batch_shard: usize,
         into: usize,
         caller: Caller,
         command: Command,
@@ -136,13 +136,13 @@ impl Access<'_> {
         let Some(batch) = put.batch() else {
             return self.ask(into, caller, Command::Put(put));
         };
-        self.hold_all([segment_ref, into]);
-        let answer = self.put_member_held((into, segment_ref), caller, (batch, put));
+        self.hold_all([batch_shard, into]);
+        let answer = self.put_member_held((into, batch_shard), caller, (batch, put));
         let decided = match self.decided(into, answer) {
             Decided::Now(outcome, name, required) => Decided::Now(
                 outcome,
                 name,
-                required.and(self.required(segment_ref, Hold::Durable)),
+                required.and(self.required(batch_shard, Hold::Durable)),
             ),
             // No put waits that is decided as a part of a step.
             Decided::Later => Decided::Later,
@@ -162,18 +162,18 @@ impl Access<'_> {
             part.batches.extend(put.batch());
             part.puts.push(put);
         }
-        let segment_refs = self.segment_refs_of(parts.values().flat_map(|part| &part.batches));
-        self.hold_all(parts.keys().chain(segment_refs.values()).copied());
-        let decided = self.put_parts(caller, &mut parts, &segment_refs, count);
+        let batch_shards = self.batch_shards_of(parts.values().flat_map(|part| &part.batches));
+        self.hold_all(parts.keys().chain(batch_shards.values()).copied());
+        let decided = self.put_parts(caller, &mut parts, &batch_shards, count);
         self.release();
         decided
     }
 
     /// The shards of these batches.
-    pub(super) fn segment_refs_of<'b>(
+    pub(super) fn batch_shards_of<'b>(
         &self,
         batches: impl Iterator<Item = &'b BatchId>,
-    ) -> SegmentRefs {
+    ) -> BatchShards {
         batches
             .map(|&batch| (batch, self.core.shard_of_id(batch.as_id())))
             .collect()
@@ -186,13 +186,13 @@ impl Access<'_> {
     pub(super) fn may_join(
         &mut self,
         caller: Caller,
-        segment_refs: &SegmentRefs,
+        batch_shards: &BatchShards,
     ) -> Result<(), (usize, CommandError)> {
-        for (&batch, &segment_ref) in segment_refs {
-            let may = self.step(segment_ref, |at| {
+        for (&batch, &batch_shard) in batch_shards {
+            let may = self.step(batch_shard, |at| {
                 at.engine.may_join(caller.principal, batch)
             });
-            may.map_err(|command_error| (segment_ref, command_error))?;
+            may.map_err(|command_error| (batch_shard, command_error))?;
         }
         Ok(())
     }
@@ -203,14 +203,14 @@ impl Access<'_> {
         &mut self,
         shard: usize,
         batches: &BTreeSet<BatchId>,
-        segment_refs: &SegmentRefs,
+        batch_shards: &BatchShards,
     ) -> Required {
         let mut required = Required::default();
         for &batch in batches {
-            let segment_ref = segment_refs[&batch];
-            if segment_ref != shard {
-                self.carry_owed_held(batch, shard, segment_ref);
-                required = required.and(self.required(segment_ref, Hold::Durable));
+            let batch_shard = batch_shards[&batch];
+            if batch_shard != shard {
+                self.carry_owed_held(batch, shard, batch_shard);
+                required = required.and(self.required(batch_shard, Hold::Durable));
             }
         }
         required
@@ -221,11 +221,11 @@ impl Access<'_> {
         &mut self,
         caller: Caller,
         parts: &mut BTreeMap<usize, Part>,
-        segment_refs: &SegmentRefs,
+        batch_shards: &BatchShards,
         count: usize,
     ) -> Decided {
-        if let Err((segment_ref, command_error)) = self.may_join(caller, segment_refs) {
-            return self.refused(segment_ref, command_error);
+        if let Err((batch_shard, command_error)) = self.may_join(caller, batch_shards) {
+            return self.refused(batch_shard, command_error);
         }
         for (&shard, part) in parts.iter() {
             let may = self.step(shard, |at| {
@@ -253,14 +253,14 @@ impl Access<'_> {
                 ids[*position] = id;
             }
             required = required.and(self.required(shard, Hold::Durable));
-            required = required.and(self.joined(shard, &part.batches, segment_refs));
+            required = required.and(self.joined(shard, &part.batches, batch_shards));
         }
         Decided::Now(Outcome::PutMany(ids), Name::default(), required)
     }
 }
 
 /// Batches, and which shards they are of.
-pub(super) type SegmentRefs = BTreeMap<BatchId, usize>;
+pub(super) type BatchShards = BTreeMap<BatchId, usize>;
 
 /// The puts for one shard, and where they stood in the list.
 #[derive(Default)]

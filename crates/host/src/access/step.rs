@@ -214,28 +214,28 @@ impl<'a> Access<'a> {
         self.core.collect(into, self.trail);
     }
 
-    /// Counts in a batch of `segment_ref` what `from` owes it; both are held.
-    pub(super) fn carry_owed_held(&mut self, batch: BatchId, from: usize, segment_ref: usize) {
-        let (from, segment_ref) = two(&mut self.held, from, segment_ref);
-        carry_owed(self.now, batch, side(from), side(segment_ref));
+    /// Counts in a batch of `batch_shard` what `from` owes it; both are held.
+    pub(super) fn carry_owed_held(&mut self, batch: BatchId, from: usize, batch_shard: usize) {
+        let (from, batch_shard) = two(&mut self.held, from, batch_shard);
+        carry_owed(self.now, batch, side(from), side(batch_shard));
     }
 
     /// Stores a message in the shard `into`, and counts it in its batch, which is one of
-    /// `segment_ref`; both are held.
+    /// `batch_shard`; both are held.
     pub(super) fn put_member_held(
         &mut self,
-        (into, segment_ref): (usize, usize),
+        (into, batch_shard): (usize, usize),
         caller: Caller,
         put: (BatchId, Put),
     ) -> Answer {
-        let (into, segment_ref) = two(&mut self.held, into, segment_ref);
+        let (into, batch_shard) = two(&mut self.held, into, batch_shard);
         let scratch = &mut self.trail.scratch;
         let answer = put_member(
             self.now,
             caller,
             put,
             side(into),
-            side(segment_ref),
+            side(batch_shard),
             scratch,
         );
         self.core.collect(into, self.trail);

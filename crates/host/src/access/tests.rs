@@ -672,13 +672,13 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
         Some(batch.progress)
     };
     // The batch is of the command's shard, of another one before it, or behind it.
-    for segment_ref in [&a, &b, &c] {
-        let id = batch_id(segment_ref);
+    for batch_queue in [&a, &b, &c] {
+        let id = batch_id(batch_queue);
         let make = Effect::MakeBatch {
             id,
             new: Box::new(NewBatch {
                 complete: Some(Callback {
-                    queue: segment_ref.clone(),
+                    queue: batch_queue.clone(),
                     body: b"all ran".as_slice().into(),
                     ..Callback::default()
                 }),

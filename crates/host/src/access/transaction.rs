@@ -12,7 +12,7 @@ use quintet_types::{
     Transaction,
 };
 
-use super::several::SegmentRefs;
+use super::several::BatchShards;
 use super::{Access, Decided, Route};
 use crate::Required;
 
@@ -31,9 +31,9 @@ struct Part {
 #[derive(Default)]
 struct Joins {
     /// All that it puts something into.
-    all: SegmentRefs,
+    all: BatchShards,
     /// Those of these that have to take members: of what the hook puts, and of the command.
-    asked: [SegmentRefs; 2],
+    asked: [BatchShards; 2],
 }
 
 impl Access<'_> {
@@ -86,7 +86,7 @@ impl Access<'_> {
         let mut joined: [BTreeSet<BatchId>; 2] = Default::default();
         joined[0].extend(parts.values().flat_map(|part| &part.batches));
         // The command goes with the part of its shard, if it has one.
-        let (mut last, mut segment_ref, mut many) = (None, None, None);
+        let (mut last, mut own_shard, mut many) = (None, None, None);
         match then.map(|then| *then) {
             None => {}
             Some(Command::Transaction(_)) => {
@@ -120,7 +120,7 @@ impl Access<'_> {
                     }
                     part.batches.extend(&joined[1]);
                     part.transaction.then = Some(Box::new(then));
-                    segment_ref = Some(shard);
+                    own_shard = Some(shard);
                 }
                 Route::All
                 | Route::InTurn(_)
@@ -136,15 +136,15 @@ impl Access<'_> {
             parts.insert(0, Part::default());
         }
         let joins = Joins {
-            all: self.segment_refs_of(joined.iter().flatten()),
-            asked: joined.map(|batches| self.segment_refs_of(batches.difference(&made))),
+            all: self.batch_shards_of(joined.iter().flatten()),
+            asked: joined.map(|batches| self.batch_shards_of(batches.difference(&made))),
         };
         if let [(shard, _)] = parts
             .iter()
             .map(|(shard, part)| (*shard, part))
             .collect::<Vec<_>>()[..]
             && last.is_none()
-            && joins.all.values().all(|segment_ref| *segment_ref == shard)
+            && joins.all.values().all(|batch_shard| *batch_shard == shard)
         {
             let part = parts.remove(&shard).unwrap_or_default();
             return self.ask(
@@ -153,7 +153,7 @@ impl Access<'_> {
                 Command::Transaction(Box::new(part.transaction)),
             );
         }
-        self.ask_parts(caller, (parts, joins), (puts, many), segment_ref, last)
+        self.ask_parts(caller, (parts, joins), (puts, many), own_shard, last)
     }
 
     fn ask_parts(
@@ -161,7 +161,7 @@ impl Access<'_> {
         caller: Caller,
         (parts, joins): (BTreeMap<usize, Part>, Joins),
         counts: (usize, Option<usize>),
-        segment_ref: Option<usize>,
+        own_shard: Option<usize>,
         last: Option<Command>,
     ) -> Decided {
         self.hold_all(parts.keys().chain(joins.all.values()).copied());
@@ -169,8 +169,8 @@ impl Access<'_> {
         let [hooks, own] = &joins.asked;
         let may = self.may_join(Caller::server(caller.client_id), hooks);
         let done = match may.and_then(|()| self.may_join(caller, own)) {
-            Err((segment_ref, command_error)) => self.refused(segment_ref, command_error),
-            Ok(()) => self.do_parts(caller, (parts, joins.all), counts, segment_ref),
+            Err((batch_shard, command_error)) => self.refused(batch_shard, command_error),
+            Ok(()) => self.do_parts(caller, (parts, joins.all), counts, own_shard),
         };
         self.release();
         match (done, last) {
@@ -188,13 +188,13 @@ impl Access<'_> {
     }
 
     /// Finds every part good and does it; their shards are held. The part
-    /// `segment_ref` has the command.
+    /// `own_shard` has the command.
     fn do_parts(
         &mut self,
         caller: Caller,
-        (mut parts, segment_refs): (BTreeMap<usize, Part>, SegmentRefs),
+        (mut parts, batch_shards): (BTreeMap<usize, Part>, BatchShards),
         (puts, many): (usize, Option<usize>),
-        segment_ref: Option<usize>,
+        own_shard: Option<usize>,
     ) -> Decided {
         for (&shard, part) in &parts {
             let may = self.step(shard, |at| {
@@ -223,7 +223,7 @@ impl Access<'_> {
         let (mut then, mut name, mut later) = (None, Name::default(), false);
         // The command's own shard first: its error is the error of all.
         let mut order: Vec<usize> = parts.keys().copied().collect();
-        order.sort_by_key(|shard| (Some(*shard) != segment_ref, *shard));
+        order.sort_by_key(|shard| (Some(*shard) != own_shard, *shard));
         for &shard in &order {
             let Some(part) = parts.get_mut(&shard) else {
                 continue;
@@ -233,7 +233,7 @@ impl Access<'_> {
                 at.engine
                     .submit_part(at.now, caller, command, at.journal, at.deliveries)
             });
-            let is_segment_ref = Some(shard) == segment_ref;
+            let is_own_shard = Some(shard) == own_shard;
             let answer = self.decided(shard, answer);
             required = required.and(self.required(shard, Hold::Durable));
             match answer {
@@ -248,7 +248,7 @@ impl Access<'_> {
                     for (position, id) in part.puts.iter().zip(stored) {
                         ids[*position] = id;
                     }
-                    if is_segment_ref {
+                    if is_own_shard {
                         (then, name) = (own, own_name);
                     } else if let Some(Outcome::PutMany(stored)) = own.as_deref()
                         && let Some(listed) = &mut listed
@@ -258,16 +258,16 @@ impl Access<'_> {
                         }
                     }
                 }
-                Decided::Now(command_error, ..) if is_segment_ref => {
+                Decided::Now(command_error, ..) if is_own_shard => {
                     return Decided::Now(command_error, Name::default(), required);
                 }
                 Decided::Now(..) => {}
-                Decided::Later => later |= is_segment_ref,
+                Decided::Later => later |= is_own_shard,
             }
         }
         // All batches are there now.
         for (&shard, part) in &parts {
-            required = required.and(self.joined(shard, &part.batches, &segment_refs));
+            required = required.and(self.joined(shard, &part.batches, &batch_shards));
         }
         for (shard, commit) in commits {
             let command = Command::Transaction(Box::new(Transaction {

@@ -159,7 +159,7 @@ impl Node {
         }
         assert!(
             end.is_some() || required.durable == 0 || self.ground.without == Without::Lease,
-            "a reply of epoch {epoch} leaves behind its farewell"
+            "a reply of epoch {epoch} leaves behind its handoff"
         );
         let newest = self.ground.newest.load(Ordering::Relaxed);
         assert!(

@@ -1,10 +1,10 @@
 //! Three nodes of a cluster over a simulated stream, in simulated time, each with its own clocks:
-//! seats, [`quintet_cluster::StreamLog`], engines and committer are those of the program. Clients
-//! put, take and settle; leaders go, answers are lost, late, doubled or stale, links are cut one
-//! way, processes stand still at any step or are killed, clocks jump, and old segments are purged;
-//! of some seeds the stores of leaders are damaged, messages leave memory for runs, or frames are
-//! longer than an entry. Messages are moved over shards, and some puts set an entry of a table in
-//! the same step, as hooks do.
+//! ownership, [`quintet_cluster::StreamLog`], engines and committer are those of the program.
+//! Clients put, take and settle; leaders go, answers are lost, late, doubled or stale, links are
+//! cut one way, processes stand still at any step or are killed, clocks jump, and old segments are
+//! purged; of some seeds the stores of leaders are damaged, messages leave memory for runs, or
+//! frames are longer than an entry. Messages are moved over shards, and some puts set an entry of a
+//! table in the same step, as hooks do.
 //!
 //! In the end everything drains, and what clients were told is checked.
 //!

@@ -168,14 +168,14 @@ impl Node {
         self.soon(Duration::ZERO, Self::take_seat);
     }
 
-    /// The owner has said nothing for a beat.
+    /// The owner has appended nothing for the time of a heartbeat.
     pub(super) fn heartbeat(&self) {
         if let Some(serving) = self.host() {
             serving.core.heartbeat();
         }
     }
 
-    /// Goes in good order: says handoff, and ends when that stands, or soon.
+    /// Goes in good order: hands off, and ends when that stands, or soon.
     pub(super) fn leave(&self, to: &str) {
         if let Some(serving) = self.host() {
             // What is sent is not waited for here: this is the only thread.
@@ -294,7 +294,7 @@ impl Node {
         self.soon(TIMER, Self::timer);
     }
 
-    /// The maintenance thread. Now and then the log is longer than it may be. Then the keeper
+    /// The maintenance thread. Now and then the log is longer than it may be. Then the compactor
     /// thread and the one that clears the bucket: both wait for acknowledgements, one at a time.
     fn upkeep(&self) {
         let (long, pause, rewrites) = {

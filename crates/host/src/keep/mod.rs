@@ -1,7 +1,7 @@
 //! Messages that do not die young: who writes them to runs, reads them back,
 //! and clears runs away.
 //!
-//! The keeper thread ([`spill`], [`rewrite`]) works off every lock and holds a
+//! The compactor thread ([`spill`], [`rewrite`]) works off every lock and holds a
 //! shard's only for slices. The fetch thread ([`fetch`]) reads what engines
 //! ask for and hands it to them.
 
@@ -118,13 +118,13 @@ pub(crate) struct Runs {
     pub(crate) wanted: Mutex<Vec<(usize, Want)>>,
     /// Wakes the fetch thread.
     pub(crate) work: Signal,
-    /// Wakes the keeper thread.
+    /// Wakes the compactor thread.
     pub(crate) pressed: Signal,
     /// Dead runs whose files go when the commit number is durable: shard, run, commit number.
     dying: Mutex<Vec<(usize, u32, u64)>>,
     lingering: Mutex<Vec<(Instant, u32)>>,
     /// Runs whose blocks are being put in force one after the other, by the
-    /// keeper or by the thread that retires segments.
+    /// compactor or by the thread that retires segments.
     unfinished: Mutex<BTreeSet<u32>>,
     /// Runs that cannot be read whole and so are not written again.
     left_alone: Mutex<BTreeSet<u32>>,
@@ -205,7 +205,7 @@ impl Runs {
         *locked(&self.budget)
     }
 
-    /// Wakes the keeper if a shard's messages take more memory than they
+    /// Wakes the compactor if a shard's messages take more memory than they
     /// should.
     pub(crate) fn watch(&self, bytes: u64) {
         if bytes > self.high.load(Ordering::Relaxed) {
@@ -360,7 +360,7 @@ impl Core {
         }
     }
 
-    /// The keeper thread: runs until `stop`.
+    /// The compactor thread: runs until `stop`.
     pub fn run_compactor(&self, stop: &AtomicBool) {
         let mut looked = Instant::now();
         let mut last = [0; 2];

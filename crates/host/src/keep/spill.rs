@@ -208,7 +208,7 @@ impl Core {
         let id = RunId(run.name().number.0);
         let mut left = 0;
         // Until its last block is in force nobody may judge it by what lives
-        // in it: the other thread that freezes would write it again, or
+        // in it: the other thread that evicts would write it again, or
         // delete it, with blocks still to come.
         locked(&self.runs.unfinished).insert(id.0);
         for block in 0..run.blocks() {

@@ -100,7 +100,7 @@ pub(crate) fn everything_leaves(core: &Core) {
     };
 }
 
-/// A turn of the keeper thread.
+/// A turn of the compactor thread.
 pub(crate) fn keep(core: &Core, rewrites: bool) {
     let never = AtomicBool::new(false);
     for shard in 0..core.shards.len() {
@@ -520,7 +520,7 @@ fn snapshots_name_the_runs_that_replay_has() {
 }
 
 /// The thread that retires segments puts a run in force, block by block, while
-/// the keeper writes runs again and deletes them.
+/// the compactor writes runs again and deletes them.
 #[test]
 fn a_run_half_in_force_is_left_alone() {
     const COUNT: u64 = 200_000;
@@ -576,7 +576,7 @@ fn a_run_half_in_force_is_left_alone() {
     assert!(core.runs.counts.rewritten.load(Ordering::Relaxed) > 0);
 }
 
-/// A put waits for memory, and memory is free again before the keeper looks: the keeper finds
+/// A put waits for memory, and memory is free again before the compactor looks: the compactor finds
 /// nothing to do, and the put is answered all the same.
 #[test]
 fn a_put_that_waits_for_memory_is_answered_where_the_keeper_has_nothing_to_do() {
@@ -603,7 +603,7 @@ fn a_put_that_waits_for_memory_is_answered_where_the_keeper_has_nothing_to_do() 
     assert_eq!(mail.len(), 1, "the put is answered: {mail:?}");
 }
 
-/// At a stop nobody waits for memory, and the keeper, which still runs, makes nobody wait again.
+/// At a stop nobody waits for memory, and the compactor, which still runs, makes nobody wait again.
 #[test]
 fn a_stop_leaves_no_put_waiting_for_memory() {
     let never = AtomicBool::new(false);

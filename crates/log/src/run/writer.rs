@@ -117,7 +117,7 @@ impl RunWriter {
         })
     }
 
-    /// Begins a lane: entries from now on belong to it.
+    /// Begins a state index: entries from now on belong to it.
     ///
     /// # Errors
     /// [`LogError::NoSpace`], [`LogError::Io`]; the run can then only be dropped.
@@ -172,7 +172,7 @@ impl RunWriter {
         self.footer.entries += 1;
         self.footer.payload_bytes += payload.len() as u64;
         let state_index = self.footer.state_indexes.last_mut();
-        let state_index = state_index.expect("lane() comes before push()");
+        let state_index = state_index.expect("state_index() comes before push()");
         state_index.entries += 1;
         state_index.payload_bytes += payload.len() as u64;
         Ok(ordinal)

@@ -51,7 +51,7 @@ fn payloads(seen: &[Seen]) -> Vec<Vec<u8>> {
     seen.iter().map(|frame| frame.payload.clone()).collect()
 }
 
-fn command_error(disk: &SimDisk) -> (String, u64) {
+fn open_error(disk: &SimDisk) -> (String, u64) {
     match open(Arc::new(disk.fork())) {
         Err(LogError::Damaged { file, offset, .. }) => (file, offset),
         Err(other) => panic!("refused for another reason: {other}"),
@@ -125,7 +125,7 @@ fn every_flipped_bit_below_synced_through_is_found() {
                 content[byte] ^= 1 << bit;
                 let damaged = disk.fork();
                 damaged.set_content(name, &content);
-                let (file, offset) = command_error(&damaged);
+                let (file, offset) = open_error(&damaged);
                 assert_eq!(&file, name, "byte {byte}, bit {bit}");
                 assert!(offset <= byte as u64, "named byte {offset}, not {byte}");
             }
@@ -206,7 +206,7 @@ fn a_missing_segment_is_damage() {
     }
     drop(log);
     disk.remove(&name_of(SegmentNumber(2))).expect("remove");
-    assert_eq!(command_error(&disk), (name_of(SegmentNumber(2)), 0));
+    assert_eq!(open_error(&disk), (name_of(SegmentNumber(2)), 0));
     let summary = repaired(&disk);
     assert_eq!(summary.lost.len(), 1);
     assert_eq!(summary.lost[0].bytes, 2 * (52 + 50));
@@ -222,7 +222,7 @@ fn a_segment_with_no_header_left_is_set_aside() {
         let mut content = disk.content(&name).expect("a segment");
         content[..HEADER as usize].fill(0xEE);
         damaged.set_content(&name, &content);
-        assert_eq!(command_error(&damaged).0, name);
+        assert_eq!(open_error(&damaged).0, name);
         repaired(&damaged);
         assert_eq!(damaged.content(&format!("{name}.damaged")), Some(content));
         opens_without(&damaged, &expected, lost);
@@ -282,7 +282,7 @@ fn a_begun_segment_before_a_durable_one_was_durable_too() {
         let damaged = disk.fork();
         damaged.remove(&name_of(SegmentNumber(3))).expect("remove");
         damaged.set_content(name, &content);
-        assert_eq!(command_error(&damaged).0, name);
+        assert_eq!(open_error(&damaged).0, name);
         assert!(damage(&damaged).iter().any(|range| range.file == name));
     }
 }
@@ -292,7 +292,7 @@ fn two_files_of_one_number_are_damage() {
     let (disk, _, name) = begun();
     let content = disk.content(&name).expect("a segment");
     disk.set_content(&name_of(SegmentNumber(3)), &content);
-    assert_eq!(command_error(&disk).0, name);
+    assert_eq!(open_error(&disk).0, name);
     assert_eq!(repaired(&disk).lost[0].file, name);
     open(Arc::new(disk)).expect("open what was repaired");
 }
@@ -306,7 +306,7 @@ fn several_lost_ranges_and_what_is_between_them() {
     content[4096 + 60] ^= 1;
     content[4096 + 52 + 20 + 52 + 40 + 3] ^= 1;
     disk.set_content(&name, &content);
-    assert_eq!(command_error(&disk), (name.clone(), HEADER));
+    assert_eq!(open_error(&disk), (name.clone(), HEADER));
     let summary = repaired(&disk);
     let lost: Vec<(u64, u64)> = summary
         .lost
@@ -450,7 +450,7 @@ fn a_newer_format_names_who_wrote_it() {
             content[copy + 2044..copy + 2048].copy_from_slice(&crc.to_le_bytes());
         }
         newer.set_content(&name, &content);
-        let error = open(Arc::new(newer.clone())).err().expect("a refusal");
+        let error = open(Arc::new(newer.clone())).err().expect("an error");
         assert!(matches!(error, LogError::NewerFormat { .. }), "{error}");
         assert!(error.to_string().contains("quintet 9.8.7"), "{error}");
         assert!(matches!(
@@ -494,7 +494,7 @@ fn a_frame_the_caller_cannot_replay_is_named() {
             Ok(())
         }
     });
-    let error = result.err().expect("a refusal").to_string();
+    let error = result.err().expect("an error").to_string();
     assert!(error.contains("segment-0000000001.log"), "{error}");
     assert!(
         error.contains(&(4096 + 52 + 20 + 52).to_string()),
@@ -608,7 +608,7 @@ fn files_that_are_missing_or_cut_are_named_and_repaired() {
             assert_eq!(damage(&disk), []);
             lose(&disk, loss);
             let name = name_of(SegmentNumber(named));
-            assert_eq!(command_error(&disk).0, name, "{loss:?} {in_order}");
+            assert_eq!(open_error(&disk).0, name, "{loss:?} {in_order}");
             let found = damage(&disk);
             assert!(
                 found
@@ -638,7 +638,7 @@ fn a_crash_after_a_stop_in_order_is_a_cut_again() {
     drop(log);
     lose(&disk, Loss::Zeros);
     // What the stop had said is durable is still damage.
-    assert_eq!(command_error(&disk).0, name_of(SegmentNumber(4)));
+    assert_eq!(open_error(&disk).0, name_of(SegmentNumber(4)));
     let (disk, _) = four_segments(true);
     let (mut log, ..) = open(Arc::new(disk.clone())).expect("open");
     append(&mut log, 2, b"not synced");
@@ -659,7 +659,7 @@ fn runs_without_a_log_are_damage() {
     let disk = SimDisk::new(1);
     disk.set_content("run-00000-0000000001.qrun", b"whatever it was");
     assert_eq!(
-        command_error(&disk),
+        open_error(&disk),
         ("run-00000-0000000001.qrun".to_owned(), 0)
     );
     assert_eq!(damage(&disk).len(), 1);
@@ -701,7 +701,7 @@ fn a_directory_that_says_nothing_opens_as_before() {
         let oldest = if loss == Some(Loss::Oldest) { 2 } else { 1 };
         disk.remove(&name_of(SegmentNumber(oldest)))
             .expect("remove");
-        assert_eq!(command_error(&disk), (name_of(SegmentNumber(oldest)), 0));
+        assert_eq!(open_error(&disk), (name_of(SegmentNumber(oldest)), 0));
     }
 }
 

@@ -345,7 +345,7 @@ fn examine(disk: &SimDisk) {
         Err(LogError::OtherShard { .. }) => {}
         Err(LogError::Damaged { .. }) => {
             assert_ne!(checked.damaged, 0, "refused what check calls sound");
-            assert_eq!(opened.operations(), 0, "a refusal changes nothing");
+            assert_eq!(opened.operations(), 0, "an error changes nothing");
         }
         Err(error) => panic!("open failed: {error}"),
     }

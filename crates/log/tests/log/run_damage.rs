@@ -76,7 +76,7 @@ fn seal_cover(bytes: &mut [u8], at: usize) {
     bytes[at + COVER - 4..at + COVER].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn command_error(result: Result<Run, LogError>) -> (u64, String) {
+fn open_error(result: Result<Run, LogError>) -> (u64, String) {
     match result.map(|run| run.name()) {
         Err(LogError::Damaged { file, offset, why }) => {
             assert_eq!(file, NAME.to_string());
@@ -125,13 +125,13 @@ fn every_other_length_is_refused() {
     let sound = Sound::new(Plan::small());
     let whole = sound.bytes.len();
     for len in 0..whole {
-        let (offset, _) = command_error(sound.open(&sound.bytes[..len]));
+        let (offset, _) = open_error(sound.open(&sound.bytes[..len]));
         assert!(offset <= len as u64, "{len} bytes: named byte {offset}");
     }
     for more in [1, 128, 5000] {
         let mut bytes = sound.bytes.clone();
         bytes.resize(whole + more, 0);
-        assert_eq!(command_error(sound.open(&bytes)).0, whole as u64);
+        assert_eq!(open_error(sound.open(&bytes)).0, whole as u64);
     }
 }
 
@@ -499,7 +499,7 @@ fn arbitrary_bytes_are_no_run() {
         let mut random = Random::new(seed);
         let len = random.index(6000);
         let bytes: Vec<u8> = (0..len).map(|_| random.next_u64() as u8).collect();
-        command_error(sound.open(&bytes));
+        open_error(sound.open(&bytes));
     }
     sound.disk.remove(&NAME.to_string()).expect("remove");
     assert!(matches!(

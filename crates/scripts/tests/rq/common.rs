@@ -192,7 +192,7 @@ impl World {
     }
 
     /// Waits for a sweep that begins from now on.
-    pub(crate) fn await_bulk_op(&self, queue: &str) {
+    pub(crate) fn await_sweep(&self, queue: &str) {
         let orphan = self.orphan(queue, "job/stdio.log");
         eventually("a sweep", || {
             (!fs::exists(&orphan).expect("asked")).then_some(())

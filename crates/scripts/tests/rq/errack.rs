@@ -200,7 +200,7 @@ fn files_stay_with_one_that_had_moved() {
     let messages = world.root().join("queue/one/msg");
     fs::create_dir_all(&messages).expect("made");
     fs::rename(day, messages.join("20190101")).expect("put there");
-    world.await_bulk_op("one");
+    world.await_sweep("one");
     let id = world.rq.list("two", "errack", 1).expect("a list").pop();
     let path = world
         .rq

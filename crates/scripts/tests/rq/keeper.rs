@@ -100,7 +100,7 @@ fn files_stay_with_a_message_that_moves() {
         world.rq.list("two", "done", 1).expect("a list").pop()
     });
     // A sweep that finds nothing else to do has been there since.
-    world.await_bulk_op("one");
+    world.await_sweep("one");
     let path = world
         .rq
         .attachment_path("two", &moved, "a")
@@ -398,7 +398,7 @@ fn a_deleted_queue_is_gone_at_once_also_while_its_script_runs() {
         },
         other => panic!("{other:?}"),
     };
-    eventually("its taker waits for a second one", || {
+    eventually("its consumer waits for a second one", || {
         (world.state("test", &id) == "run" && lookers() == 1).then_some(())
     });
     world.rq.delete_queue("test").expect("deleted");

@@ -178,7 +178,7 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
 }
 
 #[test]
-fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client_id() {
+fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client() {
     everywhere(|running| {
         let client_api = running.client_api();
         let (tell, told) = channel();

@@ -259,7 +259,7 @@ fn consumers_over_all_shards_get_everything_once() {
     }
     let mut got: Vec<String> = Vec::new();
     for consumer in consumers {
-        got.extend(consumer.join().expect("a taker that ends"));
+        got.extend(consumer.join().expect("a consumer that ends"));
     }
     let mut expected: Vec<String> = queues
         .iter()

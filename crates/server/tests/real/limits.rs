@@ -1,5 +1,5 @@
 //! `[[limit]]` where clients come through other nodes: an address is the client's, and what fails
-//! at a front counts there.
+//! at a proxy counts there.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

@@ -65,7 +65,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Output of a start that fails.
-fn command_error(data: &Path) -> String {
+fn start_error(data: &Path) -> String {
     let mut command = Server::command(data, &Start::default());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -159,7 +159,7 @@ fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
             let (code, said) = check();
             assert_eq!(code, Some(3), "{what} {in_order}: {said}");
             assert!(said.contains(name), "{what} {in_order}: {said}");
-            let said = command_error(&damaged);
+            let said = start_error(&damaged);
             assert!(said.contains(name), "{what} {in_order}: {said}");
             assert_eq!(check().0, Some(3), "{what}: mended by a start");
             let repair = quintet(&["repair", "--data"])

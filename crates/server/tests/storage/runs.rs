@@ -167,7 +167,7 @@ fn runs_that_died_before_a_start_take_no_others_with_them() {
     let server = start();
     let mut client = server.client();
     let mut rounds = 0;
-    // Several looks of the keeper, each of which deletes what is dead.
+    // Several looks of the compactor, each of which deletes what is dead.
     while server.number("cold_runs") < 6 {
         put(&mut client, &queues[0]);
         rounds += 1;

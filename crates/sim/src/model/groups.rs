@@ -12,7 +12,7 @@ use super::Model;
 pub(super) struct Keys {
     /// Nanoseconds at which the last one of a key would have gone, had each waited for its turn.
     paced_ns: std::collections::BTreeMap<Arc<[u8]>, u64>,
-    /// Messages of quiet keys in a row while one of a noisy key waited.
+    /// Messages of keys under their share in a row while one of a key over its share waited.
     quiet_run: u64,
 }
 
@@ -191,7 +191,7 @@ impl Model {
         (self.may_wait(&next) && fits && !limited && !left).then_some(next)
     }
 
-    /// Quiet keys first, unless one of a noisy key has waited long enough.
+    /// Keys under their share first, unless a message of one over its share has waited long enough.
     fn fairly(&self, queue: QueueId, ready: Vec<Message>) -> Vec<Message> {
         let over_share = self.noisy_keys(queue);
         let is_noisy = |m: &Message| m.key().is_some_and(|key| over_share.contains(key));

@@ -146,7 +146,7 @@ pub struct Model {
     pub items: Vec<Item>,
     /// Every queue, in the order they were made.
     pub queues: Vec<Queue>,
-    /// Outcomes for those who waited: to whom, whether by a standing take.
+    /// Outcomes for those who waited: to whom, whether by a subscription.
     pub deliveries: Vec<(ClientId, bool, Outcome)>,
     next_id: u64,
     /// Ids below this one are known to the log as used.
@@ -460,7 +460,7 @@ impl Model {
         self.waiters.iter().filter(on).count() as u64
     }
 
-    /// So are the standing looks.
+    /// So are the peeking subscriptions.
     pub fn looking_at(&self, name: &Name) -> u64 {
         let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && waiter.only_looks();
         self.waiters.iter().filter(on).count() as u64

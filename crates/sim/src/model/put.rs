@@ -15,7 +15,7 @@ use super::{DedupeKind, Item, Model};
 /// How long an idempotency token is remembered, ms.
 const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 
-/// Kind, mark, end, scope, what becomes of a repeat.
+/// Kind, id, end, scope, what becomes of a repeat.
 type Left = (Kind, Box<[u8]>, Ms, Scope, OnRepeat);
 
 /// Result of looking for repeats.
@@ -210,7 +210,7 @@ impl Model {
         dedupe_records
     }
 
-    /// The marks that a put and its copies add to those that are known.
+    /// The deduplication records that a put and its copies add to the known ones.
     fn added_by(&self, queue: QueueId, put: &Put) -> Vec<(QueueId, Kind, Box<[u8]>)> {
         let mut queues = self.copies_of(queue, put);
         queues.retain(
@@ -263,7 +263,7 @@ impl Model {
         }
     }
 
-    /// Forgets marks whose messages are gone, or have become what ends them.
+    /// Forgets deduplication records whose messages are gone, or have become what ends them.
     pub(super) fn forget_dedupe(&mut self) {
         let mut dedupe_records = std::mem::take(&mut self.dedupe_records);
         dedupe_records.retain(|dedupe_record| {
@@ -354,7 +354,7 @@ impl Model {
     }
 
     /// The oldest of the least urgent priority; when nothing is ready, the first
-    /// that is held back, then the one that is due last.
+    /// that is not selectable, then the one that is due last.
     fn least_wanted(&self, queue: QueueId) -> Option<MessageId> {
         let here = |which: &dyn Fn(&Message) -> bool| -> Vec<&Message> {
             let ids = self.ids(queue, which);

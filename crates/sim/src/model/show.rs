@@ -43,7 +43,7 @@ impl Model {
             .copied()
             .ok_or(CommandError::NotFound)?;
         let message = self.message(first)?;
-        // A FIFO consumer never gets what is held back.
+        // A FIFO consumer never gets a message that is not selectable.
         if state == ListState::Ready && !message.selectable {
             return Err(CommandError::NotFound);
         }

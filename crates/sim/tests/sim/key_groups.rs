@@ -316,7 +316,7 @@ impl Run {
     }
 }
 
-fn completed(cold: usize, steps: &[Step]) -> Run {
+fn reached(cold: usize, steps: &[Step]) -> Run {
     let mut run = Run::new(cold);
     steps.iter().for_each(|&step| run.step(step));
     run
@@ -348,15 +348,15 @@ fn no_order_of_steps_breaks_the_order_of_a_key_or_starves_one() {
     for &cold in colds {
         let mut seen: HashSet<String> = HashSet::new();
         let mut paths: VecDeque<Vec<Step>> = [Vec::new()].into();
-        seen.insert(completed(cold, &[]).state());
+        seen.insert(reached(cold, &[]).state());
         let mut states = 0;
         while let Some(path) = paths.pop_front() {
             states += 1;
             assert!(states < STATES, "too many states");
-            for step in completed(cold, &path).steps() {
+            for step in reached(cold, &path).steps() {
                 let mut longer = path.clone();
                 longer.push(step);
-                let run = completed(cold, &longer);
+                let run = reached(cold, &longer);
                 if seen.insert(run.state()) {
                     run.world.verify();
                     drains(run);

@@ -108,7 +108,7 @@ proptest! {
         world.check_every_cut()?;
     }
 
-    /// The same with so many messages under leases that keys are noisy.
+    /// The same with so many messages under leases that keys are over their share.
     #[test]
     fn they_agree_about_fair_shares(ops in prop::collection::vec(fair_op(), 1..40)) {
         let mut settings = Settings::default();
@@ -408,7 +408,7 @@ fn a_batch_that_a_waiting_take_ends_is_said_at_once() {
     }
 }
 
-/// The same of what a standing take is given: the next callback follows in a step of its own, which
+/// The same of what a subscription is given: the next callback follows in a step of its own, which
 /// a server's timer begins at once.
 #[test]
 fn a_callback_that_a_standing_take_ends_is_followed_by_the_next() {
@@ -547,7 +547,7 @@ fn a_wait_does_not_end_behind_one_for_whom_something_is_read() {
     }
 }
 
-/// Found by the test above: a standing look whose queues were changed went by
+/// Found by the test above: a peeking subscription whose queues were changed went by
 /// how many it had before, and so showed two messages of several queues, and
 /// one of the only queue that was left.
 #[test]

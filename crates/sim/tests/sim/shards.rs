@@ -1,4 +1,4 @@
-//! Takes, waits and standing takes over several shards: no wake-up is lost,
+//! Takes, waits and subscriptions over several shards: no wake-up is lost,
 //! nothing is handed out twice, who holds a lease is warned before it ends, and
 //! nobody is left standing in a line, however the steps of the clients are
 //! mixed.
@@ -291,9 +291,8 @@ fn random_schedules_of_random_programs() {
         let mut random = Random::new(seed);
         let shards = random.below(3) as u8 + 2;
         let q = names(shards.into());
-        let client_ids = random.below(4) + 2;
-        let mut programs: Vec<Vec<Op>> =
-            (0..client_ids).map(|_| program(&mut random, &q)).collect();
+        let clients = random.below(4) + 2;
+        let mut programs: Vec<Vec<Op>> = (0..clients).map(|_| program(&mut random, &q)).collect();
         // Those who wait for a while are answered in the end.
         programs.push(vec![Op::Pass(3), Op::Pass(10), Op::Pass(40)]);
         let mut world = World::new(shards, programs);
@@ -456,7 +455,7 @@ fn a_warning_reaches_a_wait_in_another_shard_once() {
     assert_eq!(outcomes, [&Outcome::DeadlineSoon]);
 }
 
-/// Does all steps of a standing take; answers what was delivered on the way.
+/// Does all steps of a subscription; answers what was delivered on the way.
 fn stand(engines: &mut [Engine], mut across: Across) -> Vec<Delivery> {
     let mut deliveries = Vec::new();
     while let Some(shard) = across.shard() {

@@ -76,16 +76,16 @@ impl Fleet {
 /// between two puts of those that probe counts as well.
 fn longest(load: &Load, act: impl FnOnce() -> Result<()> + Send) -> Result<Duration> {
     std::thread::scope(|scope| {
-        let operations = scope.spawn(act);
+        let acting = scope.spawn(act);
         let (mut longest, mut since) = (Duration::ZERO, Instant::now());
         while since.elapsed() < AFTER {
-            if !operations.is_finished() {
+            if !acting.is_finished() {
                 since = Instant::now();
             }
             load.await_put();
             longest = longest.max(acknowledged(load)?);
         }
-        match operations.join() {
+        match acting.join() {
             Ok(done) => done.map(|()| longest),
             Err(_) => bail!("what was to be done has panicked"),
         }

@@ -18,8 +18,8 @@ pub struct BulkOp {
     /// Which of them.
     pub filter: Filter,
     pub act: BulkAction,
-    /// Start of the next slice: [`BulkDone::next`](crate::Swept::next) of the slice before; `None`
-    /// begins.
+    /// Start of the next slice: [`BulkDone::next`](crate::BulkDone::next) of the slice before;
+    /// `None` begins.
     pub after: Option<Cursor>,
     /// Messages that fit at most.
     pub max: u32,
@@ -49,7 +49,7 @@ pub enum BulkAction {
     /// instead, wherever they came from.
     Redrive { to: Option<Name> },
     /// All go to this queue as by [`BulkAction::Redrive`], but the queue is not made: where it is
-    /// not there nothing goes, and the sweep is refused.
+    /// not there nothing goes, and the operation is refused.
     RedriveInto(Name),
 }
 
@@ -94,7 +94,7 @@ impl BulkAction {
 /// A place among the messages of one state, whether one stands there or not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cursor {
-    /// Behind all that are not held back.
+    /// Behind all that are selectable.
     pub held_back: bool,
     /// The place.
     pub order: Order,

@@ -25,7 +25,7 @@ pub struct ByName {
 }
 
 /// The operation on it. If there is none, the answer is
-/// [`CommandError::NotFound`](crate::Refusal::NotFound).
+/// [`CommandError::NotFound`](crate::CommandError::NotFound).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedAct {
     /// It is shown: [`Outcome::Messages`](crate::Outcome::Messages).

@@ -69,14 +69,14 @@ impl Seen {
 }
 
 /// One thing that happens. Those about messages need one that nobody has
-/// reserved but the caller, or that is withheld ([`PendingDecisionKind`]); else the
+/// reserved but the caller, or that is pending ([`PendingDecisionKind`]); else the
 /// whole step is refused with [`crate::CommandError::Conflict`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// A message is stored.
     Put(Put),
     /// As [`Command::Settle`], by anyone. `Release` needs a reserved or
-    /// withheld message.
+    /// pending message.
     Settle { id: MessageId, how: How },
     /// A message is removed.
     Delete(MessageId),
@@ -90,7 +90,7 @@ pub enum Effect {
     Kick(MessageId),
     /// A message is changed.
     Edit(MessageId, Box<Edit>),
-    /// The default end of a withheld message, if no hook decides otherwise.
+    /// The default end of a pending message, if no hook decides otherwise.
     Conclude(MessageId),
     /// A batch is made, in its shard, of an id that was given for it
     /// ([`crate::BatchRequest::Number`]), whatever the caller may do. What the step puts may be its
@@ -161,7 +161,7 @@ pub struct TableEntry {
     pub until: Option<Ms>,
 }
 
-/// An event that happens by itself and that a hook can decide instead. The message is *withheld*
+/// An event that happens by itself and that a hook can decide instead. The message is *pending*
 /// meanwhile: reserved by the client that decides, so that nobody can take it, and ready again if
 /// the server stops before that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,12 +181,12 @@ pub enum PendingDecisionKind {
 pub struct PendingDecision {
     /// The event that is about to happen.
     pub kind: PendingDecisionKind,
-    /// The message as it is now, withheld.
+    /// The message as it is now, pending.
     pub message: Message,
     pub queue: Name,
 }
 
-/// Which intents are wanted, and by whom.
+/// Which decisions hooks want, and for which client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PendingDecisions {
     /// The client that decides.

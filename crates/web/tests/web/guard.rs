@@ -267,7 +267,7 @@ fn many_at_once() {
 }
 
 #[test]
-fn the_api_names_the_command_error_of_a_host_that_is_not_ours() {
+fn the_api_names_the_error_of_a_host_that_is_not_ours() {
     let world = World::new();
     let foreign = |path: &str| {
         answered(

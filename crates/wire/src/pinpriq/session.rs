@@ -26,7 +26,7 @@ pub(super) struct PinpriqSession {
     first: First,
     subscribed: BTreeSet<Name>,
     subscribed_bytes: usize,
-    /// The client is ready for a group: a standing take stands, or what it got
+    /// The client is ready for a group: a subscription stands, or what it got
     /// is on the way.
     ready: bool,
     /// Bytes still to come of a push that nobody wants.
@@ -134,7 +134,7 @@ impl PinpriqSession {
         self.subscription_changed(used, name, false)
     }
 
-    /// The standing take, if one stands, goes on with one queue more or less:
+    /// The subscription, if one stands, goes on with one queue more or less:
     /// there may be many, and clients change them often. One that was served
     /// meanwhile is not to begin anew: the client was ready once.
     fn subscription_changed(&mut self, used: usize, name: &[u8], on: bool) -> Step {

@@ -18,7 +18,7 @@ const WHOLE: Duration = Duration::from_secs(3600);
 /// Bytes of an answer that is read into memory: a hundred messages of 64 KiB as JSON at its worst.
 pub(super) const ANSWER_MAX: u64 = 64 << 20;
 /// Requests under way at once.
-const STATE_INDEXES: usize = 16;
+const CONNECTIONS: usize = 16;
 
 /// Certificates that are trusted, and whether the environment's proxy is used.
 ///
@@ -36,8 +36,8 @@ pub(super) fn agent(ca: Option<&Path>, proxy: bool) -> Result<Agent> {
         .tls_config(tls.build())
         .http_status_as_error(false)
         .max_redirects(0)
-        .max_idle_connections(STATE_INDEXES)
-        .max_idle_connections_per_host(STATE_INDEXES)
+        .max_idle_connections(CONNECTIONS)
+        .max_idle_connections_per_host(CONNECTIONS)
         .timeout_connect(Some(CONNECT))
         .timeout_send_request(Some(PATIENCE))
         .timeout_recv_response(Some(PATIENCE))
@@ -82,7 +82,7 @@ fn is_closed(kind: ErrorKind) -> bool {
 pub(super) fn each<T: Sync>(all: &[T], act: impl Fn(&T) -> Result<bool> + Sync) -> Result<u64> {
     let (next, yes, error) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::new(None));
     std::thread::scope(|scope| {
-        for _ in 0..STATE_INDEXES.min(all.len()) {
+        for _ in 0..CONNECTIONS.min(all.len()) {
             scope.spawn(|| {
                 while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
                     match act(one) {

@@ -206,7 +206,7 @@ fn a_node_stops_where_every_copy_is_damaged_and_names_the_server() {
 }
 
 #[test]
-fn an_successor_does_not_claim_behind_a_damaged_copy_either() {
+fn a_successor_does_not_claim_behind_a_damaged_copy_either() {
     let (mut run, begin) = with_segments(Without::Nothing);
     run.stream.answer_distrust(Some(Distrusted::Unknown));
     run.stream.lead(Some(Lie::First(begin[2])));

@@ -3,7 +3,7 @@
 //!
 //! Durable: the blocks and their dead bits, a function of the facts. Volatile:
 //! whether a block's messages are loaded. A loaded message is an ordinary one
-//! of the slab whose home is its run; it can be unloaded at any time, and
+//! of the slab whose segment reference is its run; it can be unloaded at any time, and
 //! whatever is to happen to it makes it leave the run first
 //! ([`Fact::Loaded`]).
 

@@ -107,7 +107,7 @@ impl Shelved {
 }
 
 impl Durable {
-    /// Counts a stored block among its queue's. `survey`: what its key groups
+    /// Counts a stored block among its queue's. `survey`: what its message groups
     /// are to remember of it.
     pub(super) fn shelve(&mut self, at: BlockAt, row: &Block, survey: Option<Survey>) {
         let Self {
@@ -195,10 +195,16 @@ impl QueueCold {
     /// Takes a stored block out.
     fn leave(&mut self, at: BlockAt, row: &Block) {
         let was = self.state_indexes[row.state_index as usize].remove(&(row.first, at));
-        assert!(was, "a stored block is in its lane by its first message");
+        assert!(
+            was,
+            "a stored block is in its state index by its first message"
+        );
         if row.state_index == StateIndex::Ready {
             let was = self.by_last.remove(&(row.last, at));
-            assert!(was, "a stored block is in its lane by its last message");
+            assert!(
+                was,
+                "a stored block is in its state index by its last message"
+            );
             self.spans.remove(&(row.first, at));
         }
         self.sums.leave(row);
@@ -273,8 +279,11 @@ mod tests {
         let mut cold = QueueCold::default();
         cold.enter(LOWEST, &row);
         cold.by_last.clear();
-        fires("a stored block is in its lane by its last message", || {
-            cold.leave(LOWEST, &row);
-        });
+        fires(
+            "a stored block is in its state index by its last message",
+            || {
+                cold.leave(LOWEST, &row);
+            },
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Messages in runs of a queue with key groups: known and open blocks.
+//! Messages in runs of a queue with message groups: known and open blocks.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) enum Safe {
     /// This block is to be read first.
     Read(BlockAt),
     /// It is to be looked up where messages of its key are.
-    ClientRequest,
+    LookUp,
 }
 
 impl KeyGroups {
@@ -58,7 +58,7 @@ impl KeyGroups {
                 block: Some(block),
                 ..
             }) if turn == self.turn && self.floor_of.contains_key(&block) => Safe::Read(block),
-            _ => Safe::ClientRequest,
+            _ => Safe::LookUp,
         }
     }
 

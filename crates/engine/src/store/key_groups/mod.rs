@@ -5,7 +5,7 @@
 //! the queue's other maps, and where the settings change while messages wait
 //! it is built in slices ([`super::Durable::build_groups`]).
 //!
-//! Every key group has its ready messages in order, and its first one, the
+//! Every message group has its ready messages in order, and its first one, the
 //! *head*, in at most one of a few ordered maps: of those that may go, and of
 //! those that a limit holds back. The head of a group that waits for one of
 //! its own is in none. So what a take costs does not depend on what waits
@@ -39,11 +39,11 @@ use quintet_types::{Groups, Message, MessageId, Ms, QueueSettings, StateIndex};
 use crate::cold::BlockAt;
 use crate::pace::{Pace, Speed};
 
-/// A key of fewer messages under leases is never noisy.
+/// A key of fewer messages under leases is never over its share.
 const NOISY_LEAST: u64 = 30;
 /// Nor one with no more than one of so many of its queue's.
 const NOISY_SHARE: u64 = 10;
-/// Messages of quiet keys in a row, while one of a noisy key waits.
+/// Messages of keys under their share in a row, while one of a key over its share waits.
 const QUIET_RUN: u8 = 15;
 /// First messages of keys that are remembered of known blocks, of one queue:
 /// some 25 MB. Beyond, what lies behind blocked groups is left alone.
@@ -109,7 +109,7 @@ enum Seat {
     Free,
     /// Among those that a limit holds back.
     Limited,
-    /// It may go, after those of quiet keys.
+    /// It may go, after those of keys under their share.
     OverShare,
 }
 
@@ -186,7 +186,7 @@ pub(super) enum Building {
 /// The first message of a key in a block that was read: its group, and where it stands.
 type First = (Option<u32>, Pos);
 
-/// Key groups of one queue.
+/// Message groups of one queue.
 #[derive(Debug)]
 pub(crate) struct KeyGroups {
     rules: Rules,
@@ -204,11 +204,11 @@ pub(crate) struct KeyGroups {
     rings: BTreeSet<(Ms, u32)>,
     /// Messages under leases.
     in_flight: u64,
-    /// Groups with so many of them that they may be noisy.
+    /// Groups with so many of them that they may be over their share.
     busy: BTreeSet<(u64, u32)>,
     /// Those that are: fewer than ten.
     over_share: SmallVec<[u32; 9]>,
-    /// Messages of quiet keys handed out while one of a noisy key waited.
+    /// Messages of keys under their share handed out while one of a key over its share waited.
     quiet_run: u8,
     /// Open blocks of ready messages by the first one.
     open: BTreeSet<(Order, BlockAt)>,

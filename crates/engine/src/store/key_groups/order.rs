@@ -1,4 +1,4 @@
-//! Which message of a queue with key groups comes next.
+//! Which message of a queue with message groups comes next.
 
 use std::ops::Bound as Edge;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Walk {
 }
 
 impl KeyGroups {
-    /// Noisy groups of which something may go; the one with the fewest messages
+    /// Groups over their share of which something may go; the one with the fewest messages
     /// under leases first.
     pub(super) fn noisy_heads(&self) -> impl Iterator<Item = u32> + use<> {
         let heads = self.over_share.iter().filter_map(|&number| {
@@ -71,7 +71,7 @@ impl KeyGroups {
         heads.into_iter().map(|(_, _, number)| number)
     }
 
-    /// The first message of noisy groups that fits, and whether its turn has come.
+    /// The first message of groups over their share that fits, and whether its turn has come.
     pub(crate) fn noisy_that_fits(
         &self,
         fits: &mut impl FnMut(Head) -> bool,

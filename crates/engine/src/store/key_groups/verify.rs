@@ -1,4 +1,4 @@
-//! Whether key groups agree with their messages. For tests: it looks at
+//! Whether message groups agree with their messages. For tests: it looks at
 //! everything.
 
 use std::collections::BTreeSet;

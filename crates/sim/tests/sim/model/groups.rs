@@ -61,7 +61,7 @@ fn keyed_take() -> impl Strategy<Value = Take> {
     })
 }
 
-/// A step about key groups, most often.
+/// A step about message groups, most often.
 pub(crate) fn group_op() -> impl Strategy<Value = Op> {
     prop_oneof![
             20 => (0..3u8, keyed_put()).prop_map(|(client_id, put)| Op::ClientRequest(client_id, Command::Put(put))),

@@ -571,7 +571,7 @@ impl World {
     }
 }
 
-/// An image without what is a predicate on time: pauses that are over and marks
+/// An image without what is a predicate on time: pauses that are over and deduplication records
 /// that are no longer in force.
 fn comparable(image: Vec<Fact>, now: Ms) -> Vec<Fact> {
     let kept = image.into_iter().filter(|fact| match fact {

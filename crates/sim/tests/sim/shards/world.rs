@@ -45,7 +45,7 @@ enum Each {
 #[derive(Debug)]
 struct Mail {
     delivery: Delivery,
-    /// Of a standing take that was replaced since.
+    /// Of a subscription that was replaced since.
     old: bool,
     /// Its message was given back before it was read.
     given_back: bool,
@@ -369,9 +369,9 @@ impl World {
         for delivery in deliveries {
             let leases = self.leases_of(delivery.to);
             let to = self.actors.iter_mut().find(|a| a.client_id == delivery.to);
-            let to = to.expect("a party of this world");
+            let to = to.expect("a client of this world");
             to.got.extend(leases);
-            // A standing take is served until its end has come to the shard.
+            // A subscription is served until its end has come to the shard.
             let before = match &to.doing {
                 Doing::Each(Each::Unwatch, next) => shard >= *next,
                 _ => false,
@@ -400,7 +400,7 @@ impl World {
         };
         match outcome {
             Outcome::DeadlineSoon => self.warned(at),
-            // That the standing take is set.
+            // That the subscription is set.
             Outcome::Done => {}
             Outcome::Messages(messages) => {
                 self.actors[at].waits = None;
@@ -575,7 +575,7 @@ impl World {
             };
             let live = || self.actors.iter().filter(|actor| !actor.gone);
             let waits = live().flat_map(|actor| &actor.waits).filter(waits_here);
-            // A standing take stands everywhere.
+            // A subscription stands everywhere.
             let stands = live().flat_map(|actor| &actor.stands);
             let expected = (waits.count() + stands.count()) as u64;
             let Answer::Now(Outcome::Stats(stats), _) =

@@ -28,7 +28,7 @@ pub(crate) struct Host {
     tally: Tally,
     grain_ms: u64,
     connections: BTreeMap<u8, Connection>,
-    client_ids: u64,
+    clients: u64,
     bodies: BTreeMap<u64, Vec<u8>>,
     workers: Workers,
     /// Outcomes for those who waited, handed over between turns.
@@ -77,7 +77,7 @@ impl Host {
             tally: Tally::new(),
             grain_ms,
             connections: BTreeMap::new(),
-            client_ids: 0,
+            clients: 0,
             bodies: BTreeMap::new(),
             workers: Workers::new(),
             deliveries: VecDeque::new(),
@@ -132,10 +132,10 @@ impl Host {
 
     fn connection(&mut self, number: u8) -> &mut Connection {
         self.connections.entry(number).or_insert_with(|| {
-            self.client_ids += 1;
+            self.clients += 1;
             Connection {
                 session: self.listener.open(),
-                client_id: ClientId(self.client_ids),
+                client_id: ClientId(self.clients),
                 input: Vec::new(),
                 output: Vec::new(),
                 asks: VecDeque::new(),
@@ -402,7 +402,7 @@ impl Host {
         for (name, number) in &mut stats.numbers {
             *number = match &**name {
                 "connections" => self.connections.len() as f64,
-                "connections_total" => self.client_ids as f64,
+                "connections_total" => self.clients as f64,
                 "workers" => self.workers.count(self.world.now) as f64,
                 _ => continue,
             };
