@@ -23,7 +23,7 @@ pub(super) struct Node {
 /// The report about its cluster of the node whose data directory this is.
 pub(super) fn report(data: &Path) -> Result<ClusterReport> {
     let line = ask(data, Question::Status, PATIENCE)?;
-    serde_json::from_str(&line).context("the node's answer makes no sense")
+    serde_json::from_str(&line).context("cannot read the node's reply: are both of the same version?")
 }
 
 /// Asks the node whose data directory this is, and waits so long for its answer.
