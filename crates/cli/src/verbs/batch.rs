@@ -27,7 +27,7 @@ use super::clients::shown;
 pub(in super::super) struct Batch {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each batch.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -89,7 +89,7 @@ struct Steer {
     /// Ids of batches.
     #[arg(required = true, value_name = "BATCH")]
     ids: Vec<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each batch.
     #[arg(long)]
     json: bool,
 }

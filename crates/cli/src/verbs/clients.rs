@@ -27,7 +27,7 @@ pub(in super::super) struct Leases {
     at: Where,
     /// Only leases of this queue; for a queue named "release", write -- release.
     queue: Option<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each lease.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -292,7 +292,7 @@ fn progress(lease: &Value) -> String {
 pub(in super::super) struct Clients {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each connection.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]

@@ -28,7 +28,7 @@ use super::clients::{queue, shown};
 pub(in super::super) struct Cron {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each table.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -65,7 +65,7 @@ struct Steer {
     /// Names of tables.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each table.
     #[arg(long)]
     json: bool,
 }

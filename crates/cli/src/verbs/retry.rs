@@ -28,7 +28,7 @@ pub(in super::super) struct Kick {
     /// Only this message.
     #[arg(long, conflicts_with_all = ["queue", "dry_run", "max"])]
     id: Option<u64>,
-    /// Which of them.
+    /// State of the messages.
     #[arg(long, default_value = "buried", value_parser = ["buried", "delayed"])]
     state: String,
     #[command(flatten)]
@@ -152,7 +152,7 @@ pub(in super::super) struct Redrive {
     /// Only this message.
     #[arg(long, conflicts_with_all = ["queue", "dry_run", "max"])]
     id: Option<u64>,
-    /// Which of them.
+    /// State of the messages.
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
     state: String,
     #[command(flatten)]

@@ -26,7 +26,7 @@ pub(in super::super) struct Trace {
     /// Ids of messages.
     #[arg(required = true)]
     ids: Vec<u64>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each message.
     #[arg(long)]
     json: bool,
 }

@@ -33,7 +33,7 @@ pub(in super::super) struct Track {
     /// Names of the messages.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each name.
     #[arg(long)]
     json: bool,
 }

@@ -26,7 +26,7 @@ use super::clients::shown;
 pub(in super::super) struct Workers {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each worker.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
