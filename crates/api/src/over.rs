@@ -60,7 +60,7 @@ impl Group {
     }
 
     /// Where it may have messages of a queue.
-    fn state_indexes(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
+    fn selections(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
         let plain = Filter::default;
         let tried = |tried| Filter {
             tried: Some(tried),
@@ -206,15 +206,15 @@ impl Api {
                     continue;
                 }
                 let resumes = inside.take().filter(|(queue, ..)| *queue == stats.name);
-                let mut state_indexes = group.state_indexes(stats);
+                let mut selections = group.selections(stats);
                 if let Some((_, state, _)) = &resumes {
-                    let from = state_indexes
+                    let from = selections
                         .iter()
-                        .position(|(state_index, _)| state_index == state);
-                    state_indexes.drain(..from.unwrap_or(state_indexes.len()));
+                        .position(|(listed, _)| listed == state);
+                    selections.drain(..from.unwrap_or(selections.len()));
                 }
                 let mut after = resumes.map(|(.., cursor)| cursor);
-                for (state, mut filter) in state_indexes {
+                for (state, mut filter) in selections {
                     filter.body = (!has.is_empty()).then(|| has.into());
                     let mut bulk_op = BulkOp {
                         queue: stats.name.clone(),

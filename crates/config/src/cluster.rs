@@ -87,7 +87,7 @@ pub(crate) const CLUSTER: &[Spec] = &[
     Spec {
         key: "nats",
         help: "NATS servers with JetStream, the nearest first, such as [\"nats://a:4222\", \
-               \"nats://b:4222\"]; empty: no cluster, and the other keys have no effect.",
+               \"nats://b:4222\"]; empty: no cluster.",
         reload: false,
         field: |c| Field::List(&mut c.cluster.nats),
     },
@@ -185,8 +185,8 @@ pub(crate) const CLUSTER: &[Spec] = &[
     Spec {
         key: "near",
         help: "Name of the NATS server on this node's machine (server_name). The node connects \
-               to it first, and it does not lead the stream while this node owns or is drained, \
-               so that no machine is both. Empty: unknown.",
+               to it first, and it does not lead the stream while this node owns or is drained. \
+               Empty: unknown.",
         reload: false,
         field: |c| Field::Text(&mut c.cluster.near),
     },

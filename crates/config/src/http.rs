@@ -89,7 +89,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "session_time",
         default: Value::Text("12h"),
-        help: "how long a browser stays logged in, 1m to 30d; the login also ends with its user, when the user gets other credentials, and with the server",
+        help: "how long a browser stays logged in, 1m to 30d",
     },
     OptionSpec {
         name: "max_uploads",

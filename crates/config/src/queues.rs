@@ -184,8 +184,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "buried_ttl",
-        "How long messages that are buried from now on stay. Then they are gone, without a hook \
-         or `expire_to`; a message may have its own time, as Faktory's jobs do; 0: no end.",
+        "How long messages that are buried from now on stay; then they are gone, without a hook \
+         or `expire_to`. A message may have its own time; 0: no end.",
         buried_ttl_ms,
         duration,
         time
@@ -261,8 +261,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "key_in_flight_max",
-        "Most messages of one key under a lease; takes skip the others. A lease by id is not \
-         limited, and messages that leave together are not parted; 0: no limit.",
+        "Most messages of one key under a lease; takes skip the others. Exceptions as for \
+         `in_flight_max`; 0: no limit.",
         key_in_flight_max,
         number,
         |v: u64| v.to_string()
@@ -305,8 +305,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "retry_jitter",
-        "Random addition to each delay, 0 to 100 percent of it, so that messages that failed \
-         together do not come back together.",
+        "Random addition to each delay, 0 to 100 percent of it.",
         retry_jitter,
         percent_of,
         |v: u32| v.to_string()
@@ -315,7 +314,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         "retry_max",
         "Failures after which a message is tried again; after the next one it goes where \
          `dead_letter` says. `attempts_max` counts leases beside it: the first limit reached \
-         counts. 0: no limit, not no retry.",
+         counts. 0: no limit.",
         retry_max,
         u32_of,
         |v: u32| v.to_string()
@@ -357,8 +356,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     spec!(
         "unique_repeat",
         "Effect of a put with a remembered id, unless the put says: \"refuse\"; \"first\": \
-         stores nothing and gets the reply of the first; \"replace\": replaces the first, with \
-         its own delay, and fails if the first no longer waits.",
+         stores nothing and gets the reply of the first; \"replace\": replaces the first, and \
+         fails if the first no longer waits.",
         unique_repeat,
         repeat_of,
         |v: OnRepeat| quoted(v.word())

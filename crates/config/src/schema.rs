@@ -103,8 +103,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "history_queues",
-        help: "Queues with a history, the first that had traffic: an hour by the minute, a day \
-               by the quarter of an hour. Each takes up to 7KiB of memory. 0: none.",
+        help: "Queues with a history of an hour and a day, the first that had traffic. Each \
+               takes up to 7KiB of memory. 0: none.",
         reload: true,
         field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
     },
@@ -172,8 +172,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     Spec {
         key: "otlp_endpoint",
         help: "OpenTelemetry collector (OTLP over HTTP) for spans of messages, such as \
-               \"http://localhost:4318\"; the server adds /v1/traces. Messages with a sampled \
-               traceparent get spans of their put, waits and leases. Empty: none.",
+               \"http://localhost:4318\"; the server adds /v1/traces. Empty: none.",
         reload: false,
         field: |c| Field::Text(&mut c.otlp_endpoint),
     },
@@ -269,8 +268,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "admin_socket",
-        help: "Path of the control socket for put, take, peek, stats, metrics, queues and other \
-               commands; empty: quintet.sock in the data directory; \"none\": no socket.",
+        help: "Path of the control socket of the command line; empty: quintet.sock in the data \
+               directory; \"none\": no socket.",
         reload: false,
         field: |c| Field::Text(&mut c.admin_socket),
     },
@@ -310,15 +309,14 @@ pub(crate) const SETTINGS: &[Spec] = &[
     Spec {
         key: "dedupe_memory",
         help: "Most memory of deduplication ids and idempotency keys, over all queues; a put \
-               with one more fails (too many deduplication ids), other puts do not. 0: a quarter \
-               of memory_max.",
+               with one more fails (too many deduplication ids). 0: a quarter of memory_max.",
         reload: true,
         field: |c| Field::Bytes(&mut c.dedupe_memory, 0, 1 << 50),
     },
     Spec {
         key: "hooks",
-        help: "Lua hooks: a file, or a directory whose *.lua files are loaded in the order of \
-               their names (docs/hooks.md). Changed files are read again. Empty: none.",
+        help: "Lua hooks: a file, or a directory of *.lua files, loaded in the order of their \
+               names (docs/hooks.md). Changed files are read again. Empty: none.",
         reload: true,
         field: |c| Field::Text(&mut c.hooks),
     },
@@ -521,8 +519,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     Spec {
         key: "tls",
         help: "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
-               \"off\", \"on\", or \"self-signed\" (a key and a certificate that the server \
-               makes in its data directory, for a first try; docs/tls.md).",
+               \"off\", \"on\", or \"self-signed\" (the server makes a certificate, for a first \
+               try; docs/tls.md).",
         reload: false,
         field: |c| Field::Tls(&mut c.tls),
     },

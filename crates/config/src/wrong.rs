@@ -162,10 +162,10 @@ pub(crate) const RENAMED: &[(&str, &str)] = &[
     ("rank", "priority"),
     ("default_rank", "default_priority"),
     ("beat", "heartbeat"),
-    ("peer_tls_ca", "peer_tls_ca"),
-    ("peer_tls_cert", "peer_tls_cert"),
-    ("peer_tls_key", "peer_tls_key"),
-    ("peer_insecure", "peer_insecure"),
+    ("link_tls_ca", "peer_tls_ca"),
+    ("link_tls_cert", "peer_tls_cert"),
+    ("link_tls_key", "peer_tls_key"),
+    ("link_insecure", "peer_insecure"),
 ];
 
 /// The error for an old name.

@@ -1,15 +1,18 @@
 //! Counters of HTTP, as the I/O threads count the other protocols.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quintet_config::http;
-use quintet_host::{Histogram, Point, Spread, TIMES, locked};
+use quintet_host::{Histogram, Point, Spread, TIMES};
 use quintet_http::{Clients, Errand, Replied, StreamCounts, TellReply};
 
 use crate::io::Family;
+
+/// Statuses are three digits and begin with 1 to 5.
+const FIRST_STATUS: u16 = 100;
+const STATUSES: usize = 500;
 
 /// Counts of all listeners of HTTP, or of a protocol over it.
 pub struct HttpCounts {
@@ -21,8 +24,8 @@ pub struct HttpCounts {
     latencies: [Histogram; Family::ALL.len()],
     /// There is such a listener.
     served: AtomicBool,
-    /// Replies by family and status.
-    statuses: Mutex<BTreeMap<(&'static str, u16), u64>>,
+    /// Replies by family and status, from [`FIRST_STATUS`] on.
+    statuses: Box<[[AtomicU64; STATUSES]; Family::ALL.len()]>,
 }
 
 impl HttpCounts {
@@ -42,7 +45,9 @@ impl HttpCounts {
             clients,
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
             served: AtomicBool::new(false),
-            statuses: Mutex::default(),
+            statuses: Box::new(std::array::from_fn(|_| {
+                std::array::from_fn(|_| AtomicU64::new(0))
+            })),
         })
     }
 
@@ -57,8 +62,8 @@ impl HttpCounts {
         let family = family(replied.errand);
         let took = u64::try_from(replied.took.as_micros()).unwrap_or(u64::MAX);
         self.latencies[family as usize].add(took, 1);
-        let key = (family.name(), replied.status);
-        *locked(&self.statuses).entry(key).or_default() += 1;
+        let at = usize::from(replied.status.saturating_sub(FIRST_STATUS)).min(STATUSES - 1);
+        self.statuses[family as usize][at].fetch_add(1, Ordering::Relaxed);
     }
 
     /// How long replies took, by family; nothing where HTTP is not served.
@@ -73,12 +78,16 @@ impl HttpCounts {
 
     /// Replies by family and status.
     pub fn statuses(&self) -> Vec<Point> {
-        let statuses = locked(&self.statuses);
-        let points = statuses.iter().map(|((family, status), count)| {
-            let labels = vec![(*family).into(), Cow::Owned(status.to_string())];
-            (labels, *count as f64)
-        });
-        points.collect()
+        let of = |family: Family| {
+            let counts = self.statuses[family as usize].iter();
+            let counts = counts.map(|count| count.load(Ordering::Relaxed));
+            let seen = (FIRST_STATUS..).zip(counts).filter(|(_, count)| *count > 0);
+            seen.map(move |(status, count)| {
+                let labels = vec![family.name().into(), Cow::Owned(status.to_string())];
+                (labels, count as f64)
+            })
+        };
+        Family::ALL.into_iter().flat_map(of).collect()
     }
 }
 

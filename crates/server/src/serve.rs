@@ -375,7 +375,7 @@ fn start_helpers(
     };
     start("timer", Box::new(|server, _| server.core.run_timer()))?;
     start(
-        "keeper",
+        "compactor",
         Box::new(|server, stop| server.core.run_compactor(stop)),
     )?;
     start(

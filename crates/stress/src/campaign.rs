@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let seed = args.seed();
     let repeat = format!("{} --minutes {} --seed {seed}", args.command, args.minutes);
     println!(
-        "torment: seed {seed}, {} minutes; to repeat: {repeat}",
+        "stress: seed {seed}, {} minutes; to repeat: {repeat}",
         args.minutes
     );
     let kinds = ENDINGS.iter().map(|(_, name)| *name);
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let began = Instant::now();
     let folder = args
         .scratch
-        .join(format!("torment-{seed}-{}", std::process::id()));
+        .join(format!("stress-{seed}-{}", std::process::id()));
     let result = campaign.go(&folder, began);
     campaign.sums.seconds = began.elapsed().as_secs();
     campaign.sums.longest_us = campaign.load.longest_us.load(Relaxed);
@@ -100,7 +100,7 @@ impl Campaign<'_> {
             let chance = mixed(self.seed, self.sums.rounds + (1 << 20));
             let era = Era::new(&home, &mut Random::new(chance))?;
             println!(
-                "torment: {:>5} s  directory {era_at}: {}",
+                "stress: {:>5} s  directory {era_at}: {}",
                 began.elapsed().as_secs(),
                 era.settings()
             );
@@ -118,7 +118,7 @@ impl Campaign<'_> {
                 let ledger = self.load.ledger();
                 let puts: u64 = ledger.counts.iter().map(|counts| counts.puts).sum();
                 println!(
-                    "torment: {:>5} s  round {:>4}: {puts} acknowledged, lost {}, twice {}",
+                    "stress: {:>5} s  round {:>4}: {puts} acknowledged, lost {}, twice {}",
                     began.elapsed().as_secs(),
                     ledger.round,
                     ledger.lost,

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 const USAGE: &str = "\
-cargo xtask torment [--release] [OPTIONS]
+cargo xtask stress [--release] [OPTIONS]
        cargo xtask cluster [--release] [OPTIONS]";
 const AFTER: &str = "\
 --release builds and runs the optimised binary.
@@ -36,7 +36,7 @@ option this is the part `cluster` of the tests.";
 /// calls, clock steps, hostile clients; then compares what is there with what
 /// was acknowledged.
 #[derive(Parser, Debug)]
-#[command(name = "torment", override_usage = USAGE, after_help = AFTER)]
+#[command(name = "stress", override_usage = USAGE, after_help = AFTER)]
 pub(crate) struct Args {
     /// How long, minutes
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     scratch: PathBuf,
     /// The command that repeats this, without its seed
-    #[arg(long, hide = true, default_value = "cargo xtask torment")]
+    #[arg(long, hide = true, default_value = "cargo xtask stress")]
     command: String,
     /// A cluster of three nodes over three NATS servers instead of one server
     #[arg(long, hide = true)]
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
     match run {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("torment: {error:#}");
+            eprintln!("stress: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn an_early_end_waits_for_the_minimum_and_a_slow_machine_for_three_times_the_minutes() {
         let args = |words: &str| {
-            let words = format!("torment --quintet q --scratch s --minutes 2 {words}");
+            let words = format!("stress --quintet q --scratch s --minutes 2 {words}");
             Args::parse_from(words.split_whitespace())
         };
         let (early, timed) = (

@@ -125,7 +125,7 @@ impl JobClient {
             }
             Protocol::Faktory => {
                 let job = json!({
-                    "jid": body, "jobtype": "torment", "queue": queue, "args": [body],
+                    "jid": body, "jobtype": "stress", "queue": queue, "args": [body],
                 });
                 self.faktory("PUSH", &job)
             }

@@ -11,7 +11,7 @@ pub type Order = (u32, i64, MessageId);
 coded! {
     /// A queue's messages in one state, as they are sorted in a run.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-    pub enum StateIndex, "lane" {
+    pub enum StateIndex, "state index" {
         /// Ready to be taken.
         Ready = 0,
         /// Ready, but leaves only with a companion.

@@ -96,7 +96,7 @@ impl ProtocolCounts {
     fn replied(&self, took: Duration, by_family: u64) {
         let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         for (family, latency) in self.latencies.iter().enumerate() {
-            let count = (by_family >> (family * STATE_INDEX)) & u64::from(u16::MAX);
+            let count = (by_family >> (family * FAMILY_BITS)) & u64::from(u16::MAX);
             if count > 0 {
                 latency.add(took, count);
             }
@@ -164,14 +164,14 @@ pub(super) struct Replies {
 }
 
 /// Bits that a family's replies are counted in.
-const STATE_INDEX: usize = 16;
+const FAMILY_BITS: usize = 16;
 /// The highest bit of each family: where none is set, a sum overflows no state index.
 const HIGHEST: u64 = 0x8000_8000_8000_8000;
-const _: () = assert!(Family::ALL.len() * STATE_INDEX == u64::BITS as usize);
+const _: () = assert!(Family::ALL.len() * FAMILY_BITS == u64::BITS as usize);
 
 impl Replies {
     pub(super) fn one(read: Read, family: Family) -> Self {
-        let by_family = 1 << (family as usize * STATE_INDEX);
+        let by_family = 1 << (family as usize * FAMILY_BITS);
         Self { read, by_family }
     }
 
@@ -229,7 +229,7 @@ mod tests {
             many = more;
         }
         many.released(Read(10), &counts);
-        let most = 1 << (STATE_INDEX - 1);
+        let most = 1 << (FAMILY_BITS - 1);
         assert_eq!(counted(&counts, Family::Put), (most, most * 20));
     }
 

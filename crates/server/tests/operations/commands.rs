@@ -112,7 +112,7 @@ fn delays_priorities_and_counts() {
     let server = Server::fresh();
     server.run(&["put", "work", "later", "--delay", "1h"]);
     server.run(&["put", "work", "plain"]);
-    server.run(&["put", "work", "urgent", "--rank", "0"]);
+    server.run(&["put", "work", "urgent", "--priority", "0"]);
     assert_eq!(
         text(&server.run(&["peek", "work", "--state", "delayed"]).stdout),
         "later"
@@ -160,7 +160,14 @@ fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
                 histograms += u32::from(name == of[2]);
             } else {
                 assert_eq!(family, name, "{line}");
-                let old = name == "quintet_voice_counts_total";
+                // Old names, beside the new ones.
+                let old = [
+                    "quintet_voice_counts_total",
+                    "quintet_refusals_total",
+                    "quintet_limit_refusals_total",
+                    "quintet_cluster_spliced_connections",
+                ];
+                let old = old.contains(&name);
                 samples += u32::from(!old && !name.starts_with("quintet_shard_lock_"));
             }
             continue;
@@ -299,6 +306,14 @@ fn old_names_are_errors_that_name_the_new_ones() {
     let (code, says) = check("[defaults]\ndefault_rank = 7\n");
     let why = ":2: default_rank is called default_priority now";
     assert!(code == Some(1) && says.contains(why), "{says}");
+    let (code, says) = check("[cluster]\nbeat = '1s'\nlink_insecure = true\n");
+    assert_eq!(code, Some(1));
+    for why in [
+        ":2: beat is called heartbeat now",
+        ":3: link_insecure is called peer_insecure now",
+    ] {
+        assert!(says.contains(why), "{says}");
+    }
     for (words, old, new) in [
         (&["bench", "--voice", "http"][..], "voice", "protocol"),
         (&["put", "q", "text", "--rank", "1"], "rank", "priority"),

@@ -228,7 +228,7 @@ fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
         404
     );
     let id = ids[1].to_string();
-    let (_, why, code) = server.outputs(&["edit", &id, "--rank", "1"]);
+    let (_, why, code) = server.outputs(&["edit", &id, "--priority", "1"]);
     assert_eq!(code, 1);
     assert!(why.contains("is reserved by worker agent/1.0"), "{why}");
 

@@ -284,7 +284,7 @@ fn the_first_put_over_all_shards_is_taken_first() {
     consumer.ask(&queues, 0);
     assert_eq!(consumer.answer(), None);
     let priority = |queue: &str, priority: &str, text: &str| {
-        let put = server.run(&["put", "--rank", priority, queue, text]);
+        let put = server.run(&["put", "--priority", priority, queue, text]);
         assert!(put.status.success(), "{}", crate::common::text(&put.stderr));
     };
     priority(&queues[1], "5", "first of 5");

@@ -64,7 +64,7 @@ fn tail_tells_the_newest_of_a_long_queue_and_only_what_it_is_asked_for() {
             .recv_timeout(std::time::Duration::from_millis(20))
             .ok()
     });
-    let put = server.run(&["put", "work", "mark 1", "--rank", "0"]);
+    let put = server.run(&["put", "work", "mark 1", "--priority", "0"]);
     let id: u64 = text(&put.stdout).trim().parse().unwrap();
     client.put("work", b"something else");
     client.put("other", b"mark 2");

@@ -113,9 +113,9 @@ fn one_message_is_deleted_edited_and_found_again() {
             .1
             .contains("message 1: message not found")
     );
-    assert_eq!(server.printed(&["edit", "3", "--rank", "0"]), "3\n");
+    assert_eq!(server.printed(&["edit", "3", "--priority", "0"]), "3\n");
     assert_eq!(
-        server.printed(&["edit", "2", "--body", "zwei", "--rank", "7"]),
+        server.printed(&["edit", "2", "--body", "zwei", "--priority", "7"]),
         "4\n"
     );
     assert!(
@@ -126,7 +126,7 @@ fn one_message_is_deleted_edited_and_found_again() {
     );
     assert!(
         server
-            .outputs(&["edit", "2", "--rank", "1"])
+            .outputs(&["edit", "2", "--priority", "1"])
             .1
             .contains("message 2 ")
     );

@@ -248,7 +248,7 @@ impl Fleet {
         let config = format!(
             "server_name: n{server}\nlisten: \"127.0.0.1:{}\"\nhttp: \"127.0.0.1:{}\"\n\
              jetstream {{ store_dir: {store:?}, {ALWAYS} }}\n\
-             cluster {{ name: torment, listen: \"127.0.0.1:{route}\", no_advertise: true, \
+             cluster {{ name: stress, listen: \"127.0.0.1:{route}\", no_advertise: true, \
              advertise: \"127.0.0.1:1\", routes: {routes:?} }}\n",
             self.ports[server], self.monitors[server]
         );
@@ -279,7 +279,7 @@ impl Fleet {
         let config = format!(
             "{}data = {data:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"16MiB\"\n\
              memory = \"256MiB\"\nchunk_bytes = \"64KiB\"\n{}{}\
-             [cluster]\nnats = {nats:?}\nmonitor = {monitors:?}\nname = \"torment\"\nnode = {name:?}\n\
+             [cluster]\nnats = {nats:?}\nmonitor = {monitors:?}\nname = \"stress\"\nnode = {name:?}\n\
              listen = \"127.0.0.1:{joint}\"\nadvertise = \"127.0.0.1:{}\"\n",
             era.shared(),
             era.queues(),

@@ -86,9 +86,9 @@ fn days_in(year: i64, month: i64) -> i64 {
 /// day a leap year has more is its last.
 fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
-    let (generation, of_generation) = (year.div_euclid(400), year.rem_euclid(400));
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    generation * 146_097 + of_generation * 365 + of_generation / 4 - of_generation / 100 + of_year
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year
         - 719_468
 }
 
@@ -96,15 +96,15 @@ fn days_before(year: i64, month: i64, day: i64) -> i64 {
 pub(super) fn write(time: Ms, out: &mut String) {
     let ms = i64::try_from(time.0).unwrap_or(i64::MAX);
     let (days, ms) = (ms.div_euclid(DAY_MS) + 719_468, ms.rem_euclid(DAY_MS));
-    let (generation, of_generation) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_generation - of_generation / 1460 + of_generation / 36_524
-        - of_generation / 146_096)
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524
+        - of_era / 146_096)
         / 365;
-    let of_year = of_generation - (365 * year + year / 4 - year / 100);
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
     let march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * march + 2) / 5 + 1;
     let month = if march < 10 { march + 3 } else { march - 9 };
-    let year = year + generation * 400 + i64::from(month <= 2);
+    let year = year + era * 400 + i64::from(month <= 2);
     let (second, ms) = (ms / 1000, ms % 1000);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     write!(

@@ -19,14 +19,14 @@ use crate::import::count::Counts;
 use crate::records::{Entry, PIECES_OVER, Source};
 
 /// Connections with an open read at most: so many messages are stored at once.
-const STATE_INDEXES: usize = 64;
+const CONNECTIONS: usize = 64;
 /// Bodies that are held there and not stored here, bytes.
 const AHEAD: usize = 8 << 20;
 
 /// An item that is held there.
 struct Held {
     /// The connection with the open read.
-    state_index: usize,
+    connection: usize,
     queue: String,
     bytes: usize,
 }
@@ -41,7 +41,7 @@ pub(super) struct Kestrel {
     queues: VecDeque<String>,
     found: bool,
     through: bool,
-    state_indexes: Vec<Line>,
+    connections: Vec<Line>,
     /// Those without an open read.
     free: Vec<usize>,
     /// Given out and not stored.
@@ -68,7 +68,7 @@ impl Kestrel {
             queues: VecDeque::new(),
             found: false,
             through: false,
-            state_indexes: Vec::new(),
+            connections: Vec::new(),
             free: Vec::new(),
             given: VecDeque::new(),
             large: Vec::new(),
@@ -138,24 +138,24 @@ impl Kestrel {
     }
 
     /// A connection without an open read.
-    fn state_index(&mut self) -> Result<Option<usize>> {
+    fn connection(&mut self) -> Result<Option<usize>> {
         let held: usize = self.given.iter().map(|held| held.bytes).sum();
         if held >= AHEAD {
             return Ok(None);
         }
-        if let Some(state_index) = self.free.pop() {
-            return Ok(Some(state_index));
+        if let Some(connection) = self.free.pop() {
+            return Ok(Some(connection));
         }
-        if self.state_indexes.len() >= STATE_INDEXES {
+        if self.connections.len() >= CONNECTIONS {
             return Ok(None);
         }
-        self.state_indexes.push(Line::connect(self.line.address())?);
-        Ok(Some(self.state_indexes.len() - 1))
+        self.connections.push(Line::connect(self.line.address())?);
+        Ok(Some(self.connections.len() - 1))
     }
 
     /// Opens a read on a connection; `None`: the queue is empty.
-    fn open(&mut self, state_index: usize, queue: &str) -> Result<Option<(u32, Vec<u8>)>> {
-        let line = &mut self.state_indexes[state_index];
+    fn open(&mut self, connection: usize, queue: &str) -> Result<Option<(u32, Vec<u8>)>> {
+        let line = &mut self.connections[connection];
         line.send(format!("get {queue}/open\r\n").as_bytes())?;
         let said = line.line()?;
         if said == "END" {
@@ -179,15 +179,15 @@ impl Kestrel {
     fn end(&mut self, items: &[Held], option: &str) -> Result<()> {
         for held in items {
             let text = format!("get {}/{option}\r\n", held.queue);
-            self.state_indexes[held.state_index].send(text.as_bytes())?;
+            self.connections[held.connection].send(text.as_bytes())?;
         }
         for held in items {
-            let line = &mut self.state_indexes[held.state_index];
+            let line = &mut self.connections[held.connection];
             let said = line.line()?;
             if said != "END" {
                 bail!(strange(line, &said));
             }
-            self.free.push(held.state_index);
+            self.free.push(held.connection);
         }
         Ok(())
     }
@@ -225,11 +225,11 @@ impl Source for Kestrel {
             let Some(queue) = self.queues.front().filter(|_| !self.through).cloned() else {
                 return Ok(None);
             };
-            let Some(state_index) = self.state_index()? else {
+            let Some(connection) = self.connection()? else {
                 return Ok(None);
             };
-            let Some((flags, body)) = self.open(state_index, &queue)? else {
-                self.free.push(state_index);
+            let Some((flags, body)) = self.open(connection, &queue)? else {
+                self.free.push(connection);
                 self.turn()?;
                 continue;
             };
@@ -244,7 +244,7 @@ impl Source for Kestrel {
             };
             let bytes = body.len();
             self.given.push_back(Held {
-                state_index,
+                connection,
                 queue,
                 bytes,
             });
