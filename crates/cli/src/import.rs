@@ -51,11 +51,13 @@ const PEER_WINDOW: usize = 1;
                         faktory://[:PASSWORD@]HOST[:PORT][/QUEUE]\n                                   \
                         a running Faktory: ready jobs\n  \
                         quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   \
-                        a running Quintet, by its listener http; quintet+https:// with TLS; a \
-                        token, or the password of USER, in QUINTET_FROM_TOKEN\n  \
+                        a running Quintet, by its listener http; quintet+https://\n                                   \
+                        with TLS; a token, or the password of USER, in\n                                   \
+                        QUINTET_FROM_TOKEN\n  \
                         sqs://[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]\n                                   \
-                        Amazon SQS, or a compatible server at URL; keys in AWS_ACCESS_KEY_ID, \
-                        AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN\n  \
+                        Amazon SQS, or a compatible server at URL; keys in\n                                   \
+                        AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and\n                                   \
+                        AWS_SESSION_TOKEN\n  \
                         binlog:DIR                       the -b files of a stopped beanstalkd; \
                         only read\n  kestrel-journal:FILE             a queue of a stopped \
                         Kestrel, with the files NAME.N beside it\n  \
