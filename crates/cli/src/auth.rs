@@ -77,10 +77,11 @@ fn read_password() -> Result<String> {
     if !stdin.is_terminal() {
         return line();
     }
-    let before = tcgetattr(&stdin).context("cannot hide what is typed")?;
+    let before = tcgetattr(&stdin).context("cannot turn off the echo of the terminal")?;
     let mut hidden = before.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &hidden).context("cannot hide what is typed")?;
+    tcsetattr(&stdin, OptionalActions::Flush, &hidden)
+        .context("cannot turn off the echo of the terminal")?;
     let read = ask("Password: ").and_then(|first| Ok((first, ask("Again: ")?)));
     tcsetattr(&stdin, OptionalActions::Flush, &before)
         .context("cannot turn on the echo of the terminal")?;

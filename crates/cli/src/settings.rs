@@ -69,12 +69,12 @@ impl Settings {
             _ => table(&rows, &mut out)?,
         }
         if let Some(parent) = setup["parent"].as_str() {
-            writeln!(out, "gets copies of what is put to {}", named(parent))?;
+            writeln!(out, "gets a copy of each message put to {}", named(parent))?;
         }
         for child in setup["children"].as_array().into_iter().flatten() {
             writeln!(
                 out,
-                "what is put to it is copied to {}",
+                "each message put to it is copied to {}",
                 named(&plain(child))
             )?;
         }

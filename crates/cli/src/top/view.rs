@@ -274,7 +274,7 @@ fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
 
 fn attention(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let text = match &screen.look.findings {
-        None => "the server does not say it",
+        None => "the server does not show it",
         Some(all) if all.is_empty() => "nothing needs attention",
         Some(_) => "",
     };

@@ -239,7 +239,7 @@ fn read(
         if !listen.user.is_empty() && table.principal(&listen.user).is_none() {
             let protocol = listen.served.name();
             wrong.push(format!(
-                "[[listen]] {protocol}: user = \"{}\" is no user",
+                "[[listen]] {protocol}: user = \"{}\" names no [[user]]",
                 listen.user
             ));
         }
