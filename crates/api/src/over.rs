@@ -208,9 +208,7 @@ impl Api {
                 let resumes = inside.take().filter(|(queue, ..)| *queue == stats.name);
                 let mut selections = group.selections(stats);
                 if let Some((_, state, _)) = &resumes {
-                    let from = selections
-                        .iter()
-                        .position(|(listed, _)| listed == state);
+                    let from = selections.iter().position(|(listed, _)| listed == state);
                     selections.drain(..from.unwrap_or(selections.len()));
                 }
                 let mut after = resumes.map(|(.., cursor)| cursor);

@@ -671,7 +671,7 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("refusals_total", "errors_total"),
     ("limit_refusals_total", "limit_errors_total"),
     (
-        "cluster_tunneled_connections",
+        "cluster_spliced_connections",
         "cluster_tunneled_connections",
     ),
 ];

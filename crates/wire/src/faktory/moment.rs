@@ -88,8 +88,7 @@ fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year
-        - 719_468
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 /// Writes a time with milliseconds, in UTC.
@@ -97,9 +96,7 @@ pub(super) fn write(time: Ms, out: &mut String) {
     let ms = i64::try_from(time.0).unwrap_or(i64::MAX);
     let (days, ms) = (ms.div_euclid(DAY_MS) + 719_468, ms.rem_euclid(DAY_MS));
     let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524
-        - of_era / 146_096)
-        / 365;
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let march = (5 * of_year + 2) / 153;
     let day = of_year - (153 * march + 2) / 5 + 1;
