@@ -28,7 +28,7 @@ Examples:
   quintet bench --target tls://localhost:22133 --ca data/tls-self-signed.crt
   quintet bench --protocol sqs --polls 10000 --pid 4711   memory and latency of 10,000 long polls
 
-Every load ends after --time, or after --count if you give it. The queues are bench0000, bench0001
+Every load ends after --time, or earlier after --count requests. The queues are bench0000, bench0001
 and so on; a mix with more puts than takes leaves messages there.
 
 Without --rate each connection sends --depth requests at once and waits for all replies.

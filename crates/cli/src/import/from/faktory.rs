@@ -72,7 +72,9 @@ impl Faktory {
                 .with_context(|| format!("{address} needs a password: faktory://:PASSWORD@..."))?;
             let rounds = u32::try_from(asked["i"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX);
             if rounds > ROUNDS_MAX {
-                bail!("{address} asks for {rounds} rounds of password hashing, which is too many");
+                bail!(
+                    "{address} asks for {rounds} rounds of password hashing; {ROUNDS_MAX} are allowed"
+                );
             }
             says["pwdhash"] = faktory_pwdhash(password, salt, rounds).into();
         }
