@@ -26,18 +26,18 @@ Examples:
   quintet bench --protocol lineup --target :9876 --json
   quintet bench --protocol resp --target :6379        Redis, by the same client
   quintet bench --target tls://localhost:22133 --ca data/tls-self-signed.crt
-  quintet bench --protocol sqs --polls 10000 --pid 4711   what so many long polls take
+  quintet bench --protocol sqs --polls 10000 --pid 4711   memory and latency of 10,000 long polls
 
-Every load ends: after --time, and after --count if it is given. Messages are put into
-queues bench0000, bench0001 and so on; a mix with more puts than takes leaves some there.
+Every load ends after --time, or earlier after --count requests. The queues are bench0000, bench0001
+and so on; a mix with more puts than takes leaves messages there.
 
 Without --rate each connection sends --depth requests at once and waits for all replies.
-With --rate each request has a time at which it should leave, and its latency counts from
-then even if it could not leave in time because the server was slow.
+With --rate each request has a planned time. Its latency counts from this time, even if a slow
+server made it leave later.
 
-With --polls there is no such load: each poll waits on a connection of its own, and 100 messages,
-or --count, are sent one after the other. Told is how long each took to wake a poll, and with
---pid what memory the server has while all wait.";
+With --polls there is no such load. Each poll waits on its own connection. Bench sends 100
+messages, or --count, one after the other, and prints the time that each needs to wake a poll. With
+--pid it also prints the memory of the server while all polls wait.";
 
 /// Arguments of loads alone, and not of polls.
 const NO_LOAD: [&str; 9] = [
@@ -58,23 +58,23 @@ const SENDS: u64 = 100;
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The server: HOST:PORT, :PORT, PORT, unix:PATH or tls://HOST:PORT [default: the protocol's
-    /// port here].
+    /// Address of the server: HOST:PORT, :PORT, PORT, unix:PATH or tls://HOST:PORT [default: the
+    /// port of the protocol on this machine].
     #[arg(long, value_name = "ADDR")]
     target: Option<String>,
-    /// Under TLS.
+    /// Use TLS.
     #[arg(long)]
     tls: bool,
-    /// Certificates of who signs the server's, or its own [default: whom the system trusts].
+    /// CA certificates for the server, or its own certificate [default: the system's CAs].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Certificate to show to the server.
+    /// Client certificate.
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its key.
+    /// Key of the client certificate.
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Connections a second to open beside the load, each closed after its handshake.
+    /// Extra connections to open each second, each closed after its handshake.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     openings: f64,
     /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, faktory, pinpriq, http,
@@ -87,13 +87,13 @@ pub struct Args {
     /// Allow a server on another machine.
     #[arg(long)]
     remote: bool,
-    /// Connections that send.
+    /// Connections that send requests.
     #[arg(long, value_name = "N", default_value_t = 50)]
     connections: usize,
-    /// Further connections that stay silent.
+    /// Extra connections that stay idle.
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: usize,
-    /// Requests of one connection on their way at once.
+    /// Requests in flight on each connection.
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: usize,
     /// Size of a message, such as 64 or 8MiB.
@@ -102,31 +102,31 @@ pub struct Args {
     /// put+take, put, take, or PUTS:TAKES such as 3:1.
     #[arg(long, default_value = "put+take", value_parser = Mix::parse)]
     mix: Mix,
-    /// Requests a second in all; without it, as many as are answered.
+    /// Requests a second over all connections [default: as fast as replies come].
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
-    /// How long, such as 500ms, 10s or 2m.
+    /// Duration of the load, such as 500ms, 10s or 2m.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     time: Duration,
-    /// Requests at most.
+    /// Largest number of requests.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Start of the names of the queues.
+    /// Prefix of the queue names.
     #[arg(long, value_name = "NAME", default_value = "bench")]
     queue: String,
-    /// Queues the connections share [default: each has its own].
+    /// Number of queues that the connections share [default: each connection has its own].
     #[arg(long, value_name = "N")]
     queues: Option<usize>,
-    /// Give messages one of N keys, in turn; the protocol http has them.
+    /// Give the messages N keys in turn (protocol http).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     keys: Option<u64>,
-    /// Messages to put beforehand, uncounted.
+    /// Messages to put before the load; they do not count.
     #[arg(long, value_name = "N", default_value_t = 0)]
     fill: u64,
-    /// Long polls that wait at once, instead of a load; the protocol sqs has them.
+    /// Long polls that wait at the same time, instead of a load (protocol sqs).
     #[arg(long, value_name = "N", conflicts_with_all = NO_LOAD)]
     polls: Option<usize>,
-    /// The server's process, to tell its memory.
+    /// Process id of the server, to print its memory.
     #[arg(long, value_name = "PID", requires = "polls")]
     pid: Option<u32>,
     /// Threads of the client.
@@ -177,10 +177,7 @@ impl Args {
     /// As [`Args::load`]; the protocol has none.
     fn waiting(&self, polls: usize) -> Result<Polls> {
         if self.protocol.name != "sqs" {
-            bail!(
-                "--polls are of the protocol sqs, not of {}",
-                self.protocol.name
-            );
+            bail!("--polls needs --protocol sqs, not {}", self.protocol.name);
         }
         let (target, tls) = self.server()?;
         Ok(Polls {
@@ -206,7 +203,7 @@ impl Args {
         };
         let secret = self.tls || host.is_some();
         if !secret && (self.ca.is_some() || self.cert.is_some()) {
-            bail!("--ca and --cert are for --tls");
+            bail!("--ca and --cert need --tls");
         }
         let shown = self.cert.clone().zip(self.key.clone());
         let name = host.or(given.filter(|text| text.contains(':')));
@@ -264,7 +261,8 @@ impl Args {
 fn polls_in_words(polls: &Polls, report: &PollsReport) -> String {
     let count = |value: usize| thousands(value as f64);
     let mut text = format!(
-        "{} polls over {} queues, opened in {:.2} s\na send wakes one in  p50 {}  p90 {}  p99 {}  max {}  ({} sends)",
+        "{} polls over {} queues, opened in {:.2} s\na send wakes one in  p50 {}  p90 {}  p99 {}  \
+         max {}  ({} sends)",
         count(polls.polls),
         count(polls.queues),
         report.opened_s,
@@ -284,7 +282,7 @@ fn polls_in_words(polls: &Polls, report: &PollsReport) -> String {
     }
     if report.renewed > 0 {
         let renewed = thousands(report.renewed as f64);
-        text += &format!("\n{renewed} polls ended with nothing and were asked again");
+        text += &format!("\n{renewed} polls ended without a message and were repeated");
     }
     text
 }
@@ -292,7 +290,8 @@ fn polls_in_words(polls: &Polls, report: &PollsReport) -> String {
 fn in_words(report: &Report) -> String {
     let latency = &report.latency;
     let mut text = format!(
-        "{} requests/s  ({} puts, {} takes in {:.2} s)\nlatency  p50 {}  p90 {}  p99 {}  p99.9 {}  max {}",
+        "{} requests/s  ({} puts, {} takes in {:.2} s)\nlatency  p50 {}  p90 {}  p99 {}  p99.9 \
+         {}  max {}",
         thousands(report.rate),
         thousands(report.puts as f64),
         thousands(report.takes as f64),
@@ -317,7 +316,7 @@ fn in_words(report: &Report) -> String {
     }
     if report.unanswered > 0 {
         text += &format!(
-            "\n{} requests were not answered",
+            "\n{} requests got no reply",
             thousands(report.unanswered as f64)
         );
     }

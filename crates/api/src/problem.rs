@@ -93,7 +93,7 @@ impl Problem {
     /// Reading the configuration again failed. The reason may quote lines of the file, and so
     /// secrets.
     pub(crate) fn not_reloaded() -> Self {
-        let detail = "not reloaded, all is as it was: the server's log tells why";
+        let detail = "not reloaded, the old settings stay: see the server's log for the reason";
         Self::new(StatusCode::CONFLICT, "not_reloaded", detail)
     }
 

@@ -126,7 +126,7 @@ impl LimitTable {
         for row in &rows {
             match &row.subject {
                 Subject::User(name) if !named_elsewhere && !names.contains(name.as_str()) => {
-                    wrong.push(format!("[[limit]] user = \"{name}\" is no user"));
+                    wrong.push(format!("[[limit]] user = \"{name}\" names no [[user]]"));
                 }
                 Subject::Group(group) if !users.iter().any(|user| user.groups.contains(group)) => {
                     wrong.push(format!("[[limit]] group = \"{group}\" has no member"));

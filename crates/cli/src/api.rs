@@ -19,8 +19,8 @@ const REPLY_MAX: u64 = 64 << 20;
 const LINE_MAX: u64 = 16 << 10;
 
 const CLOSED: &str = "the server closed the connection";
-const UNKNOWN: &str = "the server closed the connection: it is stopping, has too many connections, or \
-    could not get an acknowledgement; what was asked may have been done";
+const UNKNOWN: &str = "the server closed the connection: it is stopping, has too many \
+    connections, or could not get an acknowledgement; the request may have been executed";
 
 const AUTHORIZATION: &str = "Authorization";
 
@@ -283,7 +283,7 @@ impl Api {
     fn rest(&mut self) -> Result<Vec<u8>> {
         let (mut body, left) = (Vec::new(), self.left);
         if left > REPLY_MAX {
-            bail!("a reply of {left} bytes");
+            bail!("a reply of {left} bytes is too long");
         }
         self.read_to_end(&mut body)?;
         match body.len() as u64 == left {
@@ -387,8 +387,8 @@ impl Read for Api {
 fn host_of(server: &str) -> Result<&str> {
     let host = server.strip_prefix("https://").with_context(|| {
         format!(
-            "--server {server}: commands speak HTTP, also import, which had a listener \"admin\" \
-             (tls://) before: write https://HOST:PORT of a listener \"http\" with TLS"
+            "--server {server} is not an HTTPS address: write https://HOST:PORT of a listener \
+             \"http\" with TLS"
         )
     })?;
     Ok(host.trim_end_matches('/'))
@@ -400,7 +400,7 @@ fn read(stream: &mut impl BufRead) -> Result<Reply> {
         let mut line = String::new();
         stream.take(LINE_MAX).read_line(&mut line)?;
         let line = line.strip_suffix("\r\n");
-        Ok(line.context("a line without its end")?.to_owned())
+        Ok(line.context("a line of the reply has no end")?.to_owned())
     };
     let first = line()?;
     let status = first
@@ -413,7 +413,9 @@ fn read(stream: &mut impl BufRead) -> Result<Reply> {
         if header.is_empty() {
             break;
         }
-        let (name, value) = header.split_once(':').context("a line that is no header")?;
+        let (name, value) = header
+            .split_once(':')
+            .context("a line of the reply is not a header")?;
         match name {
             "content-length" => length = Some(value.trim().parse::<u64>()?),
             "connection" => last = value.trim() == "close",
@@ -422,7 +424,7 @@ fn read(stream: &mut impl BufRead) -> Result<Reply> {
     }
     let length = match status {
         204 => 0,
-        _ => length.context("a reply of no length")?,
+        _ => length.context("the reply has no length")?,
     };
     Ok(Reply {
         status,

@@ -15,16 +15,16 @@ use quintet_host::wall_ms;
   quintet audit --since 1h
   quintet audit --since 7d --json | jq 'select(.result != \"ok\")'
 
-A line each: when, who, from where, what was done, to what, and what came of it. It is kept in
-audit.log of the data directory, 16 MiB at most with the file before it.")]
+Each line has the time, user, address, operation, object and result. The file is audit.log in the
+data directory; with its predecessor it has at most 16 MiB.")]
 pub(super) struct Audit {
     /// Data directory of the server.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
-    /// Only what was done since so long ago, such as 1h or 7d.
+    /// Only entries of this last period, such as 1h or 7d.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Print JSON, an object on each line.
+    /// Print a line of JSON for each entry.
     #[arg(long)]
     json: bool,
 }

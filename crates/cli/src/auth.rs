@@ -21,7 +21,7 @@ const DAY_MS: u64 = 24 * 3_600_000;
 The hash (argon2id, 19 MiB, two passes) goes into the configuration or a password_file; SIGHUP
 reloads it.")]
 pub(super) struct Passwd {
-    /// The user's name, for a whole [[user]].
+    /// Name of the user; with it, the command prints a whole [[user]] table.
     name: Option<String>,
 }
 
@@ -43,11 +43,12 @@ impl Passwd {
 #[command(after_help = "Example:
   quintet token ann --days 90
 
-The first line is for ann and is kept nowhere; the last one goes into her [[user]].")]
+The first line is the token for ann; the server does not keep it. The last line goes into her
+[[user]] table.")]
 pub(super) struct NewTokenFor {
     /// Name of the user.
     name: String,
-    /// It counts for so many days; 0: for ever.
+    /// Days until the token expires; 0: never.
     #[arg(long, default_value_t = 365, value_name = "N")]
     days: u64,
 }
@@ -76,15 +77,17 @@ fn read_password() -> Result<String> {
     if !stdin.is_terminal() {
         return line();
     }
-    let before = tcgetattr(&stdin).context("cannot hide what is typed")?;
+    let before = tcgetattr(&stdin).context("cannot turn off the echo of the terminal")?;
     let mut hidden = before.clone();
     hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Flush, &hidden).context("cannot hide what is typed")?;
+    tcsetattr(&stdin, OptionalActions::Flush, &hidden)
+        .context("cannot turn off the echo of the terminal")?;
     let read = ask("Password: ").and_then(|first| Ok((first, ask("Again: ")?)));
-    tcsetattr(&stdin, OptionalActions::Flush, &before).context("cannot show what is typed")?;
+    tcsetattr(&stdin, OptionalActions::Flush, &before)
+        .context("cannot turn on the echo of the terminal")?;
     let (first, second) = read?;
     if first != second {
-        bail!("the two differ");
+        bail!("the two passwords differ: repeat the command");
     }
     Ok(first)
 }
@@ -103,6 +106,6 @@ fn line() -> Result<String> {
     io::stdin()
         .lock()
         .read_line(&mut line)
-        .context("a password is text")?;
+        .context("cannot read the password as UTF-8 text")?;
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }

@@ -21,16 +21,16 @@ const ATTEMPTS: usize = 16;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet backup /backups/monday\n  quintet backup --data \
-                        /var/lib/quintet /backups/monday\n\nWorks while a server uses the \
-                        directory. The copy opens as a data directory: quintet serve --data DIR. \
-                        Where both are on one file system, files that no longer change share \
-                        their bytes with the original."
+                        /var/lib/quintet /backups/monday\n\nA server may use the directory \
+                        meanwhile. The copy is a data directory: quintet serve --data DIR. On the \
+                        same file system, files that no longer change are hard links and need no \
+                        space."
 )]
 pub(super) struct Backup {
     /// Data directory to copy.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
-    /// Target directory; made if absent, and empty before
+    /// Target directory: absent or empty
     target: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -77,8 +77,8 @@ impl Backup {
         } else {
             writeln!(
                 out,
-                "{} segments, {} of them linked, {} runs, {} of them linked, {} bytes copied, {files} \
-                 files of scripts",
+                "{} segments, {} of them linked, {} runs, {} of them linked, {} bytes copied, \
+                 {files} files of scripts",
                 log.segments,
                 log.linked,
                 runs.linked + runs.copied,
@@ -123,7 +123,8 @@ fn copy(data: &Path, target: &Path) -> Result<(BackupSummary, RunBackup)> {
     }
     clear(target)?;
     bail!(
-        "runs come and go faster than they can be copied, or some are missing: see `quintet check`"
+        "cannot copy the runs: the server replaces them too fast, or some are missing: run \
+         `quintet check`"
     );
 }
 

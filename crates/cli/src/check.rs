@@ -25,14 +25,14 @@ const ATTEMPTS: u32 = 4;
 /// Arguments of `check`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads everything and changes nothing; may run beside a server. Exits with \
-                        3 if there is damage."
+    after_help = "Reads everything and changes nothing. A server may run meanwhile. Exits with 3 \
+                        if there is damage."
 )]
 pub(super) struct Check {
     /// Data directory.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
-    /// Check this configuration file instead: its old names, with their lines, and other errors.
+    /// Check this configuration file instead: print old names with their lines, and other errors.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     config: Option<PathBuf>,
     /// Print JSON.
@@ -110,8 +110,8 @@ impl Check {
             if summary.tail {
                 writeln!(
                     out,
-                    "it ends in frames that are not synced: a server is writing them, or the next \
-                     start cuts them off; that is no damage"
+                    "the log ends in frames that are not synced: a server is writing them, or the \
+                     next start cuts them off; this is no damage"
                 )?;
             }
             print_ranges(&mut out, "damaged", &lost)?;
@@ -123,7 +123,8 @@ impl Check {
                 false => writeln!(out, "no damage")?,
                 true => writeln!(
                     out,
-                    "there is damage; `quintet repair` salvages the rest, and names what is lost"
+                    "there is damage: stop the server and run `quintet repair`, which keeps the \
+                     rest and lists the losses"
                 )?,
             }
         }
@@ -155,11 +156,11 @@ impl Check {
 /// Arguments of `repair`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Keeps every frame that can be read, in order, and sets the damaged files \
-                        aside as *.damaged. A run with damage stays: what is outside the damage \
-                        is served. One that cannot be opened at all is set aside too, and the log \
-                        then says that it is gone. What is lost is printed and written to \
-                        repair-TIME.json. Make a copy of the directory first."
+    after_help = "Make a copy of the directory first. The command keeps every readable frame, in \
+                        order, and renames damaged files to *.damaged. A damaged run stays, and \
+                        the server serves its undamaged messages. A run that cannot be opened is \
+                        renamed too, and the log records its loss. The command prints the losses \
+                        and writes them to repair-TIME.json."
 )]
 pub(super) struct Repair {
     /// Data directory.
@@ -209,7 +210,7 @@ impl Repair {
         print_ranges(&mut out, "lost", &summary.lost)?;
         runs.print(&mut out, true)?;
         for lost in &bodies {
-            runs::print_lost(&mut out, "memory, whose body was in a run", lost, true)?;
+            runs::print_lost(&mut out, "memory, with the body in a run", lost, true)?;
         }
         writeln!(
             out,
@@ -219,7 +220,7 @@ impl Repair {
             runs.missing.len()
         )?;
         if let Some(report) = report {
-            writeln!(out, "all of this is in {report}")?;
+            writeln!(out, "the report is {report}")?;
         }
         Ok(ExitCode::SUCCESS)
     }

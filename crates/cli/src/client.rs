@@ -89,15 +89,15 @@ pub(super) fn socket(at: &Where) -> Result<Way> {
             .map(|dir| dir.display().to_string())
             .collect();
         bail!(
-            "no server runs on {}: start one with `quintet serve`, or name the data directory \
-             of the one that runs with --data",
+            "no server runs on {}: start one with `quintet serve`, or name the data directory of \
+             the running one with --data",
             all.join(", ")
         );
     }
     let data = at.data();
     bail!(
-        "no server runs on {}: start one with `quintet serve --data {}`, or name the \
-         directory of the one that runs with --data",
+        "no server runs on {}: start one with `quintet serve --data {}`, or name the directory of \
+         the running one with --data",
         data.display(),
         data.display()
     )

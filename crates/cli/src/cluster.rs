@@ -13,21 +13,21 @@ use super::ways::{Adopt, Detach, Reseed};
 /// `quintet cluster`.
 #[derive(clap::Subcommand)]
 pub(super) enum Cluster {
-    /// Say whether the loss of a machine would be survived, and how each node stands.
+    /// Show whether the cluster survives the loss of a machine, and the state of each node.
     Status(Status),
-    /// Have another node own the queues.
+    /// Make another node the owner of the queues.
     Move(Move),
-    /// Have a node own nothing, before it is stopped.
+    /// Give the queues of a node to another one, before you stop it.
     Drain(Drain),
-    /// Have a node take over again when others are gone.
+    /// Let a drained node own queues again.
     Undrain(Undrain),
-    /// Make a stopped server's data directory the log of a new cluster.
+    /// Make the log of a new cluster from the data directory of a stopped server.
     Adopt(Adopt),
-    /// Make a new log from a node's directory when JetStream has lost the old one.
+    /// Make a new log from the directory of a node after JetStream has lost the old one.
     Reseed(Reseed),
-    /// Make a stopped node's directory that of a single server.
+    /// Make the data directory of a single server from that of a stopped node.
     Detach(Detach),
-    /// Try it: three nodes on this machine, whose owner is killed on a key.
+    /// Try a cluster: run three nodes on this machine and kill the owner with a key.
     Demo(Demo),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Cluster {
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit code: 0 all is well, 1 the loss of one machine would stop the cluster or a node does not
-answer, 2 nobody answers commands now.
+respond, 2 no node executes commands now.
 
 Examples:
   quintet cluster status

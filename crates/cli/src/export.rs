@@ -21,29 +21,29 @@ use walk::{LISTS, List, Walk};
 /// Arguments of `export`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet export work --output work.jsonl\n  \
-                        quintet export --format binary --all-states --output all.qx\n  \
-                        quintet export work | jq .body\n\nOnly looks, and works while the server \
-                        serves; not a snapshot: a message that is taken or changes its state \
-                        meanwhile may be missing, or be there twice."
+    after_help = "Examples:\n  quintet export work --output work.jsonl\n  quintet export --format \
+                        binary --all-states --output all.qx\n  quintet export work | jq \
+                        .body\n\nExport takes no messages, and the server goes on. It is not a \
+                        snapshot: a message that is taken or changes its state meanwhile may be \
+                        missing, or appear twice."
 )]
 pub(super) struct Export {
     #[command(flatten)]
     at: Where,
-    /// Names of queues; none: all.
+    /// Names of queues [default: all].
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
-    /// Form of the file.
+    /// Format of the file.
     #[arg(long, value_enum, default_value = "jsonl")]
     format: Format,
     /// Target file; `-`: standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Not only messages still to be done (ready, delayed, buried): also those under a lease, those
-    /// not yet committed, and those done or relayed and kept.
+    /// Export messages in all states: besides ready, delayed and buried ones also reserved,
+    /// prepared, and kept done or relayed ones.
     #[arg(long)]
     all_states: bool,
-    /// Go on behind the last whole message of a file that an interrupted export left.
+    /// Continue the file of an interrupted export after its last whole message.
     #[arg(long)]
     resume: bool,
     /// Print no progress.
@@ -127,8 +127,8 @@ impl Export {
 
     fn other_range(&self, last: &Head) -> String {
         format!(
-            "{} ends in the {} messages of the queue {}, which are not among those to export: \
-             give the arguments it was begun with",
+            "{} ends in the {} messages of the queue {}, which this export leaves out: use the \
+             arguments of the interrupted export",
             self.output.display(),
             List::of(last),
             last.queue

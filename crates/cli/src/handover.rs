@@ -17,23 +17,24 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(20);
 
 const CODES: &str = "\
-Exit code: 0 it is done, 1 it was not understood or went otherwise, 3 there is no such node, 4 the
-node, or any other, could not serve at once, 5 the node is drained, 6 nobody owns the queues, 7
-JetStream has no quorum, 8 it was not done in time and may be later.
+Exit code: 0 done, 1 not understood or another node became the owner, 3 no such node, 4 no node
+could serve at once, 5 the node is drained, 6 no node owns the queues, 7 JetStream has no quorum, 8
+not done in time; it may still happen.
 ";
 
 /// Arguments of `cluster move`.
 #[derive(clap::Args)]
 #[command(after_help = format!("{CODES}
-Clients' connections close, and wait at any node until the other one owns: mostly less than 0.2 s.
+Connections of clients close. New ones wait at any node until the other node owns the queues,
+mostly less than 0.2 s.
 
 Examples:
   quintet cluster move 0 b
   quintet cluster move 0 b --data /var/lib/quintet --wait 60"))]
 pub(super) struct Move {
-    /// The group: a cluster has one, 0.
+    /// Group; a cluster has one, 0.
     group: String,
-    /// The node that is to own it.
+    /// Node that becomes the owner.
     node: String,
     #[command(flatten)]
     at: Node,
@@ -44,14 +45,14 @@ pub(super) struct Move {
 /// Arguments of `cluster drain`.
 #[derive(clap::Args)]
 #[command(after_help = format!("{CODES}
-A drained node follows, and brings clients to the owner. It takes over only when there was no owner
-for ten times takeover_after. It stays drained when it is started again, until `undrain`.
+A drained node follows the log and passes clients on to the owner. It takes over only after ten
+times takeover_after without an owner. It stays drained, also after a restart, until `undrain`.
 
 Examples:
   quintet cluster drain && systemctl stop quintet
   quintet cluster drain b"))]
 pub(super) struct Drain {
-    /// The node; the one that is asked, unless told.
+    /// Name of the node [default: the node of --data].
     node: Option<String>,
     #[command(flatten)]
     at: Node,
@@ -66,7 +67,7 @@ Examples:
   quintet cluster undrain
   quintet cluster undrain b"))]
 pub(super) struct Undrain {
-    /// The node; the one that is asked, unless told.
+    /// Name of the node [default: the node of --data].
     node: Option<String>,
     #[command(flatten)]
     at: Node,
@@ -77,7 +78,7 @@ pub(super) struct Undrain {
 /// How long it is waited until it is done.
 #[derive(clap::Args)]
 struct Wait {
-    /// Seconds after which it counts as not done in time.
+    /// Seconds to wait before the command gives up (exit code 8).
     #[arg(long = "wait", value_name = "N", default_value_t = 30,
           value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -126,7 +127,8 @@ impl<'a> Asking<'a> {
     fn order(&self, words: &[&str], drained: bool) -> Result<ExitCode> {
         let question = Question::Order(words.iter().map(|word| (*word).to_owned()).collect());
         let told = ask(self.data, question, PATIENCE)?;
-        let reply = serde_json::from_str(&told).context("the node's answer makes no sense")?;
+        let reply = serde_json::from_str(&told)
+            .context("cannot read the node's reply: are both of the same version?")?;
         let done = match reply {
             Reply::Done => Ok("it is so".to_owned()),
             Reply::Refused { fault, why } => Err((fault, why)),
@@ -165,14 +167,14 @@ impl<'a> Asking<'a> {
             report.serves || named.as_ref().is_some_and(|owner| *owner != to.node)
         })
         .map_err(|fault| {
-            let why = format!("{from} lets {} own, which does not serve yet", to.node);
+            let why = format!("{from} hands over to {}, which does not serve yet", to.node);
             (fault, why)
         })?;
         let ms = self.began.elapsed().as_millis();
         let owner = named.unwrap_or_else(|| to.node.clone());
         if owner == from || only && owner != to.node {
             let why = format!(
-                "{} did not come in time: {owner} owns the queues now",
+                "{} did not take over in time: {owner} owns the queues now",
                 to.node
             );
             return Err((Fault::Order, why));
@@ -191,7 +193,7 @@ impl<'a> Asking<'a> {
             Ok(()) => Ok(format!("{node} is {is}")),
             Err(fault) => Err((
                 fault,
-                format!("{node} does not say that it is {is}: it does when it starts"),
+                format!("{node} does not confirm that it is {is}; it applies this when it starts"),
             )),
         }
     }

@@ -17,7 +17,7 @@ pub(super) enum Hooks {
         /// The file or directory.
         path: PathBuf,
     },
-    /// Let one event happen over an empty engine and show what came of it.
+    /// Run one event on an empty engine and print the results.
     Run(RunHook),
     /// Run the tests of a directory: `tests/NAME.lua` tests `NAME.lua`.
     Test {
@@ -30,11 +30,11 @@ pub(super) enum Hooks {
 pub(super) struct RunHook {
     /// The hook file or directory.
     path: PathBuf,
-    /// Name of the event, such as before_put; timer lets the next timer run,
-    /// added_command the command whose line is the message.
+    /// Name of the event, such as before_put. `timer` runs the next timer; `added_command` runs the
+    /// message as a command line.
     #[arg(long)]
     event: String,
-    /// Body of the message it is about.
+    /// Body of the message.
     #[arg(long, default_value = "")]
     message: String,
     /// Queue of the message.
@@ -109,7 +109,7 @@ fn test(dir: &Path) -> Result<ExitCode> {
     }
     tests.sort();
     if tests.is_empty() {
-        bail!("{} has no *.lua", folder.display());
+        bail!("{} has no *.lua file", folder.display());
     }
     let (mut passed, mut failed) = (0, 0);
     for path in tests {

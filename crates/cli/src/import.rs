@@ -36,51 +36,60 @@ const PEER_WINDOW: usize = 1;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \
-                        /var/lib/other\n  quintet import work.jsonl --into again\n  quintet import \
-                        --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import --from \
-                        beanstalk://old.example/mail\n  quintet import --from rq:/var/lib/rq\n  quintet import --from quintet://old.example:3333\n  quintet import --from 'sqs://orders?region=eu-central-1'\n\nStores the messages in the order of the \
-                        file, under new ids. An import that was interrupted is repeated: what is \
-                        stored already is known for a week and not stored twice, as long as the \
-                        file is the same. Exits with 3 if the file is not what it should be; all \
-                        messages before that place are stored.\n\nWhat --from names:\n  \
-                        beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: ready, delayed and \
-                        buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    \
-                        a running Kestrel or Darner (darner://)\n  faktory://[:PASSWORD@]HOST[:PORT][/QUEUE]\n                                   a running Faktory: what is ready\n  quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   a \
-                        running Quintet, by its listener http; quintet+https:// under \
-                        TLS; a token, or the password of USER, in QUINTET_FROM_TOKEN\n  sqs://[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]\n                                   Amazon \
-                        SQS, or what speaks as it does at URL; keys in AWS_ACCESS_KEY_ID, \
-                        AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN\n  binlog:DIR                       \
-                        what a beanstalkd that does not run left with -b; it is only read\n  \
-                        kestrel-journal:FILE             a queue of a Kestrel that does not run, \
-                        with the files NAME.N beside it\n  rq:FOLDER                        \
-                        a folder of RQ, which does not run: run, que, err and prep; it is only \
-                        read\n\nFrom another server messages are moved: each is deleted \
-                        there when it is stored here. Ctrl-C gives back what is held there, and \
-                        the same command goes on. What either server did not answer before it \
-                        died may come twice, never not at all."
+                        /var/lib/other\n  quintet import work.jsonl --into again\n  quintet \
+                        import --from beanstalk://127.0.0.1:11300 --dry-run\n  quintet import \
+                        --from beanstalk://old.example/mail\n  quintet import --from \
+                        rq:/var/lib/rq\n  quintet import --from quintet://old.example:3333\n  \
+                        quintet import --from 'sqs://orders?region=eu-central-1'\n\nImport stores \
+                        the messages in the order of the file, under new ids. After an \
+                        interruption repeat the command: for a week the server recognizes stored \
+                        messages of the same file and does not store them twice. Exits with 3 if \
+                        the file is invalid; all messages before that place are stored.\n\nValues \
+                        of --from:\n  beanstalk://HOST[:PORT][/TUBE]   a running beanstalkd: \
+                        ready, delayed and buried jobs\n  kestrel://HOST[:PORT][/QUEUE]    a \
+                        running Kestrel or Darner (darner://)\n  \
+                        faktory://[:PASSWORD@]HOST[:PORT][/QUEUE]\n                                   \
+                        a running Faktory: ready jobs\n  \
+                        quintet://[USER[:PASSWORD]@]HOST[:PORT][/QUEUE]\n                                   \
+                        a running Quintet, by its listener http; quintet+https://\n                                   \
+                        with TLS; a token, or the password of USER, in\n                                   \
+                        QUINTET_FROM_TOKEN\n  \
+                        sqs://[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]\n                                   \
+                        Amazon SQS, or a compatible server at URL; keys in\n                                   \
+                        AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and\n                                   \
+                        AWS_SESSION_TOKEN\n  \
+                        binlog:DIR                       the -b files of a stopped beanstalkd; \
+                        only read\n  kestrel-journal:FILE             a queue of a stopped \
+                        Kestrel, with the files NAME.N beside it\n  \
+                        rq:FOLDER                        a folder of a stopped RQ: run, que, err \
+                        and prep; only read\n\nFrom a running server, import moves messages: it \
+                        deletes each there after it is stored here. Ctrl-C releases the messages \
+                        that import holds there, and the same command continues. If one of the \
+                        servers dies, unacknowledged messages may arrive twice; none is lost."
 )]
 pub(super) struct Import {
     #[command(flatten)]
     at: Where,
-    /// Output of `quintet export`, in either form; `-`: standard input
+    /// Output of `quintet export`, in either format; `-`: standard input
     #[arg(required_unless_present = "from", conflicts_with = "from")]
     file: Option<PathBuf>,
-    /// Another server to move the messages from, or what it left on disk (see below).
+    /// Another server, or the files that it left on disk (see below).
     #[arg(long, value_name = "WHERE")]
     from: Option<Origin>,
-    /// Certificates of who signs those of --from, or its own [default: whom browsers trust].
+    /// CA certificates for the server of --from, or its own certificate [default: the CAs of
+    /// browsers].
     #[arg(long, value_name = "FILE", requires = "from")]
     from_ca: Option<PathBuf>,
-    /// Put all messages into this queue, not into those they came from.
+    /// Put all messages into this queue instead of the queues they came from.
     #[arg(long, value_name = "QUEUE")]
     into: Option<String>,
-    /// Store the messages also if this file was imported before.
+    /// Store the messages even if this file was imported before.
     #[arg(long)]
     again: bool,
-    /// Only count what is there, by queue and state.
+    /// Only count the messages, by queue and state.
     #[arg(long)]
     dry_run: bool,
-    /// The server's folder of scripts, for messages of RQ with attachments [default: rq in --data].
+    /// Scripts folder of the server, for messages of RQ with attachments [default: rq in --data].
     #[arg(long, value_name = "DIR", requires = "from")]
     root: Option<PathBuf>,
     /// Print no progress.
@@ -198,8 +207,8 @@ impl Import {
         let bad = damage.map(|damage| {
             BadInput::error(
                 damage,
-                "what else is there can be read; what is behind that place in its file is not \
-                 known, so messages may be missing, and come that were done",
+                "the other files are readable; the rest of this file is not, so messages may be \
+                 missing, and finished ones may come again",
             )
         });
         if self.dry_run {
@@ -229,7 +238,7 @@ impl Import {
         }
         if still_runs(root, &own) {
             bail!(
-                "RQ runs on {}: stop it first, or messages run at both",
+                "RQ runs on {}: stop it first, or both servers run the messages",
                 root.display()
             );
         }
@@ -260,8 +269,8 @@ impl Import {
         }
         if with_files.failed > 0 {
             eprintln!(
-                "{} of them failed at RQ and have attachments: they are in prep, to be committed \
-                 or deleted",
+                "{} of them failed at RQ and have attachments: they are in prep; commit or delete \
+                 them",
                 with_files.failed
             );
         }
@@ -330,12 +339,13 @@ impl Import {
             }
             match &back {
                 Ok(0) => {}
-                Ok(back) => eprintln!("{back} were held at {from} and are given back there"),
-                Err(_) => eprintln!("what was held at {from} is given back there by itself"),
+                Ok(back) => eprintln!("{back} messages were held at {from} and are released there"),
+                Err(_) => eprintln!("{from} releases the held messages by itself"),
             }
             if peer.twice() > 0 {
                 eprintln!(
-                    "{} of them were taken at {from} by others meanwhile: they may be done twice",
+                    "{} of them were taken at {from} by other clients meanwhile: they may be \
+                     processed twice",
                     peer.twice()
                 );
             }

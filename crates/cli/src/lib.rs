@@ -67,10 +67,10 @@ Examples:
   quintet serve --listen memcache=:22133 --sync 50ms
   echo hello | quintet put work                  put a message
   quintet take work                              take it and print it
-  quintet stats --json                           numbers of the running server
+  quintet stats --json                           statistics of the running server
   quintet check --data data                      verify the log of a stopped server
-  quintet export work --output work.jsonl        write a queue to a file, to import it elsewhere
-  quintet bench --connections 200                load it, and print rate and latency";
+  quintet export work --output work.jsonl        write a queue to a file for `quintet import`
+  quintet bench --connections 200                measure its rate and latency";
 
 #[derive(Subcommand)]
 enum Command {
@@ -78,55 +78,55 @@ enum Command {
     Serve(serve::Serve),
     /// Put a message into a queue of the running server.
     Put(messages::Put),
-    /// Take messages out of a queue and print them; they are removed.
+    /// Take messages from a queue, print them and remove them.
     Take(messages::Take),
     /// Print a message without taking it.
     Peek(messages::Peek),
-    /// Wait until the server answers.
+    /// Wait until the server responds.
     Wait(verbs::Wait),
-    /// Print numbers of the running server, or of one queue.
+    /// Print statistics of the running server, or of one queue.
     Stats(show::Stats),
-    /// Print all numbers of the running server as Prometheus reads them.
+    /// Print all metrics of the running server in the Prometheus format.
     Metrics(show::Metrics),
     /// List the queues of the running server.
     Queues(show::Queues),
-    /// Print the settings in force, of the running server or of one queue.
+    /// Print the effective settings of the running server, or of one queue.
     Settings(settings::Settings),
     /// Change settings of a queue while the server runs.
     Set(settings::Set),
-    /// Watch queues, rates, ages and connections, and steer them.
+    /// Watch and control queues: rates, ages, connections.
     Top(top::Top),
-    /// Print what comes into a queue and leaves it, without taking it.
+    /// Print the events of a queue as they happen, without taking messages.
     Tail(tail::Tail),
-    /// Drop the queues of the running server whose names match.
+    /// Drop queues of the running server by name or pattern.
     Drop(drop::Drop),
     /// Move messages of the running server to another queue.
     Move(verbs::Move),
-    /// Have what is put to a queue copied to others, or list those.
+    /// Copy the puts of a queue to other queues, or list these queues.
     Fanout(verbs::Fanout),
-    /// List messages of a queue, without taking them.
+    /// List the messages of a queue without taking them.
     Browse(verbs::Browse),
-    /// List the messages that are reserved, and who holds them.
+    /// List the reserved messages and their holders, or end leases.
     Leases(verbs::Leases),
     /// List the connections of the server, or close one.
     Clients(verbs::Clients),
-    /// List the worker processes of the faktory protocol, or ask one to be quiet or to end.
+    /// List the worker processes of the faktory protocol, or ask workers to be quiet or to end.
     Workers(verbs::Workers),
-    /// Show where a message is, or what became of it.
+    /// Show the state of a message, or its outcome after it is gone.
     Trace(verbs::Trace),
-    /// Show what became of tracked messages, by their own names.
+    /// Show the outcome of tracked messages by their names.
     Track(verbs::Track),
-    /// List batches of messages, make, commit or forget one.
+    /// List, make, commit or forget batches of messages.
     Batch(verbs::Batch),
-    /// List the messages put by the calendar, or steer them.
+    /// List the [[cron]] tables, or pause, resume or run them.
     Cron(verbs::Cron),
-    /// Remove the messages that wait in a queue.
+    /// Remove the waiting messages of a queue.
     Purge(verbs::Purge),
-    /// Cancel messages, also those that a worker holds.
+    /// Cancel messages, reserved messages included.
     Cancel(verbs::Cancel),
     /// Make buried or delayed messages ready.
     Kick(verbs::Kick),
-    /// Try what failed again: buried messages and dead letters.
+    /// Retry failed messages: buried messages and dead letters.
     Retry(verbs::Retry),
     /// Send dead letters back to the queues they came from.
     Redrive(verbs::Redrive),
@@ -134,51 +134,51 @@ enum Command {
     Delete(verbs::Delete),
     /// Change a message: priority, delay, body.
     Edit(verbs::Edit),
-    /// Let takes from a queue wait.
+    /// Pause a queue: takes wait, puts go on.
     Pause(verbs::Pause),
-    /// End a pause.
+    /// End the pause of a queue.
     Resume(verbs::Resume),
-    /// Have the server refuse puts.
+    /// Make the server reject puts.
     Drain(verbs::Drain),
-    /// Have the server take puts again.
+    /// Make the server accept puts again.
     Undrain(verbs::Undrain),
-    /// Have the server read its configuration again.
+    /// Make the server read its configuration again.
     Reload(verbs::Reload),
     /// Verify the log and the runs of a data directory.
     Check(check::Check),
-    /// Make a damaged data directory open again.
+    /// Repair a damaged data directory, so that a server can open it.
     Repair(check::Repair),
-    /// Copy a data directory, also while a server uses it.
+    /// Copy a data directory, even while a server uses it.
     Backup(backup::Backup),
     /// Write the messages of queues to a file.
     Export(export::Export),
-    /// Put the messages of a file.
+    /// Put the messages of a file, or of another queue server.
     Import(import::Import),
     /// RQ's command line: queue scripts and their messages.
     Rq(rq::Rq),
-    /// Load a server and print its rate and latency.
+    /// Send a server a load, and print its rate and latency.
     Bench(bench::Bench),
-    /// Run a server with faults, for trying alerts, `top` and the console.
+    /// Run a server with faults, to try alerts, `top` and the console.
     #[command(subcommand)]
     Demo(mess::Demo),
     /// Try Lua hooks without a server: check, run, test.
     #[command(subcommand)]
     Hooks(hooks::Hooks),
-    /// Make a password's hash for the configuration.
+    /// Hash a password for the configuration.
     Passwd(auth::Passwd),
     /// Make a token for a user.
     Token(auth::NewTokenFor),
-    /// Print who did what to the server.
+    /// Print the audit: who changed what on the server.
     Audit(audit::Audit),
-    /// Ask and steer a cluster.
+    /// Show and control a cluster.
     #[cfg(feature = "cluster")]
     #[command(subcommand)]
     Cluster(cluster::Cluster),
-    /// Write the manual: a page, or one for each command into a directory.
+    /// Write the manual: one page, or a page for each command into a directory.
     Man(man::Man),
     /// Print a completion script for a shell.
     Completions {
-        /// Which shell.
+        /// Shell to complete for.
         shell: clap_complete::Shell,
     },
 }
@@ -190,13 +190,13 @@ struct Where {
     /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].
     #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
     data: Option<PathBuf>,
-    /// Say which server it is.
+    /// Print the server's address.
     #[arg(short, long)]
     verbose: bool,
-    /// Control socket of the server, if it is not in its data directory.
+    /// Control socket of the server, if it is outside the data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// A server elsewhere: https://HOST:PORT of its listener "http" with TLS.
+    /// Remote server: https://HOST:PORT of its listener "http" with TLS.
     #[arg(
         long,
         visible_alias = "host",
@@ -205,19 +205,19 @@ struct Where {
         conflicts_with = "socket"
     )]
     server: Option<String>,
-    /// Certificates of who signs the server's, or its own [default: whom the system trusts].
+    /// CA certificates for the server, or its own certificate [default: the system's CAs].
     #[arg(long, value_name = "FILE", env = "QUINTET_CA")]
     ca: Option<PathBuf>,
-    /// Certificate to show to the server.
+    /// Client certificate.
     #[arg(long, value_name = "FILE", env = "QUINTET_CERT")]
     cert: Option<PathBuf>,
-    /// Its key.
+    /// Key of the client certificate.
     #[arg(long, value_name = "FILE", env = "QUINTET_KEY")]
     key: Option<PathBuf>,
     /// Log in as this user, with the token or password of --token-file or in QUINTET_TOKEN.
     #[arg(long, value_name = "NAME", env = "QUINTET_USER")]
     user: Option<String>,
-    /// File with the token or password; - for standard input.
+    /// File with the token or password; `-`: standard input.
     #[arg(long, value_name = "FILE", requires = "user")]
     token_file: Option<PathBuf>,
 }

@@ -17,14 +17,14 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 /// Arguments of `demo`.
 #[derive(clap::Subcommand)]
 pub(super) enum Demo {
-    /// A server with ten faults: messages lost, failing, stuck, limits, a pause.
+    /// Run a server with ten faults: lost, failing and stuck messages, limits, a pause.
     Mess(Mess),
 }
 
 /// Arguments of `demo mess`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Everything is in a temporary directory that is removed in the end, and listens on 127.0.0.1.
+The server listens on 127.0.0.1 and uses a temporary directory, which is removed at the end.
 
 Examples:
   quintet demo mess
@@ -59,13 +59,13 @@ const FAULTS: [(&str, &str, &str); 10] = [
         "stuck_leases",
         "leases run out: the worker does not finish",
     ),
-    ("imports", "limit", "full, and refuses puts"),
+    ("imports", "limit", "full, and rejects puts"),
     ("partner.api", "limit", "its take_rate holds consumers back"),
     ("newsletter", "paused", "paused, with messages"),
     (
         "tenant-1.export ...",
         "no_consumers",
-        "20 queues without consumers, told in one line",
+        "20 queues without consumers, shown in one line",
     ),
 ];
 

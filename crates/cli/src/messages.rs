@@ -34,17 +34,18 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
-                        quintet put work --file job.json --priority 0 --delay 5m\n  \
-                        quintet put mail hello --with-key ann --attr lang=fr --unique order-7\n  \
-                        quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace\n  \
-                        quintet put reports 'march' --name report-7 --tracked"
+                        quintet put work --file job.json --priority 0 --delay 5m\n  quintet put \
+                        mail hello --with-key ann --attr lang=fr --unique order-7\n  quintet put \
+                        index page-7 --delay 5s --unique page-7 --unique-until started \
+                        --on-repeat replace\n  quintet put reports 'march' --name report-7 \
+                        --tracked"
 )]
 pub(super) struct Put {
     #[command(flatten)]
     at: Where,
-    /// Name of the queue; made on first use.
+    /// Name of the queue; the first put makes it.
     queue: String,
-    /// The message; absent: standard input.
+    /// Body of the message [default: standard input].
     text: Option<String>,
     /// Put the content of this file.
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
@@ -58,38 +59,38 @@ pub(super) struct Put {
     /// Client flags (memcache).
     #[arg(long)]
     flags: Option<u32>,
-    /// Not taken before this time is over, for example 30s.
+    /// Time until the message can be taken, for example 30s.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     delay: Option<u64>,
-    /// Gone after this time, for example 1h.
+    /// Time until the message expires, for example 1h.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     ttl: Option<u64>,
-    /// Grouping key.
+    /// Key of the message group.
     #[arg(long, value_name = "KEY")]
     with_key: Option<String>,
-    /// The message's own name, by which it is found and settled; need not be unique.
+    /// Name of the message, to find and settle it by; need not be unique.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// An attribute; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::verbs::pair)]
     attr: Vec<(String, String)>,
-    /// A message of this id that the queue remembers makes this one a repeat, which is refused.
+    /// Deduplication id: while the queue remembers this id, another message with it is a duplicate.
     #[arg(long, value_name = "ID")]
     unique: Option<String>,
-    /// For how long at most the id is remembered, for example 10m; absent: as the queue's
-    /// `unique_for` says.
+    /// Longest time that the queue remembers the id, for example 10m [default: the queue's
+    /// `unique_for`].
     #[arg(long, value_parser = duration, value_name = "TIME", requires = "unique")]
     unique_for: Option<u64>,
-    /// Event that also ends that; absent: as the queue's `unique_until` says
+    /// Event after which the queue forgets the id [default: the queue's `unique_until`]
     #[arg(long, value_parser = Scope::ALL.iter().map(|scope| scope.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
     unique_until: Option<String>,
-    /// Effect of a repeat; absent: as the queue's `unique_repeat` says
+    /// Effect of a duplicate [default: the queue's `unique_repeat`]
     #[arg(long, value_parser = OnRepeat::ALL.iter().map(|repeat| repeat.word()).collect::<Vec<_>>(), value_name = "WHAT", requires = "unique")]
     on_repeat: Option<String>,
-    /// Have it known by its name what became of it, also when it is gone: `quintet track`.
+    /// Keep the outcome of the message by its name, even after it is gone: `quintet track`.
     #[arg(long, requires = "name")]
     tracked: bool,
-    /// The batch it is counted in.
+    /// Batch that counts the message.
     #[arg(long, value_name = "BATCH")]
     batch: Option<String>,
     /// Print the reply as JSON.
@@ -172,10 +173,11 @@ impl Put {
 /// Arguments of `take`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  \
-                        quintet take work --count 100 --json\n  quintet take urgent work --wait 1m\n  \
-                        quintet take backups | tar x\n\nOne message goes into a pipe or file byte for byte; on a terminal, and \
-                        with --count above 1,\neach is followed by a line end.\n\nExits with 4 if there was no message."
+    after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  quintet take \
+                        work --count 100 --json\n  quintet take urgent work --wait 1m\n  quintet \
+                        take backups | tar x\n\nA pipe or file gets one message byte for byte. On \
+                        a terminal, and with --count above 1, a line end\nfollows each \
+                        message.\n\nExits with 4 if there was no message."
 )]
 pub(super) struct Take {
     #[command(flatten)]
@@ -183,7 +185,7 @@ pub(super) struct Take {
     /// Name of the queue; of several, the best message over all of them comes.
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
-    /// Wait this long for a message.
+    /// Wait this long for a message, for example 30s.
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
     wait: u64,
     /// Messages at most.
@@ -242,10 +244,11 @@ pub(super) struct Peek {
     /// Name of the queue.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
-    /// Which message: the next ready one, the one due first, or the one buried first.
+    /// State of the message: the next ready one, the delayed one due first, or the one buried
+    /// first.
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
     state: String,
-    /// The message with this id, whatever its state.
+    /// Id of the message, which may be in any state.
     #[arg(long, conflicts_with = "queue")]
     id: Option<u64>,
     /// Print the message as a line of JSON.

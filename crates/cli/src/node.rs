@@ -23,7 +23,8 @@ pub(super) struct Node {
 /// The report about its cluster of the node whose data directory this is.
 pub(super) fn report(data: &Path) -> Result<ClusterReport> {
     let line = ask(data, Question::Status, PATIENCE)?;
-    serde_json::from_str(&line).context("the node's answer makes no sense")
+    serde_json::from_str(&line)
+        .context("cannot read the node's reply: are both of the same version?")
 }
 
 /// Asks the node whose data directory this is, and waits so long for its answer.
@@ -33,7 +34,7 @@ pub(super) fn ask(data: &Path, question: Question, patience: Duration) -> Result
     let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => anyhow!(
             "no node of a cluster runs on {}: start one with `quintet serve --cluster \
-             nats://HOST:4222 --data {}`, or name the directory of the one that runs with --data",
+             nats://HOST:4222 --data {}`, or name the directory of the running one with --data",
             data.display(),
             data.display()
         ),
@@ -47,11 +48,13 @@ pub(super) fn ask(data: &Path, question: Question, patience: Duration) -> Result
     (&stream).write_all(Purpose::Node(question).line(None).as_bytes())?;
     let mut line = String::new();
     let read = BufReader::new(&stream).read_line(&mut line);
-    read.context("the node does not answer: while it cannot reach NATS it says so in its log")?;
+    read.context(
+        "the node does not respond: look into its log, which says whether it reaches NATS",
+    )?;
     let line = line.trim_end_matches('\n');
     match Answer::read(line) {
-        Some(Answer::Refused(why)) => bail!("the node refuses: {why}"),
-        _ if line.is_empty() => bail!("the node ended the connection without an answer"),
+        Some(Answer::Refused(why)) => bail!("the node rejected the request: {why}"),
+        _ if line.is_empty() => bail!("the node closed the connection without a reply"),
         _ => Ok(line.to_owned()),
     }
 }

@@ -187,8 +187,8 @@ impl Runs {
         if !self.left_over.is_empty() {
             writeln!(
                 out,
-                "{} files of runs that hold nothing, which a server is at work on, or the next \
-                 start removes; that is no damage",
+                "{} unfinished files of runs: a server is writing them, or the next start removes \
+                 them; this is no damage",
                 self.left_over.len()
             )?;
         }
@@ -234,7 +234,7 @@ pub(super) fn print_lost(
     }
     let unknown = lost.messages.saturating_sub(lost.ids.len() as u64);
     if with_ids && unknown > 0 {
-        write!(out, ", the ids of {unknown} are not known")?;
+        write!(out, ", {unknown} of them with unknown ids")?;
     }
     Ok(writeln!(out)?)
 }

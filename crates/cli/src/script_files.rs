@@ -40,7 +40,7 @@ fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut u64) -> Result<()>
         let (old, new) = (entry.path(), to.join(entry.file_name()));
         let kind = match entry.file_type() {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            kind => kind.with_context(|| format!("cannot look at {}", old.display()))?,
+            kind => kind.with_context(|| format!("cannot read the type of {}", old.display()))?,
         };
         if kind.is_dir() {
             if !(top && entry.file_name() == RUNNING) {

@@ -17,22 +17,22 @@ Examples:
   quintet serve --config users.toml --listen memcache=0.0.0.0:22133,tls=self-signed
   quintet serve --print-config > quintet.toml
 
-Beyond this machine somebody has to say who it is, over TLS: users.toml has a [[user]] as
-\"quintet passwd ann\" prints it, and what she may do:
+Clients of other machines have to log in over TLS. users.toml has a [[user]], as \"quintet passwd
+ann\" prints it, and her rights:
   [[grant]]
   user = \"ann\"
   queues = [\"*\"]
   rights = [\"put\", \"take\", \"settle\"]
 
-A default listener whose port another program has is left out, with a warning. A listener that
---port, --listen or [[listen]] names must open.
+If another program has the port of a default listener, the server warns and goes on without this
+listener. A listener that --port, --listen or [[listen]] names must open.
 
-When every listener accepts, one line \"listening PROTOCOL ADDRESS\" each, the console's address
-and then \"quintet ready\" are printed. A node of a cluster is ready when it has read the log; its
-role follows: \"quintet standby of NODE\", \"quintet owner\", \"quintet deposed\".
+When all listeners accept, the server prints a line \"listening PROTOCOL ADDRESS\" for each, the
+console's address and \"quintet ready\". A node of a cluster is ready after it has read the log;
+then it prints its role: \"quintet standby of NODE\", \"quintet owner\", \"quintet deposed\".
 
-Signals: SIGTERM and SIGINT stop it in good order (a second one at once), SIGHUP
-reloads the settings that can change while serving, SIGUSR1 refuses puts from then on.";
+Signals: SIGTERM and SIGINT stop the server in good order (a second one at once). SIGHUP reloads
+the settings that can change while the server runs. After SIGUSR1 the server rejects puts.";
 
 /// Arguments of `serve`.
 #[derive(clap::Args)]
@@ -41,11 +41,11 @@ pub(super) struct Serve {
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Data directory; made if absent [default: data].
+    /// Data directory; the server makes it if it is absent [default: data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Open this listener and only those named; ADDR is HOST:PORT, :PORT, PORT or unix:PATH, and
-    /// ",insecure" behind it opens it beyond this machine though nobody has to log in.
+    /// Open only the listeners named so. ADDR is HOST:PORT, :PORT, PORT or unix:PATH; ",insecure"
+    /// after it allows other machines to use it without a login.
     #[arg(long, value_name = "PROTOCOL=ADDR")]
     listen: Vec<String>,
     /// Move the default listener of this protocol to another port; the others stay.
@@ -54,13 +54,13 @@ pub(super) struct Serve {
     /// When the log reaches the disk: always, never, or an interval such as 50ms.
     #[arg(long, value_name = "WHEN")]
     sync: Option<String>,
-    /// Be a node of a cluster whose log these NATS servers keep, as nats://a:4222,nats://b:4222.
+    /// Run a node of a cluster with its log on these NATS servers: nats://a:4222,nats://b:4222.
     #[arg(long, value_name = "SERVERS")]
     cluster: Option<String>,
     /// Print the effective configuration and exit.
     #[arg(long)]
     print_config: bool,
-    /// With --print-config: show passwords and scripts' variables too.
+    /// With --print-config: print passwords and the variables of scripts too.
     #[arg(long, requires = "print_config")]
     secrets: bool,
 }

@@ -14,9 +14,10 @@ use super::table::{named, table};
 /// Arguments of `settings`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Of a queue, what differs from the defaults, and who says so: the configuration's file, or the queue
-itself, for which it was set while the server ran (hooks, RQ's scripts). Without a queue, the whole
-configuration of the running server, as a file; what is secret is hidden.
+For a queue, the command prints the settings that differ from the defaults, and their source: the
+configuration file, or the queue itself if they were set at run time (quintet set, hooks, scripts
+of RQ). Without a queue, it prints the whole configuration of the running server as a file, without
+secrets.
 
 Examples:
   quintet settings work
@@ -25,9 +26,9 @@ Examples:
 pub(super) struct Settings {
     #[command(flatten)]
     at: Where,
-    /// Only of this queue.
+    /// Name of the queue.
     queue: Option<String>,
-    /// Print settings that are as by default as well.
+    /// Print settings with default values too.
     #[arg(long, requires = "queue")]
     all: bool,
     /// Print JSON.
@@ -60,20 +61,20 @@ impl Settings {
             return Ok(ExitCode::SUCCESS);
         }
         let text = |value: &Value, key: &str| plain(&value[key]);
-        let mut rows = vec![["setting", "value", "said by"].map(str::to_owned)];
+        let mut rows = vec![["setting", "value", "source"].map(str::to_owned)];
         let settings = setup["settings"].as_array().into_iter().flatten();
         rows.extend(settings.map(|one| ["key", "value", "source"].map(|key| text(one, key))));
         match rows.len() {
-            1 => writeln!(out, "all as by default (--all shows it)")?,
+            1 => writeln!(out, "all settings have default values (--all prints them)")?,
             _ => table(&rows, &mut out)?,
         }
         if let Some(parent) = setup["parent"].as_str() {
-            writeln!(out, "gets copies of what is put to {}", named(parent))?;
+            writeln!(out, "gets a copy of each message put to {}", named(parent))?;
         }
         for child in setup["children"].as_array().into_iter().flatten() {
             writeln!(
                 out,
-                "what is put to it is copied to {}",
+                "each message put to it is copied to {}",
                 named(&plain(child))
             )?;
         }
@@ -84,8 +85,8 @@ impl Settings {
 /// Arguments of `set`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-A change counts at once and survives a restart. It overrides the configuration file until it is
-cleared.
+A change takes effect at once and survives a restart. It overrides the configuration file until you
+clear it.
 
 Examples:
   quintet set work take_rate=5/s in_flight_max=10
@@ -95,10 +96,10 @@ pub(super) struct Set {
     at: Where,
     /// Name of the queue.
     queue: String,
-    /// Settings of a queue, as the configuration names them.
+    /// Settings of a queue, with their names in the configuration.
     #[arg(value_name = "KEY=VALUE", required_unless_present = "clear", value_parser = super::verbs::pair)]
     settings: Vec<(String, String)>,
-    /// Let the configuration decide this setting again; may be given several times.
+    /// Return this setting to the configuration; may be given several times.
     #[arg(long, value_name = "KEY")]
     clear: Vec<String>,
 }

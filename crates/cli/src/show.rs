@@ -15,17 +15,18 @@ use super::top::{Finding, findings};
 /// Arguments of `stats`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep cold_\n  quintet stats --locks\n  quintet stats --json"
+    after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep \
+                  cold_\n  quintet stats --locks\n  quintet stats --json"
 )]
 pub(super) struct Stats {
     #[command(flatten)]
     at: Where,
-    /// Only this queue.
+    /// Name of the queue.
     queue: Option<String>,
-    /// Print numbers that are 0 as well.
+    /// Print zeros too.
     #[arg(long)]
     all: bool,
-    /// Print the work that kept clients waiting for a shard for more than 1 ms.
+    /// Print how long, and for which work, clients waited for a shard for more than 1 ms.
     #[arg(long, conflicts_with_all = ["queue", "all", "json"])]
     locks: bool,
     /// Print JSON.
@@ -149,8 +150,8 @@ const COLUMNS: [&str; 11] = [
 /// Arguments of `queues`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-oldest is how long the oldest ready message has waited, in/s and out/s how fast messages came and
-left over the last minute that is over; - where that is not known (history_queues).
+oldest is the age of the oldest ready message. in/s and out/s are the rates of the last whole
+minute; - without a history (history_queues).
 
 Examples:
   quintet queues
@@ -160,12 +161,12 @@ Examples:
 pub(super) struct Queues {
     #[command(flatten)]
     at: Where,
-    /// Only queues with such a name; * stands for anything.
+    /// Only queues with a matching name; * matches any characters.
     pattern: Option<String>,
     /// Only queues that are paused.
     #[arg(long)]
     paused: bool,
-    /// The column to sort by, the largest number first.
+    /// Column to sort by; the largest number comes first.
     #[arg(long, value_name = "COLUMN", default_value = "name", hide_possible_values = true,
         value_parser = COLUMNS)]
     sort: String,

@@ -22,14 +22,14 @@ Examples:
   quintet tail work --json | grep '\"event\":\"failed\"'
   quintet tail work --every 250ms --count 10
 
-Prints what happens to messages from now on, as the server decides it, and takes nothing: put, reserved,
-finished, failed, timed_out, buried, expired, dropped, moved and others. The body is known of messages
-that were put since, and its first 256 bytes are printed. --contains looks into whole bodies of up to
-64 KiB, of the newest messages of a queue (4 MiB together), else into the first 256 bytes.")]
+Tail prints the events of messages from now on and takes none: put, reserved, finished, failed,
+timed_out, buried, expired, dropped, moved and others. For messages put since then it prints the
+first 256 bytes of the body. --contains searches whole bodies of up to 64 KiB for the newest
+messages of a queue (4 MiB together), otherwise the first 256 bytes.")]
 pub(super) struct Tail {
     #[command(flatten)]
     at: Where,
-    /// Name of the queue; it need not be there yet.
+    /// Name of the queue, which may not exist yet.
     queue: String,
     /// Only messages whose body contains this text; bodies over 64 KiB are not searched.
     #[arg(long, value_name = "TEXT")]
@@ -37,10 +37,10 @@ pub(super) struct Tail {
     /// Time between two requests.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     every: u64,
-    /// End after so many lines.
+    /// End after N lines.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each event.
     #[arg(long)]
     json: bool,
 }

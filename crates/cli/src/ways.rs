@@ -16,13 +16,14 @@ use super::progress::Transfer;
 /// Arguments of `cluster adopt`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The server is stopped in good order before, and no node of the cluster runs. Its directory is only
-read, and not needed any more when this says so: nodes get other ones. With --config the cluster's
-settings, as nodes have them; shards must be what the server had.
+Stop the server with SIGTERM first, and run no node of the cluster. The command only reads the
+directory of the server; after success you do not need it any more. Give the nodes other
+directories. --config has the settings of the cluster, as on the nodes; shards must be as on the
+server.
 
-With --runs-only the server goes on serving: what is brought are the runs that it has, so that less is
-left for when it is stopped. As often as one likes; from the first time on no node of the cluster
-starts before it is adopted.
+With --runs-only the server may run: the command copies its present runs ahead, so that the stop is
+shorter. You may repeat it. After the first time no node of the cluster starts before the adoption
+is complete.
 
 Examples:
   quintet cluster adopt --data /var/lib/quintet --config /etc/quintet-cluster.toml --runs-only
@@ -34,7 +35,7 @@ pub(super) struct Adopt {
     data: PathBuf,
     #[command(flatten)]
     of: Settings,
-    /// Bring the runs ahead, while the server serves.
+    /// Only copy the runs ahead, while the server runs.
     #[arg(long)]
     runs_only: bool,
 }
@@ -42,23 +43,23 @@ pub(super) struct Adopt {
 /// Arguments of `cluster reseed`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-For when JetStream has lost the log. Run it on the machine of the node that is furthest: compare what
---dry-run says of each. All nodes are stopped before, and stay so until it is done. What
-was acknowledged and is not in that node's mirror is gone.
+Use it after JetStream has lost the log. Stop all nodes, and start none until the command is done.
+Compare the nodes with --dry-run, and run the command on the machine with the newest mirror.
+Acknowledged changes that are missing from this mirror are lost.
 
 Examples:
   quintet cluster reseed --config /etc/quintet.toml --dry-run
   quintet cluster reseed --config /etc/quintet.toml")]
 pub(super) struct Reseed {
-    /// Data directory of the node; the configuration's, unless told.
+    /// Data directory of the node [default: from the configuration].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
     of: Settings,
-    /// Only say what is there.
+    /// Only print the contents of the mirror.
     #[arg(long)]
     dry_run: bool,
-    /// Delete the stream that is there, and do not mind nodes that were heard of lately.
+    /// Delete the existing stream, and ignore nodes that ran a short time ago.
     #[arg(long)]
     force: bool,
 }
@@ -66,8 +67,8 @@ pub(super) struct Reseed {
 /// Arguments of `cluster detach`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Stop all nodes but the owner, then the owner, each with SIGTERM; its directory has everything. The
-new directory must be on the same file system. What JetStream has stays as it is.
+Stop all nodes but the owner, then the owner, each with SIGTERM. The directory of the owner has all
+messages. The new directory must be on the same file system. The data in JetStream does not change.
 
 Examples:
   quintet cluster detach --data /var/lib/quintet --to /var/lib/quintet-alone
@@ -76,10 +77,10 @@ pub(super) struct Detach {
     /// Data directory of the node that owned the queues last.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
-    /// The data directory of a single server that this makes.
+    /// New data directory for a single server.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
-    /// Also if other nodes may have gone on since, or the mirror is cut short.
+    /// Detach even if other nodes may have newer messages, or the mirror is incomplete.
     #[arg(long)]
     force: bool,
 }
@@ -90,7 +91,7 @@ struct Settings {
     /// Configuration file (TOML) with the cluster's settings.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The NATS servers, as nats://a:4222,nats://b:4222; else the configuration's.
+    /// NATS servers, as nats://a:4222,nats://b:4222 [default: from the configuration].
     #[arg(long, value_name = "SERVERS")]
     cluster: Option<String>,
 }
@@ -105,7 +106,7 @@ impl Settings {
         };
         let config = load(&given)?;
         if !config.cluster.is_on() {
-            bail!("name the NATS servers: --config FILE with [cluster] nats, or --cluster");
+            bail!("no NATS servers: give --config FILE with [cluster] nats, or --cluster");
         }
         Ok(config)
     }
@@ -114,7 +115,7 @@ impl Settings {
 /// The directory, which no server uses now.
 fn lock(data: &Path) -> Result<DirLock> {
     if !data.is_dir() {
-        bail!("{} is no directory", data.display());
+        bail!("{} is not a directory", data.display());
     }
     Ok(DirLock::acquire(data)?)
 }
@@ -123,8 +124,8 @@ fn shards_fit(config: &Config, source: &Source) -> Result<()> {
     let made = source.shards()?;
     if config.shards != made {
         bail!(
-            "{} was made with shards = {made}, and the configuration has {}: all nodes need shards \
-             = {made}",
+            "{} has shards = {made}, and the configuration shards = {}: set shards = {made} on \
+             all nodes",
             config.data.display(),
             config.shards
         );
@@ -166,8 +167,9 @@ impl Adopt {
         let found = source.look()?;
         if let Some(cut) = &found.cut {
             bail!(
-                "the log in {} is damaged or was not ended in order, {cut}: start the server once \
-                 and stop it with SIGTERM, or see `quintet check` and `quintet repair`",
+                "the log in {} is damaged or the server did not stop cleanly, {cut}: start the \
+                 server once and stop it with SIGTERM, or run `quintet check` and `quintet \
+                 repair`",
                 self.data.display()
             );
         }
@@ -178,7 +180,7 @@ impl Adopt {
             );
         }
         if let Some(run) = found.missing.first() {
-            bail!("{run} holds messages and is gone: see `quintet check` and `quintet repair`");
+            bail!("{run} holds messages and is missing: run `quintet check` and `quintet repair`");
         }
         eprintln!("{}", said(&found));
         let mut progress = Transfer::new("adopt");
@@ -188,8 +190,8 @@ impl Adopt {
         let done = done?;
         writeln!(
             stdout(),
-            "{} has everything, {} entries, {} runs ({} of them brought before) and {} attachments \
-             after {:.1} s: start the nodes, with other directories than {}",
+            "{} is complete: {} entries, {} runs ({} of them copied before) and {} attachments in \
+             {:.1} s. Now start the nodes, with other directories than {}",
             done.stream,
             done.entries,
             done.runs,
@@ -206,7 +208,7 @@ impl Adopt {
     /// Nothing is locked, as the server serves.
     fn runs_only(self) -> Result<ExitCode> {
         if !self.data.is_dir() {
-            bail!("{} is no directory", self.data.display());
+            bail!("{} is not a directory", self.data.display());
         }
         let config = self.of.load(Some(self.data.clone()))?;
         shards_fit(&config, &Source::alone(&self.data))?;
@@ -216,8 +218,8 @@ impl Adopt {
         let done = done?;
         writeln!(
             stdout(),
-            "{} runs with {} MiB are stored, {} were before, after {:.1} s: stop the server with \
-             SIGTERM, then adopt it without --runs-only",
+            "{} runs with {} MiB are copied, {} were there before, in {:.1} s: stop the server \
+             with SIGTERM, then adopt it without --runs-only",
             done.stored,
             done.bytes >> 20,
             done.there,
@@ -237,7 +239,7 @@ impl Reseed {
         let mut out = stdout();
         writeln!(out, "{}: {}", source.log.display(), said(&found))?;
         if let Some(cut) = &found.cut {
-            writeln!(out, "what is behind a gap is left out, {cut}")?;
+            writeln!(out, "the entries after a gap are left out, {cut}")?;
         }
         if self.dry_run {
             return Ok(ExitCode::SUCCESS);
@@ -249,7 +251,8 @@ impl Reseed {
         let done = done?;
         writeln!(
             out,
-            "{} is made anew, {} entries, {} runs and {} attachments after {:.1} s: start the nodes",
+            "{} is complete: {} entries, {} runs and {} attachments in {:.1} s. Now start the \
+             nodes",
             done.stream, done.entries, done.runs, done.attachments, done.seconds
         )?;
         Ok(ExitCode::SUCCESS)
@@ -264,21 +267,21 @@ impl Detach {
             finish(&self.data, &self.to)?;
             writeln!(
                 stdout(),
-                "{to} is a single server's: a detach that was cut off is done. What else is in \
-                 {data} is not needed"
+                "{to} is a single server's: the interrupted detach is complete. You do not need \
+                 {data} any more"
             )?;
             return Ok(ExitCode::SUCCESS);
         }
         let source = Source::of_node(&self.data)?;
         let found = source.look()?;
         if let Some(doubt) = doubt(&found).filter(|_| !self.force) {
-            bail!("{doubt} (--force: all the same)");
+            bail!("{doubt} (--force detaches all the same)");
         }
         detach(&self.data, &source, &found, &self.to)
             .with_context(|| format!("{data} is not detached"))?;
         writeln!(
             stdout(),
-            "{to} is a single server's: {}. What else is in {data} is not needed",
+            "{to} is a single server's: {}. You do not need {data} any more",
             said(&found)
         )?;
         Ok(ExitCode::SUCCESS)

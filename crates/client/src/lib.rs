@@ -223,7 +223,7 @@ pub trait ClientApi: Send + Sync {
     /// Why it was not done.
     fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
         let _ = (order, node);
-        Err("this server is no node of a cluster".to_owned())
+        Err("this server is not a node of a cluster".to_owned())
     }
 
     /// Tells of every connection, as a list in JSON; perhaps later, from another

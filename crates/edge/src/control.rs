@@ -127,7 +127,7 @@ impl Control {
                     counted: Some(Box::new(open)),
                 },
             ),
-            Err(error) => tracing::warn!("cannot hand on a connection: {error}"),
+            Err(error) => tracing::warn!("cannot pass on a connection: {error}"),
         }
     }
 }

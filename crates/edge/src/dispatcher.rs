@@ -476,7 +476,7 @@ impl Dispatcher {
                     .len()
                     .checked_sub(place.len as usize)
                     .map(|skip| &bytes[skip..])
-                    .ok_or_else(|| io::Error::other("a chunk of the body is cut short"))?;
+                    .ok_or_else(|| io::Error::other("a chunk of the body is incomplete"))?;
                 let skip = usize::try_from(at - begin).unwrap_or(usize::MAX);
                 let count = (bytes.len() - skip).min(into.len() - filled);
                 into[filled..filled + count].copy_from_slice(&bytes[skip..skip + count]);

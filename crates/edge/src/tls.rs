@@ -65,10 +65,12 @@ impl Tls {
                     told(name, acceptor, acceptor.reload(settings));
                 }
                 (Some(_), Ok(None)) | (None, Ok(Some(_))) => tracing::warn!(
-                    "whether {name} at {address} speaks TLS has changed: the new value counts \
-                     after a restart"
+                    "TLS of {name} at {address} was turned on or off: restart the server to apply \
+                     this"
                 ),
-                (_, Err(why)) => tracing::error!("TLS of {name} at {address} stays: {why}"),
+                (_, Err(why)) => {
+                    tracing::error!("TLS of {name} at {address} does not change: {why}")
+                }
             }
         }
     }
@@ -108,7 +110,7 @@ fn told(name: &str, acceptor: &Acceptor, reloaded: Result<(), quintet_tls::Error
             tracing::info!("TLS of {name}: certificate read again, SHA-256 {fingerprint}");
         }
         Err(error) => {
-            tracing::error!("TLS of {name} goes on with the certificate it has: {error}");
+            tracing::error!("TLS of {name} keeps its present certificate: {error}");
         }
     }
 }
@@ -146,7 +148,7 @@ impl Drop for Watch {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that looks after certificates had ended before its time");
+            tracing::error!("the thread that renews certificates has ended too early");
         }
     }
 }

@@ -48,8 +48,8 @@ impl Copies {
         if self.monitor.is_empty() {
             if asked.said.replace(Instant::now()).is_none() {
                 tracing::warn!(
-                    "this log is of version 1 and does not say where it begins: without `monitor` \
-                     in [cluster] nobody can tell whether entry {first} is where it does"
+                    "this log has version 1, which does not record its first entry: set `monitor` \
+                     in [cluster], so that this node can check entry {first}"
                 );
             }
             return true;
@@ -80,8 +80,8 @@ impl Asked {
         if self.said.is_none_or(|said| now - said > SAID) {
             self.said = Some(now);
             tracing::error!(
-                "this log is of version 1 and does not say where it begins; it is accepted when all \
-                 servers have the same whole copy: {why:#}"
+                "this log has version 1, which does not record its first entry: this node waits \
+                 until all NATS servers have the same complete copy: {why:#}"
             );
         }
     }

@@ -52,7 +52,7 @@ impl Told {
     /// These shards decide, and the server's threads accept.
     pub(super) fn serves(&self, core: &Arc<Core>) {
         if self.core.set(Arc::downgrade(core)).is_err() {
-            tracing::error!("this node serves already");
+            tracing::error!("this node already serves");
         }
         self.owners.send_modify(|owners| {
             if let Owners::Other(hint) = std::mem::take(owners) {
@@ -124,7 +124,8 @@ impl Duty for Work {
             self.told.lags.applied(frame.time_ms);
             if let Some(why) = contradiction {
                 let segment = frame.segment.0;
-                let why = format!("what the snapshot of segment {segment} counts is not so: {why}");
+                let why =
+                    format!("the counts in the snapshot of segment {segment} are wrong: {why}");
                 tracing::warn!("{why}");
                 return Err(why);
             }
@@ -146,7 +147,7 @@ impl Duty for Work {
 
     fn own(&mut self, owned: Owned<Replay>) {
         if self.told.acks.set(owned.log.acks()).is_err() {
-            tracing::error!("this node owned before, in the same life");
+            tracing::error!("this process has owned the queues before");
         }
         locked(&self.told.happened).owned = Some(owned);
         self.told.look();
@@ -199,22 +200,22 @@ impl Duty for Work {
         if off {
             tracing::warn!(
                 ahead_ms,
-                "this node's clock is off from the cluster's time by more than a second: set it \
-                 right. This node claims the log only where no other does"
+                "this node's clock differs from the cluster's time by more than a second: correct \
+                 it. Until then this node takes over only if no other node can"
             );
         } else {
-            tracing::info!(ahead_ms, "this node's clock is right again");
+            tracing::info!(ahead_ms, "this node's clock is correct again");
         }
     }
 
     fn damaged(&mut self, copy: Option<(&str, &str)>) {
         match copy {
             Some((server, how)) => tracing::error!(
-                "nats-server {server} has a damaged copy of the log: {how}. Another server was \
-                 asked to lead. `quintet cluster status` says how to mend it; see \"A damaged \
-                 copy\" in docs/cluster.md"
+                "nats-server {server} has a damaged copy of the log: {how}. This node asked \
+                 another server to lead. `quintet cluster status` prints the repair; see \"A \
+                 damaged copy\" in docs/cluster.md"
             ),
-            None => tracing::info!("the nats-server that leads has a whole copy of the log"),
+            None => tracing::info!("the leading nats-server has a complete copy of the log"),
         }
     }
 }

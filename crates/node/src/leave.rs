@@ -68,15 +68,15 @@ impl Node {
         let said = core.handoff(&successor, self.handover_wait);
         let took = began.elapsed().as_millis();
         let to = match successor.as_str() {
-            "" => "whoever can take over",
+            "" => "any standby",
             successor => successor,
         };
         match said {
-            Handoff::Stands => tracing::info!("said farewell to {to} after {took} ms"),
+            Handoff::Stands => tracing::info!("handed over to {to} after {took} ms"),
             Handoff::Unknown | Handoff::Unsaid => {
                 tracing::error!(
-                    "could not say farewell within {took} ms, so nobody knows that this node \
-                     owns the queues no longer: another takes over after the usual silence"
+                    "could not write the handoff within {took} ms: another node takes over after \
+                     the usual time without heartbeats"
                 );
             }
         }
@@ -90,13 +90,15 @@ impl Node {
         self.proxy_listeners.close();
         if said != Handoff::Stands {
             bail!(
-                "JetStream did not acknowledge within {} ms what was decided last: of that, what \
-                 was answered to nobody may be lost (cluster.handover_wait)",
+                "JetStream did not acknowledge the last changes within {} ms: changes without a \
+                 reply may be lost (cluster.handover_wait)",
                 self.handover_wait.as_millis()
             );
         }
         if let Err(error) = core.end_in_order() {
-            tracing::warn!("the mirror of the log cannot be opened by itself: {error}");
+            tracing::warn!(
+                "cannot complete the mirror of the log, so no server can open it alone: {error}"
+            );
         }
         Ok(())
     }

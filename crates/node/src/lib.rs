@@ -153,7 +153,7 @@ impl Node {
         self.told.serves(core);
         self.nudge();
         if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(core)) {
-            tracing::warn!("runs that nobody needs stay in JetStream: {error:#}");
+            tracing::warn!("unneeded runs stay in JetStream: {error:#}");
         }
     }
 
@@ -205,7 +205,7 @@ impl Owner for StepsDown {
             step_down(error);
         }
         tracing::error!("stopping: {error}");
-        eprintln!("quintet: stopping, since the log cannot be written: {error}");
+        eprintln!("quintet: stopping: cannot write the log: {error}");
         std::process::exit(1);
     }
 }
@@ -221,7 +221,7 @@ fn step_down(why: &LogError) -> ! {
     static SAID: Once = Once::new();
     // Several threads find out at once.
     SAID.call_once(|| {
-        tracing::warn!("this node owns the queues no longer: {why}");
+        tracing::warn!("this node no longer owns the queues: {why}");
         say("quintet deposed");
     });
     again::begin()
@@ -376,10 +376,10 @@ fn cannot_follow(error: LogError) -> anyhow::Error {
     let error = anyhow::Error::new(error);
     match spoiled {
         true => error.context(
-            "cannot follow the log, as it is not what its owners wrote: while a node still owns, \
-             start no other and bring its messages out (`quintet export`); else make the stream \
-             again from a node's mirror (`quintet cluster reseed`; docs/cluster.md, \"When things \
-             are gone\")",
+            "cannot follow the log: an entry is damaged or from another program. If a node still \
+             owns the queues, start no other node and export its messages (`quintet export`). \
+             Otherwise make the stream again from the mirror of a node (`quintet cluster reseed`; \
+             docs/cluster.md, \"When things are gone\")",
         ),
         false => error.context("cannot follow the log"),
     }
@@ -405,7 +405,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
             Order::HandOver => {}
             Order::Reload(..) => reload(),
             Order::Drain(_) => {
-                tracing::warn!("this node does not own the queues: nothing is drained here");
+                tracing::warn!("this node does not own the queues, so there is nothing to drain");
             }
         }
     }
@@ -426,7 +426,7 @@ fn until<T>(
             Err(error @ (Error::Unreachable(..) | Error::Silent | Error::Bucket(..))) => {
                 if told.is_none_or(|told| told.elapsed() > TELL) {
                     told = Some(Instant::now());
-                    tracing::warn!("{error}; it is tried again");
+                    tracing::warn!("{error}; retrying");
                 }
             }
             // Servers that were started together have not found each other yet.

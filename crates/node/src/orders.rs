@@ -43,7 +43,7 @@ impl Teller {
             [MOVE, "0", to] => self.move_to(to),
             [MOVE, group, _] => Err((
                 Fault::Order,
-                format!("there is no group {group}: a cluster has one, 0"),
+                format!("there is no group {group}: a cluster has one group, 0"),
             )),
             [DRAIN] => self.drain(&own),
             [DRAIN, node] => self.drain(node),
@@ -53,7 +53,9 @@ impl Teller {
                 let verb = words.first().copied().unwrap_or_default();
                 Err((
                     Fault::Order,
-                    format!("this node does not know how to {verb}"),
+                    format!(
+                        "this node does not know the command {verb:?}: is it of another version?"
+                    ),
                 ))
             }
         };
@@ -72,7 +74,7 @@ impl Teller {
         registry::nodes(&self.stream, &self.cluster).map_err(|error| {
             (
                 Fault::NoQuorum,
-                format!("JetStream does not answer: {error}"),
+                format!("JetStream does not respond: {error}"),
             )
         })
     }
@@ -85,14 +87,14 @@ impl Teller {
         });
         let newest = owners.max_by_key(|(_, report)| report.epoch);
         let (heard, report) = newest.ok_or_else(|| {
-            let why = "no node that answers owns the queues: see `quintet cluster status`";
+            let why = "no reachable node owns the queues: run `quintet cluster status`";
             (Fault::NoOwner, why.to_owned())
         })?;
         if report.last_ack_ms.is_none_or(|ms| ms > STALE_MS) {
             return Err((
                 Fault::NoQuorum,
                 format!(
-                    "{} owns the queues and gets no acknowledgements",
+                    "{} owns the queues but gets no acknowledgements from JetStream",
                     heard.node
                 ),
             ));
@@ -108,7 +110,7 @@ impl Teller {
             .find(|one| one.node == to)
             .ok_or_else(|| (Fault::UnknownNode, unknown(to, &listed)))?;
         if target.drained {
-            let why = format!("{to} is drained: `quintet cluster undrain {to}` first");
+            let why = format!("{to} is drained: run `quintet cluster undrain {to}` first");
             return Err((Fault::Drained, why));
         }
         let (owner, report) = self.owner(&heard)?;
@@ -121,7 +123,7 @@ impl Teller {
             Some(report) => return Err((Fault::NoStandby, report.why_not_ready())),
             None => {
                 let why = ready.and_then(|one| one.silent.clone()).unwrap_or_default();
-                return Err((Fault::NoStandby, format!("{to} does not answer: {why}")));
+                return Err((Fault::NoStandby, format!("{to} does not respond: {why}")));
             }
         }
         self.tell(owner, &[HAND_OVER, to])?;
@@ -159,8 +161,8 @@ impl Teller {
         let successor = best(&heard, &listed, node);
         if owns && successor.is_none() {
             let why = format!(
-                "{node} owns the queues and no other node could: start one, or wait until \
-                 `quintet cluster status` says that one has caught up"
+                "{node} owns the queues, and no other node is ready to take over: start one, or \
+                 wait until `quintet cluster status` shows that one has caught up"
             );
             return Err((Fault::NoStandby, why));
         }
@@ -211,7 +213,7 @@ impl Teller {
 
     fn write_drained(&self, node: &str, drained: bool) -> Result<(), OrderError> {
         registry::drain(&self.stream, &self.cluster, node, drained).map_err(|error| {
-            let why = format!("the cluster's registry could not be written: {error}");
+            let why = format!("cannot write the registry of the cluster: {error}");
             (Fault::NoQuorum, why)
         })
     }
@@ -230,7 +232,10 @@ impl Teller {
             Ok(_) => Ok(()),
             Err(_) => Err((
                 Fault::Order,
-                format!("{} answers what no node does", node.node),
+                format!(
+                    "cannot read the reply of {}: is it of another version?",
+                    node.node
+                ),
             )),
         }
     }
@@ -289,7 +294,7 @@ fn best(heard: &[Heard], listed: &[Listed], but: &str) -> Option<Successor> {
 fn unknown(node: &str, listed: &[Listed]) -> String {
     let known: Vec<&str> = listed.iter().map(|one| one.node.as_str()).collect();
     format!(
-        "no node {node:?} was heard of in the last ten minutes; there are {}",
+        "no node {node:?} has reported in the last ten minutes; the known nodes are {}",
         known.join(", ")
     )
 }

@@ -76,7 +76,8 @@ pub(super) fn tls(cluster: &Cluster) -> Result<Option<LinkTls>> {
         cert: PathBuf::from(&cluster.peer_tls_cert),
         key: PathBuf::from(&cluster.peer_tls_key),
     };
-    let tls = LinkTls::load(&files).context("cannot protect links")?;
+    let tls =
+        LinkTls::load(&files).context("cannot set up TLS for the connections between nodes")?;
     Ok(Some(tls))
 }
 
@@ -111,7 +112,7 @@ impl ProxyListeners {
     ) -> Result<()> {
         let proxy = Proxy::start(proxy_listeners, link.sockets, owners, node, settings);
         *locked(&self.0) = Some(Open {
-            proxy: proxy.context("cannot start a front")?,
+            proxy: proxy.context("cannot start the proxy")?,
             _bound: link.bound,
         });
         Ok(())

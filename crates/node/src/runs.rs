@@ -88,7 +88,7 @@ impl Runs {
                     // What JetStream has may be whole.
                     Err(error) if bad.insert(run) => {
                         tracing::error!(
-                            "this node does not take over before it has {run}: {error:#}"
+                            "this node cannot take over before it has {run}: {error:#}"
                         );
                         self.cached.forget(run).unwrap_or_default();
                     }
@@ -126,11 +126,14 @@ impl Runs {
             while let Err(error) = self.cached.fetch(run) {
                 if error.kind() == ErrorKind::NotFound {
                     return Err(anyhow!(
-                        "{run} holds {} living messages and is gone from JetStream's bucket: {error}",
+                        "{run} holds {} living messages and is gone from JetStream's bucket: \
+                         {error}",
                         replay.living_in(run)
                     ));
                 }
-                tracing::warn!("cannot fetch {run}, which this node needs to own: {error}");
+                tracing::warn!(
+                    "cannot fetch {run}, which this node needs to own the queues: {error}"
+                );
                 std::thread::sleep(AGAIN);
             }
         }
@@ -156,7 +159,7 @@ impl Runs {
                 }
                 match runs.clear(&|run| core.is_left_over(run)) {
                     Ok(()) => bulk_done = Some(Instant::now()),
-                    Err(error) => tracing::debug!("cannot clear runs away: {error}"),
+                    Err(error) => tracing::debug!("cannot remove unneeded runs: {error}"),
                 }
             }
         };
@@ -184,8 +187,8 @@ fn fetch_all(runs: &Weak<CachedRuns>, lists: &Receiver<BTreeMap<RunName, u64>>) 
                     *times += 1;
                     if *times == 2 {
                         tracing::error!(
-                            "the log counts {living} living messages in {run}, which is gone from \
-                             JetStream's bucket: this node does not take over without it"
+                            "{run} with {living} living messages is gone from JetStream's bucket: \
+                             this node cannot take over without it"
                         );
                     }
                 }

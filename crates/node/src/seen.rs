@@ -17,7 +17,7 @@ impl Node {
     /// Why it was not done.
     pub fn order(&self, order: NodeOrder, node: &str) -> Result<String, String> {
         let teller = self.teller.get().and_then(std::sync::Weak::upgrade);
-        let teller = teller.ok_or("the server stops")?;
+        let teller = teller.ok_or("the server is stopping")?;
         let said = match order {
             NodeOrder::Move => teller.obey(&[MOVE, "0", node]),
             NodeOrder::Drain => teller.obey(&[DRAIN, node]),
@@ -27,7 +27,7 @@ impl Node {
             Ok(Reply::Done | Reply::Told { .. }) => Ok(match order {
                 NodeOrder::Move => format!("{node} owns the queues already."),
                 NodeOrder::Drain => format!("{node} is drained."),
-                NodeOrder::Undrain => format!("{node} may own again."),
+                NodeOrder::Undrain => format!("{node} can own the queues again."),
             }),
             Ok(Reply::Moving { from, to, .. }) => Ok(format!("{from} hands over to {}.", to.node)),
             Ok(Reply::Refused { fault, why }) => Err(format!("{fault}: {why}")),

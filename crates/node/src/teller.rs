@@ -116,7 +116,7 @@ impl Teller {
             return None;
         }
         if ends.first > ends.last {
-            return Some("all of it was purged".to_owned());
+            return Some("all entries were purged".to_owned());
         }
         let (tell, told) = std::sync::mpsc::channel();
         let answer = Box::new(move |found| drop(tell.send(found)));
@@ -152,8 +152,8 @@ impl Teller {
             Ok(None) => {
                 return GroupReport {
                     silent: Some(
-                        "the stream is gone, and is not made again by itself: see `quintet cluster \
-                         reseed`"
+                        "the stream is gone. The server does not create it again: see `quintet \
+                         cluster reseed`"
                             .to_owned(),
                     ),
                     ..GroupReport::default()
@@ -281,7 +281,8 @@ pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
 /// It is none, or another node's: addresses change hands.
 fn report_in(line: &str, node: &str) -> Result<NodeReport, String> {
     let report = serde_json::from_str::<NodeReport>(line);
-    let report = report.map_err(|_| "it answers what no node does".to_owned())?;
+    let report =
+        report.map_err(|_| "cannot read its reply: is it of another version?".to_owned())?;
     match report.node == node {
         true => Ok(report),
         false => Err(format!("the node {} answers at its address", report.node)),

@@ -34,7 +34,7 @@ pub(super) fn start(teller: &Arc<Teller>, nudges: Receiver<()>) -> Result<()> {
     let body = move || {
         while let Some(teller) = Weak::upgrade(&teller) {
             if let Err(error) = teller.see_to() {
-                tracing::debug!("cannot look after the cluster: {error}");
+                tracing::debug!("cannot check the cluster: {error}");
             }
             drop(teller);
             match nudges.recv_timeout(EVERY) {
@@ -65,13 +65,13 @@ impl Teller {
             let how = store.damage.as_deref().unwrap_or_default();
             tracing::error!(
                 "the copy of the log on nats-server {} ({}) is damaged: {how}. `quintet cluster \
-                 status` says how to mend it",
+                 status` prints the repair",
                 store.server,
                 store.address
             );
         }
         if drained && let Some(successor) = self.node.best_successor() {
-            tracing::info!("this node is drained: {successor} is to own the queues");
+            tracing::info!("this node is drained: the queues move to {successor}");
             self.node.hand_over_to(&successor);
             return Ok(());
         }

@@ -731,10 +731,10 @@ mod tests {
             ),
             (|r| stream(r).leader = None, 1, false, "no leader"),
             (
-                |r| stream(r).spoiled = Some("all of it was purged".to_owned()),
+                |r| stream(r).spoiled = Some("all entries were purged".to_owned()),
                 1,
                 false,
-                "another program changed Q_quintet_0: all of it was purged",
+                "another program changed Q_quintet_0: all entries were purged",
             ),
         ];
         for (breaks, code, survives, says) in cases {

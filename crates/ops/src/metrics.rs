@@ -140,9 +140,9 @@ fn of(counter: &AtomicU64) -> u64 {
 }
 
 metrics! {
-    Gauge "build_info" ("build_info_{}") "1, by the program's version."
+    Gauge "build_info" ("build_info_{}") "Always 1; the label has the version of the server."
         =; ["version"] |_r| vec![(vec![Cow::Borrowed(env!("CARGO_PKG_VERSION"))], 1.0)];
-    Gauge "uptime_seconds" ("uptime_s") "Since the server was ready."
+    Gauge "uptime_seconds" ("uptime_s") "Time since the server was ready."
         = |r| r.uptime.as_secs();
     Gauge "process_id" ("pid") "Process id."
         = |_r| u64::from(std::process::id());
@@ -157,274 +157,306 @@ metrics! {
         = |r| r.edge.open;
     Counter "connections_accepted_total" ("connections_total") "Connections accepted."
         = |r| r.edge.accepted;
-    Gauge "workers" ("workers") "Worker processes that are known (faktory)."
+    Gauge "workers" ("workers") "Known worker processes (faktory)."
         = |r| r.edge.workers;
-    Gauge "batches" ("batches") "Batches that are there."
+    Gauge "batches" ("batches") "Batches that exist."
         = |r| r.shard.batches;
     Gauge "batches_waiting" ("batches_waiting")
-        "Batches whose callback found no room yet."
+        "Batches whose callback waits for room in its queue."
         = |r| r.shard.batches_waiting;
-    Gauge "tracked" ("tracked") "Tracked messages of which it is known what became of them."
+    Gauge "tracked" ("tracked") "Tracked messages with a known state or outcome."
         = |r| r.shard.tracked;
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
         = |r| r.edge.bytes_read;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."
         = |r| r.edge.bytes_written;
     Gauge "connections_memory_bytes" ("connections_memory_bytes")
-        "Held by connections for input, uploads and replies."
+        "Memory that connections use for input, uploads and replies."
         = |r| r.edge.memory.used;
     Gauge "connections_memory_max_bytes" ("connections_memory_max")
-        "As much as they may hold (connection_memory)."
+        "Limit of this memory (connection_memory)."
         = |r| r.edge.memory.limit;
     Counter "connections_closed_for_memory_total" ("connections_closed_for_memory")
-        "Closed because all together held too much."
+        "Connections closed because all together used too much memory."
         = |r| r.edge.memory.turned_away;
-    Counter "connections_refused_total" ("connections_refused") "Closed as they came (connections_max)."
+    Counter "connections_refused_total" ("connections_refused") "Connections closed at once \
+                                                                 because of connections_max."
         = |r| r.edge.refused;
     Counter "connections_accept_failed_total" ("connections_accept_failed")
-        "Connections the system could not give."
+        "Connections that the system failed to accept."
         = |r| r.edge.accepts_failed;
     Counter "connections_spoke_tls_total" ("connections_spoke_tls")
-        "Connections that spoke TLS to a listener without."
+        "Connections that spoke TLS to a listener without TLS."
         = |r| r.edge.spoke_tls;
-    Gauge "tls_connections" ("tls_connections") "Connections open now whose TLS handshake is over."
+    Gauge "tls_connections" ("tls_connections") "Connections open now with a complete TLS \
+                                                 handshake."
         = |r| r.edge.tls_open;
-    Counter "tls_handshakes_total" ("tls_handshakes") "TLS handshakes that came to their end."
+    Counter "tls_handshakes_total" ("tls_handshakes") "Complete TLS handshakes."
         = |r| r.edge.tls_handshakes;
     Counter "tls_failures_total" ("tls_failures_{}")
-        "Connections that TLS ended, most of them in their handshake."
+        "Connections closed by a TLS error, mostly in the handshake."
         =; ["reason"] |r| r.edge.tls_failures.clone();
     Gauge "tls_certificate_end_seconds" ("tls_certificate_end_s")
-        "When the first of the listeners' certificates ends, since 1970."
+        "Unix time at which the first certificate of a listener expires."
         =; [] |r| alone(r.edge.certificate_end);
     Counter "connections_spoke_http_total" ("connections_spoke_http")
-        "Closed because a web page's request came to another protocol."
+        "Connections closed because a web page sent a request to another protocol."
         = |r| r.edge.spoke_http;
     Counter "logins_total" ("logins") "Clients that logged in."
         = |r| r.edge.logins.ok;
     Counter "logins_failed_total" ("logins_failed") "Logins with a wrong name or secret."
         = |r| r.edge.logins.failed;
     Counter "logins_throttled_total" ("logins_throttled")
-        "Logins not looked at, as too many from their address had failed."
+        "Logins rejected unchecked because too many from their address had failed."
         = |r| r.edge.logins.throttled;
     Counter "logins_busy_total" ("logins_busy")
-        "Logins not looked at, as too many waited to be."
+        "Logins rejected unchecked because too many were waiting."
         = |r| r.edge.logins.busy;
     Counter "limit_errors_total" ("limit_refusals_{}_{}")
-        "Refused or closed because of a [[limit]]."
+        "Requests rejected and connections closed because of a [[limit]]."
         =; ["limit", "of"] |r| r.edge.limit_command_errors.clone();
     Counter "limit_delays_total" ("limit_delays_{}")
-        "Times a connection was made to wait because of requests_per_second."
+        "Delays of connections because of requests_per_second."
         =; ["of"] |r| r.edge.limit_delays.clone();
     Counter "commands_not_permitted_total" ("commands_not_permitted")
-        "Commands refused for want of a right."
+        "Commands rejected because a right was missing."
         = |r| r.edge.not_permitted + r.core.not_permitted();
-    Gauge "upload_bytes" ("connections_upload_bytes") "Of large messages that are not whole yet."
+    Gauge "upload_bytes" ("connections_upload_bytes") "Bytes of large messages that are still \
+                                                       incomplete."
         = |r| r.edge.uploads.used;
     Counter "uploads_refused_total" ("connections_uploads_refused")
-        "Large messages refused (upload_bytes_max)."
+        "Large messages rejected because of upload_bytes_max."
         = |r| r.edge.uploads.turned_away;
 
-    Gauge "log_bytes" ("log_bytes") "The log on disk."
+    Gauge "log_bytes" ("log_bytes") "Size of the log on disk."
         = |r| of(&r.core.counts.log_bytes);
     Counter "log_rotations_total" ("log_rotations") "Segments begun."
         = |r| of(&r.core.counts.rotations);
-    Counter "log_syncs_total" ("log_syncs") "Times the log was synced."
+    Counter "log_syncs_total" ("log_syncs") "Syncs of the log."
         = |r| of(&r.core.counts.syncs);
-    Gauge "log_sync_seconds" ("log_sync_us") "What a sync took lately."
+    Gauge "log_sync_seconds" ("log_sync_us") "Recent duration of a sync."
         = |r| u64::try_from(r.core.usual_sync().as_micros()).unwrap_or(u64::MAX);
     Counter "log_retired_total" ("log_retired") "Segments retired."
         = |r| of(&r.core.counts.retired);
-    Histogram "log_sync_duration_seconds" ("log_sync_{}_us") "What syncs took."
+    Histogram "log_sync_duration_seconds" ("log_sync_{}_us") "Duration of syncs."
         =; [] |r| vec![(Vec::new(), r.core.counts.sync_times.read())];
     Histogram "log_frame_records" ("log_frame_records_{}") "Records written together."
         =; [] |r| vec![(Vec::new(), r.core.counts.frame_records.read())];
-    Gauge "disk_free_bytes" ("disk_free_bytes") "What the disk of the data directory has left."
+    Gauge "disk_free_bytes" ("disk_free_bytes") "Free space of the disk with the data directory."
         =; [] |r| alone(r.core.disk_free());
-    Gauge "log_shortage" ("log_shortage") "0: enough disk and files; 1: puts fail for want of them; 2: takes fail too."
+    Gauge "log_shortage" ("log_shortage") "0: enough disk space and files; 1: too little, and \
+                                           puts fail; 2: takes fail too."
         = |r| r.core.shortage();
     Counter "log_records_total" ("log_records") "Records written to the log."
         = |r| of(&r.core.counts.records);
     Counter "log_records_copied_total" ("log_records_copied")
-        "Of them, those written again so that a segment can go."
+        "Records of these that were copied so that a segment could be deleted."
         = |r| of(&r.core.counts.copied);
     Counter "log_written_bytes_total" ("log_written_bytes") "Bytes written to the log."
         = |r| of(&r.core.counts.log_written);
     Counter "log_written_snapshot_bytes_total" ("log_written_snapshot_bytes")
-        "Of them, what segments begin with."
+        "Bytes of these for the snapshots at the start of segments."
         = |r| of(&r.core.counts.log_snapshots);
     Counter "log_written_copy_bytes_total" ("log_written_copy_bytes")
-        "Of them, messages written again so that a segment can go."
+        "Bytes of these for messages copied so that a segment could be deleted."
         = |r| of(&r.core.counts.log_copied);
 
-    Gauge "queues" ("queues") "Queues there are."
+    Gauge "queues" ("queues") "Queues that exist."
         = |r| r.shard.queues;
     Gauge "http_connections" ("http_connections")
-        "Connections of HTTP and SQS open now, event streams among them." = |r| r.edge.http_open;
+        "Connections of HTTP and SQS open now, event streams included." = |r| r.edge.http_open;
     Counter "http_connections_crowded_total" ("http_connections_crowded")
-        "Connections of HTTP and SQS refused, as their address had three quarters of max_connections."
+        "Connections of HTTP and SQS rejected because their address had three quarters of \
+         max_connections."
         = |r| r.edge.http_crowded;
-    Gauge "event_streams" ("event_streams") "Event streams of HTTP that are open now."
+    Gauge "event_streams" ("event_streams") "Event streams of HTTP open now."
         = |r| r.edge.streams.open;
     Counter "event_streams_refused_total" ("event_streams_refused")
-        "Event streams refused, as there were too many (max_streams) or no memory was left."
+        "Event streams rejected because there were too many (max_streams) or no memory was left."
         = |r| r.edge.streams.refused;
     Counter "event_streams_slow_total" ("event_streams_slow")
-        "Event streams ended because their client did not read."
+        "Event streams closed because their client did not read."
         = |r| r.edge.streams.slow;
-    Counter "otlp_spans_sent_total" ("otlp_spans_sent") "Spans that the collector took (otlp_endpoint)."
+    Counter "otlp_spans_sent_total" ("otlp_spans_sent") "Spans that the collector accepted \
+                                                         (otlp_endpoint)."
         = |r| r.spans.sent();
     Counter "otlp_spans_dropped_total" ("otlp_spans_dropped")
-        "Spans given up, as too many waited (otlp_spans_max), and messages that were not followed (otlp_messages_max)."
+        "Spans dropped because too many waited (otlp_spans_max), and messages not traced \
+         (otlp_messages_max)."
         = |r| r.spans.dropped();
-    Counter "otlp_spans_failed_total" ("otlp_spans_failed") "Spans that the collector did not take."
+    Counter "otlp_spans_failed_total" ("otlp_spans_failed") "Spans that the collector did not \
+                                                             accept."
         = |r| r.spans.failed();
-    Gauge "history_queues" ("history_queues") "Queues whose history is kept."
+    Gauge "history_queues" ("history_queues") "Queues with a history."
         = |r| r.looks.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")
-        "Queues that moved in the last minute and have none, as history_queues is reached."
+        "Queues with traffic in the last minute but no history, because history_queues is reached."
         = |r| r.looks.counts().1;
-    Counter "queues_made_total" ("queues_made") "Queues made."
+    Counter "queues_made_total" ("queues_made") "Queues created."
         = |r| r.shard.queues_made;
     Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."
         = |r| r.shard.queues_dropped;
-    Counter "queues_expired_total" ("queues_expired") "Queues dropped because nobody used them (idle)."
+    Counter "queues_expired_total" ("queues_expired") "Queues dropped because they were idle."
         = |r| r.shard.queues_expired;
-    Gauge "last_id" ("last_id") "The newest message's id."
+    Gauge "last_id" ("last_id") "Id of the newest message."
         = |r| r.shard.last_id;
-    Gauge "memory_bytes" ("memory_bytes") "Messages, names and tables in memory, as the budget counts them."
+    Gauge "memory_bytes" ("memory_bytes") "Memory of messages, names and tables, as the memory \
+                                           budget counts it."
         = |r| r.shard.memory_bytes;
-    Gauge "dedupe_ids" ("dedupe_ids") "Dedupe ids and idempotency keys that are remembered (dedupe_memory)."
+    Gauge "dedupe_ids" ("dedupe_ids") "Deduplication records: ids and idempotency keys \
+                                       (dedupe_memory)."
         = |r| r.shard.dedupe_ids;
-    Gauge "snapshot_bytes" ("snapshot_bytes") "What a segment begins with: names, settings, tables, blocks."
+    Gauge "snapshot_bytes" ("snapshot_bytes") "Size of the snapshot at the start of a segment: \
+                                               names, settings, tables, blocks."
         = |r| r.shard.snapshot_bytes;
 
     Counter "cron_runs_total" ("cron_{}_runs") "Messages put by a [[cron]] table since the start."
         =; ["name"] |r| r.crons.points(|seen| seen.runs);
     Counter "cron_missed_total" ("cron_{}_missed")
-        "Due times of a [[cron]] table for which nothing was put in time."
+        "Due times that a [[cron]] table missed."
         =; ["name"] |r| r.crons.points(|seen| seen.missed);
-    Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that were refused."
+    Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that failed."
         =; ["name"] |r| r.crons.points(|seen| seen.failures);
     Gauge "cron_paused" ("cron_{}_paused") "1 while a [[cron]] table is paused, else 0."
         =; ["name"] |r| r.crons.points(|seen| u64::from(seen.is_paused()));
     Gauge "cron_next_run_timestamp_seconds" ("cron_{}_next_ms")
-        "When a [[cron]] table is due next, Unix time; none while it is paused."
+        "Unix time at which a [[cron]] table is due next; absent while it is paused."
         =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.next_ms);
     Gauge "cron_last_run_timestamp_seconds" ("cron_{}_last_ms")
-        "When a [[cron]] table last put its message, Unix time; none if it never did."
+        "Unix time of the last put of a [[cron]] table; absent before the first."
         =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.last.put_ms);
 
-    Counter "clock_steps_total" ("clock_steps") "Times somebody set the wall clock."
+    Counter "clock_steps_total" ("clock_steps") "Times the wall clock was set."
         = |r| r.core.clock.steps();
-    Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms") "The wall clock is ahead of time inside."
+    Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms") "Lead of the wall clock over the \
+                                                              internal clock."
         = |r| r.core.clock.ahead().0.max(0).unsigned_abs();
-    Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms") "The wall clock is behind time inside."
+    Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms") "Lag of the wall clock behind the \
+                                                                internal clock."
         = |r| r.core.clock.ahead().0.min(0).unsigned_abs();
 
-    Gauge "cluster_epoch" ("cluster_epoch") "The epoch of the cluster's log."
+    Gauge "cluster_epoch" ("cluster_epoch") "Epoch of the cluster's log."
         =; [] |r| of_node(r, |n| n.epoch);
     Gauge "cluster_owner" ("cluster_owns") "1 while this node owns the queues, else 0."
         =; [] |r| of_node(r, |n| u64::from(n.owns));
-    Gauge "cluster_role_seconds" ("cluster_role_s") "Since this node is what it is."
+    Gauge "cluster_role_seconds" ("cluster_role_s") "Time since this node has its role."
         =; [] |r| of_node(r, |n| n.role_s);
-    Gauge "cluster_drained_nodes" ("cluster_drained_nodes") "Nodes that are drained: others should own the queues."
+    Gauge "cluster_drained_nodes" ("cluster_drained_nodes") "Drained nodes, which should not own \
+                                                             the queues."
         =; [] |r| of_node(r, |n| n.drained_nodes);
     Gauge "cluster_survives" ("cluster_survives")
-        "1 while the loss of any one machine would be survived, as the owner saw it lately, else 0."
+        "1 if the cluster survives the loss of any one machine, as the owner saw it recently, \
+         else 0."
         =; [] |r| of_some(r, |n| n.survives.map(u64::from));
-    Gauge "cluster_node_role" ("cluster_node_{}_{}") "1, by node and what it is, as the owner saw it lately."
+    Gauge "cluster_node_role" ("cluster_node_{}_{}") "Always 1; the labels have the node and its \
+                                                      role, as the owner saw it recently."
         =; ["node", "role"] cluster::roles;
-    Gauge "cluster_node_drained" ("cluster_node_{}_drained") "1 if others should own rather than this node, else 0."
+    Gauge "cluster_node_drained" ("cluster_node_{}_drained") "1 if the node is drained, else 0."
         =; ["node"] |r| of_each(r, |n| Some(u64::from(n.drained)));
-    Gauge "cluster_standby_ready" ("cluster_standby_{}_ready") "1 if the node could take over at once, else 0."
+    Gauge "cluster_standby_ready" ("cluster_standby_{}_ready") "1 if the node can take over at \
+                                                                once, else 0."
         =; ["node"] |r| of_each(r, |n| Some(u64::from(n.ready)));
-    Gauge "cluster_standby_lag_entries" ("cluster_standby_{}_lag_entries") "Entries of the log a node has still to apply."
+    Gauge "cluster_standby_lag_entries" ("cluster_standby_{}_lag_entries") "Log entries that the \
+                                                                            node has not applied \
+                                                                            yet."
         =; ["node"] |r| of_each(r, |n| n.lag_entries);
     Gauge "cluster_standby_lag_seconds" ("cluster_standby_{}_lag_ms")
-        "Within which 99 of 100 of the newest frames were applied, since their owner's stamp."
+        "99th percentile of the time from the owner's stamp until the node applied a frame, over \
+         the newest frames."
         =; ["node"] |r| of_each(r, |n| n.lag_ms);
-    Gauge "cluster_standby_runs_missing" ("cluster_standby_{}_runs_missing") "Runs a node has still to fetch."
+    Gauge "cluster_standby_runs_missing" ("cluster_standby_{}_runs_missing") "Runs that the node \
+                                                                              has not fetched \
+                                                                              yet."
         =; ["node"] |r| of_each(r, |n| n.runs_missing);
     Counter "cluster_divergences_total" ("cluster_node_{}_divergences")
-        "Times that what a node had read was not what the stream has."
+        "Times that the log in a node differed from the stream."
         =; ["node"] |r| of_each(r, |n| n.divergences);
     Gauge "cluster_node_clock_off_seconds" ("cluster_node_{}_clock_off_ms")
-        "How far a node's wall clock is from the cluster's time."
+        "Difference between the wall clock of a node and the time of the cluster."
         =; ["node"] |r| of_each(r, |n| n.clock_off_ms);
     Gauge "cluster_copy_damaged" ("cluster_copy_{}_damaged")
-        "1 if this NATS server's copy of the log lacks entries, as the owner saw it lately, else 0."
+        "1 if the copy of the log on this NATS server lacks entries, as the owner saw it \
+         recently, else 0."
         =; ["server"] cluster::copies;
-    Gauge "cluster_tunneled_connections" ("cluster_node_{}_spliced") "Clients a node passes on to the owner."
+    Gauge "cluster_tunneled_connections" ("cluster_node_{}_spliced") "Client connections that the \
+                                                                      node tunnels to the owner."
         =; ["node"] |r| of_each(r, |n| n.tunneled);
     Counter "cluster_takeovers_total" ("cluster_takeovers")
-        "Changes of owner behind silence, since this node first stood by."
+        "Takeovers after missing heartbeats, since this node was first a standby."
         =; [] |r| of_node(r, |n| n.takeovers);
     Counter "cluster_handovers_total" ("cluster_handovers")
-        "Changes of owner in good order, since this node first stood by."
+        "Handoffs to another owner, since this node was first a standby."
         =; [] |r| of_node(r, |n| n.handovers);
-    Counter "cluster_entries_appended_total" ("cluster_entries_appended") "Entries this owner has appended."
+    Counter "cluster_entries_appended_total" ("cluster_entries_appended") "Entries that this \
+                                                                           owner has appended."
         =; [] |r| of_node(r, |n| n.appended);
-    Counter "cluster_entries_acked_total" ("cluster_entries_acked") "Of them, those acknowledged."
+    Counter "cluster_entries_acked_total" ("cluster_entries_acked") "Entries of these that are \
+                                                                     acknowledged."
         =; [] |r| of_node(r, |n| n.acknowledged);
-    Gauge "cluster_window_entries" ("cluster_window_entries") "Entries sent and not acknowledged (window)."
+    Gauge "cluster_window_entries" ("cluster_window_entries") "Entries sent but not yet \
+                                                               acknowledged (window)."
         =; [] |r| of_node(r, |n| n.on_way);
-    Gauge "cluster_unacked_bytes" ("cluster_unacked_bytes") "Appended and not acknowledged."
+    Gauge "cluster_unacked_bytes" ("cluster_unacked_bytes") "Bytes appended but not yet \
+                                                             acknowledged."
         =; [] |r| of_node(r, |n| n.unacked_bytes);
     Gauge "cluster_last_ack_age_seconds" ("cluster_last_ack_age_ms")
-        "Since the newest acknowledged entry was sent."
+        "Time since the newest acknowledged entry was sent."
         =; [] |r| of_some(r, |n| n.last_ack_ms);
     Gauge "cluster_append_seconds" ("cluster_append_p99_ms")
-        "Within which 99 of 100 of the newest frames were acknowledged, since they were appended."
+        "99th percentile of the time from append to acknowledgement, over the newest frames."
         =; [] |r| of_some(r, |n| n.ack_p99_ms);
-    Counter "cluster_resolves_total" ("cluster_resolves") "Times it was asked what became of an entry."
+    Counter "cluster_resolves_total" ("cluster_resolves") "Queries for the fate of an \
+                                                           unacknowledged entry."
         =; [] |r| of_node(r, |n| n.resolves);
-    Gauge "cluster_log_entries" ("cluster_log_entries") "Entries of the stream, as the owner saw it lately."
+    Gauge "cluster_log_entries" ("cluster_log_entries") "Entries of the stream, as the owner saw \
+                                                         it recently."
         =; [] |r| of_some(r, |n| Some(n.log?.0));
-    Gauge "cluster_log_bytes" ("cluster_log_bytes") "Their bytes, once."
+    Gauge "cluster_log_bytes" ("cluster_log_bytes") "Bytes of these entries, in one copy."
         =; [] |r| of_some(r, |n| Some(n.log?.1));
     Counter "commands_unavailable_total" ("commands_unavailable")
-        "Commands refused for want of a quorum of the log's servers."
+        "Commands rejected because the servers of the log had no quorum."
         = |r| r.core.unavailable();
 
-    Gauge "messages_ready" ("ready") "Messages that are ready, held-back ones not counted."
+    Gauge "messages_ready" ("ready") "Messages that are ready and selectable."
         = |r| r.shard.gauges.ready;
-    Gauge "messages_urgent" ("urgent") "Of them, those with a priority below 1024."
+    Gauge "messages_urgent" ("urgent") "Messages of these with a priority below 1024."
         = |r| r.shard.gauges.urgent;
-    Gauge "messages_held_back" ("held_back") "Messages held back."
+    Gauge "messages_held_back" ("held_back") "Messages that are ready but not selectable."
         = |r| r.shard.gauges.held_back;
-    Gauge "messages_delayed" ("delayed") "Messages that wait for their due time."
+    Gauge "messages_delayed" ("delayed") "Messages that are delayed until their due time."
         = |r| r.shard.gauges.delayed;
-    Gauge "messages_retrying" ("retrying") "Of them, those that have failed."
+    Gauge "messages_retrying" ("retrying") "Messages of these that have failed."
         = |r| r.shard.gauges.retrying;
     Gauge "messages_reserved" ("reserved") "Messages under a lease."
         = |r| r.shard.gauges.reserved;
-    Gauge "messages_buried" ("buried") "Messages set aside."
+    Gauge "messages_buried" ("buried") "Buried messages."
         = |r| r.shard.gauges.buried;
-    Gauge "messages_prepared" ("prepared") "Messages not yet committed."
+    Gauge "messages_prepared" ("prepared") "Prepared messages, not yet committed."
         = |r| r.shard.gauges.prepared;
-    Gauge "messages_done" ("done") "Messages done and kept."
+    Gauge "messages_done" ("done") "Messages kept after they are done."
         = |r| r.shard.gauges.done;
-    Gauge "messages_relayed" ("relayed") "Messages relayed and kept."
+    Gauge "messages_relayed" ("relayed") "Messages kept after they were relayed."
         = |r| r.shard.gauges.relayed;
-    Gauge "messages_waiting_bytes" ("waiting_bytes") "Bytes of messages that are ready, held back or delayed."
+    Gauge "messages_waiting_bytes" ("waiting_bytes") "Bytes of messages that are ready, not \
+                                                      selectable or delayed."
         = |r| r.shard.gauges.waiting_bytes;
-    Gauge "messages_bytes" ("bytes") "All bodies."
+    Gauge "messages_bytes" ("bytes") "Bytes of all bodies."
         = |r| r.shard.gauges.bytes;
-    Gauge "messages_cold" ("cold") "Messages that are in runs and not in memory."
+    Gauge "messages_cold" ("cold") "Messages in runs but not in memory."
         = |r| r.shard.gauges.cold;
-    Gauge "waiters" ("waiters") "Takes that wait, in each of their queues."
+    Gauge "waiters" ("waiters") "Waiting consumers; one for each queue that a take names."
         = |r| r.shard.gauges.waiters;
-    Gauge "lookers" ("lookers") "Looks that wait, in each of their queues."
+    Gauge "lookers" ("lookers") "Waiting peeks, which take no message; one for each queue that a \
+                                 peek names."
         = |r| r.shard.gauges.lookers;
-    Gauge "queue_users" ("users") "Parties that put into queues, in each."
+    Gauge "queue_users" ("users") "Clients that put into queues, summed over the queues."
         = |r| r.shard.gauges.users;
-    Gauge "queue_watchers" ("watchers") "Parties that take from queues, in each."
+    Gauge "queue_watchers" ("watchers") "Clients that take from queues, summed over the queues."
         = |r| r.shard.gauges.watchers;
 
     Counter "messages_put_total" ("total_puts") "Messages put."
         = |r| r.shard.totals.puts;
-    Counter "messages_put_bytes_total" ("total_put_bytes") "Bodies put."
+    Counter "messages_put_bytes_total" ("total_put_bytes") "Bytes of bodies put."
         = |r| r.shard.totals.put_bytes;
     Counter "messages_taken_total" ("total_taken") "Messages removed by takes."
         = |r| r.shard.totals.taken;
@@ -434,25 +466,29 @@ metrics! {
         = |r| r.shard.totals.finished;
     Counter "messages_deleted_total" ("total_deleted") "Messages deleted by id."
         = |r| r.shard.totals.deleted;
-    Counter "leases_released_total" ("total_releases") "Messages given back by their holder."
+    Counter "leases_released_total" ("total_releases") "Messages released by their holder."
         = |r| r.shard.totals.releases;
     Counter "leases_canceled_total" ("total_cancels") "Leases ended by a disconnect or a restart."
         = |r| r.shard.totals.cancels;
     Counter "leases_timed_out_total" ("total_timeouts") "Leases that ran out."
         = |r| r.shard.totals.timeouts;
-    Counter "tries_failed_total" ("total_failures") "Tries that failed, as policies of queues count them."
+    Counter "tries_failed_total" ("total_failures") "Failed tries, as the settings of queues \
+                                                     count them."
         = |r| r.shard.totals.failures;
     Counter "buries_total" ("total_buries") "Messages buried."
         = |r| r.shard.totals.buries;
     Counter "messages_kicked_total" ("total_kicks") "Messages kicked."
         = |r| r.shard.totals.kicks;
-    Counter "messages_expired_total" ("total_expired") "Messages whose time to live ran out."
+    Counter "messages_expired_total" ("total_expired") "Messages that expired."
         = |r| r.shard.totals.expired;
-    Counter "messages_discarded_total" ("total_discarded") "Messages dropped because their queue was full."
+    Counter "messages_discarded_total" ("total_discarded") "Messages dropped because their queue \
+                                                            was full."
         = |r| r.shard.totals.discarded;
-    Counter "messages_replaced_total" ("total_replaced") "Of the messages dropped: a put with their deduplication id replaced them."
+    Counter "messages_replaced_total" ("total_replaced") "Dropped messages that a put with their \
+                                                          deduplication id replaced."
         = |r| r.shard.totals.replaced;
-    Counter "messages_given_up_total" ("total_failed") "Of the messages dropped: they failed and say themselves that they are not tried again."
+    Counter "messages_given_up_total" ("total_failed") "Dropped messages that failed and do not \
+                                                        allow another try."
         = |r| r.shard.totals.failed;
     Counter "messages_cancelled_total" ("total_cancelled") "Messages that were cancelled."
         = |r| r.shard.totals.cancelled;
@@ -462,85 +498,98 @@ metrics! {
         = |r| r.shard.totals.flushes;
     Counter "messages_moved_out_total" ("total_moved_out") "Messages moved to another queue."
         = |r| r.shard.totals.moved_out;
-    Counter "messages_dead_moved_total" ("total_dead_moved") "Of the messages moved: by the dead-letter rule."
+    Counter "messages_dead_moved_total" ("total_dead_moved") "Messages moved by the dead-letter \
+                                                              rule."
         = |r| r.shard.totals.dead_moved;
-    Counter "messages_expired_moved_total" ("total_expired_moved") "Of the messages moved: their time to live ran out."
+    Counter "messages_expired_moved_total" ("total_expired_moved") "Messages moved because they \
+                                                                    expired."
         = |r| r.shard.totals.expired_moved;
     Counter "messages_moved_in_total" ("total_moved_in") "Messages moved from another queue."
         = |r| r.shard.totals.moved_in;
-    Counter "dead_letters_total" ("total_dead_letters") "Messages that went by the dead-letter rule."
+    Counter "dead_letters_total" ("total_dead_letters") "Messages to which the dead-letter rule \
+                                                         was applied."
         = |r| r.shard.totals.dead_letters;
-    Counter "looks_total" ("total_looks") "Takes that only looked and saw a message."
+    Counter "looks_total" ("total_looks") "Peeks that found a message."
         = |r| r.shard.totals.looks;
     Counter "takes_missed_total" ("total_misses") "Takes that found nothing."
         = |r| r.shard.totals.misses;
-    Counter "messages_skipped_total" ("total_skipped") "Bodies passed over because a protocol cannot frame them."
+    Counter "messages_skipped_total" ("total_skipped") "Messages skipped because a protocol \
+                                                        cannot frame their body."
         = |r| r.shard.totals.skipped;
-    Counter "puts_refused_full_total" ("total_refused_full") "Puts refused because the queue was full."
+    Counter "puts_refused_full_total" ("total_refused_full") "Puts rejected because the queue was \
+                                                              full."
         = |r| r.shard.totals.refused_full;
-    Counter "puts_repeated_total" ("total_repeats") "Puts answered as repeats."
+    Counter "puts_repeated_total" ("total_repeats") "Puts answered as duplicates."
         = |r| r.shard.totals.repeats;
     Counter "pauses_total" ("total_pauses") "Times a queue was paused."
         = |r| r.shard.totals.pauses;
-    Counter "delete_commands_total" ("total_delete_commands") "Deletes by id, leases finished included."
+    Counter "delete_commands_total" ("total_delete_commands") "Deletes by id, leases finished \
+                                                               included."
         = |r| r.shard.totals.delete_commands;
 
-    Gauge "cold_messages" ("cold_messages") "Messages in runs, those in memory as well included."
+    Gauge "cold_messages" ("cold_messages") "Messages in runs, including those that are also in \
+                                             memory."
         = |r| r.cold("messages");
-    Gauge "cold_runs" ("cold_runs") "Runs that are in force."
+    Gauge "cold_runs" ("cold_runs") "Runs in use."
         = |r| r.cold("runs");
-    Gauge "cold_run_bytes" ("cold_run_bytes") "Runs on disk."
+    Gauge "cold_run_bytes" ("cold_run_bytes") "Size of the runs on disk."
         = |r| r.cold("run_bytes");
-    Gauge "cold_live_ratio" ("cold_live_percent") "Of what runs were written with, the part that is in force."
+    Gauge "cold_live_ratio" ("cold_live_percent") "Part of the content of runs that is still in \
+                                                   use."
         = |r| r.cold("live_percent");
-    Gauge "cold_blocks" ("cold_blocks") "Blocks that are in force."
+    Gauge "cold_blocks" ("cold_blocks") "Blocks in use."
         = |r| r.cold("blocks");
-    Gauge "cold_blocks_loaded" ("cold_blocks_loaded") "Of them, those whose messages are in memory too."
+    Gauge "cold_blocks_loaded" ("cold_blocks_loaded") "Blocks of these whose messages are in \
+                                                       memory too."
         = |r| r.cold("blocks_loaded");
     Gauge "cold_messages_damaged" ("cold_messages_damaged") "Messages that cannot be read."
         = |r| r.cold("messages_damaged");
-    Counter "cold_spilled_total" ("cold_spilled") "Messages that left memory for runs."
+    Counter "cold_spilled_total" ("cold_spilled") "Messages moved from memory to runs."
         = |r| r.cold("spilled");
-    Counter "cold_spilled_bytes_total" ("cold_spilled_bytes") "Their bytes."
+    Counter "cold_spilled_bytes_total" ("cold_spilled_bytes") "Bytes of these messages."
         = |r| r.cold("spilled_bytes");
-    Gauge "cold_spill_rate" ("cold_spilled_per_s") "Messages a second that left memory lately."
+    Gauge "cold_spill_rate" ("cold_spilled_per_s") "Messages a second recently moved from memory \
+                                                    to runs."
         = |r| r.cold("spilled_per_s");
     Counter "cold_fetched_total" ("cold_fetched") "Messages read from runs."
         = |r| r.cold("fetched");
     Counter "cold_fetched_blocks_total" ("cold_fetched_blocks") "Blocks read."
         = |r| r.cold("fetched_blocks");
-    Gauge "cold_fetch_rate" ("cold_fetched_per_s") "Messages a second that were read lately."
+    Gauge "cold_fetch_rate" ("cold_fetched_per_s") "Messages a second recently read from runs."
         = |r| r.cold("fetched_per_s");
-    Counter "cold_runs_rewritten_total" ("cold_runs_rewritten") "Runs written again without what is gone."
+    Counter "cold_runs_rewritten_total" ("cold_runs_rewritten") "Runs rewritten without their \
+                                                                 gone messages."
         = |r| r.cold("runs_rewritten");
     Counter "cold_read_errors_total" ("cold_read_errors") "Reads of runs that failed."
         = |r| r.cold("read_errors");
 
-    Counter "commands_total" ("{}_commands_{}") "Commands decided for clients, by protocol."
+    Counter "commands_total" ("{}_commands_{}") "Commands executed for clients, by protocol."
         =; ["protocol", "command"] |r| r.edge.commands.clone();
-    Counter "errors_total" ("{}_refusals_{}") "Commands refused, by protocol and reason."
+    Counter "errors_total" ("{}_refusals_{}") "Command errors, by protocol and reason."
         =; ["protocol", "reason"] |r| r.edge.command_errors.clone();
     Histogram "reply_seconds" ("{}_{}_{}_us")
-        "From requests being there to be read to their replies leaving, waits for messages not counted."
+        "Time from the arrival of a request to its reply, without waits for messages."
         =; ["protocol", "family"] |r| r.edge.latencies.clone();
-    Counter "http_replies_total" ("http_replies_{}_{}") "Replies over HTTP, by what was asked for and status."
+    Counter "http_replies_total" ("http_replies_{}_{}") "HTTP replies, by request family and \
+                                                         status."
         =; ["family", "status"] |r| r.edge.http_replies.clone();
-    Counter "sqs_replies_total" ("sqs_replies_{}_{}") "Replies to clients of SQS, by what was asked for and status."
+    Counter "sqs_replies_total" ("sqs_replies_{}_{}") "SQS replies, by request family and status."
         =; ["family", "status"] |r| r.edge.sqs_replies.clone();
-    Counter "protocol_counts_total" ("{}_{}") "What protocols count, each under names of its own."
+    Counter "protocol_counts_total" ("{}_{}") "Counters of single protocols, by name."
         =; ["protocol", "what"] |r| r.edge.protocol_counts.clone();
     Counter "shard_lock_waits_total" ("lock_{}_waits")
-        "Times that work kept others waiting for a shard for more than a millisecond."
+        "Times that work made others wait for a shard for more than 1 ms."
         =; ["holder"] |r| of_holders(r, |holder| holder.times);
-    Counter "shard_lock_wait_seconds_total" ("lock_{}_us") "As long as that was."
+    Counter "shard_lock_wait_seconds_total" ("lock_{}_us") "Duration of these waits."
         =; ["holder"] |r| of_holders(r, |holder| holder.total_us);
-    Gauge "shard_lock_wait_longest_seconds" ("lock_{}_longest_us") "The longest time since the start."
+    Gauge "shard_lock_wait_longest_seconds" ("lock_{}_longest_us") "Longest of these waits since \
+                                                                    the start."
         =; ["holder"] |r| of_holders(r, |holder| holder.longest_us);
-    Counter "hook_calls_total" ("hook_{}_calls") "Calls of hooks' functions."
+    Counter "hook_calls_total" ("hook_{}_calls") "Calls of hook functions."
         =; ["event"] |r| of_hooks(r, |event| event.calls);
-    Counter "hook_errors_total" ("hook_{}_errors") "Calls that failed."
+    Counter "hook_errors_total" ("hook_{}_errors") "Calls of hook functions that failed."
         =; ["event"] |r| of_hooks(r, |event| event.errors);
-    Counter "hook_seconds_total" ("hook_{}_us") "Time spent in them."
+    Counter "hook_seconds_total" ("hook_{}_us") "Time spent in hook functions."
         =; ["event"] |r| of_hooks(r, |event| event.ns / 1000);
     Gauge "hook_metric" ("hook_metric_{}") "Sums that hooks keep themselves (quintet.metric)."
         =; ["name"] |r| {

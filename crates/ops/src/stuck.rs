@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use quintet_host::Core;
 
 /// Consequence for clients.
-pub const LOST: &str = "the disk is full: what was decided last and not answered is lost";
+pub const LOST: &str = "the disk is full: the last changes without a reply are lost";
 /// How often is looked whether anything can be written.
 const LOOK: Duration = Duration::from_millis(50);
 

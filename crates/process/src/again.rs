@@ -113,8 +113,8 @@ pub fn all_claimed() -> anyhow::Result<()> {
     match left.sockets.first().filter(|_| left.activated) {
         None => Ok(()),
         Some((address, _)) => anyhow::bail!(
-            "systemd hands over a socket for {address}, and no listener has that address: \
-             ListenStream= and the configuration have to name the same"
+            "systemd passes a socket for {address}, but no listener has this address: use the \
+             same address in ListenStream= and in the configuration"
         ),
     }
 }
@@ -149,7 +149,7 @@ impl Left {
                 Ok(None) => {}
                 Err(error) => {
                     let shown = address.unwrap_or("systemd");
-                    tracing::warn!("a socket handed on for {shown} is of no use: {error}");
+                    tracing::warn!("cannot use the socket passed for {shown}: {error}");
                 }
             }
         }
@@ -208,7 +208,7 @@ pub fn end_children() {
             false => kill_process(*pid, Signal::KILL),
         };
         if let Err(error) = gone {
-            tracing::debug!("a script has ended by itself: {error}");
+            tracing::debug!("cannot signal a script, which has ended: {error}");
         }
     }
     // Else they would stay as what nobody asks for.

@@ -36,8 +36,9 @@ const NEAR_RECEIVE_BYTES: usize = 256 << 10;
 pub fn bind(protocol: &str, address: &Address) -> anyhow::Result<Bound> {
     Bound::open(address).with_context(|| match address {
         Address::Tcp(at) if at.port() != 0 => format!(
-            "cannot listen on {address} for {protocol}: choose another port where this listener is \
-             named (--port, --listen or [[listen]]); --port {protocol}=PORT moves a default listener"
+            "cannot listen on {address} for {protocol}: choose another port where this listener \
+             is named (--port, --listen or [[listen]]); --port {protocol}=PORT moves a default \
+             listener"
         ),
         Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {protocol}"),
     })
@@ -180,7 +181,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() && !is_socket(path) {
         return Err(io::Error::new(
             ErrorKind::AlreadyExists,
-            "something that is no socket is there",
+            "a file that is not a socket is there",
         ));
     }
     match unix::UnixStream::connect(path) {

@@ -41,7 +41,7 @@ pub fn tell_wider(data: &Path) {
         more => format!(" and {more} more"),
     };
     tracing::warn!(
-        "other accounts may read messages: {}{more}; chmod -R go= {} ends that",
+        "other accounts can read messages: {}{more}; run chmod -R go= {}",
         named.join(", "),
         first.path.display()
     );

@@ -23,9 +23,9 @@ pub fn fit(config: &Config) -> Places {
     let places = config.places(limit);
     if places.wanted > limit {
         tracing::warn!(
-            "connections_max = {} and the max_connections of http and sqs need {} open files, of which the \
-             system allows {limit}: {} connections at once until it allows more (LimitNOFILE, \
-             ulimit -n)",
+            "connections_max = {} and the max_connections of http and sqs need {} open files, and \
+             the system allows {limit}: the server accepts {} connections. Raise the limit \
+             (LimitNOFILE, ulimit -n)",
             config.connections_max,
             places.wanted,
             places.connections,

@@ -134,7 +134,8 @@ async fn ask(
     });
     let (answer, said) = answer.await??;
     let answer = Answer::read(&answer);
-    let answer = answer.ok_or_else(|| io::Error::other("it answers what no node does"))?;
+    let answer = answer
+        .ok_or_else(|| io::Error::other("cannot read its reply: is it of another version?"))?;
     Ok((link, answer, said))
 }
 

@@ -61,8 +61,8 @@ pub(crate) fn follow(
     _: (&Sender<Order>, &Receiver<Order>),
 ) -> Result<Option<Ownership>> {
     bail!(
-        "[cluster] is configured, and this binary was built without the feature \"cluster\": take \
-         one that has it, or leave cluster.nats empty"
+        "[cluster] is configured, but this binary was built without the feature \"cluster\": use \
+         a binary with it, or leave cluster.nats empty"
     )
 }
 

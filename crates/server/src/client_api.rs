@@ -84,7 +84,7 @@ impl ClientApi for ServerApi {
     fn order_node(&self, order: NodeOrder, node: &str) -> Result<String, String> {
         match &self.0.node {
             Some(ours) => ours.order(order, node),
-            None => Err("this server is no node of a cluster".to_owned()),
+            None => Err("this server is not a node of a cluster".to_owned()),
         }
     }
 

@@ -40,7 +40,7 @@ impl Server {
         *locked(&self.edge.settings) = settings;
         let mut current = locked(&self.operations.config);
         for key in current.take_over(config) {
-            tracing::warn!("{key} has changed: the new value counts after a restart");
+            tracing::warn!("{key} has changed: restart the server to apply the new value");
         }
         self.edge.guests.set_most(fit(&current).connections);
         self.edge.uploads.set_limit(current.upload_bytes_max);

@@ -195,7 +195,7 @@ pub(crate) fn check(config: &Config) -> Result<()> {
         rest => list.push_str(&format!("and {} more", rest + 1)),
     }
     let found = format!(
-        "{} holds {all} messages that RQ has left and that are not read here: {list}",
+        "{} holds {all} messages of RQ, which this server does not read: {list}",
         root.display()
     );
     if config.ignore_rq_messages {

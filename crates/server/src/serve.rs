@@ -41,7 +41,7 @@ fn reload_limits(given: &CommandLine, quotas: &Quotas) {
     match read.and_then(|config| config.limit_table().map_err(|wrong| wrong.join("; "))) {
         Ok(limits) => {
             quotas.reload(limits);
-            tracing::info!("the limits are reloaded; the rest is by whoever owns the queues");
+            tracing::info!("the limits are reloaded; the owner of the queues applies the rest");
         }
         Err(why) => tracing::error!("not reloaded: {why}"),
     }
@@ -189,7 +189,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     end_waits(&server);
     // They ask through the client API, so it closes after them.
     if !control.stop(grace) | !scripts.stop(grace) {
-        tracing::error!("the thread of http had ended before its time");
+        tracing::error!("the HTTP thread has ended too early");
     }
     if let Some(traced) = traced {
         traced.stop();
@@ -355,7 +355,7 @@ struct EndsWithItsLog;
 impl Owner for EndsWithItsLog {
     fn log_failed(&self, error: &LogError) {
         tracing::error!("stopping: {error}");
-        eprintln!("quintet: stopping, since the log cannot be written: {error}");
+        eprintln!("quintet: stopping: cannot write the log: {error}");
         std::process::exit(1);
     }
 }
@@ -481,8 +481,8 @@ fn obey(
                 server.edge.draining.store(on, Ordering::Relaxed);
                 server.core.set_draining(on);
                 let (act, says) = match on {
-                    true => ("drain", "draining: puts are refused from now on"),
-                    false => ("undrain", "puts are taken again"),
+                    true => ("drain", "draining: the server rejects puts from now on"),
+                    false => ("undrain", "the server accepts puts again"),
                 };
                 server.security.audit.note("", None, act, "", "ok");
                 tracing::info!("{says}");
@@ -532,7 +532,7 @@ impl Running {
         self.end_io(forever);
         self.end(forever);
         if !(self.io.join() & self.dispatcher.join() & self.helpers.join()) {
-            return Err(anyhow!("a thread ended before its time; see above"));
+            return Err(anyhow!("a thread ended too early: see the log above"));
         }
         if !self.server.core.finish() {
             return Err(anyhow!(stuck::LOST));

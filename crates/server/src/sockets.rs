@@ -39,7 +39,8 @@ pub(crate) fn leave_out_taken(config: &mut Config) {
             .find(|&port| !is_taken(SocketAddr::new(at.ip(), port)));
         let port = free.map_or("PORT".to_owned(), |port| port.to_string());
         tracing::warn!(
-            "{protocol}: {at} is in use, not opened; --port {protocol}={port} opens it elsewhere"
+            "{protocol}: {at} is in use, so this listener is not open; --port {protocol}={port} \
+             opens it on another port"
         );
     }
 }

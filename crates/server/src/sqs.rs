@@ -175,7 +175,7 @@ fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
             bail!("sqs: {}", command_error.text());
         }
         let Outcome::Entries(entries) = outcome else {
-            bail!("sqs: the tables do not answer");
+            bail!("sqs: cannot read its secrets");
         };
         let bytes = entries.first().map(|entry| entry.value.clone());
         Ok(bytes.and_then(|bytes| <[u8; Secrets::BYTES]>::try_from(&*bytes).ok()))
@@ -186,7 +186,7 @@ fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
     let mut bytes = [0; Secrets::BYTES];
     ring::rand::SystemRandom::new()
         .fill(&mut bytes)
-        .map_err(|_| anyhow!("sqs: the system gives no random numbers"))?;
+        .map_err(|_| anyhow!("sqs: the system provides no random numbers"))?;
     let set = Transaction {
         guards: vec![Guard::Table {
             table: table.clone(),
@@ -205,11 +205,11 @@ fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
         return Ok(Secrets::new(&bytes));
     };
     if command_error != CommandError::Conflict {
-        bail!("sqs: cannot keep its secrets: {}", command_error.text());
+        bail!("sqs: cannot store its secrets: {}", command_error.text());
     }
     // Somebody else was first.
     match kept(visit.ask(get()))? {
         Some(bytes) => Ok(Secrets::new(&bytes)),
-        None => bail!("sqs: its secrets are not kept"),
+        None => bail!("sqs: its secrets are not stored"),
     }
 }

@@ -62,7 +62,8 @@ impl Operator for Server {
         let tell = move |came: Result<Vec<String>, String>| {
             // The reason may quote lines of the file, and so what is secret.
             let told = came.map(|_| String::new()).map_err(|_| {
-                "not reloaded, all is as it was: the server's log tells why".to_owned()
+                "not reloaded, the old settings stay: see the server's log for the reason"
+                    .to_owned()
             });
             tell(told);
         };

@@ -59,7 +59,9 @@ fn answers(edge: &Edge, within: Duration) -> bool {
     for _ in 0..threads {
         let left = within.saturating_sub(began.elapsed());
         if told.recv_timeout(left).is_err() {
-            tracing::error!("an I/O thread does not answer: systemd is not told that all is well");
+            tracing::error!(
+                "an I/O thread does not respond: the server does not notify the systemd watchdog"
+            );
             return false;
         }
     }

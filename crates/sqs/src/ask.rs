@@ -122,7 +122,7 @@ impl Asker {
                 });
                 match read.await {
                     Ok(Ok(bytes)) if bytes.len() == len => Ok(bytes.into()),
-                    Ok(Ok(_)) => Err(Fault::internal("a body is cut short")),
+                    Ok(Ok(_)) => Err(Fault::internal("a body is incomplete")),
                     Ok(Err(error)) => Err(Fault::internal(format!("cannot read a body: {error}"))),
                     Err(_) => Err(unexpected()),
                 }

@@ -369,7 +369,7 @@ impl Sqs {
             }
             task = stored.clone();
             if let Err(fault) = store(&asker, &queue, &there).await {
-                tracing::warn!("sqs: a move of messages is not kept: {}", fault.text);
+                tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
             }
             drop(changes);
             if task.status == Status::Running {

@@ -199,7 +199,7 @@ impl Sqs {
         let waits = take.wait != Wait::No;
         let _apart = match visit.connection_slot.as_ref().filter(|_| waits) {
             Some(connection_slot) => Some(connection_slot.waits(Waits::Poll).ok_or_else(|| {
-                let text = "As many polls wait as may (max_connections).";
+                let text = "Too many polls wait: max_connections is reached.";
                 Fault::new(Shape::RequestThrottled, text)
             })?),
             None => None,

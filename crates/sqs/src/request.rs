@@ -139,7 +139,7 @@ fn json(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
     // What reads members would take a list of their values as well.
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if first != Some(&b'{') {
-        return Err(Fault::unreadable("The body is no JSON object."));
+        return Err(Fault::unreadable("The body is not a JSON object."));
     }
     Action::of(name, InputValue::Json(body))
 }

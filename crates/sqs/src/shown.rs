@@ -87,8 +87,8 @@ impl Elsewhere for Shown {
     }
 
     fn legend(&self) -> &'static str {
-        "SQS calls what is ready visible (ApproximateNumberOfMessages), what is reserved in flight \
-         (ApproximateNumberOfMessagesNotVisible), and what is delayed so too \
+        "In SQS, ready messages are visible (ApproximateNumberOfMessages), reserved ones in \
+         flight (ApproximateNumberOfMessagesNotVisible), and delayed ones delayed \
          (ApproximateNumberOfMessagesDelayed)."
     }
 

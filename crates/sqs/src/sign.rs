@@ -335,7 +335,7 @@ pub fn check<'k>(
         )
     })?;
     let date = NaiveDateTime::parse_from_str(&says.date, MOMENT)
-        .map_err(|_| incomplete("X-Amz-Date is no date."))?
+        .map_err(|_| incomplete("X-Amz-Date is not a date."))?
         .and_utc();
     let scope = Scope {
         now: date,

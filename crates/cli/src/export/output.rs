@@ -36,10 +36,10 @@ impl Opened {
 pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<Opened>> {
     if path.as_os_str() == "-" {
         if resume {
-            bail!("standard output cannot be gone on with: name a file with --output");
+            bail!("--resume cannot continue standard output: name a file with --output");
         }
         if format == Format::Binary && stdout().is_terminal() {
-            bail!("the binary form is not for a terminal: name a file with --output");
+            bail!("cannot write the binary format to a terminal: name a file with --output");
         }
         let out = BufWriter::with_capacity(1 << 18, stdout());
         return Ok(Some(Opened::new(sink_to(out, format)?)));
@@ -55,7 +55,7 @@ pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<O
         .map_err(
             |error| match error.kind() == std::io::ErrorKind::AlreadyExists {
                 true => anyhow::anyhow!(
-                    "{} exists: name a new file, or go on with it with --resume",
+                    "{} exists: name a new file, or continue this one with --resume",
                     path.display()
                 ),
                 false => anyhow::anyhow!("cannot make {}: {error}", path.display()),
@@ -74,7 +74,10 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
         .with_context(cannot)?;
     let found = records::format_of(&file).with_context(cannot)?;
     if found.is_some_and(|found| found != format) {
-        bail!("{} has another form: name it with --format", path.display());
+        bail!(
+            "{} has another format: name it with --format",
+            path.display()
+        );
     }
     let tail = match format {
         Format::Jsonl => lines_tail(&mut file),

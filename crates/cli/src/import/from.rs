@@ -81,7 +81,11 @@ impl Origin {
 }
 
 /// The kinds, for who names none of them.
-const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], faktory://[:PASSWORD@]HOST:PORT[/QUEUE], quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], sqs://[[ACCOUNT/]QUEUE][?region=REGION], binlog:DIR, kestrel-journal:FILE, rq:FOLDER";
+const KINDS: &str = "beanstalk://HOST:PORT[/TUBE], kestrel://HOST:PORT[/QUEUE], \
+                     faktory://[:PASSWORD@]HOST:PORT[/QUEUE], \
+                     quintet://[USER[:PASSWORD]@]HOST:PORT[/QUEUE], \
+                     sqs://[[ACCOUNT/]QUEUE][?region=REGION], binlog:DIR, kestrel-journal:FILE, \
+                     rq:FOLDER";
 
 /// Ports where none is said.
 const BEANSTALK_PORT: u16 = 11300;
@@ -109,13 +113,13 @@ impl std::str::FromStr for Origin {
             "sqs" => sqs_place(rest),
             "quintet" | "quintet+http" => site("http", rest),
             "quintet+https" => site("https", rest),
-            "binlog" if rest.is_empty() => Err("which directory? binlog:DIR".to_owned()),
+            "binlog" if rest.is_empty() => Err("name the directory: binlog:DIR".to_owned()),
             "binlog" => Ok(Self::Binlog(rest.into())),
             "kestrel-journal" if rest.is_empty() => {
-                Err("which file? kestrel-journal:FILE".to_owned())
+                Err("name the file: kestrel-journal:FILE".to_owned())
             }
             "kestrel-journal" => Ok(Self::Journal(rest.into())),
-            "rq" if rest.is_empty() => Err("which folder? rq:FOLDER".to_owned()),
+            "rq" if rest.is_empty() => Err("name the folder: rq:FOLDER".to_owned()),
             "rq" => Ok(Self::Rq(rest.into())),
             _ => Err(format!("\"{scheme}:\" is none of {KINDS}")),
         }
@@ -173,7 +177,9 @@ fn site(scheme: &str, rest: &str) -> Result<Origin, String> {
     let decoded = |login: &str| percent_decode_str(login).decode_utf8_lossy().into_owned();
     let url = format!("{scheme}://{address}");
     if url.parse::<ureq::http::Uri>().is_err() {
-        return Err(format!("{address} is no address"));
+        return Err(format!(
+            "{address} is not an address: write HOST or HOST:PORT"
+        ));
     }
     Ok(Origin::Quintet(Site {
         url,
@@ -184,7 +190,9 @@ fn site(scheme: &str, rest: &str) -> Result<Origin, String> {
 
 /// `//[[ACCOUNT/]QUEUE][?region=REGION&endpoint=URL]`.
 fn sqs_place(rest: &str) -> Result<Origin, String> {
-    let rest = rest.strip_prefix("//").ok_or("which queue? sqs://QUEUE")?;
+    let rest = rest
+        .strip_prefix("//")
+        .ok_or("name the queue: sqs://QUEUE")?;
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (account, queue) = match path.trim_end_matches('/').rsplit_once('/') {
         Some((account, queue)) => (Some(account.to_owned()), queue),
@@ -202,11 +210,15 @@ fn sqs_place(rest: &str) -> Result<Origin, String> {
                 let host = url.strip_prefix("https://").or(url.strip_prefix("http://"));
                 let is_one = |host: &str| !host.is_empty() && !host.contains('/');
                 if !host.is_some_and(is_one) || url.parse::<ureq::http::Uri>().is_err() {
-                    return Err(format!("{url} is no endpoint: http://HOST:PORT"));
+                    return Err(format!("{url} is not an endpoint: write http://HOST:PORT"));
                 }
                 endpoint = Some(url);
             }
-            _ => return Err(format!("\"{name}\" is not known: region, endpoint")),
+            _ => {
+                return Err(format!(
+                    "unknown parameter \"{name}\": sqs:// has region and endpoint"
+                ));
+            }
         }
     }
     Ok(Origin::Sqs(SqsPlace {
@@ -372,17 +384,17 @@ mod tests {
             ("beanstalk:a", "where?"),
             ("beanstalk://", "where?"),
             ("beanstalk:///tube", "where?"),
-            ("sqs:queue", "which queue?"),
-            ("sqs://queue?zone=a", "is not known"),
-            ("sqs://queue?endpoint=h:1", "is no endpoint"),
-            ("sqs://queue?endpoint=http://h/p", "is no endpoint"),
+            ("sqs:queue", "name the queue"),
+            ("sqs://queue?zone=a", "unknown parameter"),
+            ("sqs://queue?endpoint=h:1", "is not an endpoint"),
+            ("sqs://queue?endpoint=http://h/p", "is not an endpoint"),
             ("amqp://a", "none of"),
             ("quintet:a", "where?"),
             ("quintet://ann@", "where?"),
-            ("quintet://a b", "is no address"),
-            ("rq:", "which folder?"),
-            ("kestrel-journal:", "which file?"),
-            ("binlog:", "which directory?"),
+            ("quintet://a b", "is not an address"),
+            ("rq:", "name the folder"),
+            ("kestrel-journal:", "name the file"),
+            ("binlog:", "name the directory"),
         ] {
             let error = text.parse::<Origin>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -61,7 +61,10 @@ impl std::fmt::Display for Count {
         }
         if self.refused > 0 {
             let refused = self.refused;
-            write!(f, ", {refused} are repeats to their queue and not stored")?;
+            write!(
+                f,
+                ", {refused} are duplicates in their queue and not stored"
+            )?;
         }
         Ok(())
     }
@@ -385,12 +388,12 @@ fn is_duplicate(error: &anyhow::Error) -> bool {
 fn refused(error: anyhow::Error, place: &str) -> anyhow::Error {
     match error.is::<Refused>() {
         true => anyhow!(
-            "{error}: nothing from {place} on is stored; repeat the command to go on from there"
+            "{error}: nothing from {place} on is stored; repeat the command to continue there"
         ),
         false => error.context(repeat(place)),
     }
 }
 
 fn repeat(place: &str) -> String {
-    format!("what is from {place} on may be stored or not; repeat the command to go on")
+    format!("messages from {place} on may be stored or not; repeat the command to continue")
 }

@@ -181,7 +181,9 @@ impl<R: Read> BinarySource<R> {
         }
         let version = u16::from_le_bytes([head[8], head[9]]);
         if version != VERSION {
-            bail!("the file is of version {version}, made by a newer quintet; this one knows 1");
+            bail!(
+                "the file has version {version}, of a newer quintet; this quintet reads version 1"
+            );
         }
         Ok(Self {
             from,
@@ -294,7 +296,7 @@ impl<R: Read> BinarySource<R> {
     }
 }
 
-const NO_MESSAGE: &str = "its content is not messages, although its checksums are right";
+const NO_MESSAGE: &str = "its content is not messages, although its checksums are correct";
 
 impl<R: Read> Source for BinarySource<R> {
     fn next(&mut self) -> Result<Option<Entry>> {

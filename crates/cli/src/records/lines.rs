@@ -104,13 +104,13 @@ impl<R: Read> LineSource<R> {
         })?;
         let map = value
             .as_object_mut()
-            .ok_or_else(|| self.bad("a message is an object"))?;
+            .ok_or_else(|| self.bad("the line is not a JSON object"))?;
         let body = match (map.remove("body"), map.remove("body_base64")) {
             (Some(Value::String(text)), None) => text.into_bytes(),
             (None, Some(Value::String(text))) => BASE64_STANDARD
                 .decode(text)
                 .map_err(|_| self.bad("body_base64 is not base64"))?,
-            _ => return Err(self.bad("a message has one text, body or body_base64")),
+            _ => return Err(self.bad("a message needs one of body and body_base64")),
         };
         let mut head: Head =
             serde_json::from_value(value).map_err(|error| self.bad(error.to_string()))?;

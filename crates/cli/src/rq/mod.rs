@@ -20,8 +20,8 @@ use words::Words;
 #[derive(clap::Args)]
 #[command(
     disable_help_flag = true,
-    after_help = "Examples:\n  quintet rq sendmesg --dest work --src me --param1 hello\n  \
-                  quintet rq statusmesg --msg_id http://127.0.0.1:3333/q/mail/20261121.1200.00.000.7\n  \
+    after_help = "Examples:\n  quintet rq sendmesg --dest work --src me --param1 hello\n  quintet \
+                  rq statusmesg --msg_id http://127.0.0.1:3333/q/mail/20261121.1200.00.000.7\n  \
                   quintet rq help"
 )]
 pub(super) struct Rq {
@@ -39,7 +39,7 @@ Messages:
   single_que  --dest QUEUE [FIELDS]        put one unless one waits
   attachmesg  --msg_id ID --pathname FILE [--name NAME]
   commitmesg  --msg_id ID                  put a prepared message
-  statusmesg  --msg_id ID                  its state and what its script said last
+  statusmesg  --msg_id ID                  its state and the last output of its script
   state       --msg_id ID                  its state alone
   statuscountmesg  --msg_id ID             how often it was sent again
   attachstatusmesg --msg_id ID             its attachments: name, md5, size, path
@@ -58,7 +58,7 @@ Queues:
   create_queue_link FILE                   with the settings in a JSON file
   delete_queue NAME
 
-  verify_rules [FILE]                      what is wrong with rq_router's rules, by rule;
+  verify_rules [FILE]                      errors in the rules of rq_router, by rule;
                                            config/rq_router_rules.toml by default
   help, version
 

@@ -27,12 +27,13 @@ use screen::{Act, Column, Key, Page, Screen};
 /// Arguments of `top`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Keys: up and down pick a queue, Enter shows all that is known of it, d its dead letters; a lists why
-queues need attention; < and > choose the column to sort by, i inverts; / filters by name; p pauses and
-resumes, r retries what failed (quintet retry), x purges after a question (quintet purge), f follows what
-comes and goes (quintet tail), c shows connections, ? explains; Esc goes back, q ends.
+Keys: up and down select a queue, Enter shows its details, d its dead letters. a lists the queues
+that need attention, with the reasons. < and > choose the column to sort by, i inverts the order, /
+filters by name. p pauses and resumes, r retries failed messages (quintet retry), x purges after a
+question (quintet purge), f follows the events (quintet tail). c shows connections, ? the help; Esc
+goes back, q quits.
 
-in/s and out/s are of the time between two looks; at first, and with --once, of the last minute.
+in/s and out/s cover the time between two updates; at first, and with --once, the last minute.
 
 Examples:
   quintet top
@@ -41,13 +42,13 @@ Examples:
 pub(super) struct Top {
     #[command(flatten)]
     at: Where,
-    /// Time between two looks.
+    /// Time between two updates.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     every: u64,
     /// Only queues whose names contain this.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// Print it once, as plain text; so does a pipe.
+    /// Print the table once as plain text; the default for a pipe.
     #[arg(long)]
     once: bool,
 }

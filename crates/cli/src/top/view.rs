@@ -20,20 +20,20 @@ const PAUSED: &str = " (paused)";
 /// Findings above the queues.
 const FINDINGS: usize = 5;
 
-const KEYS: &str = "? help  Enter details  d dead letters  a attention  / filter  < > sort  p pause  \
-                    r retry  x purge  f follow  c connections  q quit";
+const KEYS: &str = "? help  Enter details  d dead letters  a attention  / filter  < > sort  p \
+                    pause  r retry  x purge  f follow  c connections  q quit";
 const KEYS_OF_QUEUE: &str = "Esc back  d dead letters  f follow  p pause  r retry  x purge  q quit";
 const KEYS_BACK: &str = "Esc back  q quit";
 
 const HELP: &str = "\
 up, down    pick a queue; PageUp, PageDown, Home, End
-Enter       all that is known of the queue
+Enter       details of the queue
 d           its buried messages and dead letters, with their errors
-f           what comes into it and leaves it
+f           its events as they happen
 p           pauses it, or resumes it
-r           tries what failed again: buried messages and dead letters
-x           purges what waits in it, after a question
-a           why queues need attention, the worst first
+r           retries failed messages: buried messages and dead letters
+x           purges its waiting messages, after a question
+a           queues that need attention and why, the worst first
 c           connections
 /           filters by name
 < >         the column to sort by; i inverts the order
@@ -100,7 +100,7 @@ pub(super) fn title(screen: &Screen, cells: usize) -> String {
         rate(Some(known.sum::<f64>()))
     };
     let text = match &screen.page {
-        Page::Follow(queue) => format!("{}: what comes and goes", named(queue)),
+        Page::Follow(queue) => format!("{}: events", named(queue)),
         Page::Queue(queue) => named(queue),
         Page::Dead(queue) => format!("{}: buried messages and dead letters", named(queue)),
         Page::Help => "Keys".to_owned(),
@@ -129,7 +129,7 @@ fn footing(screen: &Screen) -> String {
         Asks::Filter(_) => format!("filter: {}_", screen.filter),
         Asks::Purge(queue, messages) => {
             format!(
-                "{messages} messages of {} will be purged. Go on? [y/N]",
+                "{messages} messages of {} will be purged. Continue? [y/N]",
                 named(queue)
             )
         }
@@ -274,7 +274,7 @@ fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
 
 fn attention(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let text = match &screen.look.findings {
-        None => "the server does not say it",
+        None => "the server does not show it",
         Some(all) if all.is_empty() => "nothing needs attention",
         Some(_) => "",
     };
@@ -378,7 +378,7 @@ fn lines<const N: usize>(
 fn connections(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let Some(all) = &screen.look.connections else {
         frame.render_widget(
-            "not permitted: connections are for who may steer the server",
+            "not permitted: the list of connections needs the right \"server\"",
             area,
         );
         return;

@@ -17,18 +17,17 @@ use super::clients::shown;
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  quintet batch\n  \
-                  quintet batch new --success reports='all done' --description 'March'\n  \
-                  quintet put images 1.png --batch b-0000000000000007\n  \
-                  quintet batch commit b-0000000000000007\n\n\
-                  PENDING are those that have not succeeded, FAILED those of them that failed. \
-                  COMPLETE and SUCCESS are\nwhether all have run and whether all have succeeded: \
-                  no, put (the callback was), done (it is finished): docs/batches.md."
+    after_help = "Examples:\n  quintet batch\n  quintet batch new --success reports='all done' \
+                  --description 'March'\n  quintet put images 1.png --batch b-0000000000000007\n  \
+                  quintet batch commit b-0000000000000007\n\nPENDING counts messages that have \
+                  not succeeded, FAILED the failed ones among them. COMPLETE (all have\nrun) and \
+                  SUCCESS (all have succeeded) show the state of the callback: no, put or done \
+                  (finished). See\ndocs/batches.md."
 )]
 pub(in super::super) struct Batch {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each batch.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -39,22 +38,22 @@ pub(in super::super) struct Batch {
 enum Act {
     /// Make a batch and print its id.
     #[command(
-        after_help = "Examples:\n  quintet batch new --complete reports='all ran' --success reports='all done'\n  \
-                        quintet batch new --file batch.json\n\n\
-                        It is gone after batch_open_time unless it is committed. A file has what \
-                        POST /api/v1/batches takes."
+        after_help = "Examples:\n  quintet batch new --complete reports='all ran' --success \
+                        reports='all done'\n  quintet batch new --file batch.json\n\nThe server \
+                        forgets the batch after batch_open_time unless you commit it. A file has \
+                        the JSON of POST /api/v1/batches."
     )]
     New(New),
     /// Show batches.
     #[command(after_help = "Example:\n  quintet batch show b-0000000000000007")]
     Show(Steer),
-    /// Let messages be added again.
+    /// Allow new messages again.
     #[command(after_help = "Example:\n  quintet batch open b-0000000000000007")]
     Open(Steer),
-    /// Have callbacks put when it is time; no messages are added any more.
+    /// Accept no more messages, and put the callbacks when they are due.
     #[command(after_help = "Example:\n  quintet batch commit b-0000000000000007")]
     Commit(Steer),
-    /// Forget batches: their callbacks are not put any more.
+    /// Forget batches, without their callbacks.
     #[command(after_help = "Example:\n  quintet batch forget b-0000000000000007")]
     Forget(Steer),
 }
@@ -63,19 +62,19 @@ enum Act {
 struct New {
     #[command(flatten)]
     at: Where,
-    /// Put this text into this queue when all have run.
+    /// Put this text into this queue when all messages have run.
     #[arg(long, value_name = "QUEUE=TEXT", value_parser = super::pair)]
     complete: Option<(String, String)>,
-    /// Put this text into this queue when all have succeeded.
+    /// Put this text into this queue when all messages have succeeded.
     #[arg(long, value_name = "QUEUE=TEXT", value_parser = super::pair)]
     success: Option<(String, String)>,
-    /// For people.
+    /// Description for people.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// The batch whose callbacks wait for this one's.
+    /// Parent batch, whose callbacks wait for those of this one.
     #[arg(long, value_name = "BATCH")]
     parent: Option<String>,
-    /// All of it as JSON; `-`: from standard input.
+    /// File with the whole batch as JSON; `-`: standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["complete", "success", "description", "parent"])]
     file: Option<String>,
     /// Print the batch as JSON.
@@ -90,7 +89,7 @@ struct Steer {
     /// Ids of batches.
     #[arg(required = true, value_name = "BATCH")]
     ids: Vec<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each batch.
     #[arg(long)]
     json: bool,
 }
@@ -128,7 +127,7 @@ impl New {
                             .with_context(|| format!("cannot read {path}"))?;
                     }
                 }
-                serde_json::from_str(&text).with_context(|| format!("{file} is no JSON"))?
+                serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))?
             }
             None => self.given(),
         };

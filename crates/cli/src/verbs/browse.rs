@@ -19,30 +19,30 @@ const PAGE: u32 = 1000;
 /// Arguments of `browse`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet browse work                        the next ones to be taken\n  \
-                        quintet browse work --state buried         why each failed, too\n  \
-                        quintet browse work --state buried --json  all that is known of them\n  \
-                        quintet browse work --contains 'user 7' --older 1h\n\n\
-                        Looks without taking, in slices that hold nobody up. Where there is more it says \
-                        --after WHAT\ngoes on."
+    after_help = "Examples:\n  quintet browse work                        the next messages\n  \
+                        quintet browse work --state buried         also why each failed\n  \
+                        quintet browse work --state buried --json  all fields\n  quintet browse \
+                        work --contains 'user 7' --older 1h\n\nBrowse takes no messages. It reads \
+                        in slices, which do not delay other clients. If there are more, the last \
+                        line shows the --after option that continues."
 )]
 pub(in super::super) struct Browse {
     #[command(flatten)]
     at: Where,
     /// Name of the queue.
     queue: String,
-    /// Which of them.
+    /// State of the messages.
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "reserved", "buried", "prepared", "archived"])]
     state: String,
     #[command(flatten)]
     which: Which,
-    /// Messages at most.
+    /// Largest number of messages.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
-    /// Go on behind those of the browse before.
+    /// Continue after the messages of an earlier browse.
     #[arg(long, value_name = "WHAT")]
     after: Option<String>,
-    /// Print a line of JSON for each, with the whole body.
+    /// Print a line of JSON for each message, with the whole body.
     #[arg(long)]
     json: bool,
 }

@@ -23,16 +23,16 @@ pub(in super::super) struct Which {
     /// Only messages with this key.
     #[arg(long, value_name = "KEY")]
     with_key: Option<String>,
-    /// Only those of this name of their own.
+    /// Only messages with this name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Only messages with this attribute; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     attr: Vec<(String, String)>,
-    /// Only members of this batch.
+    /// Only messages of this batch.
     #[arg(long, value_name = "BATCH")]
     batch: Option<String>,
-    /// Only messages that were put so long ago, or earlier: 30s, 2h, 7d.
+    /// Only messages at least this old: 30s, 2h, 7d.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     older: Option<u64>,
 }
@@ -52,7 +52,7 @@ pub(in super::super) fn headers(pairs: &[(String, String)]) -> Result<Value> {
     for (name, value) in pairs {
         let before = headers.insert(name.clone(), value.as_str().into());
         if before.is_some_and(|before| before != value.as_str()) {
-            bail!("--attr {name} has two values");
+            bail!("--attr {name} has two values: give one");
         }
     }
     Ok(headers.into())
@@ -82,22 +82,22 @@ impl Which {
 /// How many messages an act is about, and how it is told.
 #[derive(clap::Args)]
 pub(in super::super) struct How {
-    /// So many messages at most, those that would be taken first.
+    /// At most N messages, the next ones first.
     #[arg(long, value_name = "N")]
     max: Option<u64>,
-    /// Only print how many there are.
+    /// Only print the number of messages.
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
-    /// Do not rest between slices: ten times as fast, and others wait longer.
+    /// Make no pauses between slices: ten times as fast, and other clients wait longer.
     #[arg(long)]
     fast: bool,
     /// Print the number as JSON.
     #[arg(long)]
     json: bool,
-    /// No progress on stderr.
+    /// Print no progress.
     #[arg(long)]
     quiet: bool,
 }
@@ -260,11 +260,11 @@ impl<'a> Bulk<'a> {
         let noun = nouns(messages);
         let (queue, done) = (self.queue, self.done);
         if !stdin().is_terminal() {
-            bail!("{messages} {noun} of {queue} would be {done}: say --yes, or --dry-run");
+            bail!("{messages} {noun} of {queue} would be {done}: add --yes, or --dry-run");
         }
         write!(
             stderr(),
-            "{messages} {noun} of {queue} will be {done}. Go on? [y/N] "
+            "{messages} {noun} of {queue} will be {done}. Continue? [y/N] "
         )?;
         let mut answer = String::new();
         stdin().read_line(&mut answer)?;

@@ -13,13 +13,13 @@ use super::duration;
 /// Arguments of `cancel`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet cancel --id 1234 --reason 'ordered twice'\n  \
-                        quintet cancel reports --name report-7 --grace 10s\n  \
-                        quintet cancel mail --batch b-0000000000000001 --yes\n  \
-                        quintet cancel work --state ready --dry-run\n\n\
-                        A message that nobody holds is removed. The worker of a reserved one hears of it when \
-                        it\nextends its lease or reports progress, and may finish the message until the grace \
-                        is\nover. Then the lease ends, and the message does not come back."
+    after_help = "Examples:\n  quintet cancel --id 1234 --reason 'ordered twice'\n  quintet \
+                        cancel reports --name report-7 --grace 10s\n  quintet cancel mail --batch \
+                        b-0000000000000001 --yes\n  quintet cancel work --state ready \
+                        --dry-run\n\nA message without a lease is removed at once. For a reserved \
+                        message, the server tells the worker when it extends its lease or reports \
+                        progress. The worker may finish the message until the grace time is over. \
+                        Then the lease ends, and the message does not come back."
 )]
 pub(in super::super) struct Cancel {
     #[command(flatten)]
@@ -33,10 +33,10 @@ pub(in super::super) struct Cancel {
     /// Only messages in this state.
     #[arg(long, value_parser = ["ready", "delayed", "reserved", "buried", "prepared"])]
     state: Option<String>,
-    /// Why, for the worker and the operator.
+    /// Reason, for the worker and the operator.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// A worker that holds a message has so long to end its work.
+    /// Grace time for workers to end their work.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     grace: u64,
     #[command(flatten)]

@@ -16,18 +16,18 @@ use super::super::table::{age, named, seen, table};
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  quintet leases work\n  quintet leases --json | grep '\"user\":\"ann\"'\n  \
-                        quintet leases release 1234\n\n\
-                        CONNECTION is what quintet clients lists; leases of time alone outlive theirs. \
-                        SINCE is when\nit was given or last prolonged, where it ends by itself. WORKER \
-                        is what its holder calls itself."
+    after_help = "Examples:\n  quintet leases work\n  quintet leases --json | grep \
+                        '\"user\":\"ann\"'\n  quintet leases release 1234\n\nCONNECTION is the id \
+                        in `quintet clients`; a lease with a time limit only can outlive its \
+                        connection. SINCE is the start or the last extension of a lease that \
+                        expires. WORKER is the name that the holder gives itself."
 )]
 pub(in super::super) struct Leases {
     #[command(flatten)]
     at: Where,
-    /// Only of this queue; of one that is called "release", say -- release.
+    /// Only leases of this queue; for a queue named "release", write -- release.
     queue: Option<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each lease.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -36,21 +36,21 @@ pub(in super::super) struct Leases {
 
 #[derive(clap::Subcommand)]
 enum LeaseAct {
-    /// End leases: their messages are ready again, and their holders find them over.
+    /// End leases: the messages are ready again, and the holders have lost them.
     Release(ReleaseLeases),
 }
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release 0042\n  quintet leases release --queue work\n  \
-                  quintet leases release --connection 4294967299\n\n\
-                  It counts as a release, by the queue's settings. A connection stays open, and may \
-                  take the\nmessages again."
+    after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release 0042\n  \
+                  quintet leases release --queue work\n  quintet leases release --connection \
+                  4294967299\n\nThis counts as a release by the settings of the queue. The \
+                  connections stay open, and may take the messages again."
 )]
 struct ReleaseLeases {
     #[command(flatten)]
     at: Where,
-    /// Ids of reserved messages, or the last digits of an id, if it is the only such lease.
+    /// Ids of reserved messages, or the last digits of an id if they name one lease only.
     #[arg(required_unless_present_any = ["connection", "queue"])]
     ids: Vec<String>,
     /// All leases of this connection.
@@ -81,7 +81,7 @@ impl ReleaseLeases {
         }
         let ends = self.ending_in(id)?;
         match &ends[..] {
-            [] => bail!("there is no message {id}, and no lease whose id ends so"),
+            [] => bail!("no message has the id {id}, and no lease has an id that ends with it"),
             [one] => by_id(one).with_context(|| format!("message {one}")),
             many => bail!("several leases end in {id}: {}", many.join(", ")),
         }
@@ -284,14 +284,15 @@ fn progress(lease: &Value) -> String {
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  quintet clients\n  quintet clients --json\n  quintet clients close 4294967299\n\n\
-                        Connections of all protocols, of HTTP and of the control socket. Closing one \
-                        ends its waits\nand its leases; those taken over HTTP are their tokens', and stay."
+    after_help = "Examples:\n  quintet clients\n  quintet clients --json\n  quintet clients close \
+                        4294967299\n\nThe list has connections of all protocols, of HTTP and of \
+                        the control socket. Closing one ends its waits and its leases. Leases \
+                        that were taken over HTTP belong to their tokens and stay."
 )]
 pub(in super::super) struct Clients {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each connection.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -304,7 +305,7 @@ enum Act {
     Close {
         #[command(flatten)]
         at: Where,
-        /// Its id.
+        /// Id of the connection.
         id: u64,
     },
 }

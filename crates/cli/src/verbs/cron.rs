@@ -18,16 +18,17 @@ use super::clients::{queue, shown};
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  quintet cron\n  quintet cron --json | grep '\"outcome\":\"refused\"'\n  \
-                  quintet cron pause nightly-report\n  quintet cron run nightly-report\n\n\
-                  NEXT and LAST are by the clocks of the table's zone; LAST is when it put last. \
-                  OUTCOME is how it went last:\nput and the message, missed, or refused and why. \
-                  Tables are made in the configuration: docs/cron.md."
+    after_help = "Examples:\n  quintet cron\n  quintet cron --json | grep \
+                  '\"outcome\":\"refused\"'\n  quintet cron pause nightly-report\n  quintet cron \
+                  run nightly-report\n\nNEXT and LAST are in the time zone of the table; LAST is \
+                  the time of the last put. OUTCOME is the last result: put with the message id, \
+                  missed, or refused with the reason. The configuration defines the tables: \
+                  docs/cron.md."
 )]
 pub(in super::super) struct Cron {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each table.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -36,17 +37,24 @@ pub(in super::super) struct Cron {
 
 #[derive(clap::Subcommand)]
 enum Act {
-    /// Have a table put nothing by itself until it is resumed.
-    #[command(after_help = "Example:\n  quintet cron pause nightly-report\n\n\
-                        It outlives restarts. What is due meanwhile is let go, and is no miss.")]
+    /// Pause tables: they put nothing until they are resumed.
+    #[command(
+        after_help = "Example:\n  quintet cron pause nightly-report\n\nA pause survives \
+                        restarts. Due times within the pause are skipped and do not count as \
+                        missed."
+    )]
     Pause(Steer),
-    /// Have it put again.
-    #[command(after_help = "Example:\n  quintet cron resume nightly-report\n\n\
-                        From the next due time on: nothing is made up for.")]
+    /// End the pause of tables.
+    #[command(
+        after_help = "Example:\n  quintet cron resume nightly-report\n\nThe table puts from \
+                        its next due time on. Skipped due times stay skipped."
+    )]
     Resume(Steer),
-    /// Have it put its message once, now.
-    #[command(after_help = "Example:\n  quintet cron run nightly-report\n\n\
-                        Also if it is paused. Its due times stay as they are.")]
+    /// Put the message of tables once, now.
+    #[command(
+        after_help = "Example:\n  quintet cron run nightly-report\n\nWorks also for a \
+                        paused table. The due times do not change."
+    )]
     Run(Steer),
 }
 
@@ -57,7 +65,7 @@ struct Steer {
     /// Names of tables.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each table.
     #[arg(long)]
     json: bool,
 }

@@ -13,19 +13,19 @@ use super::super::table::named;
 /// Arguments of `fanout`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-From now on what is put to the queue is copied to each child as well; what is in it already is not.
-The child CHILD of QUEUE is the queue QUEUE+CHILD, for every protocol. `quintet drop QUEUE+CHILD` ends
-it. With `fanout_only = true` in its [[queue]] table a queue keeps nothing for itself.
+From now on each child gets a copy of each message put to the queue, but not of earlier ones. The
+child CHILD of QUEUE is the queue QUEUE+CHILD for every protocol. `quintet drop QUEUE+CHILD` ends
+it. With `fanout_only = true` in its [[queue]] table, a queue keeps no message for itself.
 
 Examples:
   quintet fanout orders audit billing   make orders+audit and orders+billing
-  quintet fanout orders                 who gets copies?")]
+  quintet fanout orders                 list the children")]
 pub(in super::super) struct Fanout {
     #[command(flatten)]
     at: Where,
-    /// Queue whose puts are copied
+    /// Queue to copy puts from
     queue: String,
-    /// Queues that get copies; none: print those that do
+    /// Children that get copies; none: print the present ones
     #[arg(value_name = "CHILD")]
     children: Vec<String>,
     /// Print JSON.

@@ -17,9 +17,9 @@ use super::duration;
 /// Arguments of `delete`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet delete 1234\n  quintet delete 1234 1235 --json\n\n\
-                        Removes the message whatever its state. Asks before it removes one that \
-                        somebody works on."
+    after_help = "Examples:\n  quintet delete 1234\n  quintet delete 1234 1235 --json\n\nThe \
+                        message is removed in any state. The command asks before it removes a \
+                        reserved message."
 )]
 pub(in super::super) struct Delete {
     #[command(flatten)]
@@ -70,7 +70,7 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
         None => format!("message {id} is reserved"),
     };
     if !stdin().is_terminal() {
-        bail!("{says}: --yes deletes it nevertheless");
+        bail!("{says}: add --yes to delete it all the same");
     }
     write!(stderr(), "{says}. Delete it? [y/N] ")?;
     let mut answer = String::new();
@@ -81,12 +81,11 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
 /// Arguments of `edit`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet edit 1234 --priority 0              it is taken first\n  \
-                        quintet edit 1234 --delay 10m           not before ten minutes\n  \
-                        quintet edit 1234 --body '{\"to\": 7}'    another body; prints its new id\n\n\
-                        A message that somebody has reserved is not changed. What is stored under an \
-                        id never changes:\nwith another body the message has another id, and all else \
-                        of it, its place too, stays."
+    after_help = "Examples:\n  quintet edit 1234 --priority 0          the most urgent priority\n  \
+                        quintet edit 1234 --delay 10m           not selectable for ten minutes\n  \
+                        quintet edit 1234 --body '{\"to\": 7}'    a new body; prints the new \
+                        id\n\nA reserved message cannot be changed. A new body gives the message \
+                        a new id; its position and all else stays."
 )]
 pub(in super::super) struct Edit {
     #[command(flatten)]
@@ -99,7 +98,7 @@ pub(in super::super) struct Edit {
     /// The old name of --priority.
     #[arg(long, hide = true, value_parser = crate::messages::renamed)]
     rank: Option<bool>,
-    /// Not taken before this time is over; 0: ready at once.
+    /// Time until the message can be taken; 0: ready at once.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     delay: Option<u64>,
     /// New body, 64 KiB at most.
@@ -140,7 +139,7 @@ impl Edit {
             };
         }
         if of.is_empty() {
-            bail!("say what changes: --priority, --delay, --body or --file");
+            bail!("nothing to change: give --priority, --delay, --body or --file");
         }
         let path = format!("/messages/{}", self.id);
         let reply = self.at.api("PATCH", &path, Some(&of.into()))?;

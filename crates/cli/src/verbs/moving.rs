@@ -12,24 +12,24 @@ use super::bulk::{Bulk, How, Which};
 /// Arguments of `move`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet move work later                      all that is ready\n  \
-                        quintet move work work-dead --state buried   those that were buried\n  \
-                        quintet move work later --dry-run            how many it would be\n  \
-                        quintet move work later --contains 'user 7'  those of them\n  \
-                        quintet move --id 1234 later                 this one\n\n\
-                        A message goes to the end of the other queue and is ready there, whatever \
-                        it was. What is reserved stays. What is put meanwhile stays too."
+    after_help = "Examples:\n  quintet move work later                      all ready messages\n  \
+                        quintet move work work-dead --state buried   buried messages\n  quintet \
+                        move work later --dry-run            only their number\n  quintet move \
+                        work later --contains 'user 7'  only these\n  quintet move --id 1234 \
+                        later                 this message\n\nA message goes to the end of the \
+                        other queue and is ready there, whatever its state was. Reserved messages \
+                        stay, and so do messages that are put meanwhile."
 )]
 pub(in super::super) struct Move {
     #[command(flatten)]
     at: Where,
-    /// From which queue, and to which; with --id only to which.
+    /// Source queue and target queue; with --id only the target.
     #[arg(value_names = ["FROM", "TO"], num_args = 1..=2, required = true)]
     queues: Vec<String>,
     /// Only this message.
     #[arg(long, conflicts_with_all = ["state", "max", "dry_run"])]
     id: Option<u64>,
-    /// Which of them.
+    /// State of the messages.
     #[arg(long, value_enum, default_value = "ready")]
     state: From,
     #[command(flatten)]

@@ -13,10 +13,10 @@ use super::duration;
 /// Arguments of `pause`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet pause work             until quintet resume\n  \
-                        quintet pause work --for 10m   and then by itself\n\n\
-                        Takes wait, as if nothing were there; puts go on. It outlives restarts. What RQ calls \
-                        pause is\nof its scripts: quintet rq pause."
+    after_help = "Examples:\n  quintet pause work             until quintet resume\n  quintet \
+                        pause work --for 10m   ends after ten minutes\n\nTakes wait as if the \
+                        queue were empty; puts go on. A pause survives restarts. `quintet rq \
+                        pause` is different: it pauses the scripts of RQ."
 )]
 pub(in super::super) struct Pause {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(in super::super) struct Pause {
     /// Names of queues.
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
-    /// For how long.
+    /// Duration of the pause [default: until `quintet resume`].
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     time: Option<u64>,
     /// Print JSON.

@@ -11,19 +11,20 @@ use super::bulk::{Bulk, How, PURGE, Which};
 /// Arguments of `purge`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet purge work --dry-run              how many wait there\n  \
-                        quintet purge work                        removes them, after a question\n  \
-                        quintet purge work --state buried --yes   those that were buried\n  \
-                        quintet purge work --older 7d --contains test\n\n\
-                        What somebody has reserved stays, and so does the queue (quintet drop removes \
-                        it).\nCtrl-C stops within about a second; what was purged is gone."
+    after_help = "Examples:\n  quintet purge work --dry-run              only their number\n  \
+                        quintet purge work                        remove the waiting messages, \
+                        after a question\n  quintet purge work --state buried --yes   buried \
+                        messages, without a question\n  quintet purge work --older 7d --contains \
+                        test\n\nReserved messages stay, and so does the queue (quintet drop \
+                        removes it). Ctrl-C stops within about a\nsecond; messages purged by then \
+                        are gone."
 )]
 pub(in super::super) struct Purge {
     #[command(flatten)]
     at: Where,
     /// Name of the queue.
     queue: String,
-    /// Which of them; without: all that wait, those that are delayed too.
+    /// State of the messages [default: ready and delayed].
     #[arg(long, value_parser = ["ready", "delayed", "buried", "prepared", "archived"])]
     state: Option<String>,
     #[command(flatten)]

@@ -14,10 +14,10 @@ use super::bulk::{Bulk, How, RETRY, Which};
 /// Arguments of `kick`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet kick work                   what was buried is ready again\n  \
-                        quintet kick work --state delayed   what is delayed is ready at once\n  \
-                        quintet kick work --older 1h --max 100\n  \
-                        quintet kick --id 1234"
+    after_help = "Examples:\n  quintet kick work                   buried messages are ready \
+                        again\n  quintet kick work --state delayed   delayed messages are ready \
+                        at once\n  quintet kick work --older 1h --max 100\n  quintet kick --id \
+                        1234"
 )]
 pub(in super::super) struct Kick {
     #[command(flatten)]
@@ -28,7 +28,7 @@ pub(in super::super) struct Kick {
     /// Only this message.
     #[arg(long, conflicts_with_all = ["queue", "dry_run", "max"])]
     id: Option<u64>,
-    /// Which of them.
+    /// State of the messages.
     #[arg(long, default_value = "buried", value_parser = ["buried", "delayed"])]
     state: String,
     #[command(flatten)]
@@ -67,11 +67,10 @@ impl Kick {
 /// Arguments of `retry`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet retry work             what failed there, however it is kept\n  \
-                        quintet retry --id 1234        this message\n  \
-                        quintet retry work --dry-run\n\n\
-                        Buried messages are ready again (quintet kick); dead letters go back to the \
-                        queue\neach came from (quintet redrive)."
+    after_help = "Examples:\n  quintet retry work             buried messages and dead letters of \
+                        work\n  quintet retry --id 1234        this message\n  quintet retry work \
+                        --dry-run\n\nBuried messages are ready again (quintet kick). Dead letters \
+                        return to their source queues (quintet\nredrive)."
 )]
 pub(in super::super) struct Retry {
     #[command(flatten)]
@@ -135,25 +134,25 @@ fn dead_letters_of(api: &mut Api, queue: &str) -> Option<String> {
 /// Arguments of `redrive`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet redrive dead             each back to where it came from\n  \
-                        quintet redrive dead --dry-run   how many can go\n  \
-                        quintet redrive dead --attr dead_letter_queue=work\n  \
-                        quintet redrive --id 1234\n\n\
-                        A message that the dead-letter rule moved, or that expired into another queue, \
-                        knows which\nqueue it came from (attribute dead_letter_queue). It goes to that \
-                        queue's end, its attempts\nbegin anew, and its attributes stay. Others stay where \
-                        they are."
+    after_help = "Examples:\n  quintet redrive dead             return dead letters to their \
+                        source queues\n  quintet redrive dead --dry-run   only their number\n  \
+                        quintet redrive dead --attr dead_letter_queue=work\n  quintet redrive \
+                        --id 1234\n\nThe attribute dead_letter_queue names the source queue of a \
+                        message that the dead-letter rule moved, or that expired into another \
+                        queue. Such a message goes to the end of its source queue. Its attempts \
+                        start again at 0 and its attributes stay. Other messages stay where they \
+                        are."
 )]
 pub(in super::super) struct Redrive {
     #[command(flatten)]
     at: Where,
-    /// The queue the dead letters are in.
+    /// Name of the queue with the dead letters.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
     /// Only this message.
     #[arg(long, conflicts_with_all = ["queue", "dry_run", "max"])]
     id: Option<u64>,
-    /// Which of them.
+    /// State of the messages.
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
     state: String,
     #[command(flatten)]
@@ -194,7 +193,7 @@ fn redrive_one(api: &mut Api, id: u64) -> Result<()> {
         Err(error) if Refused::is(&error, CommandError::NotFound) => {
             // Whether it is there at all.
             api.get(&format!("/messages/{id}"))?;
-            bail!("message {id} neither is buried nor knows a queue it came from")
+            bail!("message {id} is not buried and has no source queue to return to")
         }
         done => done.map(drop),
     }

@@ -14,8 +14,9 @@ use super::duration;
 /// Arguments of `wait`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit code 0: the server answers; 1: it does not, and why.\n\n\
-                  Example:\n  quintet serve &\n  quintet wait --for 30s && quintet put work hello"
+    after_help = "Exit code 0: the server responds; 1: it does not, with the reason on \
+                  stderr.\n\nExample:\n  quintet serve &\n  quintet wait --for 30s && quintet put \
+                  work hello"
 )]
 pub(in super::super) struct Wait {
     #[command(flatten)]
@@ -31,9 +32,10 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// Arguments of `drain`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  quintet drain && until quintet stats | grep -q '^ready  *0'; do sleep 1; done\n\n\
-                        As SIGUSR1: until quintet undrain, or the next start. A node of a cluster that \
-                        others should\nown rather than it: quintet cluster drain."
+    after_help = "Example:\n  quintet drain && until quintet stats | grep -q '^ready  *0'; do \
+                        sleep 1; done\n\nThe server rejects puts, as after SIGUSR1, until \
+                        `quintet undrain` or the next start. To move the queues of a node to \
+                        another one, use `quintet cluster drain`."
 )]
 pub(in super::super) struct Drain {
     #[command(flatten)]
@@ -50,9 +52,12 @@ pub(in super::super) struct Undrain {
 
 /// Arguments of `reload`.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  quintet reload\n\n\
-                        As SIGHUP; answers when it is done. What is wrong with the file is in the \
-                        server's log: then what\nwas in force stays, and the exit code is 1.")]
+#[command(
+    after_help = "Example:\n  quintet reload\n\nThe server reads its configuration as after \
+                        SIGHUP; the command returns when this is done. If the file has an error, \
+                        the old settings stay, the server's log names the error, and the exit \
+                        code is 1."
+)]
 pub(in super::super) struct Reload {
     #[command(flatten)]
     at: Where,
@@ -69,7 +74,7 @@ impl Wait {
                 std::thread::sleep(TRY_AGAIN);
             }
         });
-        let mut why = anyhow!("the server does not answer; it may still be reading its log");
+        let mut why = anyhow!("the server does not respond; it may still be reading its log");
         loop {
             match told.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(Ok(())) => return Ok(ExitCode::SUCCESS),
@@ -91,20 +96,20 @@ fn answers(at: &Where) -> Result<()> {
 
 impl Drain {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        order(&self.at, "drain", "puts are refused from now on")
+        order(&self.at, "drain", "the server rejects puts from now on")
     }
 }
 
 impl Undrain {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        order(&self.at, "undrain", "puts are taken again")
+        order(&self.at, "undrain", "the server accepts puts again")
     }
 }
 
 impl Reload {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let reply = self.at.api("POST", "/server/reload?wait=true", None)?;
-        writeln!(stdout(), "the configuration was read again")?;
+        writeln!(stdout(), "the server has read its configuration again")?;
         for note in reply["notes"].as_array().into_iter().flatten() {
             writeln!(stdout(), "{}", note.as_str().unwrap_or_default())?;
         }

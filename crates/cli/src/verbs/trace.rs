@@ -15,9 +15,10 @@ const NAMES_MAX: usize = 16;
 /// Arguments of `trace`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet trace 1234\n  quintet trace 1234 --json | grep '\"end\"'\n\n\
-                  Of messages that are gone the newest are known (ends_max, 100,000), also after a \
-                  restart as far as\nthe log reaches back; who did it is known since the last start."
+    after_help = "Examples:\n  quintet trace 1234\n  quintet trace 1234 --json | grep \
+                  '\"end\"'\n\nThe server knows the outcomes of the newest gone messages \
+                  (ends_max, 100,000). After a restart it knows those that the log still has, but \
+                  not who caused them."
 )]
 pub(in super::super) struct Trace {
     #[command(flatten)]
@@ -25,7 +26,7 @@ pub(in super::super) struct Trace {
     /// Ids of messages.
     #[arg(required = true)]
     ids: Vec<u64>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each message.
     #[arg(long)]
     json: bool,
 }

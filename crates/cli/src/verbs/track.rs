@@ -18,21 +18,22 @@ use super::clients::shown;
 /// Arguments of `track`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet put reports 'march' --name report-7 --tracked\n  \
-                  quintet track reports report-7\n  quintet track reports report-7 report-8 --json\n\n\
-                  STATE is waiting, reserved, failed (the last try did), buried, done, cancelled or gone\n\
-                  (without having been done). It is known for track_keep after the last change: docs/api.md.\n\
-                  Exits with 4 if nothing is known of one of them."
+    after_help = "Examples:\n  quintet put reports 'march' --name report-7 --tracked\n  quintet \
+                  track reports report-7\n  quintet track reports report-7 report-8 \
+                  --json\n\nSTATE is waiting, reserved, failed (in the last try), buried, done, \
+                  cancelled or gone (without being done).\nThe server keeps it for track_keep \
+                  after the last change: docs/api.md.\nExits with 4 if the server does not know \
+                  one of the names."
 )]
 pub(in super::super) struct Track {
     #[command(flatten)]
     at: Where,
     /// Name of the queue.
     queue: String,
-    /// Names that the messages were put with.
+    /// Names of the messages.
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each name.
     #[arg(long)]
     json: bool,
 }

@@ -16,16 +16,17 @@ use super::clients::shown;
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  quintet workers\n  quintet workers --json | grep '\"state\":\"quiet\"'\n  \
-                  quintet workers quiet 4qpc2443vpvai\n  quintet workers terminate 4qpc2443vpvai\n\n\
-                  These are workers of the faktory protocol. JOBS are those that its open connections hold.\n\
-                  SEEN is when one last said something; one that is silent for a minute is forgotten.\n\
+    after_help = "Examples:\n  quintet workers\n  quintet workers --json | grep \
+                  '\"state\":\"quiet\"'\n  quintet workers quiet 4qpc2443vpvai\n  quintet workers \
+                  terminate 4qpc2443vpvai\n\nThe list has workers of the faktory protocol. JOBS \
+                  counts the jobs that their open connections hold.\nSEEN is the last sign of \
+                  life; the server forgets a worker after a minute of silence.\nSee \
                   docs/protocols/faktory.md."
 )]
 pub(in super::super) struct Workers {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each worker.
     #[arg(long)]
     json: bool,
     #[command(subcommand)]
@@ -34,11 +35,11 @@ pub(in super::super) struct Workers {
 
 #[derive(clap::Subcommand)]
 enum Act {
-    /// Give workers nothing more, and ask them to finish what they have.
+    /// Give workers no more jobs, and ask them to finish the present ones.
     #[command(after_help = "Example:\n  quintet workers quiet 4qpc2443vpvai\n\n\
                         They learn it with their next BEAT. It cannot be taken back.")]
     Quiet(Steer),
-    /// The same, and ask them to end.
+    /// Do the same, and ask the workers to end.
     #[command(after_help = "Example:\n  quintet workers terminate 4qpc2443vpvai\n\n\
                         They learn it with their next BEAT. It cannot be taken back.")]
     Terminate(Steer),

@@ -118,8 +118,8 @@ impl Auth {
             && !table.everywhere(by).has(Right::Server)
         {
             return Err(
-                "it would take the right \"server\" from whoever asked for the reload: SIGHUP \
-                 reloads it nevertheless"
+                "the new configuration takes the right \"server\" from the user of this reload: \
+                 use SIGHUP to reload it all the same"
                     .to_owned(),
             );
         }
@@ -239,7 +239,7 @@ fn read(
         if !listen.user.is_empty() && table.principal(&listen.user).is_none() {
             let protocol = listen.served.name();
             wrong.push(format!(
-                "[[listen]] {protocol}: user = \"{}\" is no user",
+                "[[listen]] {protocol}: user = \"{}\" names no [[user]]",
                 listen.user
             ));
         }
@@ -275,7 +275,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     }
     let protocol = listen.served.name();
     let login = match has_logins(listen.served) {
-        true => "name [[user]]s that log in and their [[grant]]s, ",
+        true => "add [[user]]s that log in and their [[grant]]s,  ",
         false => "",
     };
     let shorthand = match listen.served {
@@ -284,10 +284,10 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
         Served::Protocol(_) => "",
     };
     Some(format!(
-        "{protocol} on {at} would let anybody who reaches it put, take and delete messages: {login}\
-         {shorthand}say whose the clients of this listener are with user = \"NAME\", ask for their \
-         certificates with tls_client_ca, listen on 127.0.0.1, or say insecure = true (--listen {protocol}={at},insecure) if nobody else reaches \
-         it or something in front asks for logins"
+        "{protocol} on {at} would allow anybody who reaches it to put, take and delete messages: \
+         {login}{shorthand}set user = \"NAME\" for all clients of this listener, require \
+         certificates with tls_client_ca, listen on 127.0.0.1, or set insecure = true (--listen \
+         {protocol}={at},insecure) if nobody else reaches it or a proxy before it asks for logins"
     ))
 }
 
@@ -376,7 +376,8 @@ mod tests {
     fn who_reloads_is_not_locked_out() {
         let with = |rights: &str| {
             config(&format!(
-                "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = [{rights}]"
+                "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = \
+                 [{rights}]"
             ))
         };
         let auth = Auth::new(&with("'server'"), None).expect("made");

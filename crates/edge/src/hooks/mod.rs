@@ -115,7 +115,7 @@ impl Hooks {
             }
             // It was loaded on trial before, so this is memory or the like.
             Err(error) => {
-                tracing::error!("hooks are not renewed on one thread: {error}");
+                tracing::error!("cannot reload the hooks on one thread: {error}");
                 if let Some(runner) = runner {
                     runner.version = version;
                 }

@@ -78,7 +78,7 @@ impl Hooks {
                     tracing::info!("hooks reloaded");
                 }
             }
-            Err(error) => tracing::error!("hooks not reloaded, the old ones go on: {error}"),
+            Err(error) => tracing::error!("hooks not reloaded, the old ones stay: {error}"),
         }
     }
 }

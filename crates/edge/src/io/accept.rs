@@ -175,7 +175,7 @@ impl IoThread {
             tracing::warn!(
                 conn = arrival.number,
                 peer,
-                "cannot watch a connection: {error}"
+                "cannot register a connection: {error}"
             );
             self.conns.release(key);
             self.edge.dismiss(self.index, origin);

@@ -249,7 +249,7 @@ impl Stream {
         if let Some(channel) = &mut self.channel
             && let Err(error) = channel.close(&mut self.socket, records)
         {
-            tracing::trace!("no goodbye: {error}");
+            tracing::trace!("cannot close the TLS connection cleanly: {error}");
         }
         self.part(scratch);
     }

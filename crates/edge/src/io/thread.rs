@@ -666,8 +666,8 @@ impl IoThread {
                     bytes,
                     conn = conn.as_ref().map(|conn| conn.number),
                     peer = conn.and_then(|conn| conn.peer_text()),
-                    "connection closed, {closed} so far: connection_memory is used up, and it held \
-                     the most"
+                    "connection closed, {closed} so far: connection_memory is used up, and this \
+                     connection used most of it"
                 );
             }
             self.close(slot);

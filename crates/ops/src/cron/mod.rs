@@ -189,8 +189,8 @@ impl Inside {
 /// The note about a paused table that is in the configuration no more.
 pub fn forgotten(name: &str) -> String {
     format!(
-        "[[cron]] {name} was paused and is no longer in the configuration: the pause is \
-         forgotten, and put in again it runs"
+        "[[cron]] {name} was paused and is no longer in the configuration: the server forgets the \
+         pause. If you add the table again, it runs"
     )
 }
 

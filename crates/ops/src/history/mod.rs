@@ -120,7 +120,7 @@ impl Runner<'_> {
         let loaded = kept::load(&self.looks.inside, &path, self.now(), self.histories_max());
         match loaded {
             Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::warn!(
-                "the history of queues in {} is not used: {error}",
+                "cannot use the history of queues in {}: {error}",
                 path.display()
             ),
             _ => {}
@@ -140,7 +140,7 @@ impl Runner<'_> {
         }
         if let Err(error) = kept::save(&self.looks.inside, path) {
             let path = path.display();
-            tracing::warn!("the history of queues cannot be written to {path}: {error}");
+            tracing::warn!("cannot write the history of queues to {path}: {error}");
         }
     }
 

@@ -26,46 +26,49 @@ macro_rules! rows {
 }
 
 rows! {
-    Gauge "queue_oldest_seconds" "How long the oldest waiting message has waited."
+    Gauge "queue_oldest_seconds" "Age of the oldest waiting message."
         = |q| ratio(q.oldest_ms, 1000);
     Gauge "queue_bytes" "Bytes of all bodies." = |q| whole(q.gauges.bytes);
-    Gauge "queue_cold_messages" "Messages that are in runs and not in memory."
+    Gauge "queue_cold_messages" "Messages in runs but not in memory."
         = |q| whole(q.gauges.cold);
-    Gauge "queue_waiters" "Takes waiting in line." = |q| whole(q.gauges.waiters);
-    Gauge "queue_paused" "1 while takes are not served, else 0." = |q| f64::from(q.paused);
-    Gauge "queue_limited" "1 while takes wait though there may be something (in_flight_max, take_rate), else 0."
+    Gauge "queue_waiters" "Waiting consumers." = |q| whole(q.gauges.waiters);
+    Gauge "queue_paused" "1 while the queue is paused, else 0." = |q| f64::from(q.paused);
+    Gauge "queue_limited" "1 while a limit makes takes wait although there may be messages \
+                           (in_flight_max, take_rate), else 0."
         = |q| f64::from(q.limited);
-    Counter "queue_limited_takes_total" "Takes that found nothing while a limit of the queue or of a key held something back, since the start."
+    Counter "queue_limited_takes_total" "Takes since the start that found nothing because a limit \
+                                         of the queue or of a key made messages not selectable."
         = |q| whole(q.limited_takes);
-    Gauge "queue_keys" "Keys of which the queue keeps an index, as its settings give them a meaning (groups, key_in_flight_max, key_take_rate)."
+    Gauge "queue_keys" "Keys that the queue indexes because of its settings (groups, \
+                        key_in_flight_max, key_take_rate)."
         = |q| whole(q.keys);
-    Gauge "queue_keys_limited" "Keys of which a limit holds something back."
+    Gauge "queue_keys_limited" "Keys with messages that a limit makes not selectable."
         = |q| whole(q.keys_limited);
     Counter "queue_puts_total" "Messages put." = |q| whole(q.totals.puts);
     Counter "queue_put_bytes_total" "Bytes of bodies put." = |q| whole(q.totals.put_bytes);
     Counter "queue_taken_total" "Messages removed by takes." = |q| whole(q.totals.taken);
     Counter "queue_leases_total" "Leases given." = |q| whole(q.totals.leases);
     Counter "queue_finished_total" "Leases finished." = |q| whole(q.totals.finished);
-    Counter "queue_failures_total" "Tries that failed, as the queue's policy counts them."
+    Counter "queue_failures_total" "Failed tries, as the settings of the queue count them."
         = |q| whole(q.totals.failures);
-    Counter "queue_releases_total" "Messages given back by their holder."
+    Counter "queue_releases_total" "Messages released by their holder."
         = |q| whole(q.totals.releases);
     Counter "queue_timeouts_total" "Leases that ran out." = |q| whole(q.totals.timeouts);
-    Counter "queue_buries_total" "Messages set aside." = |q| whole(q.totals.buries);
+    Counter "queue_buries_total" "Messages buried." = |q| whole(q.totals.buries);
     Counter "queue_deleted_total" "Messages deleted by id." = |q| whole(q.totals.deleted);
     Counter "queue_cancelled_total" "Messages that were cancelled."
         = |q| whole(q.totals.cancelled);
-    Counter "queue_expired_total" "Messages whose time to live ran out."
+    Counter "queue_expired_total" "Messages that expired."
         = |q| whole(q.totals.expired);
-    Counter "queue_dead_letters_total" "Messages that went by the dead-letter rule."
+    Counter "queue_dead_letters_total" "Messages to which the dead-letter rule was applied."
         = |q| whole(q.totals.dead_letters);
-    Counter "queue_refused_full_total" "Puts refused because the queue was full."
+    Counter "queue_refused_full_total" "Puts rejected because the queue was full."
         = |q| whole(q.totals.refused_full);
 }
 
 const MESSAGES: Family = Family {
     name: "queue_messages",
-    help: "Messages by state; states that no message is in are left out but for the first four.",
+    help: "Messages by state; after the first four states, empty ones are left out.",
     kind: Kind::Gauge,
 };
 
@@ -86,7 +89,7 @@ const STATES: [State; 8] = [
 
 const TOLD: Family = Family {
     name: "queues_told",
-    help: "Queues that have series of their own: those with the most bytes (metrics_queues).",
+    help: "Queues with their own series: those with the most bytes (metrics_queues).",
     kind: Kind::Gauge,
 };
 
@@ -96,13 +99,14 @@ fn ratio(number: u64, of: u32) -> f64 {
 
 const LEFT: Family = Family {
     name: "queue_left_total",
-    help: "Messages that left, by why: finished, removed, failed, dropped, expired, moved.",
+    help: "Messages that left, by reason: finished, removed, failed, dropped, expired, moved.",
     kind: Kind::Counter,
 };
 
 const ATTENTION: Family = Family {
     name: "queue_attention",
-    help: "1: the queue needs attention by this rule (docs/attention.md); the worst of each queue.",
+    help: "1 if the queue needs attention by this rule (docs/attention.md); only the worst rule \
+           of each queue.",
     kind: Kind::Gauge,
 };
 

@@ -344,7 +344,7 @@ fn a_stop_ends_also_while_nothing_can_be_written() {
     let said = std::fs::read_to_string(&log).unwrap();
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(
-        said.contains("the disk is full: what was decided"),
+        said.contains("the disk is full: the last changes"),
         "{said}"
     );
     faults.end_rules();
@@ -396,7 +396,7 @@ fn a_start_that_waits_for_space_ends_at_the_first_signal() {
         let before_ready = server.try_ready().unwrap();
         waited += u64::from(!ends && before_ready.is_some());
         assert_eq!(server.ended().code(), Some(1), "{written}: {}", said());
-        let lost = said().contains("the disk is full: what was decided");
+        let lost = said().contains("the disk is full: the last changes");
         assert_eq!(lost, !ends, "{written}: {}", said());
         faults.end_rules();
     }

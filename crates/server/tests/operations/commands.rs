@@ -30,7 +30,7 @@ fn wait_ends_when_the_server_answers_and_says_why_it_does_not() {
     server.signal(rustix::process::Signal::CONT);
     assert_eq!(vain.status.code(), Some(1));
     let why = text(&vain.stderr);
-    assert!(why.contains("does not answer"), "{why}");
+    assert!(why.contains("does not respond"), "{why}");
 }
 
 #[test]

@@ -527,7 +527,7 @@ fn only_sockets_make_way_for_listeners() {
             .output(&dir.path().join("data"));
         let told = text(&refused.stderr);
         assert!(
-            !refused.status.success() && told.contains("no socket"),
+            !refused.status.success() && told.contains("not a socket"),
             "{told}"
         );
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");

@@ -194,7 +194,8 @@ fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
     let renamed = CONFIG.replace("'nightly'", "'daily'");
     let told = reload(&renamed);
     assert!(
-        told.contains("[[cron]] nightly was paused") && told.contains("the pause is forgotten"),
+        told.contains("[[cron]] nightly was paused")
+            && told.contains("the server forgets the pause"),
         "{told}"
     );
     // The list tells of the new tables, so the old one's mark was looked at.

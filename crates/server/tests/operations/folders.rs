@@ -251,7 +251,7 @@ fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         said
     };
-    refused("is no folder of RQ", 1);
+    refused("is not a folder of RQ", 1);
     message(
         &old,
         "mail/que/20091109.0558.57.780.1",
@@ -395,10 +395,10 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     };
     std::fs::write(last, bytes).unwrap();
     for (left, says) in [
-        (Vec::new(), "it is empty"),
-        (vec![0; 3], "it begins with zeros"),
-        (vec![0; 4096], "it begins with zeros"),
-        (blank(0, 4), "it begins with zeros"),
+        (Vec::new(), "the file is empty"),
+        (vec![0; 3], "the file begins with zeros"),
+        (vec![0; 4096], "the file begins with zeros"),
+        (blank(0, 4), "the file begins with zeros"),
         (blank(4, 120), "nothing but zeros where a record should be"),
     ] {
         std::fs::write(first, left).unwrap();

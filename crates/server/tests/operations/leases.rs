@@ -322,7 +322,7 @@ fn a_lease_is_released_by_the_last_digits_of_its_id_if_it_is_the_only_one() {
     );
     let (_, why, code) = server.outputs(&["leases", "release", "999"]);
     assert!(
-        code == 1 && why.contains("no lease whose id ends so"),
+        code == 1 && why.contains("no lease has an id that ends with it"),
         "{why}"
     );
     assert_eq!(ready(&server, "work"), 1);

@@ -365,7 +365,7 @@ fn what_is_refused_here_stays_there_as_it_was() {
         said.starts_with(&format!("{here} messages stored")),
         "{said}"
     );
-    assert!(said.contains("are given back there"), "{said}");
+    assert!(said.contains("are released there"), "{said}");
     let jobs = old.jobs();
     assert_eq!((here as u64 + jobs[0], &jobs[1..]), (1000, &[0; 3][..]));
 
@@ -605,7 +605,7 @@ fn a_kestrel_that_dies_or_is_refused_loses_nothing_and_keeps_its_order() {
     let from = format!("darner://{}", old.address());
     let output = import(&server, &from, &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("are given back there"));
+    assert!(text(&output.stderr).contains("are released there"));
     let both: Vec<String> = [bodies(&server), bodies(&old)].concat();
     let wanted: Vec<String> = (0..ITEMS).map(|number| format!("item {number}")).collect();
     assert_eq!(both, wanted, "each once, and in order");

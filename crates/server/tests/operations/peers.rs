@@ -186,7 +186,7 @@ fn a_quintet_that_dies_or_is_refused_loses_nothing() {
     many(&old, ALL);
     let output = import(&server, &from(&old), &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("are given back there"));
+    assert!(text(&output.stderr).contains("are released there"));
     assert_eq!(all(&server).len() + all(&old).len(), ALL, "each once");
     let there = all(&old);
     assert!(there.iter().all(|message| message["state"] == "ready"));
@@ -269,7 +269,7 @@ fn another_quintet_is_asked_as_a_user_and_under_tls() {
         (output.status.success(), text(&output.stderr))
     };
     let (done, why) = asked("", None, true);
-    assert!(!done && why.contains("wants a login"), "{why}");
+    assert!(!done && why.contains("rejected the login"), "{why}");
     let (done, why) = asked("ann@", None, true);
     assert!(!done && why.contains("needs a password"), "{why}");
     let (done, why) = asked("ann:other@", None, true);

@@ -85,8 +85,8 @@ fn names_longer_than_a_segment_are_not_written_for_ever() {
         let tried = text(&server.run(&["drop", "0*", "--dry-run"]).stdout);
         assert_eq!(
             tried,
-            "1 queues would be dropped, with 0 messages\n149 more hold messages: --messages \
-             drops these too\n"
+            "1 queues would be dropped, with 0 messages\n149 more queues hold messages: \
+             --messages drops them too\n"
         );
         let dropped = text(&server.run(&["drop", "0*"]).stdout);
         assert!(dropped.starts_with("1 queues dropped, with 0 messages\n"));

@@ -111,7 +111,7 @@ fn fan_out_is_made_and_shown_by_a_command_and_ends_with_the_child() {
     }
     let shown = server.printed(&["settings", "orders+audit"]);
     assert!(
-        shown.ends_with("gets copies of what is put to orders\n"),
+        shown.ends_with("gets a copy of each message put to orders\n"),
         "{shown}"
     );
     server.printed(&["drop", "orders+audit"]);

@@ -467,7 +467,7 @@ fn an_sqs_that_dies_or_refuses_is_named_and_loses_nothing() {
     old.many("work", ALL, None);
     let output = import(&server, &old.address, "work", &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("are given back there"));
+    assert!(text(&output.stderr).contains("are released there"));
     let (shown, hidden) = old.left();
     assert!(hidden.is_empty(), "{hidden:?}");
     assert_eq!(bodies(&server).len() + shown.len(), ALL, "each once");

@@ -122,7 +122,7 @@ fn one_message_is_deleted_edited_and_found_again() {
         server
             .outputs(&["edit", "2"])
             .1
-            .contains("say what changes")
+            .contains("nothing to change")
     );
     assert!(
         server

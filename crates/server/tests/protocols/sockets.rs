@@ -324,7 +324,7 @@ fn connections_fit_the_limit_on_open_files() {
     limited.stderr(std::fs::File::create(dir.path().join("log")).unwrap());
     let server = Server::await_ready(&data, limited);
     let warned = std::fs::read_to_string(dir.path().join("log")).unwrap();
-    let wanted = "of which the system allows 100: 25 connections at once";
+    let wanted = "and the system allows 100: the server accepts 25 connections";
     assert!(warned.contains(wanted), "{warned}");
     let mut clients: Vec<Client> = (0..25).map(|_| server.client()).collect();
     for client in &mut clients {

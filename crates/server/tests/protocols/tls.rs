@@ -553,7 +553,7 @@ fn new_files_count_by_themselves_and_by_sighup_and_connections_stay() {
     await_shown(&|seen| seen == second);
     // Nonsense is said and does not count.
     replace(&cert, "nonsense");
-    let goes_on = "goes on with the certificate it has";
+    let goes_on = "keeps its present certificate";
     eventually(goes_on, || server.said().contains(goes_on).then_some(()));
     assert_eq!(shown(&server, &authority.ca()), second);
     // Other files, by name.

@@ -114,7 +114,7 @@ fn a_damaged_block_is_found_and_its_messages_are_named() {
         says.contains("no damage") && says.contains("runs, "),
         "{says}"
     );
-    assert!(says.contains("1 files of runs that hold nothing"), "{says}");
+    assert!(says.contains("1 unfinished files of runs"), "{says}");
 
     let run = runs_in(&data).pop().expect("a run");
     flip(&run, 5000);

@@ -45,8 +45,8 @@ impl Attached {
             let asked = self.folder.queue(&place.queue, "ping", &Value::Null);
             asked.with_context(|| {
                 format!(
-                    "the queue {} has messages with attachments, which only a queue with a \
-                     script has; nothing is imported yet",
+                    "the messages of the queue {} have attachments, and only a queue with a \
+                     script can keep them; nothing is imported yet",
                     place.queue
                 )
             })?;

@@ -308,9 +308,9 @@ impl Beanstalk {
                 // Somebody else was faster.
                 "NOT_FOUND" => {}
                 "UNKNOWN_COMMAND" => bail!(
-                    "{} is older than 1.12 and gives only ready jobs: those that are {state} in \
-                     the tube {} are left there, and the tubes behind it; have them kicked, or \
-                     wait until they are due",
+                    "{} is older than 1.12 and hands out only ready jobs: {state} jobs of the \
+                     tube {} stay there, and the tubes after it; kick these jobs, or wait until \
+                     they are due",
                     self.line.address(),
                     self.tubes.front().map_or("", String::as_str)
                 ),

@@ -75,10 +75,7 @@ impl Binlog {
             let version = match binlog::version(&bytes) {
                 Ok(version) => version,
                 Err(number) => {
-                    let why = format!(
-                        "version {number} of a binlog, which this quintet does not know: 5 and 7 \
-                         are known"
-                    );
+                    let why = format!("version {number} of a binlog: this quintet reads 5 and 7");
                     return Err(BadInput::error(path.display().to_string(), why));
                 }
             };
@@ -86,8 +83,8 @@ impl Binlog {
             if version.is_none() {
                 // beanstalkd writes the version when it makes a file.
                 let what = match bytes.is_empty() {
-                    true => "it is empty",
-                    false => "it begins with zeros",
+                    true => "the file is empty",
+                    false => "the file begins with zeros",
                 };
                 all.damaged(format!("{}: {what}", path.display()));
             }
@@ -161,7 +158,7 @@ fn unused(dir: &Path) -> Result<()> {
     };
     let asked = Flock::from(FlockType::WriteLock);
     let holder = rustix::process::fcntl_getlk(&lock, &asked);
-    if let Some(holder) = holder.context("cannot ask who uses the binlog")? {
+    if let Some(holder) = holder.context("cannot find out which process uses the binlog")? {
         let process = holder.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
         bail!(
             "process {process} uses {}: stop that beanstalkd first, or move its jobs with \

@@ -69,10 +69,12 @@ impl Faktory {
         let mut says = json!({ "v": 2 });
         if let Some(salt) = asked["s"].as_str() {
             let password = password
-                .with_context(|| format!("{address} wants a password: faktory://:PASSWORD@..."))?;
+                .with_context(|| format!("{address} needs a password: faktory://:PASSWORD@..."))?;
             let rounds = u32::try_from(asked["i"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX);
             if rounds > ROUNDS_MAX {
-                bail!("{address} wants a password to be hashed {rounds} times");
+                bail!(
+                    "{address} asks for {rounds} rounds of password hashing; {ROUNDS_MAX} are allowed"
+                );
             }
             says["pwdhash"] = faktory_pwdhash(password, salt, rounds).into();
         }

@@ -38,7 +38,10 @@ impl Journal {
     /// It cannot be read.
     pub(in crate::import) fn look(path: &Path) -> Result<Self> {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            bail!("{} is no journal: its name is the queue's", path.display());
+            bail!(
+                "{} is not a journal: the file's name is the name of the queue",
+                path.display()
+            );
         };
         let (mut bodies, mut replay, mut damage) = (Bodies::default(), Replay::default(), None);
         for path in files(path, name)? {

@@ -41,7 +41,7 @@ impl Line {
         }
         match last {
             Some(error) => Err(error).with_context(cannot),
-            None => bail!("{address} is no address"),
+            None => bail!("{address} has no IP address"),
         }
     }
 
@@ -110,7 +110,7 @@ impl Line {
         let address = &self.address;
         match error.kind() {
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                anyhow::anyhow!("{address} answered nothing for {} s", PATIENCE.as_secs())
+                anyhow::anyhow!("{address} sent nothing for {} s", PATIENCE.as_secs())
             }
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => {
                 anyhow::anyhow!("{address} closed the connection")

@@ -248,9 +248,7 @@ impl Quintet {
     fn refused(&self, status: u16, answer: &Value) -> anyhow::Error {
         let at = self.site.shown();
         if status == 401 {
-            return anyhow!(
-                "{at} wants a login that it knows: USER:PASSWORD@, or a token in {TOKEN}"
-            );
+            return anyhow!("{at} rejected the login: give USER:PASSWORD@, or a token in {TOKEN}");
         }
         if let (Some(_), Some(detail)) = (answer["code"].as_str(), answer["detail"].as_str()) {
             return anyhow!("{at}: {detail}");
@@ -265,7 +263,7 @@ impl Quintet {
         }
         let at = self.site.shown();
         serde_json::from_value(answer)
-            .with_context(|| format!("{at} shows messages as this version does not know them"))
+            .with_context(|| format!("cannot read the messages of {at}: it has another version"))
     }
 
     /// All its queues as it tells them, or the one that was asked for.
@@ -443,7 +441,7 @@ impl Quintet {
         match response.status().as_u16() {
             200 => Ok(Some(response.into_body().into_reader())),
             404 => Ok(None),
-            status => bail!("{}: its body is not to be had: {status}", self.place),
+            status => bail!("{}: cannot read its body: {status}", self.place),
         }
     }
 

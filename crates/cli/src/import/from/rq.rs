@@ -61,7 +61,7 @@ impl Folder {
         let queues = root.join("queue");
         if !queues.is_dir() {
             bail!(
-                "{} is no folder of RQ: it has no folder queue",
+                "{} is not a folder of RQ: it has no folder queue",
                 root.display()
             );
         }
@@ -118,8 +118,7 @@ fn known(queue: &Path) -> Result<()> {
             .iter()
             .any(|message| message.join("msg").is_file());
         if has {
-            let why = "messages in a state that this quintet does not know: the folder is of \
-                       another version of RQ";
+            let why = "unknown state of messages: the folder is of another version of RQ";
             return Err(BadInput::error(folder.display().to_string(), why));
         }
     }

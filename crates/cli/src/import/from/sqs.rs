@@ -73,7 +73,7 @@ impl Place {
         let said = ["AWS_REGION", "AWS_DEFAULT_REGION"];
         let said = || said.iter().find_map(|name| std::env::var(name).ok());
         let region = self.region.clone().or_else(said);
-        let region = region.context("which region? sqs://QUEUE?region=REGION, or AWS_REGION")?;
+        let region = region.context("name the region: sqs://QUEUE?region=REGION, or AWS_REGION")?;
         let endpoint = self.endpoint.clone();
         let endpoint = endpoint.unwrap_or_else(|| format!("https://sqs.{region}.amazonaws.com"));
         Ok((endpoint, region))
@@ -147,7 +147,8 @@ impl Sqs {
         let (endpoint, region) = place.known()?;
         let uri: ureq::http::Uri = endpoint.parse()?;
         let host = uri.authority().map(ToString::to_string);
-        let host = host.with_context(|| format!("{endpoint} is no address"))?;
+        let host =
+            host.with_context(|| format!("{endpoint} is not an address: write http://HOST:PORT"))?;
         let mut all = Self {
             agent: agent(ca, place.endpoint.is_none())?,
             shown: format!("SQS at {host}"),
@@ -331,8 +332,8 @@ impl Sqs {
             Err(error) if *locked(&self.lost) != before => {
                 let most = AT_ONCE * locked(&self.lost).1;
                 return Err(error.context(format!(
-                    "receives of {} were left without an answer: up to {most} messages are \
-                     hidden there for {HIDDEN_S} s, then the same command moves them",
+                    "receives of {} got no reply: up to {most} messages are hidden there for \
+                     {HIDDEN_S} s; repeat the command after that",
                     name_of(&url)
                 )));
             }
@@ -353,8 +354,12 @@ impl Sqs {
             return Ok(!held);
         }
         for message in messages {
-            let message = Message::deserialize(message)
-                .with_context(|| format!("{} gives messages as SQS does not", self.host))?;
+            let message = Message::deserialize(message).with_context(|| {
+                format!(
+                    "cannot read the messages of {}: SQS has another format",
+                    self.host
+                )
+            })?;
             let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
             if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
                 bail!(

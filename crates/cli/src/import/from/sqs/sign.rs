@@ -23,7 +23,7 @@ impl Keys {
                 .ok()
                 .filter(|text: &String| !text.is_empty())
         };
-        let needed = |name| of(name).with_context(|| format!("SQS asks for keys: set {name}"));
+        let needed = |name| of(name).with_context(|| format!("SQS needs keys: set {name}"));
         Ok(Self {
             id: needed("AWS_ACCESS_KEY_ID")?,
             secret: needed("AWS_SECRET_ACCESS_KEY")?,
