@@ -94,7 +94,7 @@
 ---@field id integer?
 
 ---@class quintet.Settle: quintet.Command
----@field how "finish"|"archive"|"release"|"bury"|"delete"
+---@field how "finish"|"archive"|"release"|"fail"|"bury"|"delete"|"cancel"
 
 ---@class quintet.Ttl
 ---@field ttl_ms integer?

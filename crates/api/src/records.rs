@@ -136,6 +136,8 @@ pub(super) async fn list(
         let is_held = message.state == Stands::Reserved;
         (message, is_held.then(|| leases.next()).flatten())
     });
+    // An export has no cancelled messages: an import would bring them back.
+    let all = all.filter(|(message, _)| bodies == Bodies::Start || message.cancelled().is_none());
     let cursor = bulk_done.next.map(bulk::cursor_text);
     Ok(records(&api, all, &name, bodies, cursor))
 }

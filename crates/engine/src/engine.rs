@@ -536,6 +536,11 @@ impl Engine {
                 self.bury_if_spent(&mut cx, id);
             }
         }
+        // Those of an earlier epoch whose process ended before it told of all.
+        for id in self.store.take_owed_removals() {
+            queues.extend(self.store.message(id).map(|message| message.queue));
+            self.end_cancelled(&mut cx, id);
+        }
         // Who reads from behind a message's segment has not seen that it was
         // leased, and so not what its return has counted and moved.
         queues.sort_unstable();

@@ -60,9 +60,10 @@ impl HookState {
                     || events.has(Event::Empty))
             }
             Command::ReserveId { .. } => !events.has(Event::AfterTake),
-            Command::Settle { .. } | Command::SettleHeld { .. } | Command::Delete { .. } => {
-                !events.has(Event::Settle)
-            }
+            Command::Settle { .. }
+            | Command::SettleHeld { .. }
+            | Command::Delete { .. }
+            | Command::Cancel(..) => !events.has(Event::Settle),
             Command::ByName(by_name) => !(ends_lease(by_name) && events.has(Event::Settle)),
             Command::StopWaiting
             | Command::Refer { .. }
@@ -70,7 +71,6 @@ impl HookState {
             | Command::Extend { .. }
             | Command::Progress { .. }
             | Command::Peek(_)
-            | Command::Cancel(..)
             | Command::Kick { .. }
             | Command::KickId(_)
             | Command::Redrive(_)
@@ -120,7 +120,8 @@ impl HookState {
             }
             command @ (Command::Settle { .. }
             | Command::SettleHeld { .. }
-            | Command::Delete { .. })
+            | Command::Delete { .. }
+            | Command::Cancel(..))
                 if self.has(Event::Settle) =>
             {
                 self.submit_settle(who, command)
@@ -347,19 +348,23 @@ fn first_queue(subject: Subject<'_>) -> Option<&Name> {
 
 /// True if it settles what it names.
 fn ends_lease(by_name: &ByName) -> bool {
-    matches!(by_name.act, NamedAct::Settle(_))
+    matches!(by_name.act, NamedAct::Settle(_) | NamedAct::Cancel(_))
 }
 
 fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
     let table = shown_command(lua, command)?;
-    let mut word = "delete";
+    let cancels = matches!(command, Command::Cancel(..));
+    let mut word = if cancels { "cancel" } else { "delete" };
     let how = if let Command::Settle { how, .. } | Command::SettleHeld { how, .. } = command {
         Some(how)
-    } else if let Command::ByName(by_name) = command
-        && let NamedAct::Settle(how) = &by_name.act
-    {
+    } else if let Command::ByName(by_name) = command {
         table.raw_set("message_name", lua.create_string(&by_name.name)?)?;
-        Some(how)
+        if let NamedAct::Settle(how) = &by_name.act {
+            Some(how)
+        } else {
+            word = "cancel";
+            None
+        }
     } else {
         None
     };

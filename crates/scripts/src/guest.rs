@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use quintet_client::{ClientApi, ask};
 use quintet_types::{
@@ -17,7 +18,12 @@ pub(crate) struct Guest {
     client_id: ClientId,
     /// Commands without an outcome yet.
     said: RefCell<Vec<Receiver<Outcome>>>,
+    /// The one of [`Guest::hear`].
+    asked: RefCell<Option<Receiver<Outcome>>>,
 }
+
+/// Longest wait of [`Guest::hear`].
+const MOMENT: Duration = Duration::from_millis(50);
 
 impl Guest {
     pub(crate) fn new(client_api: &Arc<dyn ClientApi>, arrive: quintet_client::Arrive) -> Self {
@@ -25,11 +31,32 @@ impl Guest {
             client_api: Arc::clone(client_api),
             client_id: client_api.enter(arrive),
             said: RefCell::default(),
+            asked: RefCell::default(),
         }
     }
 
     /// Says something without waiting for its outcome.
     pub(crate) fn say(&self, command: Command) {
+        let told = self.submit(command);
+        self.said.borrow_mut().push(told);
+    }
+
+    /// The outcome of a command that was asked for now or before, if it comes in a moment. A
+    /// thread that has more to attend to asks again later.
+    pub(crate) fn hear(&self, command: impl FnOnce() -> Command) -> Option<Outcome> {
+        let asked = self.asked.take();
+        let asked = asked.unwrap_or_else(|| self.submit(command()));
+        match asked.recv_timeout(MOMENT) {
+            Ok(outcome) => Some(outcome),
+            Err(RecvTimeoutError::Timeout) => {
+                self.asked.replace(Some(asked));
+                None
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    fn submit(&self, command: Command) -> Receiver<Outcome> {
         let (tell, told) = mpsc::sync_channel(1);
         let caller = Caller::server(self.client_id);
         let reply = Box::new(move |outcome, _| {
@@ -37,7 +64,7 @@ impl Guest {
             let _gone = tell.send(outcome);
         });
         self.client_api.submit(caller, command, reply);
-        self.said.borrow_mut().push(told);
+        told
     }
 
     /// Waits for the outcomes of all it said, in order.

@@ -222,28 +222,28 @@ impl ScriptRun {
         })
     }
 
-    /// The time that the script has left; `None`: its message is not cancelled.
+    /// The time that the script has left; `None`: its message is not cancelled, as far as it is
+    /// known now.
     fn cancelled(&self) -> Option<Duration> {
         let id = self.message.id;
-        let look = Command::Progress {
+        let mut heard = self.guest.hear(|| Command::Progress {
             id,
             by: By::Owner,
             percent: None,
             text: None,
-        };
-        let heard = self.guest.ask(look);
+        })?;
+        if heard == Outcome::Cancelled {
+            heard = self.guest.hear(|| Command::Peek(Peek::Id(id)))?;
+        }
+        if let Outcome::Messages(messages) = &heard {
+            let until = messages.first()?.cancelled()?.until;
+            return Some(Duration::from_millis(until.since(self.rq.client_api.now())));
+        }
         if let Outcome::Refused(_) = heard {
             let end = self.rq.client_api.end_of(id)?;
             return (end.why == Ended::Cancelled).then_some(Duration::ZERO);
         }
-        if heard != Outcome::Cancelled {
-            return None;
-        }
-        let Outcome::Messages(messages) = self.guest.ask(Command::Peek(Peek::Id(id))) else {
-            return None;
-        };
-        let until = messages.first()?.cancelled()?.until;
-        Some(Duration::from_millis(until.since(self.rq.client_api.now())))
+        None
     }
 
     /// The engine removes the message as soon as its lease ends.

@@ -87,7 +87,7 @@ pub(in super::super) struct How {
     max: Option<u64>,
     /// Only print the number of messages.
     #[arg(long)]
-    dry_run: bool,
+    pub(in super::super) dry_run: bool,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,

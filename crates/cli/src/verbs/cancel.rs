@@ -63,7 +63,10 @@ impl Cancel {
             return self.how.told(1, "cancelled");
         }
         let state = |(state, _): &&(&str, &str)| self.state.as_deref().is_none_or(|s| s == *state);
-        let acts: Vec<_> = STATES.iter().filter(state).copied().collect();
+        // Twice: a message may change its state between the passes.
+        let passes = if self.how.dry_run { 1 } else { 2 };
+        let acts = STATES.repeat(passes);
+        let acts: Vec<_> = acts.iter().filter(state).copied().collect();
         Bulk {
             which: &self.which,
             how: &self.how,

@@ -86,6 +86,9 @@ impl Engine {
             let Some(message) = self.store.message(id) else {
                 return false;
             };
+            if matches!(by_name.act, NamedAct::Cancel(_)) && message.cancelled().is_some() {
+                return false;
+            }
             let own = message.queue;
             if queue.is_some_and(|queue| queue != own) || !self.allows(client_id, id, by_name.by) {
                 return false;

@@ -572,6 +572,10 @@ impl Durable {
             self.remove(at, Removal::Doomed);
             return;
         }
+        if self.messages.at(slot).cancelled().is_some() {
+            // Its removal is a fact of its own, and may be missing where a process ended between.
+            self.owed_removals.push(id);
+        }
         let back_to = self
             .leases
             .get(&slot)

@@ -273,6 +273,10 @@ impl Store {
         self.0.looked_up(id, key, blocks);
     }
 
+    pub(crate) fn take_owed_removals(&mut self) -> Vec<MessageId> {
+        std::mem::take(&mut self.0.owed_removals)
+    }
+
     pub(crate) fn take_freed(&mut self) -> Vec<QueueId> {
         self.0.take_freed()
     }

@@ -87,6 +87,8 @@ pub(crate) struct Durable {
     pub(crate) sorted: BTreeSet<Name>,
     /// Numbers of queues that were never recorded and are free again.
     pub(crate) free_queues: Vec<QueueId>,
+    /// Cancelled messages whose leases an epoch ended, and whose removal may not be told yet.
+    pub(crate) owed_removals: Vec<MessageId>,
     pub(crate) leases: HashMap<u32, Lease, Hash>,
     pub(crate) lease_ends: BTreeSet<(Ms, MessageId)>,
     /// Leases by holder, oldest first. An index over `leases`.

@@ -369,3 +369,22 @@ fn the_members_of_a_batch_are_cancelled_together_and_count_as_failed() {
     assert_eq!(w.pop("q"), "another");
     is_replayed(&w);
 }
+
+/// The process may end after the epoch is written and before the removals.
+#[test]
+fn a_cancelled_message_does_not_come_back_after_a_start_that_was_cut_off() {
+    let mut w = World::new();
+    w.restart();
+    let id = tracked(&mut w, "a");
+    w.take(1, open("q"));
+    assert_eq!(cancels(&mut w, id), "Done");
+    w.restart();
+    let epoch = w
+        .facts
+        .iter()
+        .rposition(|fact| matches!(fact, Fact::Epoch { .. }));
+    w.facts.truncate(epoch.expect("an epoch began") + 1);
+    w.restart();
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(track(&mut w, "a"), cancelled());
+}

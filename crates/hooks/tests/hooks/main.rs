@@ -14,8 +14,8 @@ use quintet_hooks::{
     Decided, Event, Events, HookReply, HookState, Host, Level, Limits, Program, Shared,
 };
 use quintet_types::{
-    Body, By, Caller, Command, Effect, How, LeaseOwner, LeaseRequest, LeaseTime, MessageId, Ms,
-    Name, Outcome, Put, SegmentRef, Settings, Take, Transaction, Wait,
+    Body, By, ByName, Caller, Cancel, Command, Effect, How, LeaseOwner, LeaseRequest, LeaseTime,
+    MessageId, Ms, Name, NamedAct, Outcome, Put, SegmentRef, Settings, Take, Transaction, Wait,
 };
 
 fn trial(text: &str) -> Trial {
@@ -665,7 +665,9 @@ fn commands_settles_connections_and_users_are_decided() {
            if cmd.name == 'flush' then return false, 'no flush of ' .. cmd.queue end
            if cmd.name == 'drop' then return 'dropped nothing' end
          end
-         function settle(s) if s.how == 'bury' then return false, 'not ' .. s.how end end
+         function settle(s)
+           if s.how == 'bury' or s.how == 'cancel' then return false, 'not ' .. s.how end
+         end
          function connect(conn) if conn.id == 7 then return false, 'go away' end end
          function auth(user, secret) return user == 'me' and secret == 'x' end
          quintet.on('error', function(text) return text:upper() .. '\\nREALLY' end)",
@@ -692,6 +694,22 @@ fn commands_settles_connections_and_users_are_decided() {
         reason: Box::default(),
     };
     assert_eq!(said(t.submit(&client(2), settle(bury))), "denied: not bury");
+    let cancel = || Cancel {
+        reason: Box::default(),
+        grace_ms: 0,
+    };
+    let by_name = ByName {
+        queue: None,
+        name: b"n".as_slice().into(),
+        by: By::Anyone,
+        act: NamedAct::Cancel(cancel()),
+    };
+    for cancels in [
+        Command::Cancel(MessageId(1), Box::new(cancel())),
+        Command::ByName(Box::new(by_name)),
+    ] {
+        assert_eq!(said(t.submit(&client(2), cancels)), "denied: not cancel");
+    }
     assert_eq!(said(t.submit(&client(2), settle(How::Finish))), "Done");
     let again = said(t.submit(&client(2), settle(How::Finish)));
     assert_eq!(again, "denied: MESSAGE NOT FOUND REALLY");

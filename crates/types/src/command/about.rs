@@ -191,7 +191,8 @@ impl Command {
             Command::Drop(queue) => (Verb::Drop, Subject::Queue(queue)),
             Command::DropQueues { from, .. } => (Verb::DropQueues, Subject::Slice(from.0)),
             Command::FlushExpired(queue) => (Verb::FlushExpired, queue_or_all(queue)),
-            Command::Remembered { queue, .. } => (Verb::Peek, Subject::Queue(queue)),
+            // An import asks this before it puts.
+            Command::Remembered { queue, .. } => (Verb::Put, Subject::Queue(queue)),
             Command::BurnId => (Verb::BurnId, Subject::Nothing),
             Command::Restore(messages) => {
                 let first = messages.first();
