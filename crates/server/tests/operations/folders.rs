@@ -279,7 +279,7 @@ fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
         &json!({}),
         &[("a", b"b")],
     );
-    refused("the queue none has messages with attachments", 1);
+    refused("the messages of the queue none have attachments", 1);
     assert_eq!(all(&server).len(), 0);
     std::fs::remove_dir_all(other).unwrap();
 

@@ -130,7 +130,7 @@ fn each_protocol_finds_a_lease_over_that_was_released_by_id() {
     assert!(why.contains("is not reserved"), "{why}");
     let (_, why, code) = server.outputs(&["leases", "release", "999999"]);
     assert_eq!(code, 1);
-    assert!(why.contains("message 999999"), "{why}");
+    assert!(why.contains("no message has the id 999999"), "{why}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_queues_settings_and_who_says_so_and_the_servers() {
     server.printed(&["put", "work", "a"]);
     let shown = server.printed(&["settings", "work"]);
     let lines: Vec<Vec<&str>> = shown.lines().map(words).collect();
-    assert_eq!(lines[0], ["setting", "value", "said", "by"]);
+    assert_eq!(lines[0], ["setting", "value", "source"]);
     assert_eq!(lines[1], ["attempts_max", "3", "file"]);
     assert_eq!(lines[2], ["ttl", "\"1h\"", "file"]);
     assert_eq!(lines.len(), 3, "{shown}");
@@ -59,7 +59,7 @@ fn an_attribute_with_two_values_is_refused() {
         let args = [&[command, "work"][..], &attrs].concat();
         let done = server.run(&args);
         assert!(!done.status.success(), "{command}");
-        assert_eq!(text(&done.stderr), "quintet: --attr lang has two values\n");
+        assert_eq!(text(&done.stderr), "quintet: --attr lang has two values: give one\n");
     }
 }
 

@@ -30,7 +30,7 @@ fn purge_counts_asks_filters_and_leaves_the_rest() {
     // Nobody is there to be asked.
     let (_, err, code) = server.outputs(&of_three);
     assert!(
-        code == 1 && err.contains("500 messages of work would be purged: say --yes"),
+        code == 1 && err.contains("500 messages of work would be purged: add --yes"),
         "{err}"
     );
     let few = server.printed(&[&of_three[..], &["--yes", "--max", "7"]].concat());
