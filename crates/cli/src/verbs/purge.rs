@@ -16,7 +16,7 @@ use super::bulk::{Bulk, How, PURGE, Which};
                         quintet purge work --state buried --yes   those that were buried\n  \
                         quintet purge work --older 7d --contains test\n\n\
                         What somebody has reserved stays, and so does the queue (quintet drop removes \
-                        it).\nCtrl-C stops within about a second; what was purged is gone."
+                        it).\nA purge of a whole queue forgets its deduplication ids.\nCtrl-C stops within about a second; what was purged is gone."
 )]
 pub(in super::super) struct Purge {
     #[command(flatten)]
