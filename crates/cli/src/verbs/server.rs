@@ -51,8 +51,8 @@ pub(in super::super) struct Undrain {
 /// Arguments of `reload`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quintet reload\n\n\
-                        As SIGHUP; answers when it is done. What is wrong with the file is in the \
-                        server's log: then what\nwas in force stays, and the exit code is 1.")]
+                        As SIGHUP; answers when it is done. If a file cannot be used, this prints the \
+                        reason, the exit code is 1,\nand what was in force stays.")]
 pub(in super::super) struct Reload {
     #[command(flatten)]
     at: Where,
