@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
+use super::table::named;
 
 /// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
 pub(super) const EMPTY: u8 = 4;
@@ -34,7 +35,7 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
-                        quintet put work --file job.json --rank 0 --delay 5m\n  \
+                        quintet put work --file job.json --priority 0 --delay 5m\n  \
                         quintet put mail hello --with-key ann --attr lang=fr --unique order-7\n  \
                         quintet put index page-7 --delay 5s --unique page-7 --unique-until started --on-repeat replace\n  \
                         quintet put reports 'march' --name report-7 --tracked"
@@ -175,7 +176,7 @@ impl Put {
     after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  \
                         quintet take work --count 100 --json\n  quintet take urgent work --wait 1m\n  \
                         quintet take backups | tar x\n\nOne message goes into a pipe or file byte for byte; on a terminal, and \
-                        with --count above 1,\neach is followed by a line end.\n\nExits with 4 if there was no message."
+                        with --count above 1,\neach is followed by a line end.\n\nExits with 4 if there was no message; stderr says if a queue is paused, or is not there."
 )]
 pub(super) struct Take {
     #[command(flatten)]
@@ -202,11 +203,13 @@ impl Take {
         for taken in 0..self.count {
             let reply = self.take(&mut api)?;
             if print_messages(&mut api, &reply, form)? == 0 {
-                return Ok(if taken == 0 {
-                    ExitCode::from(EMPTY)
-                } else {
-                    ExitCode::SUCCESS
-                });
+                if taken > 0 {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                for queue in &self.queues {
+                    say_why_empty(&mut api, queue)?;
+                }
+                return Ok(ExitCode::from(EMPTY));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -228,6 +231,25 @@ impl Take {
             }
         }
     }
+}
+
+/// Says on stderr if a queue gives nothing because it is paused, or is not there.
+///
+/// # Errors
+/// The server is gone.
+fn say_why_empty(api: &mut Api, queue: &str) -> Result<()> {
+    let shown = named(queue);
+    match api.get(&format!("/queues/{}", part(queue))) {
+        Ok(told) if told["paused"] == true => eprintln!("quintet: {shown} is paused"),
+        Ok(_) => {}
+        Err(error) if Refused::is(&error, CommandError::QueueNotFound) => {
+            eprintln!("quintet: there is no queue {shown}");
+        }
+        // A client that may take may not be allowed to see this.
+        Err(error) if error.is::<Refused>() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Arguments of `peek`.
