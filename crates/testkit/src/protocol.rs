@@ -232,7 +232,11 @@ impl QueueClient {
             Protocol::CommandLine => {
                 let priority = put.priority.map(|priority| priority.to_string());
                 let mut args = vec!["put", queue];
-                args.extend(priority.iter().flat_map(|priority| ["--rank", priority]));
+                args.extend(
+                    priority
+                        .iter()
+                        .flat_map(|priority| ["--priority", priority]),
+                );
                 let mut child = self.command(&args).stdin(Stdio::piped()).spawn()?;
                 if let Some(mut input) = child.stdin.take() {
                     // It reads all, or its exit status tells.

@@ -81,7 +81,7 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
 /// Arguments of `edit`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet edit 1234 --rank 0              it is taken first\n  \
+    after_help = "Examples:\n  quintet edit 1234 --priority 0          it is taken first\n  \
                         quintet edit 1234 --delay 10m           not before ten minutes\n  \
                         quintet edit 1234 --body '{\"to\": 7}'    another body; prints its new id\n\n\
                         A message that somebody has reserved is not changed. What is stored under an \
@@ -140,7 +140,7 @@ impl Edit {
             };
         }
         if of.is_empty() {
-            bail!("say what changes: --rank, --delay, --body or --file");
+            bail!("say what changes: --priority, --delay, --body or --file");
         }
         let path = format!("/messages/{}", self.id);
         let reply = self.at.api("PATCH", &path, Some(&of.into()))?;
