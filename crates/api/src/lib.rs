@@ -54,7 +54,7 @@ pub use imports::is_import;
 pub use messages::SMALL;
 pub use over::Group;
 pub use path::Path;
-pub use problem::Problem;
+pub use problem::{Problem, in_a_line};
 use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, Waits};
 pub use read::version;
 pub use setup::version as version_of_setup;

@@ -90,10 +90,9 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "no_such_address", detail)
     }
 
-    /// Reading the configuration again failed. The reason may quote lines of the file, and so
-    /// secrets.
-    pub(crate) fn not_reloaded() -> Self {
-        let detail = "not reloaded, the old settings stay: see the server's log for the reason";
+    /// Reading the configuration again failed.
+    pub(crate) fn not_reloaded(why: &str) -> Self {
+        let detail = format!("not reloaded, nothing changed: {}", in_a_line(why));
         Self::new(StatusCode::CONFLICT, "not_reloaded", detail)
     }
 
@@ -302,4 +301,15 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Why a file was not understood, in a line, without what it quotes of the file: that may be
+/// secret.
+pub fn in_a_line(why: &str) -> String {
+    let quotes = |line: &&str| {
+        line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
+            .starts_with('|')
+    };
+    let lines = why.lines().filter(|line| !quotes(line));
+    lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }

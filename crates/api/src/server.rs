@@ -149,7 +149,7 @@ pub(super) async fn act(
             api.client_api.reload(principal, tell);
             if waits {
                 let came = told.await.map_err(|_| Problem::stopping())?;
-                ordered["notes"] = came.map_err(|_| Problem::not_reloaded())?.into();
+                ordered["notes"] = came.map_err(|why| Problem::not_reloaded(&why))?.into();
             }
             true
         }

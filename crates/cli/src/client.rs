@@ -83,6 +83,8 @@ pub(super) fn socket(at: &Where) -> Result<Way> {
     if let Some(socket) = &at.socket {
         bail!("no server listens on {}", socket.display());
     }
+    #[cfg(feature = "cluster")]
+    super::node::name_owner(&directories)?;
     if at.data.is_none() {
         let all: Vec<String> = directories
             .iter()

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
+use super::table::named;
 
 /// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
 pub(super) const EMPTY: u8 = 4;
@@ -177,7 +178,8 @@ impl Put {
                         work --count 100 --json\n  quintet take urgent work --wait 1m\n  quintet \
                         take backups | tar x\n\nA pipe or file gets one message byte for byte. On \
                         a terminal, and with --count above 1, a line end\nfollows each \
-                        message.\n\nExits with 4 if there was no message."
+                        message.\n\nExits with 4 if there was no message; \
+                        stderr names queues that are paused or do not exist."
 )]
 pub(super) struct Take {
     #[command(flatten)]
@@ -204,11 +206,13 @@ impl Take {
         for taken in 0..self.count {
             let reply = self.take(&mut api)?;
             if print_messages(&mut api, &reply, form)? == 0 {
-                return Ok(if taken == 0 {
-                    ExitCode::from(EMPTY)
-                } else {
-                    ExitCode::SUCCESS
-                });
+                if taken > 0 {
+                    return Ok(ExitCode::SUCCESS);
+                }
+                for queue in &self.queues {
+                    say_why_empty(&mut api, queue)?;
+                }
+                return Ok(ExitCode::from(EMPTY));
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -230,6 +234,25 @@ impl Take {
             }
         }
     }
+}
+
+/// Says on stderr if a queue gives nothing because it is paused, or is not there.
+///
+/// # Errors
+/// The server is gone.
+fn say_why_empty(api: &mut Api, queue: &str) -> Result<()> {
+    let shown = named(queue);
+    match api.get(&format!("/queues/{}", part(queue))) {
+        Ok(told) if told["paused"] == true => eprintln!("quintet: {shown} is paused"),
+        Ok(_) => {}
+        Err(error) if Refused::is(&error, CommandError::QueueNotFound) => {
+            eprintln!("quintet: there is no queue {shown}");
+        }
+        // A client that may take may not be allowed to see this.
+        Err(error) if error.is::<Refused>() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Arguments of `peek`.

@@ -58,3 +58,83 @@ pub(super) fn ask(data: &Path, question: Question, patience: Duration) -> Result
         _ => Ok(line.to_owned()),
     }
 }
+
+/// # Errors
+/// A node of a cluster runs on one of these data directories and serves nobody: names the owner.
+pub(super) fn name_owner(directories: &[PathBuf]) -> Result<()> {
+    let runs_on = |dir: &&PathBuf| UnixStream::connect(dir.join(NODE_SOCKET)).is_ok();
+    let Some(dir) = directories.iter().find(runs_on) else {
+        return Ok(());
+    };
+    let report = report(dir)?;
+    let (here, dir) = (&report.told_by, dir.display());
+    let Some(owner) = report.owner() else {
+        bail!(
+            "the node {here} on {dir} does not own the queues, and no other node does now: quintet \
+             cluster status --data {dir} shows why"
+        );
+    };
+    let address = report.nodes.iter().find(|node| node.node == owner);
+    let address = address.map_or(String::new(), |node| format!(" ({})", node.address));
+    bail!(
+        "the node {here} on {dir} does not own the queues; {owner}{address} does: run this on its \
+         machine, or ask any node with --server https://HOST:PORT"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use quintet_nodes::{Heard, NodeReport};
+
+    use super::*;
+
+    /// The error about the directory of a node that answers with this report.
+    fn told(report: &ClusterReport) -> String {
+        let dir = tempfile::tempdir().expect("a folder");
+        let node = UnixListener::bind(dir.path().join(NODE_SOCKET)).expect("a socket");
+        let answer = serde_json::to_string(report).expect("JSON");
+        let node = std::thread::spawn(move || {
+            // The first client only looks whether a node runs.
+            for stream in node.incoming().take(2) {
+                let mut stream = stream.expect("a client");
+                let mut question = String::new();
+                let read = BufReader::new(&stream).read_line(&mut question);
+                if read.expect("a question") > 0 {
+                    writeln!(stream, "{answer}").expect("told");
+                }
+            }
+        });
+        let elsewhere = dir.path().join("elsewhere");
+        let error = name_owner(&[elsewhere.clone(), dir.path().to_owned()]);
+        node.join().expect("it ends");
+        assert!(name_owner(&[elsewhere]).is_ok());
+        error.expect_err("it serves nobody").to_string()
+    }
+
+    #[test]
+    fn a_node_that_does_not_own_names_the_owner() {
+        let owner = NodeReport {
+            node: "b".to_owned(),
+            role: "owner".to_owned(),
+            ..NodeReport::default()
+        };
+        let mut report = ClusterReport {
+            told_by: "a".to_owned(),
+            nodes: vec![Heard {
+                node: "b".to_owned(),
+                address: "b:4600".to_owned(),
+                report: Some(owner),
+                silent: None,
+            }],
+            ..ClusterReport::default()
+        };
+        let error = told(&report);
+        assert!(error.contains("b (b:4600) does: run this"), "{error}");
+        assert!(error.contains("--server https://"), "{error}");
+        report.nodes.clear();
+        let error = told(&report);
+        assert!(error.contains("no other node does now"), "{error}");
+    }
+}

@@ -50,7 +50,6 @@ pub use quintet_policy::SyncPolicy;
 pub use reach::Reach;
 pub use served::Served;
 pub use tls::{ListenTls, TlsMode};
-pub use told::told_of_queue;
 pub use units::parse_duration_ms;
 pub use wrong::old_names;
 

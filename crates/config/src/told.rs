@@ -1,12 +1,12 @@
 //! Settings in force and where each comes from, for those who operate.
 
 use quintet_client::{Setting, Source};
-use quintet_types::{QueueSettings, QueueSetup};
+use quintet_types::{Overrides, Pattern, QueueSettings, QueueSetup};
 
 use super::change::{FIXED, set_by};
 use super::cluster::CLUSTER;
 use super::print::{self, Secrets};
-use super::queues::QUEUE_SETTINGS;
+use super::queues::{QUEUE_SETTINGS, QueueSpec};
 use super::schema::SETTINGS;
 use super::{CommandLine, Config, scripts};
 
@@ -69,7 +69,7 @@ impl Config {
                 table: "[defaults]".to_owned(),
                 key: spec.key.to_owned(),
                 value,
-                source: file_if(differs),
+                source: file_if(differs || (spec.among)(&self.defaults)),
                 help: spec.help.to_owned(),
                 locked: spec.is_in(settings.locked),
                 set_by: None,
@@ -80,8 +80,8 @@ impl Config {
             overrides.lay_over(&mut ruled);
             let of_queues = QUEUE_SETTINGS.iter().filter_map(|spec| {
                 let value = (spec.show)(&ruled);
-                let differs = value != (spec.show)(&settings);
-                differs.then_some((spec.key, value, spec.help))
+                let says = (spec.among)(overrides) || value != (spec.show)(&settings);
+                says.then_some((spec.key, value, spec.help))
             });
             let of_scripts = scripts::of(&self.scripts, name).into_iter();
             let of_scripts = of_scripts.map(|(key, value)| {
@@ -106,30 +106,38 @@ impl Config {
     }
 }
 
-/// The settings of a queue in force. What a rule or `[defaults]` says as nobody saying anything
-/// would is told as the default.
-pub fn told_of_queue(setup: &QueueSetup) -> Vec<Setting> {
-    let usual = QueueSettings::of_server();
-    let told = QUEUE_SETTINGS.iter().map(|spec| {
-        let value = (spec.show)(&setup.settings);
-        let differs = value != (spec.show)(&usual);
-        let locked = spec.is_in(setup.settings.locked);
-        // Tags that say who set the others are none of the user's.
-        let own = !locked && (spec.among)(&setup.own) && (spec.key != "tags" || value != "{}");
-        Setting {
-            table: String::new(),
-            key: spec.key.to_owned(),
-            value,
-            source: match own {
-                true => Source::Queue,
-                false => file_if(differs),
-            },
-            help: spec.help.to_owned(),
-            locked: locked || FIXED.contains(&spec.key),
-            set_by: set_by(setup, spec.key).filter(|_| own),
-        }
-    });
-    told.collect()
+impl Config {
+    /// The settings of a queue in force.
+    pub fn told_of_queue(&self, setup: &QueueSetup) -> Vec<Setting> {
+        let usual = QueueSettings::of_server();
+        let rules = self.rules.iter();
+        let rules = rules.filter(|(name, _)| Pattern::new(name).matches(setup.name.as_bytes()));
+        let rules: Vec<&Overrides> = rules.map(|(_, rule)| rule).collect();
+        let says = |spec: &QueueSpec| {
+            let mut file = rules.iter().copied().chain([&self.defaults]);
+            file.any(|overrides| (spec.among)(overrides))
+        };
+        let told = QUEUE_SETTINGS.iter().map(|spec| {
+            let value = (spec.show)(&setup.settings);
+            let differs = value != (spec.show)(&usual);
+            let locked = spec.is_in(setup.settings.locked);
+            // Tags that say who set the others are none of the user's.
+            let own = !locked && (spec.among)(&setup.own) && (spec.key != "tags" || value != "{}");
+            Setting {
+                table: String::new(),
+                key: spec.key.to_owned(),
+                value,
+                source: match own {
+                    true => Source::Queue,
+                    false => file_if(differs || says(spec)),
+                },
+                help: spec.help.to_owned(),
+                locked: locked || FIXED.contains(&spec.key),
+                set_by: set_by(setup, spec.key).filter(|_| own),
+            }
+        });
+        told.collect()
+    }
 }
 
 fn file_if(differs: bool) -> Source {
@@ -158,8 +166,6 @@ impl CommandLine {
 
 #[cfg(test)]
 mod tests {
-    use quintet_types::Overrides;
-
     use super::super::load::from_text;
     use super::*;
 
@@ -179,7 +185,13 @@ mod tests {
             attempts_max: 3,
             ..QueueSettings::of_server()
         };
-        let all = told_of_queue(&QueueSetup {
+        // Each says what would hold without it.
+        let config = from_text(
+            "[defaults]\ntake_burst = 1\n[[queue]]\nname = 'wor?'\ndefault_delay = 0\n\
+             [[queue]]\nname = 'other'\nttl = 0\n",
+        );
+        let all = config.expect("read").told_of_queue(&QueueSetup {
+            name: "work".into(),
             settings,
             own,
             ..QueueSetup::default()
@@ -189,7 +201,9 @@ mod tests {
             ("attempts_max", "3", Source::File),
             ("messages_max", "0", Source::Queue),
             ("expire_to", "\"\"", Source::Default),
-            ("take_burst", "1", Source::Default),
+            ("take_burst", "1", Source::File),
+            ("default_delay", "\"0\"", Source::File),
+            ("ttl", "\"0\"", Source::Default),
         ] {
             let told = of(&all, "", key);
             assert_eq!((told.value.as_str(), told.source), (value, source), "{key}");

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::frame::Frame;
 use super::names::seen;
 use super::{Asked, words};
-use quintet_api::Problem;
+use quintet_api::{Problem, in_a_line};
 use quintet_http::reply;
 
 /// Lines of the audit on a page.
@@ -137,17 +137,6 @@ pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, P
         Err(_) => "The server still reads the configuration. Its log shows the result.".to_owned(),
     };
     Ok(asked.console.app.redirect("settings", note))
-}
-
-/// Why a file was not understood, in a line, without what it quotes of the file: that may be
-/// secret.
-fn in_a_line(why: &str) -> String {
-    let quotes = |line: &&str| {
-        line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ')
-            .starts_with('|')
-    };
-    let lines = why.lines().filter(|line| !quotes(line));
-    lines.map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 struct Event {

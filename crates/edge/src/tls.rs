@@ -52,6 +52,22 @@ impl Tls {
         ends.min().map(|at| u64::try_from(at).unwrap_or(0))
     }
 
+    /// Reads the files that a newer configuration, of the same listeners, names; nothing changes.
+    ///
+    /// # Errors
+    /// Names the listener and what is wrong.
+    pub fn check(&self, config: &Config) -> Result<()> {
+        for (acceptor, listen) in locked(&self.acceptors).iter().zip(&config.listen) {
+            let (name, address) = (listen.served.name(), &listen.address);
+            let of = || format!("TLS of {name} at {address}");
+            let settings = config.tls_of(listen).map_err(|why| anyhow!(why));
+            if let (Some(_), Some(settings)) = (acceptor, settings.with_context(of)?) {
+                Acceptor::load(settings).with_context(of)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Goes by a newer configuration, of the same listeners, and reads all files again; what is
     /// wrong is logged and leaves a listener as it was.
     pub fn reload(&self, config: &Config) {

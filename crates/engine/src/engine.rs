@@ -21,7 +21,7 @@ use crate::take_tokens::TakeTokens;
 use crate::waiters::Waiters;
 
 pub(crate) use crate::step::Cx;
-pub use crate::store::CopiedOut;
+pub use crate::store::{CopiedOut, PurgedBlock};
 
 /// How much room there is for facts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -10,7 +10,7 @@ use quintet_client::{
     History, HookEvent, NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, Series, SetBy,
     Setting, StoreError, TellCron, TellCrons, TellReload, TellWorkers, Thresholds, WorkerAct,
 };
-use quintet_config::{Secrets, changed, print, told_of_queue};
+use quintet_config::{Secrets, changed, print};
 use quintet_edge::Upload;
 use quintet_host::locked;
 use quintet_ops::{audit, metrics};
@@ -138,7 +138,7 @@ impl ClientApi for ServerApi {
     }
 
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
-        told_of_queue(setup)
+        locked(&self.0.operations.config).told_of_queue(setup)
     }
 
     fn change(

@@ -30,6 +30,8 @@ impl Server {
             .clone_from(&locked(&self.operations.config).listen);
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
         let jobs = config.cron_jobs().map_err(|wrong| wrong.to_string())?;
+        let certificates = self.edge.tls.check(&config);
+        certificates.map_err(|error| format!("{error:#}"))?;
         self.security
             .auth
             .reload(&config, self.operations.given.config.as_deref(), by)?;

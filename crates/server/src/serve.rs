@@ -63,7 +63,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
     raise_file_limit();
     let _lock = DirLock::acquire(&config.data)?;
-    leave_out_taken(&mut config);
+    leave_out_taken(&mut config)?;
     let places = fit(&config);
     modes::tell_wider(&config.data);
     let (orders, inbox) = channel();

@@ -3,17 +3,21 @@
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
+use anyhow::{Result, bail};
 use quintet_config::{Address, Config, Listen, Served};
 use quintet_edge::Tls;
 use quintet_process::again;
 
-/// Leaves out the default listeners whose ports other programs have, with a warning for each. If
-/// all are taken all stay, so that opening the first one fails. The data directory is locked
-/// before: an earlier server of this directory has closed its listeners when it gives up the lock.
-pub(crate) fn leave_out_taken(config: &mut Config) {
+/// Leaves out the default listeners whose ports other programs have, with a warning for each. The
+/// data directory is locked before: an earlier server of this directory has closed its listeners
+/// when it gives up the lock.
+///
+/// # Errors
+/// Names each port: all are taken.
+pub(crate) fn leave_out_taken(config: &mut Config) -> Result<()> {
     // Nodes of a cluster open the same listeners, as they bring clients to each other's.
     if config.cluster.is_on() {
-        return;
+        return Ok(());
     }
     let of_others = |listen: &Listen| match &listen.address {
         Address::Tcp(at) if listen.is_default && !again::will_hand(&at.to_string()) => {
@@ -28,8 +32,15 @@ pub(crate) fn leave_out_taken(config: &mut Config) {
             Some(at) => taken.push((listen.served.name(), at)),
         }
     }
-    if kept.is_empty() {
-        return;
+    if kept.is_empty() && !taken.is_empty() {
+        let all = taken
+            .iter()
+            .map(|(protocol, at)| format!("{protocol} {at}"));
+        bail!(
+            "the port of every default listener is in use: {}; --port PROTOCOL=PORT opens one \
+             elsewhere",
+            all.collect::<Vec<_>>().join(", ")
+        );
     }
     config.listen = kept;
     for (protocol, at) in taken {
@@ -43,6 +54,7 @@ pub(crate) fn leave_out_taken(config: &mut Config) {
              opens it on another port"
         );
     }
+    Ok(())
 }
 
 fn is_taken(at: SocketAddr) -> bool {
@@ -110,7 +122,6 @@ pub(crate) fn say(line: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use quintet_config::{CommandLine, load};
-    use quintet_process::bind;
 
     #[test]
     fn a_default_listener_whose_port_is_taken_is_left_out_and_a_named_one_stays() {
@@ -124,17 +135,19 @@ mod tests {
         config.listen[1].address = taken.clone();
         config.listen[2].address = taken.clone();
         config.listen[2].is_default = false;
-        leave_out_taken(&mut config);
+        leave_out_taken(&mut config).expect("others are free");
         assert_eq!(config.listen.len(), all - 1);
         assert_eq!(config.listen[1].address, taken);
         assert!(!config.listen[1].is_default);
 
-        // Then opening the first one says why not.
         for listen in &mut config.listen {
             (listen.address, listen.is_default) = (taken.clone(), true);
         }
-        leave_out_taken(&mut config);
-        assert_eq!(config.listen.len(), all - 1);
-        assert!(bind("memcache", &config.listen[0].address).is_err());
+        let error = leave_out_taken(&mut config).expect_err("none is free");
+        let error = error.to_string();
+        for listen in &config.listen {
+            let named = format!("{} {taken}", listen.served.name());
+            assert!(error.contains(&named), "{named}: {error}");
+        }
     }
 }

@@ -202,7 +202,7 @@ impl<'a> Bulk<'a> {
         let counted = acts.map(|&(state, act)| {
             let (path, mut request) = self.request(state, act)?;
             request.insert("dry_run".into(), true.into());
-            Ok(walk(api, (path, request), u64::MAX, |_| Ok(true))?.0)
+            Ok(walk(api, (path, request), (u64::MAX, false), |_| Ok(true))?.0)
         });
         counted.collect()
     }
@@ -222,13 +222,20 @@ impl<'a> Bulk<'a> {
         let mut left = wanted;
         for (&(state, act), there) in self.acts.iter().zip(there) {
             let most = (*there).min(left);
-            let (done, ended) = walk(api, self.request(state, act)?, most, &mut each)?;
+            // A purge of all forgets deduplication ids, of an empty queue too.
+            let always = (state, act) == PURGE[0] && self.is_of_all();
+            let (done, ended) = walk(api, self.request(state, act)?, (most, always), &mut each)?;
             left = left.saturating_sub(done);
             if !ended {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// No filter and no bound leaves a message out.
+    fn is_of_all(&self) -> bool {
+        self.which.query().is_empty() && self.how.max.is_none()
     }
 
     /// The address of `act`, and which messages it is about.
@@ -300,16 +307,17 @@ fn nouns(count: u64) -> &'static str {
 }
 
 /// Asks for parts of an act until all was looked at, `most` messages fit, or `each`
-/// says that it is enough. Answers how many fit, and whether it came to its
+/// says that it is enough; `always` at least once. Answers how many fit, and whether it came to its
 /// end.
 fn walk(
     api: &mut Api,
     (path, mut request): (String, Map<String, Value>),
-    most: u64,
+    (most, always): (u64, bool),
     mut each: impl FnMut(u64) -> Result<bool>,
 ) -> Result<(u64, bool)> {
     let mut matched = 0;
-    while matched < most {
+    let mut asks = always || most > 0;
+    while asks {
         request.insert("max".into(), (most - matched).into());
         let reply = api.ask("POST", &path, Some(&request.clone().into()))?;
         let count = reply["messages"].as_u64();
@@ -323,6 +331,7 @@ fn walk(
             return Ok((matched, false));
         }
         request.insert("cursor".into(), reply["cursor"].clone());
+        asks = matched < most;
     }
     Ok((matched, true))
 }

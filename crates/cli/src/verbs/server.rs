@@ -55,7 +55,7 @@ pub(in super::super) struct Undrain {
 #[command(
     after_help = "Example:\n  quintet reload\n\nThe server reads its configuration as after \
                         SIGHUP; the command returns when this is done. If the file has an error, \
-                        the old settings stay, the server's log names the error, and the exit \
+                        the old settings stay, the command prints the reason, and the exit \
                         code is 1."
 )]
 pub(in super::super) struct Reload {

@@ -25,14 +25,19 @@ impl Engine {
         let queue = self.existing(&bulk_op.queue)?;
         self.store.promote(queue, self.now);
         let mut done = BulkDone::default();
-        if !bulk_op.act.is_for(bulk_op.state) || bulk_op.max == 0 {
+        // All that is ready goes: behind the last one the deduplication ids are forgotten.
+        let purges = bulk_op.act == BulkAction::Delete
+            && bulk_op.filter == Filter::default()
+            && bulk_op.state == ListState::Ready;
+        if !bulk_op.act.is_for(bulk_op.state) || (bulk_op.max == 0 && !purges) {
             return Ok(Outcome::BulkDone(Box::new(done)));
         }
         // Where nearly all fit, more than are wanted are not gone through.
         let wanted = usize::try_from(bulk_op.max).unwrap_or(LOOKS);
         let looks = match bulk_op.filter.picks() {
             true => LOOKS,
-            false => LOOKS.min(wanted),
+            // One more shows whether these are the last.
+            false => LOOKS.min(wanted.saturating_add(usize::from(purges))),
         };
         let slots = self.slots_behind(queue, bulk_op.state, bulk_op.after, looks)?;
         // Where they go is found good before the first goes.
@@ -77,9 +82,9 @@ impl Engine {
         {
             self.forget_unused(to);
         }
-        done.next = last.filter(|_| !(whole && ends_here));
-        let purges = bulk_op.act == BulkAction::Delete && bulk_op.filter == Filter::default();
-        if purges && bulk_op.state == ListState::Ready && done.next.is_none() {
+        let ended = whole && ends_here;
+        done.next = last.filter(|_| !ended);
+        if purges && ended {
             self.forget_repeats(cx, queue);
         }
         Ok(Outcome::BulkDone(Box::new(done)))

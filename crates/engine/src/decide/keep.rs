@@ -7,7 +7,7 @@ use std::ops::Bound as Edge;
 use quintet_types::{Delivery, MessageId, Ms, Order, QueueId, RunId, SegmentRef, StateIndex};
 
 use crate::cold::{Block, BlockAt, EntryFacts, Picked, Rewritten, Written};
-use crate::engine::{Cx, Engine};
+use crate::engine::{Cx, Engine, PurgedBlock};
 use crate::fact::{Fact, Journal};
 use crate::step::Step;
 use crate::store::cold::{Shelf, state_index_of};
@@ -395,6 +395,18 @@ impl Engine {
         gone.sort_unstable();
         gone.dedup();
         gone
+    }
+
+    /// Blocks of runs that a purge, or the end of their queue, has removed; each is told once. The
+    /// record of ends has their messages when [`Engine::add_purged`] says their ids, for which
+    /// the files of the runs are needed.
+    pub fn take_purged_blocks(&mut self) -> VecDeque<PurgedBlock> {
+        self.store.take_purged_blocks()
+    }
+
+    /// Records the ends of messages of a removed block.
+    pub fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
+        self.store.add_purged(of, ids);
     }
 
     /// True if the file of a run is needed.

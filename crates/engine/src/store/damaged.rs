@@ -320,7 +320,7 @@ const RUNS: &[Row] = &[
         "a block that is forgotten rings no more",
         stored,
         |s| s.cold.rings.clear(),
-        |s| s.forget_block(BLOCK),
+        |s| drop(s.forget_block(BLOCK)),
     ),
     (
         "each turn loads one block",
@@ -338,7 +338,7 @@ const RUNS: &[Row] = &[
         "a block that is in memory is among the loaded ones",
         loaded,
         |s| s.cold.loaded.clear(),
-        |s| s.forget_block(BLOCK),
+        |s| drop(s.forget_block(BLOCK)),
     ),
     (
         "a stored block is in its state index by its first message",

@@ -3,7 +3,11 @@
 //! Follows from the facts, so what the log still tells is here again after a start; who did it is
 //! not in the log.
 
+use std::collections::VecDeque;
+
 use super::Durable;
+use super::cold::ColdBlock;
+use crate::cold::BlockAt;
 use quintet_types::{
     At, Caller, ClientId, Ended, Ending, Message, MessageId, Ms, Principal, QueueId,
 };
@@ -32,6 +36,30 @@ struct Waits {
     replaced: bool,
 }
 
+/// The time and the client of a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Step {
+    now: Ms,
+    caller: Caller,
+}
+
+/// A block of a run that a purge, or the end of its queue, has removed. The ids of its messages
+/// are in the run's file.
+#[derive(Debug)]
+pub struct PurgedBlock {
+    /// Its run, and the ordinal of its first entry.
+    pub at: BlockAt,
+    block: ColdBlock,
+    step: Step,
+}
+
+impl PurgedBlock {
+    /// True if the entry of this ordinal was removed with the block.
+    pub fn has(&self, ordinal: u32) -> bool {
+        ordinal >= self.at.ordinal && self.block.is_alive(ordinal)
+    }
+}
+
 /// The newest ends of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
@@ -42,21 +70,24 @@ pub(crate) struct Ends {
     next: usize,
     waits: Option<Waits>,
     /// When what is applied happens, and who asks for it.
-    now: Ms,
-    caller: Caller,
+    step: Step,
+    /// Removed blocks whose ids the host has not read, oldest first.
+    blocks: VecDeque<PurgedBlock>,
+    /// Messages in them.
+    in_blocks: usize,
 }
 
 impl Ends {
     /// Facts that are applied from now on happen at this time.
     #[inline]
     pub(super) fn happen(&mut self, now: Ms) {
-        self.now = now;
+        self.step.now = now;
     }
 
     /// They happen on behalf of this caller; client 0: of nobody's own.
     #[inline]
     pub(super) fn are_asked_by(&mut self, caller: Caller) {
-        self.caller = caller;
+        self.step.caller = caller;
     }
 
     /// Keeps so many from now on.
@@ -66,6 +97,7 @@ impl Ends {
         }
         self.max = max;
         self.waits = None;
+        self.shorten_blocks();
         // Oldest first.
         if self.next < self.ids.len() {
             self.ids.rotate_left(self.next);
@@ -86,14 +118,58 @@ impl Ends {
     /// A message of a queue has come to its end.
     #[inline]
     pub(super) fn add(&mut self, id: MessageId, queue: QueueId, why: Ended) {
+        self.add_of(self.step, id, queue, why);
+    }
+
+    /// The same of an earlier step.
+    #[inline]
+    pub(super) fn add_of(&mut self, step: Step, id: MessageId, queue: QueueId, why: Ended) {
         let rest = Rest {
-            at: self.now,
-            more: self.caller.client_id.0,
+            at: step.now,
+            more: step.caller.client_id.0,
             queue,
-            principal: self.caller.principal,
+            principal: step.caller.principal,
             why,
         };
         self.push(id, rest);
+    }
+
+    /// The step whose facts are applied.
+    pub(super) fn step(&self) -> Step {
+        self.step
+    }
+
+    /// A block of a run was removed with all its messages, whose ids the engine does not know.
+    pub(super) fn add_block(&mut self, at: BlockAt, block: ColdBlock) {
+        self.in_blocks += block.row.live as usize;
+        let step = self.step;
+        self.blocks.push_back(PurgedBlock { at, block, step });
+        self.shorten_blocks();
+    }
+
+    /// Forgets the oldest blocks: the ends of the others fill the record.
+    fn shorten_blocks(&mut self) {
+        while let Some(oldest) = self.blocks.front() {
+            let live = oldest.block.row.live as usize;
+            if self.max > 0 && self.in_blocks - live < self.max {
+                return;
+            }
+            self.in_blocks -= live;
+            self.blocks.pop_front();
+        }
+    }
+
+    /// The removed blocks, once; oldest first.
+    pub(super) fn take_blocks(&mut self) -> VecDeque<PurgedBlock> {
+        self.in_blocks = 0;
+        std::mem::take(&mut self.blocks)
+    }
+
+    /// Messages of a removed block.
+    pub(super) fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
+        for id in ids {
+            self.add_of(of.step, *id, of.block.row.queue, Ended::Purged);
+        }
     }
 
     fn push(&mut self, id: MessageId, rest: Rest) {
@@ -133,7 +209,7 @@ impl Ends {
         self.push(
             id,
             Rest {
-                at: self.now,
+                at: self.step.now,
                 more: to.id.0,
                 queue: to.queue,
                 principal: Principal::SERVER,
@@ -176,7 +252,8 @@ impl Ends {
 
     /// Bytes of memory that they take.
     pub(super) fn bytes(&self) -> u64 {
-        (self.ids.len() * BYTES) as u64
+        let blocks = self.blocks.len() * size_of::<PurgedBlock>();
+        (self.ids.len() * BYTES + blocks) as u64
     }
 }
 

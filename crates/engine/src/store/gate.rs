@@ -7,9 +7,11 @@
 //! `impl Store`: it is forgotten at a restart, or follows from the facts and the
 //! time alone.
 
+use std::collections::VecDeque;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use super::ends::PurgedBlock;
 use super::queue::{Live, WaitsTo};
 use super::{CopiedOut, Durable, Queue, Rules};
 use quintet_types::{
@@ -414,6 +416,16 @@ impl Store {
         let mut gone = std::mem::take(&mut cold.gone);
         gone.retain(|run| !cold.runs.contains_key(run) && !cold.bodies.contains_key(run));
         gone
+    }
+
+    /// Blocks of runs that were removed with their messages, each once.
+    pub(crate) fn take_purged_blocks(&mut self) -> VecDeque<PurgedBlock> {
+        self.0.ends.take_blocks()
+    }
+
+    /// Records the ends of messages of such a block.
+    pub(crate) fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
+        self.0.ends.add_purged(of, ids);
     }
 
     /// Places in lines that were entered or left since this was last asked.

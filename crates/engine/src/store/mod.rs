@@ -38,6 +38,7 @@ pub(crate) use ascending::Ascending;
 pub(crate) use batches::Batches;
 pub(crate) use cold::Cold;
 pub(crate) use ends::Ends;
+pub use ends::PurgedBlock;
 pub(crate) use gate::Store;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;

@@ -79,6 +79,7 @@ impl Durable {
             .filter(|queue| queue.waiting() > 0 || reserved);
         let rules = goes.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
         let mut tombstones = std::mem::take(&mut self.tombstones);
+        tombstones.happen(self.ends.step());
         let mut keys = 0;
         self.recount(id, |queue| {
             keys = Self::detach_waiting(queue, &mut tombstones);
@@ -128,6 +129,7 @@ impl Durable {
         }
         self.leave_account(id);
         let mut tombstones = std::mem::take(&mut self.tombstones);
+        tombstones.happen(self.ends.step());
         let mut keys = 0;
         let dropped = self.recount(id, |queue| {
             if queue.live.dropped {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cold::run_of_body;
+use super::ends::Step;
 use super::{Ascending, DedupeKey, Durable, KeyGroups, Order};
 use quintet_types::{Ended, MessageId, Ms, QueueId, State};
 
@@ -21,7 +22,9 @@ enum Tombstone {
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "as their queues had them")]
 pub(crate) struct Tombstones {
-    list: Vec<Tombstone>,
+    list: Vec<(Step, Tombstone)>,
+    /// The step whose maps are entered.
+    step: Step,
     groups: Vec<Box<KeyGroups>>,
     /// Queues whose deduplication records are to be looked through, each behind this one or from
     /// its first.
@@ -33,6 +36,15 @@ pub(crate) struct Tombstones {
 impl Tombstones {
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty() && self.groups.is_empty() && self.dedupe_records.is_empty()
+    }
+
+    /// The maps that are entered from now on were detached in this step.
+    pub(super) fn happen(&mut self, step: Step) {
+        self.step = step;
+    }
+
+    fn push(&mut self, tombstone: Tombstone) {
+        self.list.push((self.step, tombstone));
     }
 
     pub(super) fn groups(&mut self, groups: Box<KeyGroups>) {
@@ -50,32 +62,32 @@ impl Tombstones {
 
     pub(super) fn ordered(&mut self, map: Ascending<Order, u32>) {
         if !map.is_empty() {
-            self.list.push(Tombstone::Ordered(map));
+            self.push(Tombstone::Ordered(map));
         }
     }
 
     pub(super) fn timed(&mut self, map: BTreeMap<(Ms, MessageId), u32>) {
         if !map.is_empty() {
-            self.list.push(Tombstone::Timed(map));
+            self.push(Tombstone::Timed(map));
         }
     }
 
     pub(super) fn by_id(&mut self, map: Ascending<MessageId, u32>) {
         if !map.is_empty() {
-            self.list.push(Tombstone::ById(map));
+            self.push(Tombstone::ById(map));
         }
     }
 
     pub(super) fn by_turn(&mut self, map: BTreeMap<u64, u32>) {
         if !map.is_empty() {
-            self.list.push(Tombstone::ByTurn(map));
+            self.push(Tombstone::ByTurn(map));
         }
     }
 
     pub(super) fn held(&mut self, map: Ascending<MessageId, u32>) {
         self.held += map.len();
         if !map.is_empty() {
-            self.list.push(Tombstone::Held(map));
+            self.push(Tombstone::Held(map));
         }
     }
 
@@ -93,8 +105,10 @@ impl Tombstones {
         self.held > 0
     }
 
-    fn pop(&mut self) -> Option<u32> {
-        while let Some(tombstone) = self.list.last_mut() {
+    /// A slot, and the step that detached it.
+    fn pop(&mut self) -> Option<(Step, u32)> {
+        while let Some((step, tombstone)) = self.list.last_mut() {
+            let step = *step;
             let slot = match tombstone {
                 Tombstone::Ordered(map) => map.pop_first().map(|(_, slot)| slot),
                 Tombstone::Timed(map) => map.pop_first().map(|(_, slot)| slot),
@@ -111,8 +125,8 @@ impl Tombstones {
                     slot
                 }
             };
-            if slot.is_some() {
-                return slot;
+            if let Some(slot) = slot {
+                return Some((step, slot));
             }
             self.list.pop();
         }
@@ -127,7 +141,7 @@ impl Durable {
         self.tombstones.dismantle(max);
         self.free_dedupe(max);
         for _ in 0..max {
-            let Some(slot) = self.tombstones.pop() else {
+            let Some((step, slot)) = self.tombstones.pop() else {
                 return self.messages.give_back(max) || !self.tombstones.is_empty();
             };
             let message = self.messages.remove(slot);
@@ -137,7 +151,8 @@ impl Durable {
                 self.lease_out(slot, message.id);
             }
             self.ids.remove(message.id.0);
-            self.ends.add(message.id, message.queue, Ended::Purged);
+            self.ends
+                .add_of(step, message.id, message.queue, Ended::Purged);
             self.untie(message.id);
             if !message.segment_ref.is_run() {
                 self.uncount_segment_ref(message.segment_ref);
@@ -164,7 +179,7 @@ mod tests {
         tombstones.held(map);
         tombstones.held = 0;
         let reason = "what was purged under a lease is counted until it is freed";
-        crate::store::damaged::fires(reason, || assert_eq!(tombstones.pop(), None));
+        crate::store::damaged::fires(reason, || assert!(tombstones.pop().is_none()));
     }
 
     #[test]
@@ -174,8 +189,8 @@ mod tests {
         for _ in 0..3 {
             tombstones.dedupe_records(QueueId(1), None);
         }
-        assert_eq!(tombstones.pop(), Some(7));
-        assert_eq!(tombstones.pop(), None);
+        assert_eq!(tombstones.pop().map(|(_, slot)| slot), Some(7));
+        assert!(tombstones.pop().is_none());
         assert!(!tombstones.is_empty());
         assert_eq!(tombstones.take_dedupe(), Some((QueueId(1), None)));
         assert_eq!(tombstones.take_dedupe(), None);

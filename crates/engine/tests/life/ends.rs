@@ -141,3 +141,27 @@ fn what_makes_way_is_not_taken_for_what_was_put_later() {
     let end = w.engine.end_of(first).expect("it is known");
     assert_eq!((end.why, end.is_now), (Ended::Replaced, Some(second)));
 }
+
+#[test]
+fn a_purge_is_told_by_its_own_time_and_client() {
+    let mut w = remembering(100);
+    let ids = ["a", "b"].map(|body| w.put("q", body));
+    w.wait(50);
+    let purged = w.engine.now();
+    let (queue, reserved) = ("q".into(), false);
+    w.ask(9, Command::Flush { queue, reserved });
+    // Its messages are freed later, behind a command of another client.
+    w.wait(50);
+    w.put("other", "c");
+    assert_eq!(w.pop("other"), "c");
+    w.tick();
+    w.tick();
+    for id in ids {
+        let end = w.engine.end_of(id).expect("it is known");
+        let by = end.by.map(|by| by.client_id);
+        assert_eq!(
+            (end.why, end.at, by),
+            (Ended::Purged, purged, Some(ClientId(9)))
+        );
+    }
+}

@@ -11,15 +11,15 @@ mod spill;
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quintet_engine::Want;
+use quintet_engine::{PurgedBlock, Want};
 use quintet_log::run::{Chunk, Run, RunName, RunNumber, RunOptions};
 use quintet_log::{BodyReader, LogError, SegmentNumber, Storage};
-use quintet_types::{ChunkPlace, ColdStats, RunId, SegmentRef};
+use quintet_types::{ChunkPlace, ColdStats, MessageId, RunId, SegmentRef};
 
 use super::{Core, Signal, Work, locked};
 
@@ -41,6 +41,8 @@ const PACE: Duration = Duration::from_millis(1);
 const LOOK: Duration = Duration::from_millis(500);
 /// The same while messages leave all the time.
 const BUSY: Duration = Duration::from_millis(20);
+/// Ids of purged messages that are recorded in one step.
+const PURGED_IDS: usize = 1024;
 /// A run with bodies that were being sent when it died stays open for this
 /// long: what is sent slower than that breaks off.
 const LINGER: Duration = Duration::from_secs(600);
@@ -410,6 +412,10 @@ impl Core {
                 };
                 dying.extend(gone.into_iter().map(|run| (number, run.0, commit_number)));
             }
+            // Before their files go.
+            let purged = shard.engine.take_purged_blocks();
+            drop(shard);
+            self.record_purged(number, purged);
         }
         if !dying.is_empty() {
             let newest = dying
@@ -446,6 +452,40 @@ impl Core {
             }
             !over
         });
+    }
+
+    /// Records the ends of messages that purges have removed with their blocks. A start that reads
+    /// of a purge may not have the files any more.
+    fn record_purged(&self, shard: usize, purged: VecDeque<PurgedBlock>) {
+        let mut runs: BTreeMap<RunId, Vec<(PurgedBlock, Vec<MessageId>)>> = BTreeMap::new();
+        for block in purged {
+            let blocks = runs.entry(block.at.run).or_default();
+            blocks.push((block, Vec::new()));
+        }
+        for (run, mut blocks) in runs {
+            let Some(file) = self.runs.get(run) else {
+                continue;
+            };
+            blocks.sort_unstable_by_key(|(block, _)| block.at);
+            let read = file.each_id(|id, ordinal| {
+                let behind = blocks.partition_point(|(block, _)| block.at.ordinal <= ordinal);
+                let found = behind.checked_sub(1).and_then(|at| blocks.get_mut(at));
+                if let Some((block, ids)) = found
+                    && block.has(ordinal)
+                {
+                    ids.push(MessageId(id));
+                }
+            });
+            if let Err(error) = read {
+                tracing::warn!("the ends of some purged messages are not recorded: {error}");
+            }
+            for (block, ids) in &blocks {
+                for ids in ids.chunks(PURGED_IDS) {
+                    let mut shard = self.shards[shard].lock_last(Work::Spill);
+                    shard.engine.add_purged(block, ids);
+                }
+            }
+        }
     }
 
     fn run_options(&self) -> RunOptions {

@@ -225,6 +225,28 @@ impl Run {
         Ok(found)
     }
 
+    /// Calls `each` with the id and the ordinal of every entry, by id.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`], [`LogError::BadRead`]: the entries of the pages before are known.
+    pub fn each_id(&self, mut each: impl FnMut(u64, u32)) -> Result<(), LogError> {
+        let mut memory = Vec::new();
+        for page in 0..self.footer.ids.pages.len() {
+            let (_, used) = self.visit_page(
+                &self.footer.ids,
+                RunPart::IdPage,
+                page,
+                memory,
+                |(id, at)| {
+                    each(id, at);
+                    true
+                },
+            )?;
+            memory = used;
+        }
+        Ok(())
+    }
+
     /// Calls `found` with the ordinals of `value`, in order.
     fn find(
         &self,

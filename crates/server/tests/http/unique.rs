@@ -140,3 +140,32 @@ fn a_repeat_is_refused_answered_as_the_first_or_replaces_it_as_is_said() {
     let wrong = said(&server, &["put", "pages", "x", "--unique-for", "1h"]).unwrap_err();
     assert!(wrong.contains("--unique"), "{wrong}");
 }
+
+#[test]
+fn a_purge_of_all_forgets_ids_that_only_time_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let put = |queue: &str, id: &str| {
+        let timed = ["--unique-until", "time", "--unique-for", "1h"];
+        let put = ["put", queue, "x", "--unique", id];
+        said(&server, &[&put[..], &timed].concat())
+    };
+    for id in ["1", "2", "3"] {
+        put("work", id).expect("the first");
+    }
+    // These leave messages.
+    for more in [&["--max", "1"][..], &["--contains", "none"]] {
+        said(&server, &[&["purge", "work", "--yes"], more].concat()).expect("purged");
+        put("work", "1").expect_err("it is remembered");
+    }
+    said(&server, &["purge", "work", "--dry-run"]).expect("counted");
+    put("work", "1").expect_err("it is remembered");
+    let purged = said(&server, &["purge", "work", "--yes"]);
+    assert_eq!(purged.as_deref(), Ok("2 messages purged"));
+    put("work", "1").expect("a purge forgets it");
+    // Also where nothing waits any more.
+    said(&server, &["take", "work"]).expect("it is there");
+    put("work", "1").expect_err("it is remembered");
+    said(&server, &["purge", "work", "--yes"]).expect("purged");
+    put("work", "1").expect("a purge forgets it");
+}

@@ -75,6 +75,12 @@ fn put_peek_take() {
     assert_eq!(text(&server.run(&["take", "work"]).stdout), "hello");
     let empty = server.run(&["take", "work"]);
     assert_eq!((empty.status.code(), empty.stdout.len()), (Some(4), 0));
+    assert_eq!(text(&empty.stderr), "");
+    server.run(&["pause", "work"]);
+    let none = server.run(&["take", "work", "nobody"]);
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(4), 0));
+    let says = "quintet: work is paused\nquintet: there is no queue nobody\n";
+    assert_eq!(text(&none.stderr), says);
     assert_eq!(server.run(&["peek", "--id", "1"]).status.code(), Some(4));
 }
 

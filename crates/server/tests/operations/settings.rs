@@ -10,16 +10,20 @@ fn words(line: &str) -> Vec<&str> {
 #[test]
 fn a_queues_settings_and_who_says_so_and_the_servers() {
     let server = Start::of(
-        "queues_max = 77\n[defaults]\nttl = '1h'\n[[queue]]\nname = 'work*'\nattempts_max = 3\n",
+        "queues_max = 77\n[defaults]\nttl = '1h'\n[[queue]]\nname = 'work*'\nattempts_max = 3\n\
+         bytes_max = 0\n",
     )
     .serve();
     server.printed(&["put", "work", "a"]);
     let shown = server.printed(&["settings", "work"]);
     let lines: Vec<Vec<&str>> = shown.lines().map(words).collect();
     assert_eq!(lines[0], ["setting", "value", "source"]);
-    assert_eq!(lines[1], ["attempts_max", "3", "file"]);
-    assert_eq!(lines[2], ["ttl", "\"1h\"", "file"]);
-    assert_eq!(lines.len(), 3, "{shown}");
+    // As the file says it, although it is the default.
+    assert_eq!(lines[1][0], "bytes_max");
+    assert_eq!(lines[1].last(), Some(&"file"));
+    assert_eq!(lines[2], ["attempts_max", "3", "file"]);
+    assert_eq!(lines[3], ["ttl", "\"1h\"", "file"]);
+    assert_eq!(lines.len(), 4, "{shown}");
     let all = server.printed(&["settings", "work", "--all"]);
     let is = ["take_burst", "1", "default"];
     assert!(all.lines().any(|line| words(line) == is), "{all}");
@@ -59,7 +63,10 @@ fn an_attribute_with_two_values_is_refused() {
         let args = [&[command, "work"][..], &attrs].concat();
         let done = server.run(&args);
         assert!(!done.status.success(), "{command}");
-        assert_eq!(text(&done.stderr), "quintet: --attr lang has two values: give one\n");
+        assert_eq!(
+            text(&done.stderr),
+            "quintet: --attr lang has two values: give one\n"
+        );
     }
 }
 

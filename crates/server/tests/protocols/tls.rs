@@ -533,7 +533,8 @@ fn shown(server: &Server, ca: &Path) -> Vec<u8> {
 #[test]
 fn new_files_count_by_themselves_and_by_sighup_and_connections_stay() {
     let authority = Authority::new();
-    let server = Start::of(&authority.settings()).serve_logged();
+    let settings = authority.settings();
+    let server = Start::of(&settings).serve_logged();
     let cert = authority.dir.path().join("localhost.crt");
     let mut stays = Client::tls(
         server.address(),
@@ -555,6 +556,20 @@ fn new_files_count_by_themselves_and_by_sighup_and_connections_stay() {
     replace(&cert, "nonsense");
     let goes_on = "keeps its present certificate";
     eventually(goes_on, || server.said().contains(goes_on).then_some(()));
+    // Neither do other settings that come with it.
+    server.configure(&format!("{}log_level = 'debug'\n", settings));
+    let (_, why, code) = server.outputs(&["reload"]);
+    assert_eq!(code, 1, "{why}");
+    let named = cert.display().to_string();
+    assert!(
+        why.contains("not reloaded") && why.contains(&named),
+        "{why}"
+    );
+    assert!(
+        !server
+            .printed(&["settings"])
+            .contains("log_level = \"debug\"")
+    );
     assert_eq!(shown(&server, &authority.ca()), second);
     // Other files, by name.
     authority.sign("localhost.localdomain", 2100);

@@ -90,6 +90,42 @@ fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
     assert_eq!(messages, COUNT);
 }
 
+/// The engine knows no ids of messages in runs; they are read behind the purge.
+#[test]
+fn the_ends_of_messages_that_a_purge_removed_from_runs_are_known() {
+    const COUNT: u64 = 30_000;
+    let data = Data::fresh();
+    let server = start(&data);
+    let mut client = server.client();
+    fill(&mut client, "work", 0..COUNT);
+    fill(&mut client, "other", 0..COUNT);
+    await_that("nothing left memory", || {
+        server.number("cold_messages") > COUNT
+    });
+    let first = server.json(&["peek", "work", "--json"])["id"].as_u64();
+    let first = first.expect("an id");
+    let others = server.json(&["peek", "other", "--json"])["id"].as_u64();
+    // It leaves its block before.
+    let deleted = first + COUNT - 500;
+    server.printed(&["delete", &deleted.to_string()]);
+    client.ask(b"flush work\r\n", b"END\r\n");
+    // Another client's command does not make it the one that purged.
+    client.put("work", b"x");
+    let end = |id: u64| {
+        let (told, _, _) = server.outputs(&["trace", &id.to_string(), "--json"]);
+        let told = told.lines().last().unwrap_or("null");
+        let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
+        told["end"].as_str().unwrap_or_default().to_owned()
+    };
+    let ids: Vec<u64> = (first..first + COUNT).step_by(1500).collect();
+    await_that("the ends are not known", || {
+        ids.iter().all(|&id| end(id) == "purged")
+    });
+    assert_eq!(end(deleted), "deleted");
+    assert_eq!(end(others.expect("an id")), "");
+    drain(&mut client, "other", 0..COUNT);
+}
+
 #[test]
 fn a_backlog_leaves_memory_and_comes_back_in_order() {
     const COUNT: u64 = 150_000;

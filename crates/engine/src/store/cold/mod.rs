@@ -181,14 +181,10 @@ impl Durable {
     }
 
     /// Takes a block out of everything, whatever is left in it.
-    pub(crate) fn forget_block(&mut self, at: BlockAt) {
-        let Some(table) = self.cold.runs.get_mut(&at.run) else {
-            // A log that puts a block in force twice has it forgotten twice.
-            return;
-        };
-        let Some(block) = table.blocks.remove(&at.ordinal) else {
-            return;
-        };
+    pub(crate) fn forget_block(&mut self, at: BlockAt) -> Option<Box<ColdBlock>> {
+        // A log that puts a block in force twice has it forgotten twice.
+        let table = self.cold.runs.get_mut(&at.run)?;
+        let block = table.blocks.remove(&at.ordinal)?;
         table.live -= u64::from(block.row.live);
         table.entries -= u64::from(block.row.count);
         let empty = table.blocks.is_empty();
@@ -220,6 +216,7 @@ impl Durable {
             self.cold.runs.remove(&at.run);
             self.cold.gone.push(at.run);
         }
+        Some(block)
     }
 
     /// All that is left of a run is forgotten: it was written again elsewhere.
@@ -253,7 +250,10 @@ impl Durable {
             block.is_some_and(|block| all || block.row.state_index.is_waiting())
         }));
         for at in blocks {
-            self.forget_block(at);
+            let removed = self.forget_block(at);
+            if let Some(block) = removed.filter(|block| !matches!(block.shelf, Shelf::Loaded(..))) {
+                self.ends.add_block(at, *block);
+            }
         }
     }
 
