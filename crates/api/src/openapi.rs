@@ -134,7 +134,13 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Progress", "percent", r#"{"minimum": 0, "maximum": 100}"#),
     ("Puts", "messages", r#"{"minItems": 1, "maxItems": 1000}"#),
     ("Reserve", "lease_ms", LEASE),
+    (
+        "Reserve",
+        "linger_ms",
+        r#"{"minimum": 0, "maximum": 60000}"#,
+    ),
     ("Reserve", "max", r#"{"minimum": 1, "maximum": 100}"#),
+    ("Reserve", "min", r#"{"minimum": 1, "maximum": 100}"#),
     ("Reserve", "wait_ms", r#"{"minimum": 0, "maximum": 60000}"#),
     ("Target", "to", NAME),
 ];

@@ -180,6 +180,12 @@ pub(super) struct Reserve {
     pub(super) wait_ms: u64,
     /// Messages at most, 1 to 100; left out: 1.
     pub(super) max: Option<u32>,
+    /// Messages that are enough for a reply, 1 to `max`; left out: `max`. Needs `linger_ms`.
+    pub(super) min: Option<u32>,
+    /// Once there is a message, wait so long for `min` of them, ms, 60000 at most, but no longer
+    /// than half of the shortest of their leases; 0: not at all. Messages are reserved as they come.
+    #[serde(default)]
+    pub(super) linger_ms: u64,
     /// The lease ends by itself after so many ms, 1 to a week; left out: as
     /// the message or its queue says.
     pub(super) lease_ms: Option<u64>,

@@ -12,6 +12,7 @@ mod cron;
 mod crowded;
 mod dead;
 mod ended;
+mod gathered;
 mod key_groups;
 mod listener;
 mod lists;
