@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::types::{
     Bury, Extend, Fail, Finish, Heard, Leased, Leases, Page, Progress, Release, Reserve, Shown,
 };
-use super::{Api, bulk, read};
+use super::{Api, bulk, hold, read};
 use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
 
 /// Messages reserved at once at most.
@@ -222,8 +222,8 @@ pub(super) async fn finish(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
-    let (by, how) = (By::Anyone, given.how()?);
-    let settle = |id| Command::Settle { id, by, how };
+    let hold = given.hold_key_ms;
+    let settle = hold::settle(given.how()?, hold)?;
     api.settle(&requester, &token, settle).await
 }
 
@@ -238,8 +238,8 @@ pub(crate) async fn release(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
-    let (by, how) = (By::Anyone, given.how());
-    let settle = |id| Command::Settle { id, by, how };
+    let hold = given.hold_key_ms;
+    let settle = hold::settle(given.how(), hold)?;
     api.settle(&requester, &token, settle).await
 }
 

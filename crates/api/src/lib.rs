@@ -12,6 +12,7 @@ mod cancel;
 mod cron;
 mod events;
 mod gather;
+mod hold;
 mod holder;
 mod imports;
 mod leases;
@@ -378,6 +379,8 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/leases/release", post(release::of_queue))
         .route("/queues/{queue}/children", post(queues::join))
         .route("/queues/{queue}/pause", post(queues::pause))
+        .route("/queues/{queue}/keys/held", get(hold::list))
+        .route("/queues/{queue}/keys/{key}/hold", post(hold::hold))
         .route("/queues/{queue}/resume", post(queues::resume))
         .route(
             "/queues/{queue}/messages",

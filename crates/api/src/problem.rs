@@ -247,6 +247,7 @@ impl Problem {
                     CommandError::TooManyWaiters
                         | CommandError::TooManyQueues
                         | CommandError::TooManyBatches
+                        | CommandError::TooManyHeldKeys
                         | CommandError::UserQueues
                 ) =>
             {

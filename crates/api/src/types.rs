@@ -202,6 +202,8 @@ pub(super) struct Release {
     pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over.
     pub(super) delay_ms: Option<u64>,
+    /// No message of its key is handed out for so many ms, 1 to a week.
+    pub(super) hold_key_ms: Option<u64>,
 }
 
 /// How a try failed.
@@ -219,6 +221,8 @@ pub(super) struct Finish {
     /// Result, 65536 bytes at most: the message is kept as done, with this as its `status`, for the
     /// queue's `retention`; left out: it is gone.
     pub(super) result: Option<String>,
+    /// No message of its key is handed out for so many ms, 1 to a week.
+    pub(super) hold_key_ms: Option<u64>,
 }
 
 impl Finish {

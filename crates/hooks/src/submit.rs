@@ -60,9 +60,10 @@ impl HookState {
                     || events.has(Event::Empty))
             }
             Command::ReserveId { .. } => !events.has(Event::AfterTake),
-            Command::Settle { .. } | Command::SettleHeld { .. } | Command::Delete { .. } => {
-                !events.has(Event::Settle)
-            }
+            Command::Settle { .. }
+            | Command::SettleHolding { .. }
+            | Command::SettleHeld { .. }
+            | Command::Delete { .. } => !events.has(Event::Settle),
             Command::ByName(by_name) => !(ends_lease(by_name) && events.has(Event::Settle)),
             Command::StopWaiting
             | Command::Refer { .. }
@@ -80,6 +81,7 @@ impl HookState {
             | Command::Commit(_)
             | Command::Edit(..)
             | Command::Pause { .. }
+            | Command::HoldKey { .. }
             | Command::Create { .. }
             | Command::Configure { .. }
             | Command::Reconfigure { .. }

@@ -13,6 +13,7 @@ mod crowded;
 mod dead;
 mod ended;
 mod gathered;
+mod held_keys;
 mod key_groups;
 mod listener;
 mod lists;
