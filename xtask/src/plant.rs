@@ -149,6 +149,46 @@ const PLANTED: &[Planted] = &[
         tests: &[&["--test=life", "cancelled"]],
     },
     Planted {
+        name: "gather-repeats-itself",
+        what: "the parts of a reserve that gathers have one token, so they get the same messages",
+        edits: &[(
+            "crates/api/src/gather.rs",
+            "let missing = format!(\"\\0{missing}\");",
+            "let missing = String::new();",
+        )],
+        tests: &[&["--test=http", "gathered"]],
+    },
+    Planted {
+        name: "gather-outlasts-lease",
+        what: "a reserve gathers messages until its first leases are over",
+        edits: &[(
+            "crates/api/src/gather.rs",
+            "Duration::from_millis(ms / 2)",
+            "Duration::from_millis(ms * 2)",
+        )],
+        tests: &[&["--test=http", "gathered"]],
+    },
+    Planted {
+        name: "hold-forgotten",
+        what: "other settings of a queue end the holds of its keys",
+        edits: &[(
+            "crates/engine/src/store/keyed.rs",
+            "groups.hold(&held.key, Some(held.until), held.since);",
+            "groups.hold(&held.key, None, held.since);",
+        )],
+        tests: &[&["--test=life", "held_keys"]],
+    },
+    Planted {
+        name: "hold-shortened",
+        what: "a worker that holds a key makes a longer hold shorter",
+        edits: &[(
+            "crates/engine/src/decide/hold.rs",
+            "self.held_until(queue, &key) < Some(self.after(for_ms))",
+            "self.held_until(queue, &key) != Some(self.after(for_ms))",
+        )],
+        tests: &[&["--test=life", "held_keys"]],
+    },
+    Planted {
         name: "dead-runs-come-back",
         what: "a start leaves runs that died in the log, and their numbers, to the compactor",
         edits: &[(

@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::types::{
     Bury, Extend, Fail, Finish, Heard, Leased, Leases, Page, Progress, Release, Reserve, Shown,
 };
-use super::{Api, bulk, read};
+use super::{Api, bulk, hold, read};
 use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
 
 /// Messages reserved at once at most.
@@ -87,6 +87,7 @@ pub(super) async fn list(
 /// Reserves messages: nobody else gets them until their leases end. Each comes
 /// with a lease, a token for what follows; it survives this connection and a
 /// restart of the server, and ends by itself when its time is over. With
+/// `linger_ms` the reply waits for `min` messages once there is one. With
 /// `Idempotency-Key` a repeat within five minutes gets the same messages and
 /// leases, whose time begins anew, as long as all of them last as they were
 /// given.
@@ -122,6 +123,7 @@ pub(super) async fn reserve(
         return Err(Problem::field("wait_ms", format!("at most {WAIT_MAX_MS}")));
     }
     let time = lease_ms(asked.lease_ms)?;
+    let gather = asked.gather(max)?;
     let worker = match asked.worker {
         Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
             return Err(Problem::field("worker", format!("1 to {WORKER_MAX} bytes")));
@@ -149,12 +151,16 @@ pub(super) async fn reserve(
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
         // Each try may wait for another time.
-        token_sum: read::sum(serde_json::json!([max, time]).to_string().as_bytes()),
+        token_sum: read::sum(
+            serde_json::json!([max, time, asked.min])
+                .to_string()
+                .as_bytes(),
+        ),
         ..Take::default()
     };
-    let waits = (asked.wait_ms > 0).then(Instant::now);
+    let waits = (asked.wait_ms > 0 || gather.is_some()).then(Instant::now);
     let (undo, queue) = api
-        .take(&requester, take, consumer, connection_slot)
+        .take(&requester, take, gather, consumer, connection_slot)
         .await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let now = api.client_api.now();
@@ -216,8 +222,8 @@ pub(super) async fn finish(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
-    let (by, how) = (By::Anyone, given.how()?);
-    let settle = |id| Command::Settle { id, by, how };
+    let hold = given.hold_key_ms;
+    let settle = hold::settle(given.how()?, hold)?;
     api.settle(&requester, &token, settle).await
 }
 
@@ -232,8 +238,8 @@ pub(crate) async fn release(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
-    let (by, how) = (By::Anyone, given.how());
-    let settle = |id| Command::Settle { id, by, how };
+    let hold = given.hold_key_ms;
+    let settle = hold::settle(given.how(), hold)?;
     api.settle(&requester, &token, settle).await
 }
 

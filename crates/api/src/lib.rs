@@ -11,6 +11,8 @@ mod bytes_in_json;
 mod cancel;
 mod cron;
 mod events;
+mod gather;
+mod hold;
 mod holder;
 mod imports;
 mod leases;
@@ -49,6 +51,7 @@ pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
 pub use cron::Cron;
 use events::Hub;
+use gather::{Gather, Taker};
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;
@@ -126,7 +129,7 @@ impl Api {
         allowed(told)
     }
 
-    /// Takes messages. A wait ends when the client ends its side of the connection, and when the
+    /// Takes messages; `gather`: goes on until there are enough. A wait ends when the client ends its side of the connection, and when the
     /// server stops. The messages go back if the reply with them never begins to leave.
     ///
     /// # Errors
@@ -135,11 +138,12 @@ impl Api {
         &self,
         requester: &Requester,
         take: Take,
+        gather: Option<Gather>,
         consumer: Consumer,
         connection_slot: Option<Arc<ConnectionSlot>>,
     ) -> Result<(Undo, Name), Problem> {
         let client = requester.client.as_deref();
-        let waits = client.filter(|_| take.wait != Wait::No);
+        let waits = client.filter(|_| take.wait != Wait::No || gather.is_some());
         let apart = connection_slot
             .filter(|_| waits.is_some())
             .map(|connection_slot| {
@@ -151,11 +155,38 @@ impl Api {
         let own = own.filter(|own| *own.consumer.get_or_init(|| consumer.clone()) == consumer);
         // Of this request alone: it has no connection, or another consumer than those before it.
         let guest = own.is_none().then(|| Guest::new(&self.client_api));
-        let client_id = client_of(own, guest.as_ref());
         let caller = Caller {
-            client_id,
+            client_id: client_of(own, guest.as_ref()),
             principal: requester.principal(),
         };
+        let taker = Taker {
+            caller,
+            client,
+            waits,
+        };
+        let again = gather.map(|gather| (gather, take.clone()));
+        let (messages, name) = self.take_once(&taker, take).await?;
+        let mut undo = Undo::new(&self.losses, caller, messages);
+        if let Some((gather, take)) = again.filter(|_| !undo.messages().is_empty()) {
+            self.gather(gather, &taker, take, &mut undo).await;
+        }
+        if waits.is_some_and(Client::has_ended) {
+            undo = Undo::new(&self.losses, caller, Handed::new());
+        }
+        if !undo.messages().is_empty() {
+            let consumers = &self.app.settings().clients.consumers;
+            consumers.note(caller.client_id, consumer);
+        }
+        Ok((undo, name))
+    }
+
+    /// One take of those that make a reply.
+    async fn take_once(&self, taker: &Taker<'_>, take: Take) -> Result<(Handed, Name), Problem> {
+        let Taker {
+            caller,
+            client,
+            waits,
+        } = *taker;
         let (tell, mut told) = oneshot::channel();
         let losses = self.losses.clone();
         let reply = Box::new(move |outcome, name| {
@@ -165,7 +196,7 @@ impl Api {
             }
         });
         if let Some(client) = client {
-            client.waits_as(Some(client_id));
+            client.waits_as(Some(caller.client_id));
         }
         self.client_api.submit(caller, Command::Take(take), reply);
         let outcome = match waits {
@@ -184,20 +215,12 @@ impl Api {
             client.waits_as(None);
         }
         let (outcome, name) = allowed(outcome.ok())?;
-        let mut messages = Handed::new();
         // Any other outcome: it waited in vain.
+        let mut messages = Handed::new();
         if let Outcome::Messages(taken) = outcome {
             messages = taken;
         }
-        if waits.is_some_and(Client::has_ended) {
-            let unheard = std::mem::take(&mut messages);
-            self.losses.give_back(caller, unheard.into_vec());
-        }
-        if !messages.is_empty() {
-            let consumers = &self.app.settings().clients.consumers;
-            consumers.note(client_id, consumer);
-        }
-        Ok((Undo::new(&self.losses, caller, messages), name))
+        Ok((messages, name))
     }
 
     /// Takes memory for a list of so many bytes, of the memory that all connections share.
@@ -356,6 +379,8 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/leases/release", post(release::of_queue))
         .route("/queues/{queue}/children", post(queues::join))
         .route("/queues/{queue}/pause", post(queues::pause))
+        .route("/queues/{queue}/keys/held", get(hold::list))
+        .route("/queues/{queue}/keys/{key}/hold", post(hold::hold))
         .route("/queues/{queue}/resume", post(queues::resume))
         .route(
             "/queues/{queue}/messages",

@@ -10,7 +10,7 @@ use quintet_types::{By, ByName, Command, Name, NamedAct, Outcome};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Bury, Extend, Fail, Finish, Heard, Release, Shown, Tracked};
-use super::{Api, leases, read};
+use super::{Api, hold, leases, read};
 use quintet_http::{Requester, reply};
 
 /// The command for the reserved message of this name; of several the one whose lease has run
@@ -91,6 +91,7 @@ pub(super) async fn finish(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
+    hold::by_token_only(given.hold_key_ms)?;
     let act = NamedAct::Settle(given.how()?);
     api.settle_named(&requester, &queue, name, act).await
 }
@@ -106,6 +107,7 @@ pub(crate) async fn release(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
+    hold::by_token_only(given.hold_key_ms)?;
     let act = NamedAct::Settle(given.how());
     api.settle_named(&requester, &queue, name, act).await
 }

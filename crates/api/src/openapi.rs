@@ -7,7 +7,7 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cancel, cron, imports, leases, messages, names, over, queues,
+    attention, batches, bulk, cancel, cron, hold, imports, leases, messages, names, over, queues,
     records, release, server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
@@ -32,6 +32,8 @@ use quintet_http::reply;
         queues::remove,
         queues::remove_many,
         queues::pause,
+        hold::hold,
+        hold::list,
         queues::resume,
         messages::browse,
         over::list,
@@ -122,7 +124,9 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Child", "name", NAME),
     ("Dedupe", "window_ms", r#"{"minimum": 0}"#),
     ("Extend", "lease_ms", LEASE),
+    ("Finish", "hold_key_ms", LEASE),
     ("Finish", "result", r#"{"maxLength": 65536}"#),
+    ("HoldFor", "hold_ms", GRACE),
     ("NewCallback", "body_base64", BASE64),
     ("NewCallback", "queue", NAME),
     ("NewMessage", "body_base64", BASE64),
@@ -134,7 +138,14 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Progress", "percent", r#"{"minimum": 0, "maximum": 100}"#),
     ("Puts", "messages", r#"{"minItems": 1, "maxItems": 1000}"#),
     ("Reserve", "lease_ms", LEASE),
+    ("Release", "hold_key_ms", LEASE),
+    (
+        "Reserve",
+        "linger_ms",
+        r#"{"minimum": 0, "maximum": 60000}"#,
+    ),
     ("Reserve", "max", r#"{"minimum": 1, "maximum": 100}"#),
+    ("Reserve", "min", r#"{"minimum": 1, "maximum": 100}"#),
     ("Reserve", "wait_ms", r#"{"minimum": 0, "maximum": 60000}"#),
     ("Target", "to", NAME),
 ];

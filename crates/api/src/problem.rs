@@ -246,6 +246,7 @@ impl Problem {
                     CommandError::TooManyWaiters
                         | CommandError::TooManyQueues
                         | CommandError::TooManyBatches
+                        | CommandError::TooManyHeldKeys
                         | CommandError::UserQueues
                 ) =>
             {

@@ -405,7 +405,7 @@ pub(super) async fn take(
     };
     let waits = (asked.wait_ms > 0).then(Instant::now);
     let (undo, queue) = api
-        .take(&requester, take, consumer, connection_slot)
+        .take(&requester, take, None, consumer, connection_slot)
         .await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let all = undo.messages().iter().map(|message| (message, None));

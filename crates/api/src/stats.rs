@@ -1,7 +1,8 @@
 //! Numbers asked for on behalf of a requester.
 
 use quintet_types::{
-    Command, Name, Outcome, QueuePage, QueueSetup, QueueStats, ShardStats, StatsOf, StatsReply,
+    Command, HeldKey, Name, Outcome, QueuePage, QueueSetup, QueueStats, ShardStats, StatsOf,
+    StatsReply,
 };
 
 use super::{Api, Problem};
@@ -46,6 +47,19 @@ impl Api {
             return Err(Problem::unexpected());
         };
         Ok(*setup)
+    }
+
+    /// The keys of a queue that are held.
+    pub(crate) async fn held_keys(
+        &self,
+        requester: &Requester,
+        queue: &Name,
+    ) -> Result<Vec<HeldKey>, Problem> {
+        let of = StatsOf::HeldKeys(queue.clone());
+        let StatsReply::HeldKeys(held) = self.stats(requester, of).await? else {
+            return Err(Problem::unexpected());
+        };
+        Ok(held)
     }
 
     /// A part of all queues that may be seen, from a place on.

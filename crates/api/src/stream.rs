@@ -111,7 +111,8 @@ impl Api {
                 | StatsReply::Queues(_)
                 | StatsReply::Message(_)
                 | StatsReply::Names(_)
-                | StatsReply::Setup(_) => Err(CommandError::NotFound),
+                | StatsReply::Setup(_)
+                | StatsReply::HeldKeys(_) => Err(CommandError::NotFound),
             },
             Some((Outcome::Refused(command_error), _)) => Err(command_error),
             // It is stopping: nothing is known.

@@ -180,6 +180,12 @@ pub(super) struct Reserve {
     pub(super) wait_ms: u64,
     /// Messages at most, 1 to 100; left out: 1.
     pub(super) max: Option<u32>,
+    /// Messages that are enough for a reply, 1 to `max`; left out: `max`. Needs `linger_ms`.
+    pub(super) min: Option<u32>,
+    /// Once there is a message, wait so long for `min` of them, ms, 60000 at most, but no longer
+    /// than half of the shortest of their leases; 0: not at all. Messages are reserved as they come.
+    #[serde(default)]
+    pub(super) linger_ms: u64,
     /// The lease ends by itself after so many ms, 1 to a week; left out: as
     /// the message or its queue says.
     pub(super) lease_ms: Option<u64>,
@@ -196,6 +202,8 @@ pub(super) struct Release {
     pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over.
     pub(super) delay_ms: Option<u64>,
+    /// No message of its key is handed out for so many ms, 1 to a week.
+    pub(super) hold_key_ms: Option<u64>,
 }
 
 /// How a try failed.
@@ -213,6 +221,8 @@ pub(super) struct Finish {
     /// Result, 65536 bytes at most: the message is kept as done, with this as its `status`, for the
     /// queue's `retention`; left out: it is gone.
     pub(super) result: Option<String>,
+    /// No message of its key is handed out for so many ms, 1 to a week.
+    pub(super) hold_key_ms: Option<u64>,
 }
 
 impl Finish {

@@ -55,6 +55,15 @@ pub enum Fact {
         /// `None`: it is not paused.
         pause: Option<Pause>,
     },
+    /// No message of a key is handed out for a time, or a hold of a key ends early.
+    KeyHeld {
+        queue: QueueId,
+        key: Box<[u8]>,
+        /// When.
+        now: Ms,
+        /// `None`: it is held no longer.
+        until: Option<Ms>,
+    },
     /// A flush: the waiting messages of a queue are discarded.
     QueueFlushed {
         queue: QueueId,
@@ -330,6 +339,7 @@ impl Fact {
             | Fact::QueueMaker { queue, .. }
             | Fact::QueueConfigured { queue, .. }
             | Fact::QueuePaused { queue, .. }
+            | Fact::KeyHeld { queue, .. }
             | Fact::QueueFlushed { queue, .. }
             | Fact::QueuePurged { queue, .. }
             | Fact::DedupeForgotten { queue }

@@ -61,6 +61,7 @@ impl HookState {
             }
             Command::ReserveId { .. } => !events.has(Event::AfterTake),
             Command::Settle { .. }
+            | Command::SettleHolding { .. }
             | Command::SettleHeld { .. }
             | Command::Delete { .. }
             | Command::Cancel(..) => !events.has(Event::Settle),
@@ -80,6 +81,7 @@ impl HookState {
             | Command::Commit(_)
             | Command::Edit(..)
             | Command::Pause { .. }
+            | Command::HoldKey { .. }
             | Command::Create { .. }
             | Command::Configure { .. }
             | Command::Reconfigure { .. }

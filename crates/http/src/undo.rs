@@ -58,6 +58,11 @@ impl Undo {
         &self.messages
     }
 
+    /// More messages were leased for the same client and reply.
+    pub fn add(&mut self, more: Handed) {
+        self.messages.extend(more);
+    }
+
     /// The reply begins to leave.
     pub fn disarm(&mut self) {
         self.messages = Handed::new();

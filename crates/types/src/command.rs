@@ -529,7 +529,12 @@ pub enum StatsOf {
     Message(MessageId),
     /// How a queue is set up ([`crate::QueueSetup`]).
     Setup(Name),
+    /// Keys of a queue that are held ([`Command::HoldKey`]).
+    HeldKeys(Name),
 }
+
+/// Keys of a queue that are held at most.
+pub const HELD_KEYS_MAX: usize = 10_000;
 
 /// Messages a command that is about many ([`Command::Kick`],
 /// [`Command::MoveAll`]) is about at most, so that others wait for none long.
@@ -585,6 +590,15 @@ pub enum Command {
         /// The permitted client.
         by: By,
         how: How,
+    },
+    /// [`Command::Settle`]; in the same step the message's key is held for so many ms, unless it
+    /// is held for longer. Refused as [`Command::HoldKey`], and for a message without a key.
+    SettleHolding {
+        id: MessageId,
+        /// The permitted client.
+        by: By,
+        how: How,
+        for_ms: u64,
     },
     /// Ends leases the caller holds in a queue (`None`: in any), oldest first,
     /// `max` at most. Answers how many.
@@ -683,6 +697,14 @@ pub enum Command {
         queue: Name,
         /// For how long, ms.
         for_ms: Option<u64>,
+    },
+    /// No message of this key is handed out until the time is over; 0 ends that. Refused if the
+    /// queue's settings give keys no meaning ([`crate::CommandError::KeysUnused`]), and for more
+    /// than [`HELD_KEYS_MAX`] keys of a queue.
+    HoldKey {
+        queue: Name,
+        key: Box<[u8]>,
+        for_ms: u64,
     },
     /// Makes a queue, with these settings of its own. Refused with
     /// [`crate::CommandError::QueueExists`] if there is one of that name, which stays as it is.

@@ -78,6 +78,12 @@ pub enum CommandError {
     AlreadyCancelled,
     /// The message is done, so it cannot be cancelled.
     AlreadyDone,
+    /// The queue's settings give keys no meaning, so none can be held.
+    KeysUnused,
+    /// The message has no key.
+    NoKey,
+    /// As many keys of the queue are held as may be ([`crate::HELD_KEYS_MAX`]).
+    TooManyHeldKeys,
     /// Too few machines could store the decision now. Never said by the engine: it is not asked.
     Unavailable,
     /// The outcome is not known: the command may have been done, or be done later. The engine never
@@ -170,6 +176,9 @@ command_errors! {
     DedupeFull => Full, "dedupe_full", "too many deduplication ids";
     AlreadyCancelled => Busy, "already_cancelled", "the message is cancelled already";
     AlreadyDone => Busy, "already_done", "the message is done already";
+    KeysUnused => Busy, "keys_unused", "the queue has no groups and no limit of keys";
+    NoKey => Busy, "no_key", "the message has no key";
+    TooManyHeldKeys => Full, "too_many_held_keys", "too many keys of the queue are held";
     Unavailable => Unavailable, "unavailable", "no quorum";
     Unknown => Unknown, "unknown", "the outcome is not known: it may have been done";
 }

@@ -49,10 +49,10 @@ pub use caller::{Caller, ClientId, Principal};
 pub use coded::Coded;
 pub use command::{
     About, BulkAction, BulkOp, By, ByName, Command, Cursor, ERROR_BYTES_MAX, Edit, Effect, End,
-    Expiry, Filter, GroupLimit, Guard, How, LeaseOwner, LeaseRef, LeaseRequest, LeaseTime,
-    ListState, MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, NamedAct, PROGRESS, Past, Peek,
-    PendingDecision, PendingDecisionKind, PendingDecisions, Pick, Put, PutMore, Seen, StatsOf,
-    Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
+    Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, How, LeaseOwner, LeaseRef, LeaseRequest,
+    LeaseTime, ListState, MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, NamedAct, PROGRESS, Past,
+    Peek, PendingDecision, PendingDecisionKind, PendingDecisions, Pick, Put, PutMore, Seen,
+    StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
 };
 pub use command_error::{Class, CommandError};
 pub use ends::{Ended, Ending};
@@ -71,8 +71,8 @@ pub use settings::{
 pub use shards::{SHARD_SHIFT, shard_of_id, shard_of_queue};
 pub use state_index::{ColdStats, Order, StateIndex};
 pub use stats::{
-    ClientStats, Left, MessageStats, NamePage, QueueGauges, QueuePage, QueueSetup, QueueStats,
-    QueueTotals, ShardStats, StatsReply,
+    ClientStats, HeldKey, Left, MessageStats, NamePage, QueueGauges, QueuePage, QueueSetup,
+    QueueStats, QueueTotals, ShardStats, StatsReply,
 };
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use tie::{BatchId, Role, Tie};

@@ -400,4 +400,16 @@ pub enum StatsReply {
     Names(NamePage),
     Message(MessageStats),
     Setup(Box<QueueSetup>),
+    /// Keys that are held, in their order.
+    HeldKeys(Vec<HeldKey>),
+}
+
+/// A key of which nothing is handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldKey {
+    pub key: std::sync::Arc<[u8]>,
+    /// Begin of the hold.
+    pub since: Ms,
+    /// Its end.
+    pub until: Ms,
 }

@@ -25,6 +25,7 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::Reconfigure { .. }
         | Command::Join { .. }
         | Command::Pause { .. }
+        | Command::HoldKey { .. }
         | Command::Redrive(_)
         | Command::Move { .. }
         | Command::MoveAll { .. }
@@ -38,6 +39,7 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         // Everyday work, for clients of a protocol.
         Command::Delete { .. }
         | Command::Cancel(..)
+        | Command::SettleHolding { .. }
         | Command::Kick { .. }
         | Command::KickId(_)
         | Command::Put(_)
@@ -117,6 +119,8 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
     );
     let act = if resumes {
         "resume"
+    } else if matches!(command, Command::HoldKey { .. }) {
+        "hold_key"
     } else if matches!(command, Command::Batch(_)) {
         "forget_batch"
     } else {

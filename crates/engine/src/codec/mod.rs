@@ -315,6 +315,17 @@ impl Fact {
                     w.number(pause.for_ms);
                 }
             }
+            Fact::KeyHeld {
+                queue,
+                key,
+                now,
+                until,
+            } => {
+                w.number(u64::from(queue.0));
+                w.bytes(key);
+                w.number(now.0);
+                w.time(*until);
+            }
             Fact::QueueFlushed {
                 queue,
                 through,
@@ -629,6 +640,12 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             };
             Fact::QueuePaused { queue, pause }
         }
+        FactKind::KeyHeld => Fact::KeyHeld {
+            queue: r.queue_number()?,
+            key: r.bytes()?.into(),
+            now: Ms(r.number()?),
+            until: r.time()?,
+        },
         FactKind::QueueFlushed => Fact::QueueFlushed {
             queue: r.queue_number()?,
             through: MessageId(r.number()?),

@@ -69,6 +69,7 @@ facts! {
     QueuePurged = 0x2b,
     DedupeForgotten = 0x2c,
     HashKey = 0x2d,
+    KeyHeld = 0x2e,
     BatchMade = 0x30,
     BatchProgress = 0x31,
     BatchGone = 0x32,

@@ -558,6 +558,7 @@ impl Engine {
             | Fact::QueueConfigured { .. }
             | Fact::QueueMaker { .. }
             | Fact::QueuePaused { .. }
+            | Fact::KeyHeld { .. }
             | Fact::QueueFlushed { .. }
             | Fact::QueuePurged { .. }
             | Fact::DedupeForgotten { .. }

@@ -19,6 +19,7 @@ mod cancel;
 mod choose;
 mod cold;
 mod grouped;
+mod hold;
 mod keep;
 mod lease;
 mod make;

@@ -131,6 +131,7 @@ impl Engine {
                     children: queue.children.iter().map(name_of).collect(),
                 })))
             }
+            StatsOf::HeldKeys(name) => Ok(StatsReply::HeldKeys(self.held_keys(name)?)),
             StatsOf::Shard => {
                 self.promote_all();
                 Ok(StatsReply::Shard(self.shard_stats()))

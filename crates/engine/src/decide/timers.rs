@@ -85,6 +85,7 @@ impl Engine {
             self.store.ring_groups(id, self.now);
             self.ring_state_indexes(id);
             self.store.end_pause(id, self.now);
+            self.store.end_holds(id, self.now);
             let ended = self.end_retention(cx, id);
             left = left.saturating_sub(moved + ended);
             self.store.rearm(id);

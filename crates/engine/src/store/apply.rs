@@ -190,6 +190,12 @@ impl Durable {
                 }
                 self.rearm(id);
             }
+            Fact::KeyHeld {
+                queue,
+                key,
+                now,
+                until,
+            } => self.hold_key(queue, &key, now, until),
             Fact::QueueFlushed {
                 queue,
                 through: _,

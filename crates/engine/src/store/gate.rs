@@ -291,6 +291,10 @@ impl Store {
         self.0.promote(id, now)
     }
 
+    pub(crate) fn end_holds(&mut self, id: QueueId, now: Ms) {
+        self.0.end_holds(id, now);
+    }
+
     /// That a pause is over is a predicate on time and needs no fact.
     pub(crate) fn end_pause(&mut self, id: QueueId, now: Ms) {
         if let Some(queue) = self.0.queue_mut(id)

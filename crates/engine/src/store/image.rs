@@ -71,6 +71,14 @@ impl Durable {
                     pause: queue.pause,
                 });
             }
+            for held in queue.held_keys.iter().flat_map(|held| held.iter()) {
+                record(&Fact::KeyHeld {
+                    queue: queue.id,
+                    key: held.key.as_ref().into(),
+                    now: held.since,
+                    until: Some(held.until),
+                });
+            }
             count_into(queue, &mut count);
             record(&count);
         }

@@ -90,8 +90,15 @@ impl Durable {
         };
         let cold = queue.cold.as_ref().is_none_or(|cold| cold.is_empty());
         let empty = queue.waiting_in_memory() == 0 && queue.reserved.is_empty() && cold;
-        let groups = rules.map(|rules| Box::new(KeyGroups::new(rules, empty)));
+        let mut groups = rules.map(|rules| Box::new(KeyGroups::new(rules, empty)));
+        if let (Some(groups), Some(held)) = (&mut groups, &queue.held_keys) {
+            for held in held.iter() {
+                groups.hold(&held.key, Some(held.until), held.since);
+            }
+        }
+        let bytes = groups.as_ref().map_or(0, |groups| groups.bytes());
         let old = std::mem::replace(&mut queue.groups, groups);
+        self.keyed.bytes += bytes;
         if let Some(old) = old {
             self.keyed.bytes -= old.bytes();
             self.tombstones.groups(old);

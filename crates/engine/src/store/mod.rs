@@ -11,6 +11,7 @@ mod dedupe_records;
 mod departure;
 mod ends;
 mod gate;
+mod held_keys;
 mod ids;
 mod image;
 mod index;
@@ -40,6 +41,7 @@ pub(crate) use cold::Cold;
 pub(crate) use ends::Ends;
 pub use ends::PurgedBlock;
 pub(crate) use gate::Store;
+pub(crate) use held_keys::told_of_held;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
 pub(crate) use key_groups::{Head, KeyGroups, Rules, Safe, Walk};
@@ -141,6 +143,8 @@ pub(crate) struct Durable {
     pub(crate) line_steps: u64,
     /// Bytes that queues take in a snapshot at most, and in memory about.
     pub(crate) queue_weights: weight::Weights,
+    /// Bytes that held keys take in a snapshot at most.
+    held_keys_bytes: u64,
     /// The shard's bits, or-ed into every id.
     pub(crate) id_bits: u64,
 }
@@ -229,6 +233,7 @@ impl Durable {
     /// Forgets a queue that is empty (and, if it was recorded, dropped).
     pub(crate) fn unseat_queue(&mut self, id: QueueId) {
         self.leave_account(id);
+        self.drop_holds(id);
         let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {
             // It went with the last message that was reserved in it.
             return;

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use hashbrown::HashMap;
 
 use super::cold::{Cold, QueueCold, Shelf};
+use super::held_keys::HeldKeys;
 use super::{Ascending, Durable, KeyGroups};
 use quintet_types::{
     Account, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope,
@@ -33,6 +34,8 @@ pub(crate) struct Queue {
     /// Its own settings; `None`: it has none. See [`Queue::own`].
     pub(crate) overrides: Option<Box<Overrides>>,
     pub(crate) pause: Option<Pause>,
+    /// `None`: no key is held.
+    pub(crate) held_keys: Option<Box<HeldKeys>>,
 
     /// Ready and selectable, by order.
     pub(crate) ready: Ascending<Order, u32>,
@@ -269,6 +272,7 @@ impl Queue {
             || !self.children.is_empty()
             || self.is_set_up()
             || self.dedupe_records > self.forgotten_dedupe
+            || self.held_keys.as_ref().is_some_and(|held| held.lasts(now))
             || paused
     }
 
@@ -313,7 +317,9 @@ impl Queue {
             .map(|(&(since, _), _)| since + self.live.settings.retention_ms);
         let paced = self.live.pace.rings();
         let keys = self.groups.as_ref().and_then(|groups| groups.alarm());
-        [due, pause, kept, paced, keys].into_iter().flatten().min()
+        let held = self.held_keys.as_ref().and_then(|held| held.first_end());
+        let all = [due, pause, kept, paced, keys, held];
+        all.into_iter().flatten().min()
     }
 
     /// When something happens here by itself, runs included.

@@ -144,6 +144,7 @@ impl Durable {
             queue.pause = None;
             true
         });
+        self.drop_holds(id);
         self.tombstones = tombstones;
         self.bury_dedupe(id);
         self.keyed.bytes -= keys;

@@ -79,6 +79,7 @@ impl Durable {
     pub(crate) fn snapshot_bytes(&self) -> u64 {
         SHARD
             + self.queue_weights.told
+            + self.held_keys_bytes
             + self.tables.told_bytes
             + self.batches.told_bytes()
             + self.tracks.told_bytes()
@@ -131,6 +132,7 @@ impl Durable {
         if sums != self.queue_weights {
             return Err(format!("{sums:?} counted as {:?}", self.queue_weights));
         }
+        self.verify_holds()?;
         let mut bytes = Vec::new();
         self.snapshot(&mut |fact| fact.encode(&mut bytes));
         if bytes.len() as u64 > self.snapshot_bytes() {

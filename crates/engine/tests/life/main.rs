@@ -16,6 +16,7 @@ mod decided;
 mod ends;
 mod found;
 mod grouped;
+mod held_keys;
 mod limited;
 mod made;
 mod named;

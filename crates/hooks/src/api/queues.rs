@@ -220,7 +220,8 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
                 StatsReply::Queues(_)
                 | StatsReply::Names(_)
                 | StatsReply::Message(_)
-                | StatsReply::Setup(_) => Default::default(),
+                | StatsReply::Setup(_)
+                | StatsReply::HeldKeys(_) => Default::default(),
             },
             // A queue that does not exist is an empty queue.
             _ => Default::default(),

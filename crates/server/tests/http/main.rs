@@ -12,6 +12,8 @@ mod cron;
 mod crowded;
 mod dead;
 mod ended;
+mod gathered;
+mod held_keys;
 mod key_groups;
 mod listener;
 mod lists;

@@ -344,6 +344,7 @@ impl Model {
         }
         let queue = self.queue_mut(number);
         (queue.dropped, queue.pause) = (true, None);
+        queue.held_keys.clear();
         (queue.parent, queue.children) = (None, Vec::new());
         let must = |waiter: &Waiter| {
             let take = &waiter.take;

@@ -90,7 +90,7 @@ impl Model {
         let early = (u64::from(settings.key_take_burst.max(1)) - 1) * interval + 999_999;
         let paced = self.queue(queue).keys.paced_ns.get(key).copied();
         let fast = interval > 0 && paced.unwrap_or(0) > self.now.0 * 1_000_000 + early;
-        fast || max > 0 && self.in_flight(queue, Some(key)) >= max
+        self.is_held(queue, key) || fast || max > 0 && self.in_flight(queue, Some(key)) >= max
     }
 
     /// Those with the fewest messages under leases first.

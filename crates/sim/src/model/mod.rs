@@ -10,13 +10,15 @@ mod admin;
 mod batch;
 mod cancel;
 mod groups;
+mod hold;
 mod put;
 mod settle;
 mod show;
 mod take;
 mod track;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use quintet_types::{
     BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
@@ -40,6 +42,8 @@ pub struct Queue {
     overrides: Overrides,
     /// `Some(None)`: until resumed.
     pause: Option<Option<Ms>>,
+    /// Keys that are held, until when.
+    held_keys: BTreeMap<Arc<[u8]>, Ms>,
     head: i64,
     used: Ms,
     /// Nanoseconds at which the last one handed out would have gone, had each waited for its turn.
@@ -282,6 +286,13 @@ impl Model {
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
+            Command::HoldKey { queue, key, for_ms } => self.hold_key(&queue, &key, for_ms)?,
+            Command::SettleHolding {
+                id,
+                by,
+                how,
+                for_ms,
+            } => self.settle_holding((client_id, by), id, how, for_ms)?,
             Command::Create { queue, overrides } => self.create(&queue, overrides)?,
             Command::Configure {
                 queue,
@@ -548,6 +559,7 @@ impl Model {
             children: Vec::new(),
             overrides: Overrides::default(),
             pause: None,
+            held_keys: BTreeMap::new(),
             head: 0,
             used: self.now,
             paced_ns: 0,

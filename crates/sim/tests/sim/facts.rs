@@ -512,6 +512,14 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 pause: pause.map(|(until, for_ms)| Pause { until, for_ms }),
             })
             .boxed(),
+        Kind::KeyHeld => (queue(), bytes(), ms(), prop::option::of(ms()))
+            .prop_map(|(queue, key, now, until)| Fact::KeyHeld {
+                queue,
+                key,
+                now,
+                until,
+            })
+            .boxed(),
         Kind::QueueFlushed => (queue(), number(), number())
             .prop_map(|(queue, through, count)| Fact::QueueFlushed {
                 queue,

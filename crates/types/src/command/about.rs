@@ -153,6 +153,7 @@ impl Command {
             Command::StopWaiting => (Verb::StopWaiting, Subject::All),
             Command::Refer { queue, .. } => (Verb::Refer, Subject::Queue(queue)),
             Command::Settle { id, .. } => (Verb::Settle, Subject::Message(*id)),
+            Command::SettleHolding { id, .. } => (Verb::Settle, Subject::Message(*id)),
             Command::SettleHeld { queue, .. } => (Verb::Settle, queue_or_all(queue)),
             Command::Touch(id) => (Verb::Touch, Subject::Message(*id)),
             Command::Extend { id, .. } => (Verb::Touch, Subject::Message(*id)),
@@ -180,7 +181,9 @@ impl Command {
             Command::BulkOp(bulk_op) => bulk_op_about(bulk_op),
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),
-            Command::Pause { queue, .. } => (Verb::Pause, Subject::Queue(queue)),
+            Command::Pause { queue, .. } | Command::HoldKey { queue, .. } => {
+                (Verb::Pause, Subject::Queue(queue))
+            }
             Command::Create { queue, .. }
             | Command::Configure { queue, .. }
             | Command::Reconfigure { queue, .. } => (Verb::Configure, Subject::Queue(queue)),
@@ -209,7 +212,9 @@ impl Command {
             Command::Stats(of) => {
                 let subject = match of {
                     StatsOf::Shard => Subject::All,
-                    StatsOf::Queue(queue) | StatsOf::Setup(queue) => Subject::Queue(queue),
+                    StatsOf::Queue(queue) | StatsOf::Setup(queue) | StatsOf::HeldKeys(queue) => {
+                        Subject::Queue(queue)
+                    }
                     StatsOf::Queues { from } => Subject::Slice(from.0),
                     StatsOf::Names { shard, .. } => Subject::Slice(*shard),
                     StatsOf::Message(id) => Subject::Message(*id),

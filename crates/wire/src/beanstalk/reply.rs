@@ -137,7 +137,8 @@ impl BeanstalkReply {
                 | StatsReply::Queue(_)
                 | StatsReply::Queues(_)
                 | StatsReply::Names(_)
-                | StatsReply::Setup(_) => {
+                | StatsReply::Setup(_)
+                | StatsReply::HeldKeys(_) => {
                     output.put(INTERNAL_ERROR);
                 }
             },

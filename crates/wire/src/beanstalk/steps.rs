@@ -83,7 +83,8 @@ fn page_of(reply: &StatsReply) -> Option<&QueuePage> {
         | StatsReply::Queue(_)
         | StatsReply::Message(_)
         | StatsReply::Names(_)
-        | StatsReply::Setup(_) => None,
+        | StatsReply::Setup(_)
+        | StatsReply::HeldKeys(_) => None,
     }
 }
 

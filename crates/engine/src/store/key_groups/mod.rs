@@ -135,6 +135,8 @@ struct Group {
     blocking: Ascending<Position, ()>,
     in_flight: u64,
     pace: Pace,
+    /// The end of its hold.
+    held: Option<Ms>,
     /// Its entry among those that time lets go.
     rings: Option<Ms>,
     is_noisy: bool,
@@ -151,11 +153,17 @@ impl Group {
             blocking: Ascending::default(),
             in_flight: 0,
             pace: Pace::default(),
+            held: None,
             rings: None,
             is_noisy: false,
             seat: None,
             looked: None,
         }
+    }
+
+    /// True if nothing of it is handed out at `now`.
+    fn is_held(&self, now: Ms) -> bool {
+        self.held.is_some_and(|until| until > now)
     }
 
     /// True if nothing would be lost with it.
@@ -502,7 +510,8 @@ impl KeyGroups {
         }
         let max = self.rules.in_flight_max;
         let full = max > 0 && group.in_flight >= max;
-        let seat = match (full || group.pace.rings().is_some(), group.is_noisy) {
+        let waits = full || group.held.is_some() || group.pace.rings().is_some();
+        let seat = match (waits, group.is_noisy) {
             (true, _) => Seat::Limited,
             (false, true) => Seat::OverShare,
             (false, false) => Seat::Free,
@@ -588,6 +597,17 @@ impl KeyGroups {
         }
     }
 
+    /// A key is held until then; `None`: no longer.
+    pub(super) fn hold(&mut self, key: &Arc<[u8]>, until: Option<Ms>, now: Ms) {
+        if until.is_none() && !self.numbers.contains_key(key) {
+            return;
+        }
+        let number = self.number_of(key);
+        self.group_mut(number).held = until;
+        self.time(number, now);
+        self.forget_idle(number);
+    }
+
     /// Enters a group among those that time lets go, if it may not go now, or
     /// is not rested.
     fn time(&mut self, number: u32, now: Ms) {
@@ -599,6 +619,8 @@ impl KeyGroups {
         if rings.is_none() {
             group.pace = Pace::default();
         }
+        group.held = group.held.filter(|&until| until > now);
+        let rings = rings.into_iter().chain(group.held).min();
         let old = std::mem::replace(&mut group.rings, rings);
         if old != rings {
             let was = old.is_none_or(|old| self.rings.remove(&(old, number)));

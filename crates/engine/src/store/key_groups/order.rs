@@ -143,7 +143,8 @@ impl KeyGroups {
         let full = max > 0 && held >= max;
         let pace = group.pace.after(self.rules.speed, now, walk.taken);
         let fast = pace.next(self.rules.speed, now).is_some();
-        (looks || !full && !fast).then_some(((priority, position, id), head))
+        let waits = full || fast || group.is_held(now);
+        (looks || !waits).then_some(((priority, position, id), head))
     }
 
     /// True if a limit holds back a message of this key, when `walk` has come
@@ -155,7 +156,8 @@ impl KeyGroups {
         let held = group.map_or(0, |group| group.in_flight) + if leased { taken } else { 0 };
         let pace = group.map_or_else(Pace::default, |group| group.pace);
         let pace = pace.after(self.rules.speed, now, taken);
-        max > 0 && held >= max || pace.next(self.rules.speed, now).is_some()
+        let waits = pace.next(self.rules.speed, now).is_some();
+        waits || max > 0 && held >= max || group.is_some_and(|group| group.is_held(now))
     }
 
     /// The first that may go of what lies in known blocks, behind a walk that

@@ -579,6 +579,7 @@ fn comparable(image: Vec<Fact>, now: Ms) -> Vec<Fact> {
             pause: Some(pause), ..
         } => pause.until.is_none_or(|at| at > now),
         Fact::Remembered { until, .. } => *until > now,
+        Fact::KeyHeld { until, .. } => until.is_some_and(|at| at > now),
         _ => true,
     });
     kept.collect()

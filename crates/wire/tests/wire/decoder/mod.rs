@@ -247,6 +247,7 @@ fn numbers(of: &StatsOf) -> StatsReply {
             ..QueueStats::default()
         }),
         StatsOf::Setup(_) => StatsReply::Setup(Box::default()),
+        StatsOf::HeldKeys(_) => StatsReply::HeldKeys(Vec::new()),
         StatsOf::Message(_) => StatsReply::Message(MessageStats {
             message: MESSAGE.clone(),
             queue: Name::from("queue"),

@@ -1,0 +1,107 @@
+//! A reserve that waits until there are enough messages for one reply.
+
+use std::time::{Duration, Instant};
+
+use quintet_http::{Client, Undo};
+use quintet_types::{Caller, Message, Take, Wait};
+
+use super::Api;
+use super::leases::WAIT_MAX_MS;
+use super::problem::Problem;
+use super::types::Reserve;
+
+/// Conditions of a reserve that gathers.
+pub(super) struct Gather {
+    /// So many messages are enough.
+    pub(super) min: u32,
+    /// How long to wait for them after the first.
+    pub(super) linger: Duration,
+    /// Length of each lease, ms, if the request gives one.
+    pub(super) lease_ms: Option<u64>,
+}
+
+/// The client of a take.
+pub(super) struct Taker<'a> {
+    pub(super) caller: Caller,
+    pub(super) client: Option<&'a Client>,
+    /// The same, if its end ends the wait.
+    pub(super) waits: Option<&'a Client>,
+}
+
+impl Reserve {
+    /// Conditions of its reply beside a first message, if it has some.
+    pub(super) fn gather(&self, max: u32) -> Result<Option<Gather>, Problem> {
+        if self.linger_ms > WAIT_MAX_MS {
+            let detail = format!("at most {WAIT_MAX_MS}");
+            return Err(Problem::field("linger_ms", detail));
+        }
+        match self.min {
+            Some(min) if !(1..=max).contains(&min) => {
+                let detail = format!("a number from 1 to max, which is {max}");
+                return Err(Problem::field("min", detail));
+            }
+            Some(_) if self.linger_ms == 0 => {
+                return Err(Problem::field("linger_ms", "min needs it: at least 1"));
+            }
+            Some(_) | None => {}
+        }
+        let min = self.min.unwrap_or(max);
+        Ok((self.linger_ms > 0 && min > 1).then(|| Gather {
+            min,
+            linger: Duration::from_millis(self.linger_ms),
+            lease_ms: self.lease_ms,
+        }))
+    }
+}
+
+impl Gather {
+    /// Half of this message's lease. A wait that lasted longer would leave its worker too little
+    /// time.
+    fn half_of(&self, message: &Message) -> Duration {
+        let lease_ms = self.lease_ms.or(message.ttr_ms);
+        let lease_ms = lease_ms.filter(|ms| *ms > 0);
+        lease_ms.map_or(Duration::MAX, |ms| Duration::from_millis(ms / 2))
+    }
+}
+
+impl Api {
+    /// Adds to the messages of a reply until there are enough or the time is over. If the request
+    /// ends meanwhile, all of them go back.
+    pub(super) async fn gather(
+        &self,
+        gather: Gather,
+        taker: &Taker<'_>,
+        mut take: Take,
+        undo: &mut Undo,
+    ) {
+        let (max, token) = (take.messages_max as usize, take.token.take());
+        let mut left = gather.linger;
+        let mut counted = 0;
+        loop {
+            let shortest = undo.messages()[counted..].iter();
+            let shortest = shortest.map(|message| gather.half_of(message)).min();
+            left = left.min(shortest.unwrap_or(left));
+            counted = undo.messages().len();
+            let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            if counted >= gather.min as usize || ms == 0 {
+                return;
+            }
+            let missing = max.saturating_sub(counted);
+            let mut part = take.clone();
+            part.wait = Wait::For(ms);
+            part.messages_max = u32::try_from(missing).unwrap_or(1);
+            // Each part is repeated by a token of its own, so all parts are at most `max`.
+            part.token = token.as_deref().map(|token| {
+                let missing = format!("\0{missing}");
+                [token, missing.as_bytes()].concat().into_boxed_slice()
+            });
+            let began = Instant::now();
+            match self.take_once(taker, part).await {
+                Ok((more, _)) if !more.is_empty() => undo.add(more),
+                // The messages that are there are the reply, also if it may take no more.
+                Ok(_) | Err(_) => return,
+            }
+            left = left.saturating_sub(began.elapsed());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Holding keys: nothing of a held key is handed out.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use hyper::StatusCode;
+use quintet_types::{By, Command, HeldKey, How, MessageId, Ms};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::bytes_in_json::{base64_unless_text, lossy};
+use super::path::Path;
+use super::problem::Problem;
+use super::{Api, read};
+use quintet_http::{Requester, reply};
+
+/// A key is held for so long at most, ms.
+const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// How long a key is held.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HoldFor {
+    /// So many ms from now on, a week at most; 0: no longer.
+    hold_ms: u64,
+}
+
+/// Held keys of a queue.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Held {
+    /// In their order.
+    keys: Vec<HeldOne>,
+}
+
+/// A held key.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct HeldOne {
+    /// The key, with U+FFFD in place of bytes that are no UTF-8.
+    key: String,
+    /// The key in base64, if it is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    /// How long it is held by now.
+    held_ms: u64,
+    /// How long it is held yet.
+    left_ms: u64,
+    /// When that ends, ms since 1970.
+    until_ms: u64,
+}
+
+impl HeldOne {
+    fn of(held: &HeldKey, now: Ms) -> Self {
+        Self {
+            key: lossy(&held.key),
+            key_base64: base64_unless_text(&held.key),
+            held_ms: now.since(held.since),
+            left_ms: held.until.since(now),
+            until_ms: held.until.0,
+        }
+    }
+}
+
+/// Ends a lease, and holds the key of its message if that is asked.
+///
+/// # Errors
+/// It cannot be held for so long.
+pub(super) fn settle(
+    how: How,
+    hold_key_ms: Option<u64>,
+) -> Result<impl FnOnce(MessageId) -> Command, Problem> {
+    if hold_key_ms.is_some_and(|ms| !(1..=HOLD_MAX_MS).contains(&ms)) {
+        let detail = format!("a number from 1 to {HOLD_MAX_MS}");
+        return Err(Problem::field("hold_key_ms", detail));
+    }
+    let by = By::Anyone;
+    Ok(move |id| match hold_key_ms {
+        None => Command::Settle { id, by, how },
+        Some(for_ms) => Command::SettleHolding {
+            id,
+            by,
+            how,
+            for_ms,
+        },
+    })
+}
+
+/// An operation by name holds no key.
+pub(super) fn by_token_only(hold_key_ms: Option<u64>) -> Result<(), Problem> {
+    match hold_key_ms {
+        None => Ok(()),
+        Some(_) => Err(Problem::field("hold_key_ms", "needs the token of a lease")),
+    }
+}
+
+/// Hands out no message of this key until the time is over, or again if it is 0. The queue's
+/// settings have to give keys a meaning: `groups`, `key_in_flight_max` or `key_take_rate`.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/keys/{key}/hold", operation_id = "hold_key", tag = "queues",
+    params(("queue" = String, Path), ("key" = String, Path)), request_body = HoldFor,
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn hold(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path((queue, key)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let queue = read::queue(&queue)?;
+    let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
+    if hold_ms > HOLD_MAX_MS {
+        return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
+    }
+    let command = Command::HoldKey {
+        queue,
+        key: key.into_bytes().into(),
+        for_ms: hold_ms,
+    };
+    api.ask(&requester, command).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Lists the keys of a queue that are held.
+#[utoipa::path(get, path = "/api/v1/queues/{queue}/keys/held", operation_id = "list_held_keys", tag = "queues",
+    params(("queue" = String, Path)),
+    responses((status = 200, body = Held), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path(queue): Path<String>,
+) -> Result<Response, Problem> {
+    let held = api.held_keys(&requester, &read::queue(&queue)?).await?;
+    let now = api.client_api.now();
+    let keys = held.iter().map(|held| HeldOne::of(held, now)).collect();
+    Ok(reply::document(&Held { keys }))
+}

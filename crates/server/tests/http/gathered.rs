@@ -1,0 +1,183 @@
+//! Reserves that wait until there are enough messages for one reply.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::api::{ask, get, post};
+use crate::common::{Client, Server, Start, await_that, http, text};
+
+fn served() -> Server {
+    Start::default().listen(&["beanstalk=0", "http=0"]).serve()
+}
+
+fn put(server: &Server, bodies: &[&str]) {
+    let messages: Vec<Value> = bodies.iter().map(|body| json!({ "body": body })).collect();
+    let reply = post(
+        server,
+        "/queues/rows/messages",
+        &json!({ "messages": messages }),
+    );
+    assert_eq!(reply.status, 201, "{}", reply.json);
+}
+
+fn number(server: &Server, what: &str) -> u64 {
+    get(server, "/queues/rows").json[what].as_u64().unwrap()
+}
+
+fn reserve(server: &Server, headers: &str, body: &Value) -> Vec<Value> {
+    let reply = ask(
+        server,
+        "POST /queues/rows/reserve",
+        headers,
+        &body.to_string(),
+    );
+    assert_eq!(reply.status, 200, "{}", reply.json);
+    reply.json["messages"].as_array().unwrap().clone()
+}
+
+fn each(messages: &[Value], field: &str) -> Vec<String> {
+    let texts = messages
+        .iter()
+        .map(|message| message[field].as_str().unwrap());
+    texts.map(str::to_owned).collect()
+}
+
+/// Sends a reserve and leaves its reply to be read.
+fn begun(server: &Server, body: &Value) -> Client {
+    let body = body.to_string();
+    let mut client = server.client_of("http");
+    let length = body.len();
+    let head = format!(
+        "POST /api/v1/queues/rows/reserve HTTP/1.1\r\nhost: localhost\r\n{}content-length: {length}\r\n\r\n",
+        http::JSON
+    );
+    client.send(format!("{head}{body}").as_bytes());
+    client
+}
+
+const LONG: u64 = 60_000;
+
+#[test]
+fn a_reserve_is_answered_when_there_are_enough() {
+    let server = served();
+    put(&server, &["a"]);
+    let asked = json!({ "max": 5, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let began = Instant::now();
+    let mut client = begun(&server, &asked);
+    // It holds the first, and waits on.
+    await_that("a count of the queue", || {
+        number(&server, "reserved") == 1 && number(&server, "waiters") == 1
+    });
+    put(&server, &["b"]);
+    await_that("a count of the queue", || {
+        number(&server, "reserved") == 2 && number(&server, "waiters") == 1
+    });
+    put(&server, &["c", "d"]);
+    let reply = text(&client.until(b"}]"));
+    for body in ["a", "b", "c"] {
+        assert!(reply.contains(&format!("\"body\":\"{body}\"")), "{reply}");
+    }
+    assert!(began.elapsed() < Duration::from_millis(LONG));
+    assert_eq!(
+        number(&server, "reserved"),
+        reply.matches("\"lease\":").count() as u64
+    );
+    // As many as there are at once, up to `max`.
+    put(&server, &["e", "f", "g", "h", "i", "j"]);
+    assert_eq!(reserve(&server, "", &asked).len(), 5);
+}
+
+#[test]
+fn when_the_time_is_over_the_reply_has_what_is_there() {
+    let server = served();
+    put(&server, &["a", "b"]);
+    // Without `min` it is `max`.
+    let found = reserve(&server, "", &json!({ "max": 3, "linger_ms": 50 }));
+    assert_eq!(each(&found, "body"), ["a", "b"]);
+    for lease in each(&found, "lease") {
+        let finish = format!("/leases/{lease}/finish");
+        assert_eq!(post(&server, &finish, &json!({})).status, 204);
+    }
+    // Nobody lingers for nothing.
+    let none = reserve(&server, "", &json!({ "max": 3, "linger_ms": LONG }));
+    assert!(none.is_empty());
+    assert_eq!(number(&server, "reserved"), 0);
+}
+
+#[test]
+fn the_wait_leaves_a_worker_half_of_its_lease() {
+    let server = served();
+    put(&server, &["a"]);
+    let asked = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 10_000 });
+    let began = Instant::now();
+    let found = reserve(&server, "", &asked);
+    assert_eq!(found.len(), 1);
+    assert!(began.elapsed() < Duration::from_millis(LONG / 2));
+    let lease = found[0]["lease"].as_str().unwrap();
+    let finish = format!("/leases/{lease}/finish");
+    assert_eq!(post(&server, &finish, &json!({})).status, 204);
+}
+
+#[test]
+fn messages_of_a_client_that_goes_away_meanwhile_are_ready_again() {
+    let server = served();
+    put(&server, &["a"]);
+    let asked = json!({ "max": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let client = begun(&server, &asked);
+    await_that("a count of the queue", || {
+        number(&server, "reserved") == 1 && number(&server, "waiters") == 1
+    });
+    put(&server, &["b"]);
+    await_that("a count of the queue", || {
+        number(&server, "reserved") == 2 && number(&server, "waiters") == 1
+    });
+    drop(client);
+    await_that("a count of the queue", || {
+        number(&server, "ready") == 2 && number(&server, "waiters") == 0
+    });
+    assert_eq!(number(&server, "reserved"), 0);
+    let found = reserve(&server, "", &json!({ "max": 3, "linger_ms": 20 }));
+    assert_eq!(each(&found, "body"), ["a", "b"]);
+}
+
+#[test]
+fn a_repeat_gets_the_leases_of_all_parts() {
+    let server = served();
+    put(&server, &["a"]);
+    let body = json!({ "max": 3, "min": 2, "linger_ms": LONG, "lease_ms": 600_000 });
+    let once = || reserve(&server, "idempotency-key: r\r\n", &body);
+    let first = std::thread::scope(|scope| {
+        let first = scope.spawn(once);
+        await_that("a count of the queue", || number(&server, "waiters") == 1);
+        put(&server, &["b"]);
+        first.join().unwrap()
+    });
+    put(&server, &["c"]);
+    let again = once();
+    assert_eq!(each(&again, "lease"), each(&first, "lease"));
+    assert_eq!(number(&server, "reserved"), 2);
+    // Another `min` is another request.
+    let other = json!({ "max": 3, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let path = "POST /queues/rows/reserve";
+    let reply = ask(&server, path, "idempotency-key: r\r\n", &other.to_string());
+    assert_eq!(
+        (reply.status, reply.json["code"].as_str()),
+        (422, Some("token_used"))
+    );
+}
+
+#[test]
+fn conditions_that_cannot_be_met_are_errors() {
+    let server = served();
+    for (body, field) in [
+        (json!({ "max": 2, "min": 3, "linger_ms": 1 }), "min"),
+        (json!({ "min": 0, "linger_ms": 1 }), "min"),
+        (json!({ "max": 2, "min": 2 }), "linger_ms"),
+        (json!({ "max": 2, "linger_ms": 60_001 }), "linger_ms"),
+    ] {
+        let reply = post(&server, "/queues/rows/reserve", &body);
+        let found = (reply.status, reply.json["field"].as_str());
+        assert_eq!(found, (400, Some(field)), "{}", reply.json);
+    }
+}

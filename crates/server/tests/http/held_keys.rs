@@ -1,0 +1,128 @@
+//! Held keys over the API of the real binary, also when it is killed in between.
+
+use serde_json::{Value, json};
+
+use super::api::{Reply, get, post};
+use crate::common::{Server, Start};
+
+const CONFIG: &str = "
+[[queue]]
+name = \"calls\"
+key_in_flight_max = 5
+";
+
+fn served(dir: &tempfile::TempDir) -> Server {
+    Start::of(CONFIG)
+        .listen(&["http=0"])
+        .serve_at(&dir.path().join("data"))
+}
+
+fn put(server: &Server, queue: &str, messages: &[(&str, &str)]) {
+    let messages = messages.iter();
+    let messages = messages.map(|(key, body)| json!({ "key": key, "body": body }));
+    let messages: Vec<Value> = messages.collect();
+    let path = format!("/queues/{queue}/messages");
+    let reply = post(server, &path, &json!({ "messages": messages }));
+    assert_eq!(reply.status, 201, "{}", reply.json);
+}
+
+/// Reserves a message: its body and its lease.
+fn reserve(server: &Server, queue: &str) -> Option<(String, String)> {
+    let path = format!("/queues/{queue}/reserve");
+    let reply = post(server, &path, &json!({ "lease_ms": 600_000 }));
+    assert_eq!(reply.status, 200, "{}", reply.json);
+    let message = reply.json["messages"].as_array().unwrap().first()?.clone();
+    let of = |field: &str| message[field].as_str().unwrap().to_owned();
+    Some((of("body"), of("lease")))
+}
+
+fn held(server: &Server) -> Vec<(String, u64)> {
+    let reply = get(server, "/queues/calls/keys/held");
+    assert_eq!(reply.status, 200, "{}", reply.json);
+    let keys = reply.json["keys"].as_array().unwrap().iter();
+    keys.map(|held| {
+        let key = held["key"].as_str().unwrap().to_owned();
+        (key, held["left_ms"].as_u64().unwrap())
+    })
+    .collect()
+}
+
+fn error(reply: &Reply) -> (u16, &str) {
+    (reply.status, reply.json["code"].as_str().unwrap())
+}
+
+const HOUR: u64 = 3_600_000;
+
+#[test]
+fn a_worker_holds_a_key_and_an_operator_ends_the_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    put(
+        &server,
+        "calls",
+        &[("shop 7", "a"), ("bank", "b"), ("shop 7", "c")],
+    );
+    let (body, lease) = reserve(&server, "calls").unwrap();
+    assert_eq!(body, "a");
+    let release = format!("/leases/{lease}/release");
+    assert_eq!(
+        post(&server, &release, &json!({ "hold_key_ms": HOUR })).status,
+        204
+    );
+    let (body, lease) = reserve(&server, "calls").unwrap();
+    assert_eq!(body, "b");
+    let finish = format!("/leases/{lease}/finish");
+    assert_eq!(
+        post(&server, &finish, &json!({ "hold_key_ms": HOUR })).status,
+        204
+    );
+    assert_eq!(reserve(&server, "calls"), None);
+    server.kill();
+
+    let server = served(&dir);
+    let keys: Vec<String> = held(&server).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, ["bank", "shop 7"]);
+    assert!(held(&server).iter().all(|&(_, left)| left <= HOUR));
+    assert_eq!(reserve(&server, "calls"), None);
+    let end = "/queues/calls/keys/shop%207/hold";
+    assert_eq!(post(&server, end, &json!({ "hold_ms": 0 })).status, 204);
+    assert_eq!(held(&server).len(), 1);
+    assert_eq!(reserve(&server, "calls").unwrap().0, "a");
+    assert_eq!(reserve(&server, "calls").unwrap().0, "c");
+}
+
+#[test]
+fn holds_that_cannot_be_are_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    put(&server, "plain", &[("k", "a")]);
+    put(&server, "calls", &[("k", "a")]);
+    let hold = |queue: &str, ms: u64| {
+        let path = format!("/queues/{queue}/keys/k/hold");
+        post(&server, &path, &json!({ "hold_ms": ms }))
+    };
+    assert_eq!(error(&hold("plain", 1000)), (409, "keys_unused"));
+    assert_eq!(error(&hold("absent", 1000)), (404, "queue_not_found"));
+    assert_eq!(error(&hold("calls", 604_800_001)), (400, "bad_field"));
+    let (_, lease) = reserve(&server, "plain").unwrap();
+    let settle = |lease: &str, body: Value| {
+        let path = format!("/leases/{lease}/release");
+        post(&server, &path, &body)
+    };
+    assert_eq!(
+        error(&settle(&lease, json!({ "hold_key_ms": 1000 }))),
+        (409, "keys_unused")
+    );
+    assert_eq!(
+        error(&settle(&lease, json!({ "hold_key_ms": 0 }))),
+        (400, "bad_field")
+    );
+    // The lease is as it was.
+    assert_eq!(settle(&lease, json!({})).status, 204);
+    let named = post(
+        &server,
+        "/queues/calls/names/n/finish",
+        &json!({ "hold_key_ms": 1000 }),
+    );
+    assert_eq!(error(&named), (400, "bad_field"));
+}

@@ -1,0 +1,76 @@
+//! Held keys.
+
+use std::sync::Arc;
+
+use quintet_types::{
+    By, ClientId, CommandError, HELD_KEYS_MAX, How, MessageId, Name, Outcome, QueueId,
+};
+
+use super::Model;
+
+impl Model {
+    pub(super) fn hold_key(
+        &mut self,
+        name: &Name,
+        key: &[u8],
+        for_ms: u64,
+    ) -> Result<Outcome, CommandError> {
+        let queue = self.find(name).ok_or(CommandError::QueueNotFound)?;
+        if for_ms > 0 {
+            self.may_hold(queue, key)?;
+        } else if !self.is_held(queue, key) {
+            return Ok(Outcome::Done);
+        }
+        self.hold(queue, key.into(), for_ms);
+        Ok(Outcome::Done)
+    }
+
+    pub(super) fn settle_holding(
+        &mut self,
+        (client_id, by): (ClientId, By),
+        id: MessageId,
+        how: How,
+        for_ms: u64,
+    ) -> Result<Outcome, CommandError> {
+        let message = self.message(id)?;
+        let (queue, key) = (message.queue, message.key().cloned());
+        if for_ms == 0 || self.queue(queue).dropped {
+            return self.settle(client_id, id, by, how);
+        }
+        let key = key.ok_or(CommandError::NoKey)?;
+        self.may_hold(queue, &key)?;
+        let outcome = self.settle(client_id, id, by, how)?;
+        let until = self.now + for_ms;
+        if !self.is_held(queue, &key) || self.queue(queue).held_keys[&key] < until {
+            self.hold(queue, key, for_ms);
+        }
+        Ok(outcome)
+    }
+
+    /// True if nothing of this key is handed out now.
+    pub(super) fn is_held(&self, queue: QueueId, key: &[u8]) -> bool {
+        let until = self.queue(queue).held_keys.get(key);
+        until.is_some_and(|&until| until > self.now)
+    }
+
+    fn may_hold(&self, queue: QueueId, key: &[u8]) -> Result<(), CommandError> {
+        let ends = self.queue(queue).held_keys.values();
+        let held = ends.filter(|&&until| until > self.now).count();
+        match self.is_held(queue, key) {
+            true => Ok(()),
+            false if !self.has_groups(queue) => Err(CommandError::KeysUnused),
+            false if held >= HELD_KEYS_MAX => Err(CommandError::TooManyHeldKeys),
+            false => Ok(()),
+        }
+    }
+
+    fn hold(&mut self, queue: QueueId, key: Arc<[u8]>, for_ms: u64) {
+        let until = self.now + for_ms;
+        let queue = self.queue_mut(queue);
+        queue.made = true;
+        match for_ms {
+            0 => queue.held_keys.remove(&key),
+            _ => queue.held_keys.insert(key, until),
+        };
+    }
+}
