@@ -3,6 +3,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::*;
 use crate::progress::Of;
@@ -77,6 +78,8 @@ impl Fake {
 
 /// Serves one connection to its end.
 fn serve(stream: UnixStream, fake: &Mutex<Fake>) -> std::io::Result<()> {
+    // A client that waits for a reply too many fails instead of hanging.
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut from = BufReader::new(stream);
     loop {
         let (mut head, mut length) = (String::new(), 0);
