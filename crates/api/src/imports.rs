@@ -1,17 +1,21 @@
 //! Messages with all their fields on their way in: what `quintet import` stores.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use hyper::{Method, StatusCode};
 use quintet_client::FOLDER;
-use quintet_control::Head;
+use quintet_control::{Head, RECORDS_MAX, Text};
 use quintet_http::{Requester, reply};
 use quintet_types::{
-    Body, Command, Dedupe, Groups, Name, OnRepeat, Outcome, Overrides, Put, Scope, Verb,
+    Attr, Body, Command, Dedupe, Groups, Name, OnRepeat, Outcome, Overrides, Past, Put, PutMore,
+    Scope, Verb,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::path::Path;
@@ -24,6 +28,11 @@ use super::{Api, messages, read};
 const WINDOW_MS: u64 = 7 * 24 * 3600 * 1000;
 /// Bytes of bodies that come with one request and are kept in memory until the last is there.
 const BODIES_MAX: u64 = 4 << 20;
+/// Memory of a message and of an attribute, beside the line and the bodies: as they are read, and
+/// as they are put.
+const MESSAGE_BYTES: usize =
+    size_of::<Head>() + size_of::<Put>() + size_of::<PutMore>() + size_of::<Past>();
+const ATTR_BYTES: usize = size_of::<(Text, Text)>() + size_of::<Attr>();
 
 /// The first line of a request.
 #[derive(Deserialize)]
@@ -31,8 +40,44 @@ const BODIES_MAX: u64 = 4 << 20;
 struct Records {
     /// Places in `messages`, and the tokens of what begins there.
     #[serde(default)]
-    tokens: Vec<(usize, String)>,
-    messages: Vec<Head>,
+    tokens: Few<(usize, String)>,
+    messages: Few<Head>,
+}
+
+/// A list of at most [`RECORDS_MAX`]; a longer one is not read to its end.
+struct Few<T>(Vec<T>);
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Read<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Read<T> {
+            type Value = Few<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T>, A::Error> {
+                let mut few = Few::default();
+                while let Some(one) = list.next_element()? {
+                    if few.0.len() == RECORDS_MAX {
+                        return Err(A::Error::custom(format!("{RECORDS_MAX} at most")));
+                    }
+                    few.0.push(one);
+                }
+                Ok(few)
+            }
+        }
+
+        from.deserialize_seq(Read(PhantomData))
+    }
 }
 
 /// A batch that is known.
@@ -59,10 +104,11 @@ fn dedupe(token: &str) -> Dedupe {
 
 /// Stores messages with all their fields, all or none. The first line of the request is `{"tokens":
 /// [[0, "..."]], "messages": [...]}`, with messages as the lines of an export file are, each with
-/// `bytes`, the length of its body; the bodies follow. A message of more than 64 KiB comes alone.
-/// Of `tokens`, each is that of a message, by its place from 0; all is refused as `duplicate` if
-/// one of them comes again within a week. An error closes the connection, so that nothing behind it
-/// is done.
+/// `bytes`, the length of its body; the bodies follow. A request has at most 2048 messages, 1 MiB
+/// of JSON and 4 MiB of bodies; a message of more than 64 KiB comes alone. Of `tokens`, of 1 to 255
+/// bytes, each is that of a message, by its place from 0; all is refused as `duplicate` if one of
+/// them comes again within a week. An error closes the connection, so that nothing behind it is
+/// done.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/records", operation_id = "import_records", tag = "messages",
     params(("queue" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the bodies"),
@@ -80,7 +126,13 @@ pub(super) async fn store(
     }
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
-    let Records { tokens, messages } = read::parsed(&line)?;
+    let Records {
+        tokens: Few(tokens),
+        messages: Few(messages),
+    } = read::parsed(&line)?;
+    let attrs: usize = messages.iter().map(|head| head.attrs.len()).sum();
+    let puts_bytes = line.len() + messages.len() * MESSAGE_BYTES + attrs * ATTR_BYTES;
+    let _puts_room = api.room(puts_bytes as u64)?;
     let lens: Vec<u64> = messages.iter().map(|head| head.bytes).collect();
     let puts = messages.into_iter().enumerate();
     let puts = puts.map(|(at, head)| put(&requester, &queue, at, head));
@@ -89,6 +141,9 @@ pub(super) async fn store(
         return Err(Problem::field("messages", "at least one"));
     }
     for (at, token) in &tokens {
+        if !messages::TOKEN_BYTES.contains(&token.len()) {
+            return Err(Problem::field("tokens", "a token has 1 to 255 bytes"));
+        }
         let none = || Problem::field("tokens", "there is no such message");
         let put = puts.get_mut(*at).ok_or_else(none)?;
         put.more.get_or_insert_default().dedupe = Some(dedupe(token));
@@ -107,7 +162,8 @@ pub(super) async fn store(
     let small = lens.iter().all(|&len| len <= messages::SMALL as u64);
     let _room = match &lens[..] {
         _ if small && all <= BODIES_MAX => {
-            let room = api.room(all)?;
+            // As they came, and as they are put.
+            let room = api.room(2 * all)?;
             let bytes = came.whole(all, &rest).await?;
             let mut left = &bytes[..];
             for (put, &len) in puts.iter_mut().zip(&lens) {

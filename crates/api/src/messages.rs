@@ -24,6 +24,8 @@ use quintet_http::{DoneTo, Requester, download, reply};
 
 /// Messages of one put at most.
 const PUTS_MAX: usize = 1000;
+/// Length of a token that a client gives.
+pub(super) const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 1..=255;
 /// Bodies up to here are in memory, and can be replaced by one another.
 pub const SMALL: usize = 64 << 10;
 
@@ -114,7 +116,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
     let key = value
         .to_str()
         .ok()
-        .filter(|key| (1..=255).contains(&key.len()));
+        .filter(|key| TOKEN_BYTES.contains(&key.len()));
     let key = key.ok_or_else(|| Problem::field("Idempotency-Key", "1 to 255 characters"))?;
     Ok(Some(key.to_owned()))
 }

@@ -220,7 +220,8 @@ impl Api {
     /// wait for the replies to those before; [`Api::receive`] reads them in their order.
     ///
     /// # Errors
-    /// The server is gone, or has refused one of those before.
+    /// The server is gone, or has refused one of those before; it opens no other connection while
+    /// one of them has no reply.
     pub(super) fn begin(&mut self, path: &str, line: &str, bytes: u64) -> Result<()> {
         // The server may have closed a connection that rested.
         if self.waiting == 0 && (self.stream.is_none() || self.used.elapsed() >= RESTS) {
@@ -249,7 +250,7 @@ impl Api {
     /// The reply to the oldest post that has none.
     ///
     /// # Errors
-    /// As of [`Api::ask`]. No later post is done.
+    /// As of [`Api::ask`]. No later post is done, or that is not known.
     pub(super) fn receive(&mut self) -> Result<Value> {
         self.waiting = self.waiting.saturating_sub(1);
         let mut stream = self.stream.take().context(CLOSED)?;
@@ -263,14 +264,18 @@ impl Api {
             Ok(()) => self.rest().map(|body| serde_json::from_slice(&body)),
             Err(error) => Err(error),
         };
-        if told.is_err() || reply.last {
+        if told.is_err() {
             self.forget();
+        } else if reply.last {
+            // The later posts keep their turn: none of them has a reply, and it is not known
+            // whether the server executed them.
+            (self.stream, self.left) = (None, 0);
         }
         told?.context("the server is of another version")
     }
 
     /// Leaves the posts that have no reply.
-    pub(super) fn forget(&mut self) {
+    fn forget(&mut self) {
         (self.stream, self.left, self.waiting) = (None, 0, 0);
     }
 
@@ -320,7 +325,7 @@ impl Api {
             "login_needed" => "authentication failure".to_owned(),
             _ => text("detail").unwrap_or_else(whole),
         };
-        Err(anyhow::Error::new(Refused { code, text }))
+        Err(anyhow::Error::new(Refused { code, status, text }))
     }
 
     /// One request, and the status of its reply. A connection that failed, or whose last reply was

@@ -16,6 +16,8 @@ use super::remote::{Way, of_server};
 pub(super) struct Refused {
     /// `quintet_types::CommandError::code`; empty where there is none.
     pub(super) code: String,
+    /// Of HTTP.
+    pub(super) status: u16,
     pub(super) text: String,
 }
 
@@ -24,6 +26,17 @@ impl Refused {
     pub(super) fn is(error: &anyhow::Error, command_error: CommandError) -> bool {
         let refused = error.downcast_ref::<Refused>();
         refused.is_some_and(|refused| refused.code == command_error.code())
+    }
+
+    /// True if the error is the server's no, and the server has not executed the request. 500, and
+    /// a 5xx of something between here and the server, leave that open.
+    pub(super) fn is_certain(error: &anyhow::Error) -> bool {
+        let refused = error.downcast_ref::<Refused>();
+        refused.is_some_and(|refused| match refused.status {
+            ..500 => true,
+            503 | 507 => !refused.code.is_empty(),
+            _ => false,
+        })
     }
 }
 

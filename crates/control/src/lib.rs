@@ -6,3 +6,6 @@ pub mod audit;
 mod head;
 
 pub use head::{Head, Standing, Text, told};
+
+/// Messages of one `POST /queues/{queue}/records` at most.
+pub const RECORDS_MAX: usize = 2048;

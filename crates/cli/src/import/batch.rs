@@ -7,11 +7,12 @@ const BATCH: usize = 256;
 const BATCH_BODIES: usize = 1 << 20;
 const BATCH_HEADS: usize = 128 << 10;
 
-/// Batches that go out together at most, bytes of their heads, and of their bodies: what the server
-/// takes with one request.
+/// Limits of a group: batches, bytes of their heads, and bytes of their bodies. The server accepts
+/// such a group in one request.
 const GROUP: usize = 8;
 const GROUP_HEADS: usize = 900 << 10;
 const GROUP_BODIES: usize = 4 << 20;
+const _: () = assert!(GROUP * BATCH <= quintet_control::RECORDS_MAX);
 
 /// Messages of one queue that the server knows again by one token.
 pub(super) struct Batch {
@@ -92,8 +93,11 @@ impl Batch {
 pub(super) struct Group(pub(super) Vec<Batch>);
 
 impl Group {
-    /// True if it is full, or has a batch of another queue.
+    /// True if it is full, or has a batch of another queue. An empty group takes any batch.
     pub(super) fn is_full_for(&self, batch: &Batch) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
         let heads: usize = self
             .0
             .iter()
@@ -151,6 +155,19 @@ mod tests {
         let mut hash = Fnv::default();
         hash.add(b"foobar");
         assert_eq!(hash.0, 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+
+    #[test]
+    fn a_group_has_bounds_and_an_empty_one_takes_any_batch() {
+        let batch = |head_bytes| {
+            let mut batch = Batch::new("q", 0, "line 1".to_owned());
+            batch.push("x".repeat(head_bytes), b"");
+            batch
+        };
+        let mut group = Group::default();
+        assert!(!group.is_full_for(&batch(GROUP_HEADS)));
+        group.0.push(batch(GROUP_HEADS));
+        assert!(group.is_full_for(&batch(1)));
     }
 
     #[test]

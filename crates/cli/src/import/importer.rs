@@ -254,7 +254,7 @@ impl Importer<'_> {
 
     /// Sends a batch, alone if nothing is on the way.
     fn send(&mut self, batch: Batch) -> Result<()> {
-        if self.gathered.is_full_for(&batch) {
+        while self.gathered.is_full_for(&batch) {
             self.flush()?;
         }
         self.gathered.0.push(batch);
@@ -264,16 +264,18 @@ impl Importer<'_> {
         }
     }
 
-    /// Sends what is gathered.
+    /// Sends the gathered batches.
     fn flush(&mut self) -> Result<()> {
+        // A refused group goes out again, and batches behind it are gathered anew: the group is
+        // taken after that.
+        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
+            self.settle()?;
+        }
         let group = std::mem::take(&mut self.gathered);
         let Some(first) = group.0.first() else {
             return Ok(());
         };
         let (path, bytes) = (records(&first.queue), group.bytes());
-        while self.sent.len() >= self.window || self.sent_bytes >= WINDOW_BYTES {
-            self.settle()?;
-        }
         let request = group.request(self.again);
         let mut sent = self.client.begin(&path, &request, bytes as u64);
         for batch in &group.0 {
@@ -314,7 +316,7 @@ impl Importer<'_> {
             Err(error) => error,
         };
         let parts = group.0.len();
-        if !is_duplicate(&error) && (parts == 1 || !error.is::<Refused>()) {
+        if !is_duplicate(&error) && (parts == 1 || !Refused::is_certain(&error)) {
             return Err(refused(error, &first.place));
         }
         // What was sent behind it was not decided.
@@ -386,7 +388,7 @@ fn is_duplicate(error: &anyhow::Error) -> bool {
 }
 
 fn refused(error: anyhow::Error, place: &str) -> anyhow::Error {
-    match error.is::<Refused>() {
+    match Refused::is_certain(&error) {
         true => anyhow!(
             "{error}: nothing from {place} on is stored; repeat the command to continue there"
         ),
@@ -397,3 +399,6 @@ fn refused(error: anyhow::Error, place: &str) -> anyhow::Error {
 fn repeat(place: &str) -> String {
     format!("messages from {place} on may be stored or not; repeat the command to continue")
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,6 +138,15 @@ fn records_are_stored_once_and_none_behind_an_error() {
         let path = format!("GET /api/v1/queues/work/imports/{token}");
         assert_eq!(ask(&server, &path, "").status, status, "{token}");
     }
+    let with_token = |token: &str| {
+        format!(r#"{{"tokens":[[0,"{token}"]],"messages":[{{"queue":"work","bytes":1}}]}}"#)
+    };
+    let many = |list: &str, count| {
+        let (message, token) = (r#"{"queue":"work"}"#, r#"[0,"x"]"#);
+        let times = |text, name| vec![text; if list == name { count } else { 1 }].join(",");
+        let (tokens, messages) = (times(token, "tokens"), times(message, "messages"));
+        format!(r#"{{"tokens":[{tokens}],"messages":[{messages}]}}"#)
+    };
     for (head, bodies, field) in [
         (r#"{"messages":[]}"#, "", "messages"),
         (
@@ -155,6 +164,10 @@ fn records_are_stored_once_and_none_behind_an_error() {
             "a",
             "tokens",
         ),
+        (&with_token(""), "a", "tokens"),
+        (&with_token(&"x".repeat(256)), "a", "tokens"),
+        (&many("messages", 2049), "", "messages"),
+        (&many("tokens", 2049), "", "tokens"),
     ] {
         let said = asked(&[post(head, bodies), two("behind")]);
         assert!(said.starts_with("HTTP/1.1 400"), "{said}");
@@ -163,4 +176,11 @@ fn records_are_stored_once_and_none_behind_an_error() {
     }
     let queues = json(&ask(&server, "GET /api/v1/queues", ""));
     assert_eq!(queues["queues"][0]["ready"], 2, "{queues}");
+    // The limits themselves are accepted.
+    let mut client = Client::unix(&server.data.join("quintet.sock"));
+    let longest = post(&with_token(&"x".repeat(255)), "a");
+    client.send((longest + &post(&many("messages", 2048), "")).as_bytes());
+    client.half_close();
+    let said = client.all();
+    assert_eq!(said.matches("HTTP/1.1 201").count(), 2, "{said}");
 }
