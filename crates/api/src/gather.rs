@@ -76,12 +76,11 @@ impl Api {
     ) {
         let (max, token) = (take.messages_max as usize, take.token.take());
         let mut left = gather.linger;
-        let mut counted = 0;
         loop {
-            let shortest = undo.messages()[counted..].iter();
+            let shortest = undo.messages().iter();
             let shortest = shortest.map(|message| gather.half_of(message)).min();
             left = left.min(shortest.unwrap_or(left));
-            counted = undo.messages().len();
+            let counted = undo.messages().len();
             let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             if counted >= gather.min as usize || ms == 0 {
                 return;

@@ -312,5 +312,26 @@ pub fn in_a_line(why: &str) -> String {
             .starts_with('|')
     };
     let lines = why.lines().filter(|line| !quotes(line));
-    lines.map(str::trim).collect::<Vec<_>>().join(" ")
+    let line = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    // "invalid type: integer `12345`, expected a string" quotes a value.
+    let value = |before: &str| {
+        let at = line.find(before)? + before.len();
+        let end = line[at..].find(", expected")? + at;
+        Some(format!("{}{}", &line[..at - 2], &line[end..]))
+    };
+    let cut = value("invalid type: ").or_else(|| value("invalid value: "));
+    cut.unwrap_or(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_a_line;
+
+    #[test]
+    fn a_reason_in_a_line_quotes_nothing_of_the_file() {
+        let toml = "TOML parse error at line 2\n  |\n2 | secret = 12345\n  | ^\ninvalid type: integer `12345`, expected a string";
+        let line = "TOML parse error at line 2 invalid type, expected a string";
+        assert_eq!(in_a_line(toml), line);
+        assert_eq!(in_a_line("no such file"), "no such file");
+    }
 }

@@ -58,8 +58,11 @@ impl Undo {
         &self.messages
     }
 
-    /// More messages were leased for the same client and reply.
+    /// More messages were leased for the same client and reply. One that came back meanwhile and
+    /// was leased again is there once, under its new lease.
     pub fn add(&mut self, more: Handed) {
+        let again = |message: &Message| more.iter().any(|other| other.id == message.id);
+        self.messages.retain(|message| !again(message));
         self.messages.extend(more);
     }
 

@@ -5,7 +5,7 @@ use quintet_types::{
     By, ClientId, CommandError, HELD_KEYS_MAX, HeldKey, How, MessageId, Name, Outcome, QueueId,
 };
 
-use crate::engine::{Cx, Engine};
+use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal};
 use crate::store::told_of_held;
 
@@ -19,6 +19,9 @@ impl Engine {
     ) -> Result<Outcome, CommandError> {
         let id = self.existing(queue)?;
         if for_ms > 0 {
+            if self.space != Space::Enough {
+                return Err(CommandError::NoSpace);
+            }
             self.may_hold(id, key)?;
         } else if self.held_until(id, key).is_none() {
             return Ok(Outcome::Done);

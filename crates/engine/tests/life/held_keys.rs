@@ -225,3 +225,14 @@ fn held_keys_of_a_queue_are_bounded_and_make_room_when_their_time_is_over() {
     assert_eq!(held(&mut w), []);
     assert_eq!(w.pop("q"), "a1");
 }
+
+/// A hold writes a key to the log, so it is a put to the disk; its end is not.
+#[test]
+fn on_a_full_disk_a_hold_is_refused_and_ends() {
+    let mut w = world(Groups::Ordered);
+    put(&mut w, "a", "x");
+    assert_eq!(hold(&mut w, "a", 1000), "Done");
+    w.engine.set_space(quintet_engine::Space::NoPuts);
+    assert_eq!(hold(&mut w, "a", 2000), CommandError::NoSpace.text());
+    assert_eq!(hold(&mut w, "a", 0), "Done");
+}
