@@ -128,6 +128,12 @@ pub(super) async fn list(
     Path(queue): Path<String>,
 ) -> Result<Response, Problem> {
     let held = api.held_keys(&requester, &read::queue(&queue)?).await?;
+    // A key is in the list as text or in base64, and in the JSON.
+    let bytes = held
+        .iter()
+        .map(|held| 256 + 8 * held.key.len() as u64)
+        .sum();
+    let _room = api.room(bytes)?;
     let now = api.client_api.now();
     let keys = held.iter().map(|held| HeldOne::of(held, now)).collect();
     Ok(reply::document(&Held { keys }))

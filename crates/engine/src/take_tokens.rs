@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use quintet_types::{MessageId, Ms, QueueId};
 
@@ -44,6 +44,9 @@ pub(crate) struct TakeTokens {
     /// `known`.
     ends: VecDeque<(Ms, Key, usize)>,
     bytes: usize,
+    /// Leases in `known` that a repeat was answered with: the loss of the first answer does not
+    /// end them.
+    repeated: HashSet<(MessageId, u32), foldhash::fast::RandomState>,
 }
 
 impl TakeTokens {
@@ -57,7 +60,20 @@ impl TakeTokens {
     /// Those leases begin anew; the token is known no longer than before.
     pub(crate) fn renew(&mut self, queue: QueueId, token: &[u8], given: Box<[Given]>) {
         if let Some(taken) = self.known.get_mut(&(queue, Arc::from(token))) {
+            let leases = given.iter().map(|lease| (lease.id, lease.number));
+            self.repeated.extend(leases);
             taken.given = given;
+        }
+    }
+
+    /// True if a repeat was answered with this lease.
+    pub(crate) fn is_repeated(&self, id: MessageId, number: u32) -> bool {
+        self.repeated.contains(&(id, number))
+    }
+
+    fn forget(&mut self, taken: Option<Taken>) {
+        for lease in taken.iter().flat_map(|taken| &*taken.given) {
+            self.repeated.remove(&(lease.id, lease.number));
         }
     }
 
@@ -72,24 +88,25 @@ impl TakeTokens {
     ) {
         let (key, ends): (Key, Ms) = ((queue, token.into()), now + KNOWN_MS);
         let bytes = bytes_of(token.len(), given.len());
-        self.known.insert(key.clone(), Taken { ends, sum, given });
+        let before = self.known.insert(key.clone(), Taken { ends, sum, given });
+        self.forget(before);
         self.ends.push_back((ends, key, bytes));
         self.bytes += bytes;
         while let Some((ends, key, bytes)) = self.ends.front()
             && (*ends <= now || self.bytes > BYTES_MAX)
         {
-            if self.known.get(key).is_some_and(|known| known.ends <= *ends) {
-                self.known.remove(key);
-            }
+            let over = self.known.get(key).is_some_and(|known| known.ends <= *ends);
+            let taken = over.then(|| self.known.remove(key)).flatten();
             self.bytes -= bytes;
             self.ends.pop_front();
+            self.forget(taken);
         }
     }
 }
 
 /// With the places in both lists.
 const fn bytes_of(token: usize, leases: usize) -> usize {
-    120 + token + leases * size_of::<Given>()
+    120 + token + leases * (size_of::<Given>() + 2 * size_of::<(MessageId, u32)>())
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub enum HookReply {
 }
 
 impl HookState {
-    /// What the hooks want to decide, for this client.
+    /// Events that the hooks decide for this client.
     pub fn pending_decisions(&self, client_id: ClientId) -> PendingDecisions {
         PendingDecisions {
             client_id,

@@ -723,10 +723,11 @@ impl Engine {
         let slot = self.store.slot(id);
         let lease = slot.and_then(|slot| self.store.leases.get(&slot));
         let heard_of = lease.is_none_or(|l| l.client_id != client_id || l.bound != Bound::Time);
-        let Some(queue) = self.store.message(id).map(|message| message.queue) else {
+        let Some(message) = self.store.message(id) else {
             return false;
         };
-        if heard_of {
+        let (queue, number) = (message.queue, message.reserves);
+        if heard_of || self.take_tokens.is_repeated(id, number) {
             return false;
         }
         self.give_back_unheard(cx, id);

@@ -402,3 +402,31 @@ fn a_reader_of_the_whole_log_seats_a_new_queue_on_a_dropped_ones_number() {
         assert_eq!(standby.image(), w.engine.image());
     }
 }
+
+/// A client whose first connection is lost sends its take again before the server sees the loss.
+#[test]
+fn the_loss_of_the_first_answer_leaves_the_leases_of_its_repeat() {
+    let mut w = World::new();
+    w.put("q", "a");
+    let mut take = Take {
+        token: Some(b"t".as_slice().into()),
+        ..reserve("q")
+    };
+    take.lease.as_mut().expect("a lease").owner = LeaseOwner::Time;
+    let mut handed = |w: &mut World, client_id| match w.ask(client_id, Command::Take(take.clone()))
+    {
+        Some(Outcome::Messages(messages)) => messages.into_vec(),
+        other => panic!("{other:?}"),
+    };
+    let first = handed(&mut w, 1);
+    let repeat = handed(&mut w, 2);
+    assert_eq!(first[0].id, repeat[0].id);
+    assert_eq!(w.ask(1, Command::Restore(first)), Some(Outcome::Count(0)));
+    assert_eq!(w.pop("q"), "empty");
+    let settle = Command::Settle {
+        id: repeat[0].id,
+        by: By::Anyone,
+        how: How::Finish,
+    };
+    assert_eq!(w.ask(9, settle), Some(Outcome::Done));
+}
