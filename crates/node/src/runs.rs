@@ -205,7 +205,7 @@ fn fetch_all(runs: &Weak<CachedRuns>, lists: &Receiver<BTreeMap<RunName, u64>>) 
 mod tests {
     use std::io;
     use std::path::Path;
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex, PoisonError};
     use std::time::{Duration, Instant};
 
     use quintet_cluster::Blobs;
@@ -225,8 +225,8 @@ mod tests {
         number: RunNumber(7),
     };
 
-    /// A bucket that is a folder.
-    struct Bucket(Disk);
+    /// A bucket that is a folder. It answers no `get` while a test holds its lock.
+    struct Bucket(Disk, Arc<Mutex<()>>);
 
     impl Blobs for Bucket {
         fn put(&self, _: &str, _: &dyn StorageFile) -> io::Result<()> {
@@ -234,6 +234,7 @@ mod tests {
         }
 
         fn get(&self, name: &str, to: &dyn StorageFile) -> io::Result<bool> {
+            let _answers = self.1.lock().unwrap_or_else(PoisonError::into_inner);
             let Ok(file) = self.0.open_read(name) else {
                 return Ok(false);
             };
@@ -315,7 +316,9 @@ mod tests {
     fn a_node_waits_for_runs_that_have_what_the_log_counts_in_them() {
         let (bucket, data) = (tempfile::tempdir(), tempfile::tempdir());
         let (bucket, data) = (bucket.expect("a folder"), data.expect("a folder"));
-        let blobs: Arc<dyn Blobs> = Arc::new(Bucket(Disk::new(bucket.path())));
+        let answers = Arc::new(Mutex::new(()));
+        let of = |folder: &Path| Arc::new(Bucket(Disk::new(folder), Arc::clone(&answers)));
+        let blobs: Arc<dyn Blobs> = of(bucket.path());
         let runs = Runs::open(data.path(), blobs).expect("opened");
         let nine = counting(9);
         runs.look(&nine);
@@ -325,10 +328,12 @@ mod tests {
         // Damaged here, it is fetched again.
         let here = data.path().join(RUNS).join(NAME.to_string());
         std::fs::write(&here, b"no run").expect("written");
-        let blobs: Arc<dyn Blobs> = Arc::new(Bucket(Disk::new(bucket.path())));
+        let blobs: Arc<dyn Blobs> = of(bucket.path());
         let runs = Runs::open(data.path(), blobs).expect("opened");
+        let held = answers.lock().expect("nobody panicked");
         runs.look(&nine);
         assert_eq!(runs.missing(), 1, "it is damaged");
+        drop(held);
         wait_for(&runs, &nine);
         // One that lacks messages is missing, however often it is fetched.
         let ten = counting(10);
