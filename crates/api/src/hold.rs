@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use hyper::StatusCode;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use hyper::{StatusCode, Uri};
 use quintet_types::{By, Command, HeldKey, How, MessageId, Ms};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -17,6 +19,9 @@ use quintet_http::{Requester, reply};
 
 /// A key is held for so long at most, ms.
 const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// A page of held keys takes so much memory, about.
+const PAGE_BYTES: u64 = 1 << 20;
 
 /// How long a key is held.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -31,6 +36,8 @@ pub(super) struct HoldFor {
 pub(super) struct Held {
     /// In their order.
     keys: Vec<HeldOne>,
+    /// Go on with this; null: there are no more.
+    cursor: Option<String>,
 }
 
 /// A held key.
@@ -118,23 +125,36 @@ pub(super) async fn hold(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Lists the keys of a queue that are held.
+/// Lists the keys of a queue that are held, in pages of about 1 MiB.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/keys/held", operation_id = "list_held_keys", tag = "queues",
-    params(("queue" = String, Path)),
+    params(("queue" = String, Path), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Held), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
     Path(queue): Path<String>,
+    uri: Uri,
 ) -> Result<Response, Problem> {
+    let query = read::Query::of(&uri, &["cursor"], &[])?;
+    let after = query.get("cursor");
+    let after = after.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text));
+    let after = after.transpose();
+    let after = after.map_err(|_| Problem::field("cursor", "this is no cursor"))?;
     let held = api.held_keys(&requester, &read::queue(&queue)?).await?;
-    // A key is in the list as text or in base64, and in the JSON.
-    let bytes = held
-        .iter()
-        .map(|held| 256 + 8 * held.key.len() as u64)
-        .sum();
+    let begin = after.map_or(0, |after| held.partition_point(|held| *held.key <= *after));
+    let mut bytes = 0;
+    let page = held[begin..].iter().take_while(|held| {
+        let fits = bytes < PAGE_BYTES;
+        // A key is in the list as text or in base64, and in the JSON.
+        bytes += 256 + 8 * held.key.len() as u64;
+        fits
+    });
+    let end = begin + page.count();
     let _room = api.room(bytes)?;
     let now = api.client_api.now();
-    let keys = held.iter().map(|held| HeldOne::of(held, now)).collect();
-    Ok(reply::document(&Held { keys }))
+    let page = &held[begin..end];
+    let keys = page.iter().map(|held| HeldOne::of(held, now)).collect();
+    let last = page.last().filter(|_| end < held.len());
+    let cursor = last.map(|last| BASE64_URL_SAFE_NO_PAD.encode(&last.key));
+    Ok(reply::document(&Held { keys, cursor }))
 }

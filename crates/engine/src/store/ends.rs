@@ -91,6 +91,10 @@ impl Ends {
     }
 
     /// Keeps so many from now on.
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
     pub(super) fn set_max(&mut self, max: usize) {
         if max == self.max {
             return;

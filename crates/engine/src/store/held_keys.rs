@@ -8,6 +8,8 @@ use quintet_types::{HeldKey, Ms, QueueId};
 
 /// The record of a hold in a snapshot, without its key, bytes at most.
 const RECORD: u64 = 48;
+/// What a hold takes in memory beside that: entries of two trees, which are two thirds full.
+const TREES: u64 = 80;
 
 /// Held keys of one queue.
 #[derive(Debug, Default)]
@@ -119,11 +121,17 @@ impl Durable {
             return;
         };
         let mut held = queue.held_keys.take().unwrap_or_default();
-        let before = held.told_bytes;
+        let before = (held.len(), held.told_bytes);
         change(&mut held);
-        let after = held.told_bytes;
+        let after = (held.len(), held.told_bytes);
         queue.held_keys = (held.len() > 0).then_some(held);
-        self.held_keys_bytes = self.held_keys_bytes - before + after;
+        self.held_keys_count = self.held_keys_count - before.0 + after.0;
+        self.held_keys_bytes = self.held_keys_bytes - before.1 + after.1;
+    }
+
+    /// Bytes of memory that held keys take, about.
+    pub(super) fn held_keys_memory(&self) -> u64 {
+        self.held_keys_bytes + self.held_keys_count as u64 * TREES
     }
 
     /// # Errors
@@ -131,20 +139,19 @@ impl Durable {
     pub(super) fn verify_holds(&self) -> Result<(), String> {
         let holds = self.queues.iter().flatten();
         let holds = holds.filter_map(|queue| queue.held_keys.as_ref());
-        let mut bytes = 0;
+        let (mut bytes, mut count) = (0, 0);
         for held in holds {
             let keys: u64 = held.by_key.keys().map(|key| told_of_held(key)).sum();
             if keys != held.told_bytes || held.by_key.len() != held.by_end.len() {
                 return Err(format!("{held:?} is counted as something else"));
             }
             bytes += keys;
+            count += held.len();
         }
-        match bytes == self.held_keys_bytes {
+        let sums = (self.held_keys_count, self.held_keys_bytes);
+        match (count, bytes) == sums {
             true => Ok(()),
-            false => Err(format!(
-                "{bytes} bytes of held keys, not {}",
-                self.held_keys_bytes
-            )),
+            false => Err(format!("{count} held keys of {bytes} bytes, not {sums:?}")),
         }
     }
 }

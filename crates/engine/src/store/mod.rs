@@ -143,6 +143,7 @@ pub(crate) struct Durable {
     pub(crate) line_steps: u64,
     /// Bytes that queues take in a snapshot at most, and in memory about.
     pub(crate) queue_weights: weight::Weights,
+    held_keys_count: usize,
     /// Bytes that held keys take in a snapshot at most.
     held_keys_bytes: u64,
     /// The shard's bits, or-ed into every id.
@@ -354,6 +355,7 @@ impl Durable {
             + self.tracks.memory_bytes()
             + self.ends.bytes()
             + self.dedupe_bytes
+            + self.held_keys_memory()
             + self.cold.memory_bytes()
     }
 }

@@ -205,6 +205,7 @@ fn a_hold_that_would_mean_nothing_is_an_error() {
 fn held_keys_of_a_queue_are_bounded_and_make_room_when_their_time_is_over() {
     let mut w = world(Groups::Fair);
     put(&mut w, "a", "a1");
+    let memory = w.engine.fixed_bytes();
     for number in 0..HELD_KEYS_MAX as u64 {
         let command = Command::HoldKey {
             queue: "q".into(),
@@ -219,10 +220,13 @@ fn held_keys_of_a_queue_are_bounded_and_make_room_when_their_time_is_over() {
     }
     let full = CommandError::TooManyHeldKeys.text();
     assert_eq!(hold(&mut w, "a", 10), full);
+    let each = (w.engine.fixed_bytes() - memory) / HELD_KEYS_MAX as u64;
+    assert!((100..200).contains(&each), "{each} bytes of memory each");
     w.now = w.now + 10;
     assert_eq!(hold(&mut w, "a", 10), "Done");
     w.wait(2000);
     assert_eq!(held(&mut w), []);
+    assert_eq!(w.engine.fixed_bytes(), memory);
     assert_eq!(w.pop("q"), "a1");
 }
 

@@ -126,3 +126,30 @@ fn holds_that_cannot_be_are_errors() {
     );
     assert_eq!(error(&named), (400, "bad_field"));
 }
+
+#[test]
+fn many_held_keys_are_listed_in_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    put(&server, "calls", &[("k", "a")]);
+    let key = |number: usize| format!("{number:0900}");
+    for number in 0..150 {
+        let hold = format!("/queues/calls/keys/{}/hold", key(number));
+        assert_eq!(post(&server, &hold, &json!({ "hold_ms": HOUR })).status, 204);
+    }
+    let page = |query: &str| get(&server, &format!("/queues/calls/keys/held{query}"));
+    let (mut seen, mut query, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let page = page(&query).json;
+        let keys = page["keys"].as_array().unwrap().iter();
+        seen.extend(keys.map(|held| held["key"].as_str().unwrap().to_owned()));
+        pages += 1;
+        match page["cursor"].as_str() {
+            Some(cursor) => query = format!("?cursor={cursor}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, (0..150).map(key).collect::<Vec<_>>());
+    assert_eq!(pages, 2);
+    assert_eq!(error(&page("?cursor=%2F")), (400, "bad_field"));
+}

@@ -90,6 +90,41 @@ fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
     assert_eq!(messages, COUNT);
 }
 
+fn end_of(server: &Server, id: u64) -> String {
+    let (told, _, _) = server.outputs(&["trace", &id.to_string(), "--json"]);
+    let told = told.lines().last().unwrap_or("null");
+    let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
+    told["end"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Half of the places are left to the ends of other messages.
+#[test]
+fn a_large_purge_does_not_hide_how_other_messages_ended() {
+    const COUNT: u64 = 30_000;
+    let data = Data::fresh();
+    let config = format!("{LITTLE}ends_max = 10000\n");
+    let server = Start::of(&config)
+        .sync("50ms")
+        .listen(LISTEN)
+        .serve_at(&data);
+    let mut client = server.client();
+    client.put("other", b"x");
+    let other = server.json(&["peek", "other", "--json"])["id"].as_u64();
+    let other = other.expect("an id");
+    fill(&mut client, "work", 0..COUNT);
+    await_that("nothing left memory", || {
+        server.number("cold_messages") > COUNT / 2
+    });
+    server.printed(&["delete", &other.to_string()]);
+    client.ask(b"flush work\r\n", b"END\r\n");
+    // The files go behind the last end.
+    await_that("files are left", || runs_in(&data).is_empty());
+    assert_eq!(end_of(&server, other), "deleted");
+    let purged = |id| end_of(&server, id) == "purged";
+    let ids: Vec<u64> = (other + 1..=other + COUNT).step_by(500).collect();
+    assert!(ids.iter().any(|&id| purged(id)));
+}
+
 /// The engine knows no ids of messages in runs; they are read behind the purge.
 #[test]
 fn the_ends_of_messages_that_a_purge_removed_from_runs_are_known() {
@@ -111,12 +146,7 @@ fn the_ends_of_messages_that_a_purge_removed_from_runs_are_known() {
     client.ask(b"flush work\r\n", b"END\r\n");
     // Another client's command does not make it the one that purged.
     client.put("work", b"x");
-    let end = |id: u64| {
-        let (told, _, _) = server.outputs(&["trace", &id.to_string(), "--json"]);
-        let told = told.lines().last().unwrap_or("null");
-        let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
-        told["end"].as_str().unwrap_or_default().to_owned()
-    };
+    let end = |id: u64| end_of(&server, id);
     let ids: Vec<u64> = (first..first + COUNT).step_by(1500).collect();
     await_that("the ends are not known", || {
         ids.iter().all(|&id| end(id) == "purged")
