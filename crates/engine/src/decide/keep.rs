@@ -404,11 +404,6 @@ impl Engine {
         self.store.take_purged_blocks()
     }
 
-    /// So many ends of messages are known at most.
-    pub fn ends_max(&self) -> usize {
-        self.store.ends.max()
-    }
-
     /// Records the ends of messages of a removed block.
     pub fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
         self.store.add_purged(of, ids);

@@ -91,10 +91,6 @@ impl Ends {
     }
 
     /// Keeps so many from now on.
-    pub(crate) fn max(&self) -> usize {
-        self.max
-    }
-
     pub(super) fn set_max(&mut self, max: usize) {
         if max == self.max {
             return;
@@ -151,11 +147,12 @@ impl Ends {
         self.shorten_blocks();
     }
 
-    /// Forgets the oldest blocks: the ends of the others fill the record.
+    /// Forgets the oldest blocks: the ends of the others fill half of the record. They are added
+    /// late, in place of ends that are newer.
     fn shorten_blocks(&mut self) {
         while let Some(oldest) = self.blocks.front() {
             let live = oldest.block.row.live as usize;
-            if self.max > 0 && self.in_blocks - live < self.max {
+            if self.max > 0 && self.in_blocks - live < self.max.div_ceil(2) {
                 return;
             }
             self.in_blocks -= live;

@@ -454,15 +454,9 @@ impl Core {
         });
     }
 
-    /// Records the ends of messages that purges have removed with their blocks: half as many as
-    /// there are places for, so that ends of other messages stay known. A start that reads of a
-    /// purge may not have the files any more.
+    /// Records the ends of messages that purges have removed with their blocks. A start that reads
+    /// of a purge may not have the files any more.
     fn record_purged(&self, shard: usize, purged: VecDeque<PurgedBlock>) {
-        if purged.is_empty() {
-            return;
-        }
-        let ends_max = self.shards[shard].lock_last(Work::Spill).engine.ends_max();
-        let mut left = ends_max / 2;
         let mut runs: BTreeMap<RunId, Vec<(PurgedBlock, Vec<MessageId>)>> = BTreeMap::new();
         for block in purged {
             let blocks = runs.entry(block.at.run).or_default();
@@ -486,8 +480,6 @@ impl Core {
                 tracing::warn!("the ends of some purged messages are not recorded: {error}");
             }
             for (block, ids) in &blocks {
-                let ids = &ids[..ids.len().min(left)];
-                left -= ids.len();
                 for ids in ids.chunks(PURGED_IDS) {
                     let mut shard = self.shards[shard].lock_last(Work::Spill);
                     shard.engine.add_purged(block, ids);
