@@ -562,6 +562,11 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   for (const path of paths) {
     await go(path);
     assert.equal(await page.$eval("html", (html) => html.dataset.theme), "dark");
+    const uneven = await page.$$eval("table", (tables) => tables.flatMap((table) => {
+      const wide = (row) => [...row.cells].reduce((sum, cell) => sum + cell.colSpan, 0);
+      return [...new Set([...table.rows].map(wide))].length > 1 ? [table.outerHTML.slice(0, 300)] : [];
+    }));
+    assert.deepEqual(uneven, [], `${path} has rows without headings`);
     // The policy of the pages lets no script in but their own: the test's comes by the protocol.
     await page.evaluate(AXE);
     for (const width of WIDTHS) {
