@@ -509,6 +509,37 @@ test("no script runs, whatever a name or a body says", async () => {
   }
 });
 
+/** Serious and critical violations that axe finds on the page in this theme: their rules and elements. */
+async function violations(theme) {
+  const found = await page.evaluate((theme) => {
+    document.documentElement.dataset.theme = theme;
+    // What colours have no part in was looked at in the other theme.
+    const only = theme === "dark" ? { runOnly: { type: "rule", values: ["color-contrast", "link-in-text-block"] } } : {};
+    return window.axe.run({ resultTypes: ["violations"], ...only });
+  }, theme);
+  const grave = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
+  return grave.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`);
+}
+
+test("what somebody cannot read or use is found", async () => {
+  const rules = async (theme) => (await violations(theme)).map((one) => one.split(":")[0]);
+  const plants = [
+    ["label", ["light"], () => document.querySelectorAll("label[for=body], label[for=to]").forEach((label) => label.remove())],
+    ["color-contrast", ["light", "dark"], (theme) => { document.querySelector("h1").style.color = theme === "dark" ? "#333" : "#ddd"; }],
+    ["button-name", ["light"], () => document.querySelectorAll("main form button").forEach((button) => { button.textContent = ""; })],
+    ["html-has-lang", ["light"], () => document.documentElement.removeAttribute("lang")],
+  ];
+  for (const [rule, themes, plant] of plants) {
+    for (const theme of themes) {
+      await go("/put");
+      await page.evaluate(AXE);
+      assert.deepEqual(await rules(theme), [], theme);
+      await page.evaluate(plant, theme);
+      assert.ok((await rules(theme)).includes(rule), `${rule}, ${theme}`);
+    }
+  }
+});
+
 test("every page can be read by all, in both themes and on a phone", async () => {
   const id = await beans.put("fails", "{}");
   await go(`/messages/${id}`);
@@ -530,6 +561,11 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   for (const path of paths) {
     await go(path);
     assert.equal(await page.$eval("html", (html) => html.dataset.theme), "dark");
+    const uneven = await page.$$eval("table", (tables) => tables.flatMap((table) => {
+      const wide = (row) => [...row.cells].reduce((sum, cell) => sum + cell.colSpan, 0);
+      return [...new Set([...table.rows].map(wide))].length > 1 ? [table.outerHTML.slice(0, 300)] : [];
+    }));
+    assert.deepEqual(uneven, [], `${path} has rows without headings`);
     // The policy of the pages lets no script in but their own: the test's comes by the protocol.
     await page.evaluate(AXE);
     for (const width of WIDTHS) {
@@ -539,17 +575,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
       // As long as ten others; the same page with fewer rows is looked at in each width.
       const long = ["/settings", "/queues/limits/settings"].includes(path);
       if (width < 390 || (long && width > 390)) continue;
-      for (const theme of ["light", "dark"]) {
-        const found = await page.evaluate((theme) => {
-          document.documentElement.dataset.theme = theme;
-          // What colours have no part in was looked at in the other theme.
-          const only = theme === "dark" ? { runOnly: { type: "rule", values: ["color-contrast", "link-in-text-block"] } } : {};
-          return window.axe.run({ resultTypes: ["violations"], ...only });
-        }, theme);
-        const grave = found.violations.filter((one) => ["serious", "critical"].includes(one.impact));
-        const told = grave.map((one) => `${one.id}: ${one.nodes.map((node) => node.html).join(" ")}`);
-        assert.deepEqual(told, [], `${path}, ${theme}, ${width}`);
-      }
+      for (const theme of ["light", "dark"]) assert.deepEqual(await violations(theme), [], `${path}, ${theme}, ${width}`);
     }
   }
   await page.setViewport({ width: 1280, height: 900 });

@@ -2,6 +2,7 @@
 // Takes the pictures of docs/console.md: a working day's queues, some minutes of traffic.
 //
 //   npm ci && QUINTET=../../target/release/quintet node pictures.js ../../docs/console [MINUTES]
+//   cd ../../docs/console && pngquant --force --ext .png --quality 80-98 *.png && optipng *.png
 
 const { mkdirSync } = require("node:fs");
 const path = require("node:path");

@@ -236,9 +236,10 @@ pub(super) async fn act(
         queue,
         state,
         filter,
-        act: match given.dry_run {
-            true => BulkAction::Count,
-            false => act,
+        act: match (given.dry_run, act) {
+            (true, BulkAction::Cancel(_)) => BulkAction::CountToCancel,
+            (true, _) => BulkAction::Count,
+            (false, act) => act,
         },
         after: given.cursor.as_deref().map(cursor).transpose()?,
         max: 0,

@@ -59,7 +59,22 @@ impl Group {
         found.ok_or_else(|| Problem::field("group", "scheduled, retrying, dead or all"))
     }
 
-    /// Where it may have messages of a queue.
+    /// When this state is listed, among those of a queue.
+    fn turn(self, state: ListState) -> Option<usize> {
+        let states: &[ListState] = match self {
+            Self::Scheduled | Self::Retrying => &[ListState::Delayed],
+            Self::Dead => &[ListState::Buried, ListState::Ready],
+            Self::All => &[
+                ListState::Ready,
+                ListState::Delayed,
+                ListState::Reserved,
+                ListState::Buried,
+            ],
+        };
+        states.iter().position(|listed| *listed == state)
+    }
+
+    /// Where it may have messages of a queue, in the order of [`Group::turn`].
     fn selections(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
         let plain = Filter::default;
         let tried = |tried| Filter {
@@ -107,9 +122,9 @@ const STATES: [ListState; 4] = [
 /// Where a list goes on.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct At {
-    /// A page of queues.
+    /// A page of queues: its shard, and the number of its first queue.
     page: (u8, u32),
-    /// In this queue of it, and this state; `None`: it begins.
+    /// In that queue, if it has this name, and this state; `None`: it begins.
     inside: Option<(Name, ListState, Cursor)>,
 }
 
@@ -196,30 +211,30 @@ impl Api {
         for _ in 0..QUEUE_PAGES {
             let page = self.queue_page(requester, at.page).await?;
             let mut inside = at.inside.take();
-            // One that is gone by now stood somewhere in the page: all of it is shown again.
-            let skip = inside.as_ref().and_then(|(queue, ..)| {
-                let mut queues = page.queues.iter();
-                queues.position(|stats| stats.name == *queue)
-            });
-            for stats in page.queues.iter().skip(skip.unwrap_or(0)) {
+            let (shard, first) = at.page;
+            for stats in &page.queues {
                 if !requester.may_to(Verb::Peek, &stats.name) {
                     continue;
                 }
-                let resumes = inside.take().filter(|(queue, ..)| *queue == stats.name);
+                // The page begins with it, if it is still there.
+                let resumes = inside
+                    .take()
+                    .filter(|(queue, ..)| stats.id.0 == first && *queue == stats.name);
                 let mut selections = group.selections(stats);
                 if let Some((_, state, _)) = &resumes {
-                    let from = selections.iter().position(|(listed, _)| listed == state);
-                    selections.drain(..from.unwrap_or(selections.len()));
+                    // Nothing may be left in it.
+                    let turn = group.turn(*state);
+                    selections.retain(|(listed, _)| group.turn(*listed) >= turn);
                 }
-                let mut after = resumes.map(|(.., cursor)| cursor);
                 for (state, mut filter) in selections {
+                    let after = resumes.as_ref().filter(|(_, resumed, _)| *resumed == state);
                     filter.body = (!has.is_empty()).then(|| has.into());
                     let mut bulk_op = BulkOp {
                         queue: stats.name.clone(),
                         state,
                         filter,
                         act: BulkAction::Show,
-                        after: after.take(),
+                        after: after.map(|(.., cursor)| *cursor),
                         max: 0,
                     };
                     loop {
@@ -239,6 +254,7 @@ impl Api {
                         let full = found.messages.len() >= max as usize;
                         match bulk_done.next {
                             Some(next) if full || slices >= SLICES || bytes >= BYTES => {
+                                at.page = (shard, stats.id.0);
                                 at.inside = Some((stats.name.clone(), state, next));
                                 found.next = Some(at.text());
                                 return Ok(found);
@@ -250,6 +266,7 @@ impl Api {
                                     held_back: true,
                                     order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),
                                 };
+                                at.page = (shard, stats.id.0);
                                 at.inside = Some((stats.name.clone(), state, end));
                                 found.next = Some(at.text());
                                 return Ok(found);

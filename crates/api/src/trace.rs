@@ -36,7 +36,7 @@ pub(super) struct Traced {
     /// When that lease ends; null: it has no end, or there is none.
     until_ms: Option<u64>,
     /// How it went: `finished`, `removed` (taken without a lease), `deleted`, `expired`, `dropped`
-    /// (its queue was full), `purged` (or its queue deleted), `forgotten` (finished, and kept long
+    /// (its queue was full), `purged`, `queue_deleted`, `forgotten` (finished, and kept long
     /// enough), `replaced` (by a repeat), `failed`, `cancelled`, `edited` (with a new body it has
     /// another id), `moved` (to another shard, where it has another id).
     end: Option<&'static str>,
@@ -125,7 +125,7 @@ impl Api {
         let by = match end.by {
             Some(caller) => {
                 let holders = self.holders(requester).await?;
-                who(requester, caller, &holders)
+                who(requester, (end.why, caller), &holders)
             }
             None => None,
         };
@@ -152,7 +152,7 @@ impl Api {
 }
 
 /// The one that did it: a user, or a connection that is still there.
-fn who(requester: &Requester, caller: Caller, holders: &Holders) -> Option<String> {
+fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders) -> Option<String> {
     let known = requester.known.as_ref().filter(|_| requester.may_server());
     let user = known
         .filter(|_| caller.principal >= Principal::FIRST)
@@ -160,7 +160,15 @@ fn who(requester: &Requester, caller: Caller, holders: &Holders) -> Option<Strin
     let user = user.map(|user| format!("user {}", user.escape_debug()));
     let connection = holders.told(caller.client_id);
     let all: Vec<String> = user.into_iter().chain(connection).collect();
-    (!all.is_empty()).then(|| all.join(", "))
+    let purged = matches!(why, Ended::Purged | Ended::QueueDeleted);
+    match all.is_empty() {
+        // Scripts and hooks purge nothing.
+        true if purged && caller.principal == Principal::SERVER => {
+            Some("a client without a login".to_owned())
+        }
+        true => None,
+        false => Some(all.join(", ")),
+    }
 }
 
 /// The sentence.
@@ -171,7 +179,8 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         Ended::Deleted => "was deleted",
         Ended::Expired => "expired",
         Ended::Dropped => "was dropped, as its queue was full",
-        Ended::Purged => "was purged, or its queue was deleted",
+        Ended::Purged => "was purged",
+        Ended::QueueDeleted => "was deleted with its queue",
         Ended::Forgotten => "was finished, and removed after the retention of its queue",
         Ended::Cancelled => "was cancelled",
         Ended::Replaced => "was replaced by a repeat",
@@ -179,7 +188,10 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         Ended::Edited => "got another body",
         Ended::Moved | Ended::Sent => "was moved",
     };
-    let asked_for = matches!(end.why, Ended::Taken | Ended::Finished | Ended::Deleted);
+    let asked_for = matches!(
+        end.why,
+        Ended::Taken | Ended::Finished | Ended::Deleted | Ended::Purged
+    );
     let unknown = match asked_for && end.by.is_none() {
         true => "; the client is not known: the log does not keep it over a restart",
         false => "",

@@ -7,6 +7,7 @@
 )]
 
 mod api;
+mod attention;
 mod audit;
 mod auth;
 mod backup;
@@ -88,6 +89,8 @@ enum Command {
     Stats(show::Stats),
     /// Print all metrics of the running server in the Prometheus format.
     Metrics(show::Metrics),
+    /// Print what needs attention: queues that lose messages, fail, grow or have no consumers.
+    Attention(attention::Attention),
     /// List the queues of the running server.
     Queues(show::Queues),
     /// Print the effective settings of the running server, or of one queue.
@@ -267,6 +270,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
         Command::Wait(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Metrics(command) => command.run(),
+        Command::Attention(command) => command.run(),
         Command::Queues(command) => command.run(),
         Command::Settings(command) => command.run(),
         Command::Set(command) => command.run(),

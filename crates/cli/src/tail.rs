@@ -25,7 +25,7 @@ Examples:
 Tail prints the events of messages from now on and takes none: put, reserved, finished, failed,
 timed_out, buried, expired, dropped, moved and others. For messages put since then it prints the
 first 256 bytes of the body. --contains searches whole bodies of up to 64 KiB for the newest
-messages of a queue (4 MiB together), otherwise the first 256 bytes.")]
+messages (tail_memory, 16MiB for all tails together), otherwise the first 256 bytes.")]
 pub(super) struct Tail {
     #[command(flatten)]
     at: Where,

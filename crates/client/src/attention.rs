@@ -3,7 +3,7 @@
 //! A pure function of a queue's numbers: the console, the API, the metrics and `quintet top` show
 //! its result. docs/attention.md has each rule with its formula and its setting.
 
-use quintet_types::{Name, Pattern, QueueStats};
+use quintet_types::{Name, Pattern, QueueStats, TakeLimit};
 
 use crate::history::Recent;
 use crate::words::{count, duration, of};
@@ -274,7 +274,7 @@ impl Thresholds {
             return Some(Finding::new(Rule::Limit, recent.refused, says, ""));
         }
         let waits = stats.gauges.ready > 0 && stats.oldest_ms >= self.unconsumed_ms;
-        let held = stats.limited || recent.limited > 0;
+        let held = stats.limited.is_some() || recent.limited > 0;
         (waits && held).then(|| {
             let says = format!(
                 "is slowed by its limits: {} ready, the oldest for {}.",
@@ -366,16 +366,24 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
     match () {
         () if stats.down => "The queue is down.".to_owned(),
         () if stats.paused => "The queue is paused.".to_owned(),
-        () if stats.limited => {
+        () if stats.limited == Some(TakeLimit::InFlight) => {
             let reserved = of(gauges.reserved, "message is", "messages are");
-            format!(
-                "The queue has reached its limit (in_flight_max or take_rate): {reserved} reserved."
-            )
+            format!("The queue has reached its limit (in_flight_max): {reserved} reserved.")
         }
-        () if stats.keys_limited > 0 => format!(
-            "A limit blocks {} (key_in_flight_max or key_take_rate).",
-            of(stats.keys_limited, "message group", "message groups")
-        ),
+        () if stats.limited.is_some() => {
+            "The queue has reached its limit (take_rate): it hands out no more for now.".to_owned()
+        }
+        () if stats.keys_limited > 0 => {
+            let groups = of(stats.keys_limited, "message group", "message groups");
+            match stats.key_limit {
+                Some(TakeLimit::InFlight) => {
+                    format!("A limit blocks {groups} (key_in_flight_max).")
+                }
+                Some(TakeLimit::Rate) => format!("A limit blocks {groups} (key_take_rate)."),
+                Some(TakeLimit::Hold) => format!("A hold of the key blocks {groups}."),
+                None => format!("Limits of keys block {groups}."),
+            }
+        }
         () if limited > 0 => format!(
             "A limit left {} without a message.",
             of(limited, "take", "takes")

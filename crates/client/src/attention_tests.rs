@@ -50,13 +50,13 @@ fn each_rule_has_its_sentence() {
         |stats, recent| {
             stats.gauges.ready = 5000;
             stats.gauges.reserved = 2;
-            stats.limited = true;
+            stats.limited = Some(TakeLimit::InFlight);
             recent.came = 4000;
             recent.left.finished = 1000;
         },
         Rule::Growing,
         "grows although consumers take from it: 5,000 ready, 4,000 in and 1,000 out within 5 min. \
-         The queue has reached its limit (in_flight_max or take_rate): 2 messages are reserved.",
+         The queue has reached its limit (in_flight_max): 2 messages are reserved.",
     );
     is(
         |stats, recent| {
@@ -185,7 +185,7 @@ fn one_less_than_each_threshold_is_quiet() {
             stats.gauges.ready = ready;
             stats.gauges.waiters = 1;
             stats.oldest_ms = oldest_ms;
-            stats.limited = true;
+            stats.limited = Some(TakeLimit::Rate);
         })
     };
     assert!(limited(1, 5 * MINUTE).is_some_and(|(rule, _)| rule == Rule::Limit));
@@ -423,10 +423,34 @@ fn why_messages_wait_is_said_of_the_nearest_cause() {
     recent.limited = 2;
     let limited = "A limit left 2 takes without a message.";
     assert_eq!(why_slow(&stats, Some(&recent)), limited);
+    // One setting is named, the one that is meant.
     stats.keys_limited = 1;
-    assert!(why_slow(&stats, Some(&recent)).contains("1 message group "));
-    stats.limited = true;
-    assert!(why_slow(&stats, Some(&recent)).contains("0 messages are reserved"));
+    for (limit, named) in [
+        (
+            TakeLimit::InFlight,
+            "blocks 1 message group (key_in_flight_max).",
+        ),
+        (TakeLimit::Rate, "blocks 1 message group (key_take_rate)."),
+        (TakeLimit::Hold, "hold of the key blocks 1 message group."),
+    ] {
+        stats.key_limit = Some(limit);
+        let why = why_slow(&stats, Some(&recent));
+        assert!(why.ends_with(named), "{why}");
+    }
+    for (limit, named) in [
+        (
+            TakeLimit::InFlight,
+            "(in_flight_max): 0 messages are reserved.",
+        ),
+        (
+            TakeLimit::Rate,
+            "(take_rate): it hands out no more for now.",
+        ),
+    ] {
+        stats.limited = Some(limit);
+        let why = why_slow(&stats, Some(&recent));
+        assert!(why.ends_with(named), "{why}");
+    }
     stats.paused = true;
     assert_eq!(why_slow(&stats, Some(&recent)), "The queue is paused.");
     stats.down = true;

@@ -5,9 +5,6 @@ use quintet_types::{MessageId, Ms};
 /// Bytes of a body that are kept with an event.
 pub const FOLLOWED_BODY: usize = 256;
 
-/// Bytes of the bodies of a queue in which a text is looked for, those of the newest messages.
-pub const SEARCHED_BODIES: usize = 4 << 20;
-
 /// Something that happened to a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happened {

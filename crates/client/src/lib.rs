@@ -34,7 +34,7 @@ pub use attention::{Finding, Level, Rule, Thresholds};
 pub use audit::AuditLog;
 pub use budget::{ByteBudget, Share};
 pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
-pub use followed::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
+pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
 pub use told::{

@@ -109,6 +109,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
     },
     Spec {
+        key: "tail_memory",
+        help: "Most memory of bodies that quintet tail --contains searches, shared by the \
+               queues that are followed; of other bodies the first 256 bytes are searched.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.tail_memory, 0, 1 << 40),
+    },
+    Spec {
         key: "attention_lost",
         help: "Messages that a queue drops or lets expire within five minutes before it needs \
                attention (docs/attention.md). 0: the rule is off.",

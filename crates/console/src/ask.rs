@@ -407,7 +407,7 @@ fn command(question: &Question) -> Option<String> {
             };
     match question.act {
         Act::Redrive if all => Some(format!("quintet redrive {name}")),
-        Act::Drop => Some(format!("quintet delete-queue {name}")),
+        Act::Drop => Some(format!("quintet drop {name} --messages")),
         Act::Purge | Act::Delete | Act::Move | Act::Retry | Act::Redrive => None,
     }
 }

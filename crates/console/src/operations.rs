@@ -13,7 +13,7 @@ use hyper::StatusCode;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
     BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, How, ListState, MessageId, Ms,
-    Name, QueueStats, When,
+    Name, Outcome, QueueStats, When,
 };
 
 use super::ask::{self, Act, Question};
@@ -443,13 +443,16 @@ pub(super) async fn on_message(
     let (message, queue) = asked.message(&id).await?;
     let id = message.id;
     let (command, note) = one(id, &act, &given.form).ok_or_else(Problem::no_such_page)?;
-    if let Err(problem) = asked.ask(command).await {
-        return Err(asked
-            .console
-            .api
-            .why_not(&asked.requester, id, problem)
-            .await);
-    }
+    let note = match asked.ask(command).await {
+        Ok(Outcome::Cancelled) => {
+            "It is cancelled: its lease ends when the time for its worker is over."
+        }
+        Ok(_) => note,
+        Err(problem) => {
+            let api = &asked.console.api;
+            return Err(api.why_not(&asked.requester, id, problem).await);
+        }
+    };
     let back = format!("messages/{}", id.0);
     let app = &asked.console.app;
     let mut response = app.back(&given.form, &back, note.to_owned());

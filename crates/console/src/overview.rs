@@ -34,7 +34,7 @@ const SORTS: [(&str, &str); 9] = [
     ("delayed", "delayed"),
     ("reserved", "reserved"),
     ("buried", "buried"),
-    ("takers", "consumers"),
+    ("consumers", "consumers"),
     ("size", "size"),
 ];
 
@@ -93,7 +93,7 @@ impl Want {
             "delayed" => gauges.delayed,
             "reserved" => gauges.reserved,
             "buried" => gauges.buried,
-            "takers" => consumers(gauges),
+            "consumers" => consumers(gauges),
             "size" => gauges.bytes,
             _ => 0,
         };

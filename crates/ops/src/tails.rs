@@ -1,12 +1,12 @@
 //! The events of queues that clients follow (`quintet tail`), from the facts that shards decide.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use memchr::memmem;
-use quintet_client::{FOLLOWED_BODY, Followed, Happened, SEARCHED_BODIES};
+use quintet_client::{FOLLOWED_BODY, Followed, Happened};
 use quintet_engine::{Engine, Fact};
 use quintet_host::{Core, Observer, locked};
 use quintet_types::{Body, Message, MessageId, Ms, Name, QueueId, Removal, Return, Transfer};
@@ -15,7 +15,7 @@ use quintet_types::{Body, Message, MessageId, Ms, Name, QueueId, Removal, Return
 const QUEUES: usize = 16;
 
 /// Events of a queue that are kept. With the beginnings of bodies they take up to 1 MiB of memory
-/// for each queue, beside [`SEARCHED_BODIES`].
+/// for each queue, beside the setting `tail_memory` for whole bodies of all queues.
 const KEPT: usize = 1024;
 
 /// Queues of a shard of which it is known whether they are followed: 256 KiB.
@@ -40,6 +40,8 @@ struct Inner {
     any: AtomicBool,
     /// Rises when other queues are followed than before.
     version: AtomicU64,
+    /// Bytes of whole bodies that may be kept, of all queues: the setting `tail_memory`.
+    memory: AtomicUsize,
     /// The shards tell it, until nobody has asked for [`FORGOTTEN`].
     watches: AtomicBool,
     /// Nobody has: its watches leave their shards.
@@ -51,10 +53,15 @@ struct Tail {
     /// The number of the next event.
     next: u64,
     asked: Instant,
-    /// Lengths and bodies by message, the oldest go first.
+    /// Lengths and bodies by message, the oldest go first. Those that had no room are cut to their
+    /// beginnings, as are those in the log: a handle would keep them on disk.
     bodies: BTreeMap<MessageId, (u64, Body)>,
-    /// Bytes of these.
+    /// Bytes of those that are longer than a beginning.
     bytes: usize,
+    /// Most of these bytes: the queue's share of `tail_memory`.
+    room: usize,
+    /// All bodies of lower ids are cut.
+    cut: MessageId,
 }
 
 impl Inner {
@@ -68,13 +75,13 @@ impl Inner {
 }
 
 impl Tails {
-    /// As [`quintet_client::ClientApi::follow`].
+    /// As [`quintet_client::ClientApi::follow`]. `memory`: the setting `tail_memory`, bytes.
     pub fn follow(
         &self,
         core: &Core,
         queue: &Name,
-        after: u64,
-        contains: &[u8],
+        (after, contains): (u64, &[u8]),
+        memory: usize,
     ) -> Option<Followed> {
         let inner = {
             let mut inner = locked(&self.inner);
@@ -86,21 +93,60 @@ impl Tails {
             }
             Arc::clone(&inner)
         };
-        let mut queues = locked(&inner.queues);
-        let before = queues.len();
-        queues.retain(|name, tail| name == queue || !tail.is_forgotten());
-        let known = queues.contains_key(queue);
-        if !known && queues.len() < QUEUES {
-            queues.insert(queue.clone(), Tail::new());
-        }
-        if !known || queues.len() != before {
-            inner.version.fetch_add(1, Ordering::SeqCst);
-            inner.any.store(!queues.is_empty(), Ordering::SeqCst);
-        }
-        let tail = queues.get_mut(queue)?;
-        tail.asked = Instant::now();
-        Some(tail.since(after, contains))
+        let found = {
+            let mut queues = locked(&inner.queues);
+            let before = queues.len();
+            queues.retain(|name, tail| name == queue || !tail.is_forgotten());
+            let known = queues.contains_key(queue);
+            if !known && queues.len() < QUEUES {
+                queues.insert(queue.clone(), Tail::new());
+            }
+            let others = !known || queues.len() != before;
+            if others {
+                inner.version.fetch_add(1, Ordering::SeqCst);
+                inner.any.store(!queues.is_empty(), Ordering::SeqCst);
+            }
+            if inner.memory.swap(memory, Ordering::SeqCst) != memory || others {
+                let room = memory / queues.len().max(1);
+                queues.values_mut().for_each(|tail| tail.fit_into(room));
+            }
+            let tail = queues.get_mut(queue)?;
+            tail.asked = Instant::now();
+            tail.since(after)
+        };
+        // Shards wait for the queues, not for this search.
+        Some(found.with(contains))
     }
+}
+
+/// Events of a queue before they are searched.
+struct Found {
+    /// Each with the whole body of its message, if that is kept.
+    events: Vec<(Happened, Option<Body>)>,
+    next: u64,
+    missed: u64,
+}
+
+impl Found {
+    /// Those whose message has this text in its body.
+    fn with(self, text: &[u8]) -> Followed {
+        let fits = |(event, whole): &(Happened, Option<Body>)| {
+            let whole = whole.as_ref().and_then(Body::as_small);
+            text.is_empty() || memmem::find(whole.unwrap_or(&event.body), text).is_some()
+        };
+        let events = self.events.into_iter().filter(fits);
+        Followed {
+            events: events.map(|(event, _)| event).collect(),
+            next: self.next,
+            missed: self.missed,
+        }
+    }
+}
+
+/// Bytes of a body that count.
+fn whole(body: &Body) -> usize {
+    let bytes = body.as_small().unwrap_or_default().len();
+    if bytes > FOLLOWED_BODY { bytes } else { 0 }
 }
 
 impl Tail {
@@ -111,6 +157,8 @@ impl Tail {
             asked: Instant::now(),
             bodies: BTreeMap::new(),
             bytes: 0,
+            room: 0,
+            cut: MessageId(0),
         }
     }
 
@@ -118,41 +166,26 @@ impl Tail {
         self.asked.elapsed() >= FORGOTTEN
     }
 
-    /// Events whose message has this text in its body.
-    fn since(&self, after: u64, contains: &[u8]) -> Followed {
+    /// The events since this number.
+    fn since(&self, after: u64) -> Found {
         let first = self.next - self.events.len() as u64;
         let from = match after {
             0 => self.next,
             after => after.min(self.next),
         };
         let left_out = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
-        Followed {
-            events: {
-                let events = self.events.iter().skip(left_out);
-                let found = events.filter(|event| self.contains(event, contains));
-                found.cloned().collect()
-            },
+        let events = self.events.iter().skip(left_out);
+        let body = |event: &Happened| self.bodies.get(&event.id).map(|(_, body)| body.clone());
+        Found {
+            events: events.map(|event| (event.clone(), body(event))).collect(),
             next: self.next,
             missed: first.saturating_sub(from),
         }
     }
 
-    fn contains(&self, event: &Happened, text: &[u8]) -> bool {
-        let whole = self.bodies.get(&event.id);
-        let whole = whole.and_then(|(_, body)| body.as_small());
-        text.is_empty() || memmem::find(whole.unwrap_or(&event.body), text).is_some()
-    }
-
     fn add(&mut self, mut event: Happened, body: Option<Body>) {
         if let Some(body) = body {
-            let small = |body: &Body| body.as_small().unwrap_or_default().len();
-            self.bytes += small(&body);
-            let old = self.bodies.insert(event.id, (body.len(), body));
-            self.bytes -= old.map_or(0, |(_, body)| small(&body));
-            while self.bodies.len() > KEPT || self.bytes > SEARCHED_BODIES {
-                let first = self.bodies.pop_first();
-                self.bytes -= first.map_or(0, |(_, (_, body))| small(&body));
-            }
+            self.keep(event.id, &body);
         }
         if let Some((bytes, body)) = self.bodies.get(&event.id) {
             event.bytes = Some(*bytes);
@@ -164,18 +197,75 @@ impl Tail {
         }
         self.next += 1;
     }
+
+    /// So many events were not kept. Numbers have no gap among those that are.
+    fn miss(&mut self, events: u64) {
+        self.events.clear();
+        self.next += events;
+    }
+
+    fn keep(&mut self, id: MessageId, body: &Body) {
+        let bytes = body.len();
+        let body = match body {
+            Body::Small(_) => body.clone(),
+            Body::Large(_) => Body::default(),
+        };
+        self.bytes += whole(&body);
+        self.cut = self.cut.min(id);
+        let old = self.bodies.insert(id, (bytes, body));
+        self.bytes -= old.map_or(0, |(_, body)| whole(&body));
+        if self.bodies.len() > KEPT {
+            let first = self.bodies.pop_first();
+            self.bytes -= first.map_or(0, |(_, (_, body))| whole(&body));
+        }
+        self.fit_into(self.room);
+    }
+
+    /// Cuts the oldest bodies until the others fit.
+    fn fit_into(&mut self, room: usize) {
+        self.room = room;
+        let mut bodies = self.bodies.range_mut(self.cut..);
+        while self.bytes > room
+            && let Some((id, (_, body))) = bodies.next()
+        {
+            let bytes = whole(body);
+            if bytes > 0 {
+                *body = Body::new(start_of(body));
+                self.bytes -= bytes;
+            }
+            self.cut = *id;
+        }
+    }
+}
+
+/// Names of queues that are followed; nothing for others.
+type Names = HashMap<QueueId, Option<Name>>;
+
+/// The tail of a queue, if it is followed.
+fn tail_of<'a>(
+    queues: &'a mut HashMap<Name, Tail>,
+    names: &mut Names,
+    engine: &Engine,
+    queue: QueueId,
+) -> Option<&'a mut Tail> {
+    let name = names.entry(queue).or_insert_with(|| {
+        let name = engine.queue_name(queue);
+        queues.contains_key(&name).then_some(name)
+    });
+    queues.get_mut(name.as_ref()?)
 }
 
 /// Hears the facts of one shard.
 struct Watch {
     inner: Arc<Inner>,
     version: u64,
-    /// Names of queues that are followed; nothing for others.
-    names: HashMap<QueueId, Option<Name>>,
+    names: Names,
     /// Of the open batch.
     decided: VecDeque<(QueueId, Happened, Option<Body>)>,
-    /// Events that had no room there.
-    missed: u64,
+    /// Bytes of bodies there that are longer than a beginning.
+    bytes: usize,
+    /// Events by queue that had no room there.
+    missed: BTreeMap<QueueId, u64>,
     /// When it was looked whether anybody still asks.
     looked: Instant,
 }
@@ -187,7 +277,8 @@ impl Watch {
             version: 0,
             names: HashMap::new(),
             decided: VecDeque::new(),
-            missed: 0,
+            bytes: 0,
+            missed: BTreeMap::new(),
             looked: Instant::now(),
         }
     }
@@ -196,10 +287,16 @@ impl Watch {
         if matches!(self.names.get(&queue), Some(None)) {
             return;
         }
+        let room = self.inner.memory.load(Ordering::Relaxed);
+        // Without its body it is known by its beginning.
+        let body = body.filter(|body| self.bytes + whole(body) <= room);
+        self.bytes += body.map_or(0, whole);
         self.decided.push_back((queue, event, body.cloned()));
-        if self.decided.len() > KEPT {
-            self.decided.pop_front();
-            self.missed += 1;
+        if self.decided.len() > KEPT
+            && let Some((queue, _, body)) = self.decided.pop_front()
+        {
+            self.bytes -= body.as_ref().map_or(0, whole);
+            *self.missed.entry(queue).or_default() += 1;
         }
     }
 }
@@ -248,21 +345,20 @@ impl Observer for Watch {
             self.inner.end_if_forgotten(&queues);
         }
         let at = Ms(quintet_host::wall_ms());
+        let mut names = std::mem::take(&mut self.names);
+        // They came before all that had room.
+        while let Some((queue, missed)) = self.missed.pop_first() {
+            if let Some(tail) = tail_of(&mut queues, &mut names, engine, queue) {
+                tail.miss(missed);
+            }
+        }
         for (queue, event, body) in self.decided.drain(..) {
-            let name = self.names.entry(queue).or_insert_with(|| {
-                let name = engine.queue_name(queue);
-                queues.contains_key(&name).then_some(name)
-            });
-            if let Some(tail) = name.as_ref().and_then(|name| queues.get_mut(name)) {
-                let missed = std::mem::take(&mut self.missed);
-                if missed > 0 {
-                    // Numbers have no gap among the kept ones.
-                    tail.events.clear();
-                    tail.next += missed;
-                }
+            if let Some(tail) = tail_of(&mut queues, &mut names, engine, queue) {
                 tail.add(Happened { at, ..event }, body);
             }
         }
+        self.names = names;
+        self.bytes = 0;
     }
 
     fn is_done(&self) -> bool {
@@ -361,6 +457,7 @@ fn of_removal(why: Removal) -> Option<&'static str> {
         Removal::Failed => "failed",
         Removal::Cancelled => "cancelled",
         Removal::Doomed => "deleted",
+        Removal::Purged => "purged",
         Removal::Retention => return None,
     })
 }
@@ -369,32 +466,38 @@ fn of_removal(why: Removal) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    fn since(tail: &Tail, after: u64, contains: &[u8]) -> Followed {
+        tail.since(after).with(contains)
+    }
+
     #[test]
     fn events_are_told_once_and_what_is_lost_is_counted() {
         let mut tail = Tail::new();
         let put = |tail: &mut Tail, id: u64, body: Option<&[u8]>| {
             tail.add(happened(MessageId(id), "put", b""), body.map(Body::new));
         };
-        assert_eq!(tail.since(0, b"").next, 1);
+        assert_eq!(since(&tail, 0, b"").next, 1);
         put(&mut tail, 1, Some(b"body"));
         tail.add(happened(MessageId(1), "reserved", b""), None);
-        let all = tail.since(1, b"");
+        let all = since(&tail, 1, b"");
         assert_eq!((all.events.len(), all.next, all.missed), (2, 3, 0));
         assert_eq!(&*all.events[1].body, b"body", "as it was put");
-        assert_eq!(tail.since(2, b"").events.len(), 1);
-        assert_eq!(tail.since(0, b"").events.len(), 0, "from now on");
-        assert_eq!(tail.since(99, b"").next, 3, "of a server before this one");
+        assert_eq!(since(&tail, 2, b"").events.len(), 1);
+        assert_eq!(since(&tail, 0, b"").events.len(), 0, "from now on");
+        assert_eq!(since(&tail, 99, b"").next, 3, "of a server before this one");
         for id in 2..=2000 {
             put(&mut tail, id, None);
         }
-        let rest = tail.since(3, b"");
+        let rest = since(&tail, 3, b"");
         assert_eq!((rest.events.len(), rest.next), (KEPT, 2002));
         assert_eq!(rest.missed, 1999 - KEPT as u64);
     }
 
     #[test]
     fn a_text_is_looked_for_in_whole_bodies_of_the_newest_messages() {
+        const ROOM: usize = 4 << 20;
         let mut tail = Tail::new();
+        tail.fit_into(ROOM);
         let mut long = vec![b'-'; 64 << 10];
         long.extend(b"needle");
         let put = |tail: &mut Tail, id: u64| {
@@ -403,15 +506,57 @@ mod tests {
         };
         put(&mut tail, 1);
         tail.add(happened(MessageId(1), "taken", b""), None);
-        let found = tail.since(1, b"needle").events;
+        let found = since(&tail, 1, b"needle").events;
         assert_eq!(found.len(), 2, "the taken one's body is known");
         assert_eq!(found[1].body.len(), FOLLOWED_BODY);
-        assert_eq!(tail.since(1, b"straw").events.len(), 0);
+        assert_eq!(since(&tail, 1, b"straw").events.len(), 0);
         for id in 2..200 {
             put(&mut tail, id);
         }
-        assert!(tail.bytes <= SEARCHED_BODIES && tail.bodies.len() == 63);
-        assert_eq!(tail.since(1, b"needle").events.len(), 63);
+        assert_eq!(tail.bytes, 63 * long.len());
+        assert_eq!(since(&tail, 1, b"needle").events.len(), 63);
+        // Others have no more than their beginnings, with their lengths.
+        tail.add(happened(MessageId(2), "taken", b""), None);
+        let last = since(&tail, 1, b"").events.pop().expect("an event");
+        let known = (last.bytes, last.body.len());
+        assert_eq!(known, (Some(long.len() as u64), FOLLOWED_BODY));
+        // Another queue is followed as well, or the setting is less.
+        tail.fit_into(ROOM / 2);
+        assert!(tail.bytes <= ROOM / 2 && tail.bytes > ROOM / 3);
+        // One that comes back is of the oldest.
+        put(&mut tail, 1);
+        put(&mut tail, 200);
+        assert!(tail.bytes <= ROOM / 2 && tail.bytes > ROOM / 3);
+        assert_eq!(tail.bodies[&MessageId(1)].1.len(), FOLLOWED_BODY as u64);
+        tail.fit_into(0);
+        put(&mut tail, 201);
+        assert_eq!((tail.bytes, tail.bodies.len()), (0, 201));
+        let kept = tail
+            .bodies
+            .values()
+            .all(|(_, body)| body.len() <= FOLLOWED_BODY as u64);
+        assert!(kept, "whole bodies are dropped");
+        assert!(!tail.bodies.is_empty() && since(&tail, 1, b"needle").events.is_empty());
+    }
+
+    #[test]
+    fn a_long_batch_holds_few_bodies_and_counts_what_it_missed_by_queue() {
+        let inner = Arc::new(Inner::default());
+        inner.any.store(true, Ordering::SeqCst);
+        inner.memory.store(1 << 20, Ordering::SeqCst);
+        let mut watch = Watch::of(&inner);
+        let long = Body::new(&[b'-'; 64 << 10]);
+        let events = 2 * KEPT as u64;
+        for id in 0..events {
+            let queue = QueueId(u32::from(id % 4 == 0));
+            let event = happened(MessageId(id), "put", b"");
+            watch.note(queue, event, Some(&long));
+        }
+        let held = watch.decided.iter().filter(|(.., body)| body.is_some());
+        assert!(held.count() <= 16, "{} bytes", watch.bytes);
+        assert!(watch.bytes <= 1 << 20);
+        let missed: Vec<u64> = watch.missed.values().copied().collect();
+        assert_eq!(missed, [events * 3 / 8, events / 8]);
     }
 
     #[test]

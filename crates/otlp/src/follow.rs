@@ -243,6 +243,7 @@ fn of_removal(why: Removal) -> Error {
     match why {
         Removal::Taken | Removal::Finished => None,
         Removal::Deleted => error("deleted", b""),
+        Removal::Purged => error("purged", b""),
         Removal::Expired => error("expired", b""),
         Removal::Discarded => error("discarded", b""),
         Removal::Replaced => error("replaced", b""),

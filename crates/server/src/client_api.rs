@@ -111,10 +111,10 @@ impl ClientApi for ServerApi {
     }
 
     fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
-        self.0
-            .operations
-            .tails
-            .follow(&self.0.core, queue, after, contains)
+        let memory = locked(&self.0.operations.config).tail_memory;
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        let tails = &self.0.operations.tails;
+        tails.follow(&self.0.core, queue, (after, contains), memory)
     }
 
     fn thresholds(&self) -> Thresholds {

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
     BackTo, Command, End, Handed, LeaseOwner, LeaseRequest, LeaseTime, Message, Name, Outcome,
-    Take, Wait, WallAhead,
+    Take, TakeLimit, Wait, WallAhead,
 };
 
 use crate::ask::{said, unexpected};
@@ -165,6 +165,7 @@ impl Sqs {
             } else if setup.settings.in_flight_max > 0
                 && !names::is_fifo(&asked.name)
                 && visit.asker.as_server().numbers(&queue).await?.limited
+                    == Some(TakeLimit::InFlight)
             {
                 return Err(Fault::new(
                     Shape::OverLimit,

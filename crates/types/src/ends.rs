@@ -14,14 +14,16 @@ pub enum Ended {
     Taken,
     /// By the holder of its lease.
     Finished,
-    /// By id or by a filter.
+    /// By its id.
     Deleted,
     /// Its time ran out.
     Expired,
     /// Dropped, as its queue was full.
     Dropped,
-    /// Its queue was purged or deleted.
+    /// Its queue, or a part of it, was purged.
     Purged,
+    /// Its queue was deleted.
+    QueueDeleted,
     /// Finished, and kept long enough.
     Forgotten,
     /// A repeat of its put took its place, as another message.
@@ -48,6 +50,7 @@ impl Ended {
             Self::Expired => "expired",
             Self::Dropped => "dropped",
             Self::Purged => "purged",
+            Self::QueueDeleted => "queue_deleted",
             Self::Forgotten => "forgotten",
             Self::Replaced => "replaced",
             Self::Failed => "failed",
@@ -71,7 +74,8 @@ impl From<Removal> for Ended {
             Removal::Deleted => Self::Deleted,
             Removal::Expired => Self::Expired,
             Removal::Discarded => Self::Dropped,
-            Removal::Doomed => Self::Purged,
+            Removal::Doomed => Self::QueueDeleted,
+            Removal::Purged => Self::Purged,
             Removal::Retention => Self::Forgotten,
             Removal::Replaced => Self::Replaced,
             Removal::Failed => Self::Failed,

@@ -78,6 +78,8 @@ coded! {
         Failed = 8,
         /// It was cancelled.
         Cancelled = 9,
+        /// By an operation on many messages of its queue.
+        Purged = 10,
     }
 }
 

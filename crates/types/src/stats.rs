@@ -1,5 +1,6 @@
 //! Numbers, for every protocol's statistics and for operators.
 
+use crate::id::QueueId;
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::settings::{Overrides, QueueSettings};
@@ -231,10 +232,23 @@ impl<T: Copy> Left<T> {
     }
 }
 
+/// A limit that keeps messages from takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TakeLimit {
+    /// Messages under leases: of the queue, or of a key.
+    InFlight,
+    /// Messages handed out within a time.
+    Rate,
+    /// A hold of a key.
+    Hold,
+}
+
 /// Numbers of one queue.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QueueStats {
     pub name: Name,
+    /// Its number in its shard: those of queues that are made later are higher.
+    pub id: QueueId,
     /// When it was made.
     pub created: Ms,
     /// Present content.
@@ -251,8 +265,8 @@ pub struct QueueStats {
     pub paused_left_ms: u64,
     /// Length of the pause as asked, ms; 0 if it is none or has no end.
     pub paused_for_ms: u64,
-    /// Takes wait, as so many messages are under a lease as may be.
-    pub limited: bool,
+    /// The limit of the queue that makes takes wait, if one does.
+    pub limited: Option<TakeLimit>,
     /// Takes that found nothing while a limit of the queue, or of a key, held something back;
     /// since the start.
     pub limited_takes: u64,
@@ -262,6 +276,8 @@ pub struct QueueStats {
     pub keys: u64,
     /// Those of which a limit holds something back.
     pub keys_limited: u64,
+    /// That limit, of the key whose messages would be the next.
+    pub key_limit: Option<TakeLimit>,
     /// Administratively down.
     pub down: bool,
     /// Not logged.

@@ -386,6 +386,7 @@ impl Engine {
                 Removal::Taken | Removal::Finished => (at.id, Came::Succeeded),
                 Removal::Replaced => (at.id, Came::Replaced),
                 Removal::Deleted
+                | Removal::Purged
                 | Removal::Expired
                 | Removal::Discarded
                 | Removal::Doomed

@@ -4,8 +4,8 @@ use std::ops::Bound as Edge;
 
 use super::cold::{Cold, Stop};
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, CommandError, Cursor, Filter, How, ListState, Message, MessageId,
-    Name, Outcome, QueueId, State, StateIndex, Transfer, Verb,
+    BulkAction, BulkDone, BulkOp, CommandError, Cursor, Filter, ListState, Message, MessageId,
+    Name, Outcome, QueueId, Removal, State, StateIndex, Transfer, Verb,
 };
 
 use crate::engine::{Cx, Engine};
@@ -104,6 +104,7 @@ impl Engine {
         let at = message.at();
         match act {
             BulkAction::Count => {}
+            BulkAction::CountToCancel => return self.may_cancel(message).is_ok(),
             BulkAction::Show => {
                 let message = message.clone();
                 let slot = self.store.slot(id);
@@ -111,7 +112,10 @@ impl Engine {
                 done.leases.extend(lease);
                 done.messages.push(message);
             }
-            BulkAction::Delete => self.settle_one(cx, id, &How::Finish),
+            BulkAction::Delete => {
+                let why = Removal::Purged;
+                self.fact(cx, Fact::Removed { at, why });
+            }
             BulkAction::Cancel(cancel) => {
                 if self.may_cancel(message).is_err() {
                     return false;

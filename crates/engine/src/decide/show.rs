@@ -8,11 +8,11 @@ use super::Stop;
 use quintet_types::{
     ClientId, ClientStats, CommandError, DeadLetter, ListState, Message, MessageStats, Name,
     NamePage, Outcome, Peek, QueueId, QueuePage, QueueSetup, QueueStats, ShardStats, State,
-    StateIndex, StatsOf, StatsReply,
+    StateIndex, StatsOf, StatsReply, TakeLimit,
 };
 
 use crate::engine::Engine;
-use crate::store::Queue;
+use crate::store::{Head, Queue};
 
 /// Queues looked at, and messages that become ready, for the shard's numbers.
 const ALARMS: usize = 1024;
@@ -261,6 +261,15 @@ impl Engine {
         }
     }
 
+    /// The limit of a key that holds the next of its messages back.
+    fn key_limit(&self, queue: &Queue) -> Option<TakeLimit> {
+        let groups = queue.groups.as_ref()?;
+        match groups.first_limited()? {
+            Head::Here(slot) => groups.limit_of(self.store.messages.at(slot).key()),
+            Head::Cold(_) => groups.limit_of(None),
+        }
+    }
+
     fn queue_stats(&self, queue: &Queue) -> QueueStats {
         let oldest = queue
             .ready
@@ -283,6 +292,7 @@ impl Engine {
             .filter(|pause| pause.until.is_none_or(|until| until > self.now));
         QueueStats {
             name: queue.name.clone(),
+            id: queue.id,
             own: queue.overrides.is_some(),
             created: queue.created,
             gauges: queue.gauges(),
@@ -294,7 +304,7 @@ impl Engine {
                 .and_then(|pause| pause.until)
                 .map_or(0, |until| self.left(until)),
             paused_for_ms: pause.map_or(0, |pause| pause.for_ms),
-            limited: queue.is_limited(self.now),
+            limited: queue.limit(self.now),
             limited_takes: queue.live.limited_takes,
             came_due: queue.live.came_due,
             keys: queue
@@ -305,6 +315,7 @@ impl Engine {
                 .groups
                 .as_ref()
                 .map_or(0, |groups| groups.limited_len() as u64),
+            key_limit: self.key_limit(queue),
             down: queue.live.settings.down,
             memory: queue.live.settings.memory,
             parent: queue.parent.map(|parent| self.store.name_of(parent)),

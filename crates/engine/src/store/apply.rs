@@ -321,7 +321,7 @@ impl Durable {
         self.count(at.queue, |totals| match why {
             Removal::Taken => totals.taken += 1,
             Removal::Finished => totals.finished += 1,
-            Removal::Deleted => totals.deleted += 1,
+            Removal::Deleted | Removal::Purged => totals.deleted += 1,
             Removal::Expired => totals.expired += 1,
             Removal::Discarded => totals.discarded += 1,
             Removal::Replaced => {

@@ -41,6 +41,18 @@ struct Waits {
 pub(super) struct Step {
     now: Ms,
     caller: Caller,
+    /// Why the messages of a whole queue go in it.
+    all_go: Ended,
+}
+
+impl Step {
+    /// This step, in which the messages of a queue go together.
+    pub(super) fn all_go(self, why: Ended) -> Self {
+        Self {
+            all_go: why,
+            ..self
+        }
+    }
 }
 
 /// A block of a run that a purge, or the end of its queue, has removed. The ids of its messages
@@ -121,9 +133,13 @@ impl Ends {
         self.add_of(self.step, id, queue, why);
     }
 
-    /// The same of an earlier step.
+    /// A message went with the others of its queue, in an earlier step.
+    pub(super) fn add_with_queue(&mut self, step: Step, id: MessageId, queue: QueueId) {
+        self.add_of(step, id, queue, step.all_go);
+    }
+
     #[inline]
-    pub(super) fn add_of(&mut self, step: Step, id: MessageId, queue: QueueId, why: Ended) {
+    fn add_of(&mut self, step: Step, id: MessageId, queue: QueueId, why: Ended) {
         let rest = Rest {
             at: step.now,
             more: step.caller.client_id.0,
@@ -140,9 +156,8 @@ impl Ends {
     }
 
     /// A block of a run was removed with all its messages, whose ids the engine does not know.
-    pub(super) fn add_block(&mut self, at: BlockAt, block: ColdBlock) {
+    pub(super) fn add_block(&mut self, step: Step, at: BlockAt, block: ColdBlock) {
         self.in_blocks += block.row.live as usize;
-        let step = self.step;
         self.blocks.push_back(PurgedBlock { at, block, step });
         self.shorten_blocks();
     }
@@ -169,7 +184,7 @@ impl Ends {
     /// Messages of a removed block.
     pub(super) fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
         for id in ids {
-            self.add_of(of.step, *id, of.block.row.queue, Ended::Purged);
+            self.add_with_queue(of.step, *id, of.block.row.queue);
         }
     }
 
@@ -195,7 +210,12 @@ impl Ends {
     #[inline]
     pub(super) fn remove(&mut self, at: At, why: Ended) {
         let position = self.next;
-        self.add(at.id, at.queue, why);
+        let mut step = self.step;
+        if why == Ended::QueueDeleted {
+            // The end of its lease removes it now; another client has deleted the queue.
+            step.caller = Caller::default();
+        }
+        self.add_of(step, at.id, at.queue, why);
         if matches!(why, Ended::Deleted | Ended::Replaced) && self.max > 0 {
             self.waits = Some(Waits {
                 at: position,

@@ -11,7 +11,7 @@ use super::held_keys::HeldKeys;
 use super::{Ascending, Durable, KeyGroups};
 use quintet_types::{
     Account, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope,
-    StateIndex, Tags,
+    StateIndex, Tags, TakeLimit,
 };
 
 use crate::fact::Pause;
@@ -287,13 +287,18 @@ impl Queue {
     /// True if takes wait although there may be something: as many messages are
     /// under a lease as may be, or as fast handed out.
     pub(crate) fn is_limited(&self, now: Ms) -> bool {
+        self.limit(now).is_some()
+    }
+
+    /// The limit that makes it so.
+    pub(crate) fn limit(&self, now: Ms) -> Option<TakeLimit> {
         let max = self.live.settings.in_flight_max;
-        let full = max > 0 && self.reserved.len() as u64 >= max;
-        full || self
-            .live
-            .pace
-            .next(Speed::of_takes(&self.live.settings), now)
-            .is_some()
+        if max > 0 && self.reserved.len() as u64 >= max {
+            return Some(TakeLimit::InFlight);
+        }
+        let speed = Speed::of_takes(&self.live.settings);
+        let waits = self.live.pace.next(speed, now).is_some();
+        waits.then_some(TakeLimit::Rate)
     }
 
     /// True if it is so when `more` messages have been handed out, under leases or not.

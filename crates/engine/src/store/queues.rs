@@ -2,7 +2,7 @@
 
 use super::keyed::KEY;
 use super::{Durable, Queue, Tombstones};
-use quintet_types::{Ms, Name, QueueId};
+use quintet_types::{Ended, Ms, Name, QueueId};
 
 impl Durable {
     pub(super) fn queue_made(
@@ -78,8 +78,9 @@ impl Durable {
             .queue(id)
             .filter(|queue| queue.waiting() > 0 || reserved);
         let rules = goes.and_then(|queue| Some(queue.groups.as_ref()?.rules()));
+        let step = self.ends.step().all_go(Ended::Purged);
         let mut tombstones = std::mem::take(&mut self.tombstones);
-        tombstones.happen(self.ends.step());
+        tombstones.happen(step);
         let mut keys = 0;
         self.recount(id, |queue| {
             keys = Self::detach_waiting(queue, &mut tombstones);
@@ -90,7 +91,7 @@ impl Durable {
         self.tombstones = tombstones;
         self.bury_dedupe(id);
         self.keyed.bytes -= keys;
-        self.flush_cold(id, false);
+        self.flush_cold(id, step, false);
         if rules.is_some() {
             self.group_anew(id, rules);
         }
@@ -124,12 +125,13 @@ impl Durable {
     }
 
     pub(super) fn drop_queue(&mut self, id: QueueId, idle: bool) {
+        let step = self.ends.step().all_go(Ended::QueueDeleted);
         if self.queue(id).is_some_and(|queue| !queue.live.dropped) {
-            self.flush_cold(id, true);
+            self.flush_cold(id, step, true);
         }
         self.leave_account(id);
         let mut tombstones = std::mem::take(&mut self.tombstones);
-        tombstones.happen(self.ends.step());
+        tombstones.happen(step);
         let mut keys = 0;
         let dropped = self.recount(id, |queue| {
             if queue.live.dropped {

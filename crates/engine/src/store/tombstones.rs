@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::cold::run_of_body;
 use super::ends::Step;
 use super::{Ascending, DedupeKey, Durable, KeyGroups, Order};
-use quintet_types::{Ended, MessageId, Ms, QueueId, State};
+use quintet_types::{MessageId, Ms, QueueId, State};
 
 #[derive(Debug)]
 enum Tombstone {
@@ -151,8 +151,7 @@ impl Durable {
                 self.lease_out(slot, message.id);
             }
             self.ids.remove(message.id.0);
-            self.ends
-                .add_of(step, message.id, message.queue, Ended::Purged);
+            self.ends.add_with_queue(step, message.id, message.queue);
             self.untie(message.id);
             if !message.segment_ref.is_run() {
                 self.uncount_segment_ref(message.segment_ref);

@@ -165,3 +165,48 @@ fn a_purge_is_told_by_its_own_time_and_client() {
         );
     }
 }
+
+/// Of the queue's deletion, also for a message that was reserved then, and of a purge in slices,
+/// which a put at the same place does not make an edit.
+#[test]
+fn a_purge_and_the_end_of_a_queue_are_told_apart() {
+    let mut w = remembering(100);
+    let purged = w.put("q", "a");
+    let delete = BulkOp {
+        queue: "q".into(),
+        state: ListState::Ready,
+        filter: Filter::default(),
+        act: BulkAction::Delete,
+        after: None,
+        max: 9,
+    };
+    w.ask(9, Command::BulkOp(Box::new(delete)));
+    let ids = ["b", "c"].map(|body| w.put("q", body));
+    assert_eq!(w.take(1, reserve("q")), "b");
+    w.ask(9, Command::Drop("q".into()));
+    w.ask(
+        1,
+        Command::Settle {
+            id: ids[0],
+            by: By::Owner,
+            how: How::Release {
+                priority: None,
+                due: When::Now,
+                back_to: None,
+            },
+        },
+    );
+    w.tick();
+    w.tick();
+    let replayed = w.replayed(SegmentRef(0));
+    for (id, why, by) in [
+        (purged, Ended::Purged, Some(ClientId(9))),
+        (ids[1], Ended::QueueDeleted, Some(ClientId(9))),
+        // Its holder has not deleted the queue.
+        (ids[0], Ended::QueueDeleted, None),
+    ] {
+        let end = w.engine.end_of(id).expect("it is known");
+        assert_eq!((end.why, end.by.map(|by| by.client_id)), (why, by));
+        assert_eq!(replayed.end_of(id).map(|end| end.why), Some(why));
+    }
+}

@@ -651,3 +651,69 @@ fn keys_begin_to_mean_something_while_many_wait() {
     w.restart();
     w.verify();
 }
+
+/// Of a queue, and of the key that would be next.
+#[test]
+fn the_limit_that_keeps_takes_waiting_is_named() {
+    let rate = Some(Rate {
+        count: 1,
+        per_ms: 3_600_000,
+    });
+    let none = Overrides::default;
+    let in_flight = Overrides {
+        in_flight_max: Some(1),
+        ..none()
+    };
+    let take_rate = Overrides {
+        take_rate: rate,
+        ..none()
+    };
+    let key_in_flight = Overrides {
+        key_in_flight_max: Some(1),
+        ..none()
+    };
+    let key_rate = Overrides {
+        key_take_rate: rate,
+        ..none()
+    };
+    let both = Overrides {
+        key_in_flight_max: Some(2),
+        ..key_rate.clone()
+    };
+    for (overrides, of_queue, of_key) in [
+        (none(), None, None),
+        (in_flight, Some(TakeLimit::InFlight), None),
+        (take_rate, Some(TakeLimit::Rate), None),
+        (key_in_flight, None, Some(TakeLimit::InFlight)),
+        (key_rate, None, Some(TakeLimit::Rate)),
+        (both.clone(), None, Some(TakeLimit::Rate)),
+    ] {
+        let mut w = world(overrides);
+        put(&mut w, "g", "a");
+        put(&mut w, "g", "b");
+        assert_eq!(w.take(1, receive(1, 30_000)), "a");
+        assert_eq!(limits(&mut w), (of_queue, of_key));
+    }
+    let mut w = world(both);
+    put(&mut w, "g", "a");
+    let (queue, key) = ("q".into(), (*b"g").into());
+    w.ask(
+        1,
+        Command::HoldKey {
+            queue,
+            key,
+            for_ms: 1000,
+        },
+    );
+    assert_eq!(limits(&mut w), (None, Some(TakeLimit::Hold)));
+}
+
+fn limits(w: &mut World) -> (Option<TakeLimit>, Option<TakeLimit>) {
+    let Some(Outcome::Stats(stats)) = w.ask(9, Command::Stats(StatsOf::Queue("q".into()))) else {
+        panic!("numbers");
+    };
+    let StatsReply::Queue(stats) = *stats else {
+        panic!("numbers of a queue");
+    };
+    (stats.limited, stats.key_limit)
+}

@@ -35,7 +35,7 @@ rows! {
     Gauge "queue_paused" "1 while the queue is paused, else 0." = |q| f64::from(q.paused);
     Gauge "queue_limited" "1 while a limit makes takes wait although there may be messages \
                            (in_flight_max, take_rate), else 0."
-        = |q| f64::from(q.limited);
+        = |q| f64::from(q.limited.is_some());
     Counter "queue_limited_takes_total" "Takes since the start that found nothing because a limit \
                                          of the queue or of a key made messages not selectable."
         = |q| whole(q.limited_takes);

@@ -51,6 +51,10 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
     }
     assert_eq!(findings(&server), Vec::<Value>::new());
     assert!(!page(&server, "/").1.contains("Needs attention</h2>"));
+    let (said, _, code) = server.outputs(&["attention"]);
+    assert_eq!((said.as_str(), code), ("nothing needs attention\n", 0));
+    let (said, _, code) = server.outputs(&["attention", "--json"]);
+    assert_eq!((said.as_str(), code), ("", 0));
 
     // In another order than they are told in.
     assert_eq!(put(&server, "alone", 2), 201);
@@ -87,8 +91,29 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
         told,
         FAULTS.map(|(queue, rule, level)| [queue, rule, level])
     );
-    let text = found[0]["text"].as_str().expect("a sentence");
-    assert!(text.starts_with("loses lost 3 messages within "), "{text}");
+    // On the command line, with an exit code that says so.
+    let (said, _, code) = server.outputs(&["attention", "--json"]);
+    let lines = said.lines().map(serde_json::from_str);
+    let lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("JSON");
+    let names = |all: &[Value]| {
+        let names = all
+            .iter()
+            .map(|one| (one["queue"].clone(), one["rule"].clone()));
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!((code, names(&lines)), (1, names(&found)));
+    let (said, _, code) = server.outputs(&["attention"]);
+    assert_eq!(code, 1);
+    let words: Vec<_> = said.lines().map(|line| line.split_whitespace()).collect();
+    let words = words
+        .into_iter()
+        .map(|mut line| line.next().zip(line.next()));
+    let wanted = FAULTS.map(|(_, rule, level)| Some((level, rule)));
+    assert_eq!(words.collect::<Vec<_>>(), wanted);
+    let first = said.lines().next().expect("a line");
+    assert!(first.contains("  loses lost 3 messages within "), "{said}");
+    let none = server.outputs(&["attention", "--socket", "/nowhere/at/all"]);
+    assert_eq!((none.0.as_str(), none.2), ("", 2), "{}", none.1);
     let (_, shown) = page(&server, "/");
     let at = |queue: &str| shown.find(&format!("data-f=\"need/{queue}\""));
     let places: Vec<_> = FAULTS.iter().map(|(queue, ..)| at(queue)).collect();

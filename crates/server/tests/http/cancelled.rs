@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::api::{get, post};
-use crate::common::{Data, Server, Start, eventually, text};
+use crate::common::{Data, Server, Start, eventually, http, page, text};
 
 fn start() -> Start<'static> {
     Start::of("shards = 4\n").listen(&["http=0", "beanstalk=0"])
@@ -187,6 +187,45 @@ fn messages_are_cancelled_by_a_filter_a_batch_and_from_the_command_line() {
     assert_eq!(left["messages"][0]["name"], "other");
     let callback = post(&server, "/queues/ran/reserve", &json!({})).json;
     assert_eq!(callback["messages"][0]["body"], "all");
+}
+
+/// Reserved ones that are cancelled already are not counted by a dry run, as they are not cancelled
+/// again; and the console does not say that their leases begin anew.
+#[test]
+fn what_is_cancelled_already_is_not_counted_and_its_lease_is_not_begun_again() {
+    let server = start().serve();
+    let ids = ["one", "two", "three"].map(|name| put(&server, name, json!({})));
+    reserve(&server);
+    reserve(&server);
+    let ask = json!({"grace_ms": 600_000});
+    let extend = |id: u64| {
+        let (_, shown) = page(&server, &format!("/messages/{id}"));
+        let (_, token) = shown.split_once("name=\"csrf\" value=\"").expect("a form");
+        let form = format!("csrf={}", token.split('"').next().expect("its end"));
+        let path = format!("POST /messages/{id}/do/extend");
+        let done = server.ask(&path, http::FORM, &form);
+        assert_eq!(done.status, 303, "{done:?}");
+        page(&server, done.header("location").expect("where to")).1
+    };
+    assert!(extend(ids[0]).contains("Extended: its lease starts again."));
+    let path = format!("/messages/{}/cancel", ids[0]);
+    assert_eq!(post(&server, &path, &ask).status, 204);
+    let shown = extend(ids[0]);
+    assert!(
+        !shown.contains("starts again") && shown.contains("It is cancelled: its lease ends when"),
+        "{shown}"
+    );
+    let cancel = |more: Value| {
+        let reply = post(&server, "/queues/film/acts/cancel", &more);
+        reply.json["messages"].as_u64().expect("a number")
+    };
+    let reserved = json!({"state": "reserved", "dry_run": true});
+    assert_eq!(cancel(reserved), 1, "of two that are reserved");
+    assert_eq!(cancel(json!({"dry_run": true})), 1);
+    let told = server.printed(&["cancel", "film", "--dry-run"]);
+    assert!(told.contains('2') && !told.contains('3'), "{told}");
+    assert_eq!(cancel(json!({"state": "reserved"})), 1);
+    assert_eq!(cancel(json!({"state": "reserved", "dry_run": true})), 0);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Dead letters over the API and on the console: why, from where, and back.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use crate::api::{get, post};
@@ -167,15 +169,25 @@ fn what_waits_is_listed_by_due_time_over_all_queues_and_shards() {
         let server = Start::of(&config).listen(&["http=0"]).serve();
         let mut due = Vec::new();
         for at in 0..20u64 {
-            // Due times that go up and down, over five queues.
-            let minutes = 10 + (at * 7) % 20;
+            // Due times that go up and down, some twice, over five queues.
+            let minutes = 10 + (at * 7) % 20 / 2;
             let put = json!({ "messages": [{ "body": "x", "delay_ms": minutes * 60_000 }] });
             let put = post(&server, &format!("/queues/q-{}/messages", at % 5), &put).json;
             due.push((minutes, put["ids"][0].as_u64().expect("an id")));
         }
-        due.sort_unstable();
-        let by_due: Vec<u64> = due.iter().map(|(_, id)| *id).collect();
-        assert_eq!(of_group(&server, "scheduled"), by_due, "{shards} shards");
+        let minutes: HashMap<u64, u64> = due.iter().map(|(minutes, id)| (*id, *minutes)).collect();
+        let by_due = of_group(&server, "scheduled");
+        let all: HashSet<u64> = by_due.iter().copied().collect();
+        assert!(all.len() == 20 && by_due.len() == 20, "{by_due:?}");
+        assert!(
+            by_due.is_sorted_by_key(|id| minutes[id]),
+            "{shards} shards: {by_due:?}"
+        );
+        // Those of one minute stand in the same order on a page of all.
+        let whole = get(&server, "/messages?group=scheduled").json;
+        let whole = whole["messages"].as_array().expect("a list").iter();
+        let whole: Vec<u64> = whole.filter_map(|one| one["id"].as_u64()).collect();
+        assert_eq!(whole, by_due, "{shards} shards");
         fail(&server, "slow", "again");
         fail(&server, "fragile", "never again");
         let state = |group: &str| {
@@ -200,4 +212,79 @@ fn what_waits_is_listed_by_due_time_over_all_queues_and_shards() {
         let places: Vec<usize> = first.flatten().collect();
         assert!(places.len() == 20 && places.is_sorted(), "{places:?}");
     }
+}
+
+/// Buried messages and dead letters of several queues, while queues and states of the cursor go.
+#[test]
+fn a_list_of_the_dead_loses_and_repeats_nothing_while_a_queue_goes() {
+    for shards in [1, 4] {
+        let config = format!("shards = {shards}\n");
+        let server = Start::of(&config).listen(&["http=0"]).serve();
+        let bury = |queue: &str| {
+            let put = json!({ "messages": [{ "body": "x" }] });
+            let put = post(&server, &format!("/queues/{queue}/messages"), &put).json;
+            let reserved = post(&server, &format!("/queues/{queue}/reserve"), &json!({})).json;
+            let lease = reserved["messages"][0]["lease"].as_str().expect("a lease");
+            let buried = post(&server, &format!("/leases/{lease}/bury"), &json!({}));
+            assert_eq!(buried.status, 204);
+            put["ids"][0].as_u64().expect("an id")
+        };
+        let queues = (0..6).map(|n| format!("q-{n}"));
+        let mut dead: HashMap<u64, String> = HashMap::new();
+        for queue in queues {
+            for _ in 0..3 {
+                dead.insert(bury(&queue), queue.clone());
+            }
+        }
+        let (mut seen, mut cursor) = (Vec::new(), String::new());
+        let mut gone = Vec::new();
+        loop {
+            let page = get(&server, &format!("/messages?group=dead&max=2{cursor}")).json;
+            let ids = page["messages"].as_array().expect("a list").iter();
+            seen.extend(ids.filter_map(|one| one["id"].as_u64()));
+            let Some(next) = page["cursor"].as_str() else {
+                break;
+            };
+            cursor = format!("&cursor={next}");
+            // The list stands in this queue.
+            if seen.len() == 10 {
+                let queue = &dead[seen.last().expect("one")];
+                let left = dead
+                    .iter()
+                    .filter(|(id, of)| *of == queue && !seen.contains(id));
+                gone.extend(left.map(|(id, _)| *id));
+                server.printed(&["drop", queue, "--messages"]);
+            }
+        }
+        assert!(!gone.is_empty(), "the list stood inside of a queue");
+        let mut wanted: Vec<u64> = dead.into_keys().filter(|id| !gone.contains(id)).collect();
+        wanted.sort_unstable();
+        seen.sort_unstable();
+        assert_eq!(seen, wanted, "{shards} shards");
+    }
+}
+
+/// The state in which a page ended is empty when the next one is asked for.
+#[test]
+fn a_list_goes_on_behind_a_state_that_has_become_empty() {
+    let server = Start::of(FRAGILE).listen(&["http=0"]).serve();
+    for _ in 0..3 {
+        fail(&server, "fragile", "never again");
+    }
+    // Buried ones of the same queue come first in the list.
+    let mut buried = Vec::new();
+    for _ in 0..2 {
+        let reserved = post(&server, "/queues/dead/reserve", &json!({})).json;
+        let one = &reserved["messages"][0];
+        buried.push(one["id"].as_u64().expect("an id"));
+        let lease = one["lease"].as_str().expect("a lease");
+        let done = post(&server, &format!("/leases/{lease}/bury"), &json!({}));
+        assert_eq!(done.status, 204);
+    }
+    let first = get(&server, "/messages?group=dead&max=1").json;
+    assert_eq!(first["messages"][0]["id"], buried[0], "{first}");
+    server.printed(&["delete", &buried[0].to_string(), &buried[1].to_string()]);
+    let next = first["cursor"].as_str().expect("more");
+    let rest = get(&server, &format!("/messages?group=dead&cursor={next}")).json;
+    assert_eq!(rest["messages"].as_array().map(Vec::len), Some(1), "{rest}");
 }

@@ -201,3 +201,112 @@ fn tail_follows_over_https_and_says_where_to_go_with_tls() {
     });
     assert!(text(&printed.stdout).ends_with("  hello\n"), "{printed:?}");
 }
+
+/// Queues of all shards are followed at once, with takes and puts of several clients. The pages of
+/// each, as they came, are what one page at the end has.
+#[test]
+fn tails_of_several_shards_keep_the_order_that_was_first_seen() {
+    const QUEUES: usize = 6;
+    const PUTS: usize = 100;
+    let start = Start::of("shards = 4\n").sync("never");
+    let server = start.listen(&["memcache=0", "http=0"]).serve();
+    let ask = |queue: usize, after: u64| {
+        let path = format!("GET /api/v1/queues/q-{queue}/tail?after={after}");
+        let page = server.ask(&path, "", "").json();
+        assert_eq!(page["missed"], 0, "{page}");
+        let events = page["events"].as_array().expect("events").clone();
+        (events, page["next"].as_u64().expect("a number"))
+    };
+    let shards: std::collections::BTreeSet<_> = (0..QUEUES)
+        .map(|queue| quintet_types::shard_of_queue(format!("q-{queue}").as_bytes(), 4))
+        .collect();
+    assert!(shards.len() > 1, "{shards:?}");
+    let mut next: Vec<u64> = (0..QUEUES).map(|queue| ask(queue, 0).1).collect();
+    let mut seen = vec![Vec::new(); QUEUES];
+    std::thread::scope(|scope| {
+        let work = |_: usize| {
+            let mut client = server.client_of("memcache");
+            scope.spawn(move || {
+                for number in 0..PUTS {
+                    for queue in 0..QUEUES {
+                        client.put(&format!("q-{queue}"), number.to_string().as_bytes());
+                        client.send(format!("get q-{queue}\r\n").as_bytes());
+                        client.until(b"END\r\n");
+                    }
+                }
+            })
+        };
+        let clients: Vec<_> = (0..2).map(work).collect();
+        loop {
+            let over = clients
+                .iter()
+                .all(std::thread::ScopedJoinHandle::is_finished);
+            for queue in 0..QUEUES {
+                let (events, after) = ask(queue, next[queue]);
+                assert_eq!(after, next[queue] + events.len() as u64);
+                next[queue] = after;
+                seen[queue].extend(events);
+            }
+            if over {
+                break;
+            }
+        }
+    });
+    for (queue, seen) in seen.iter().enumerate() {
+        assert_eq!(seen.len(), 2 * 2 * PUTS);
+        assert_eq!(ask(queue, 1).0, *seen, "the order of q-{queue}");
+        let at = |event: &str, id: &Value| {
+            let is = |one: &Value| one["event"] == event && one["id"] == *id;
+            seen.iter().position(is).expect("an event")
+        };
+        for put in seen.iter().filter(|one| one["event"] == "put") {
+            let id = &put["id"];
+            assert!(at("put", id) < at("taken", id), "{put}");
+        }
+    }
+}
+
+/// Its process stands still while more happens than is kept.
+#[test]
+fn a_slow_tail_is_told_how_many_events_it_missed() {
+    const PUTS: u64 = 1500;
+    let start = Start::default().sync("never");
+    let server = start.listen(&["memcache=0"]).serve();
+    let mut client = server.client_of("memcache");
+    let tail = Tail::of(&server, &[]);
+    let first = eventually("the first line", || {
+        client.put("work", b"first");
+        let line = tail
+            .lines
+            .recv_timeout(std::time::Duration::from_millis(20));
+        line.ok()
+    });
+    assert_eq!(first["event"], "put");
+    let pid = rustix::process::Pid::from_child(&tail.child);
+    let tell = |signal| rustix::process::kill_process(pid, signal).expect("told");
+    tell(rustix::process::Signal::STOP);
+    for _ in 0..PUTS {
+        client.put("work", b"many");
+    }
+    client.put("work", b"last");
+    tell(rustix::process::Signal::CONT);
+    let (mut seen, mut missed) = (0, 0);
+    loop {
+        let line = tail.lines.recv_timeout(PATIENCE).expect("a line");
+        if line["event"] == "missed" {
+            missed += line["count"].as_u64().expect("a number");
+            continue;
+        }
+        match line["body_start"].as_str() {
+            Some("many") => seen += 1,
+            Some("last") => break,
+            // It may be among those that were missed.
+            other => assert_eq!(other, Some("first"), "{line}"),
+        }
+    }
+    assert!(missed >= PUTS - 1024, "{missed} missed, {seen} seen");
+    assert!(
+        seen <= 1024 && seen + missed >= PUTS,
+        "{missed} missed, {seen} seen"
+    );
+}

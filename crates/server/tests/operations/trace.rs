@@ -3,7 +3,7 @@
 use quintet_types::shard_of_queue;
 use serde_json::Value;
 
-use crate::common::{Data, Server, Start};
+use crate::common::{Connection, Data, PATIENCE, Server, Start, await_that, http};
 
 const HTTP: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -172,7 +172,7 @@ fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
     let ids: Vec<u64> = (0..4).map(|_| put(&server, "work")).collect();
     server.printed(&["purge", "work", "--yes"]);
     assert_eq!(server.outputs(&["trace", &ids[0].to_string()]).2, 1);
-    assert!(says(&server, ids[1]).contains("was deleted"));
+    assert!(says(&server, ids[1]).contains("was purged"));
     server.configure("ends_max = 0\n");
     server.printed(&["reload"]);
     assert_eq!(server.outputs(&["trace", &ids[1].to_string()]).2, 1);
@@ -218,6 +218,193 @@ fn the_audit_tells_how_many_messages_and_which_new_id() {
     }
     let counted = format!("http {purged} 200\n");
     assert!(!audit.contains(&counted), "a dry run does nothing: {audit}");
+}
+
+/// The end of a message that was purged in this way.
+fn purged(server: &Server, queue: &str, way: impl FnOnce()) -> Value {
+    let id = put(server, queue);
+    way();
+    // A flush frees its messages in slices.
+    await_that("the end is not known", || {
+        trace(server, id)["state"] == "gone"
+    });
+    let end = trace(server, id);
+    assert!(end["at_ms"].as_u64().is_some_and(|at| at > 0), "{end}");
+    end
+}
+
+#[test]
+fn a_purge_says_so_by_whom_and_when_whichever_way_it_came() {
+    let listen = ["memcache=0", "beanstalk=0", "sqs=0", "http=0"];
+    let server = Start::default().listen(&listen).serve();
+    let mut memcache = server.client_of("memcache");
+    let mut beanstalk = server.client_of("beanstalk");
+    let none = "a client without a login";
+    let is = |end: Value, how: &str, by: &str| {
+        assert_eq!(end["end"], how, "{end}");
+        assert!(
+            end["by"].as_str().is_some_and(|who| who.contains(by)),
+            "{by}: {end}"
+        );
+        let words = match how {
+            "purged" => "was purged by ",
+            _ => "was deleted with its queue by ",
+        };
+        assert!(
+            end["text"]
+                .as_str()
+                .is_some_and(|text| text.contains(words)),
+            "{end}"
+        );
+    };
+    let cli = |args: &[&str]| drop(server.printed(args));
+    let post = |path: &str, headers: &str, body: &str| {
+        let reply = server.ask(&format!("POST {path}"), headers, body);
+        assert!(reply.status < 400, "{reply:?}");
+    };
+    is(
+        purged(&server, "q", || cli(&["purge", "q", "--yes"])),
+        "purged",
+        none,
+    );
+    let some = ["purge", "q", "--contains", "x", "--yes"];
+    is(purged(&server, "q", || cli(&some)), "purged", none);
+    let act = || post("/api/v1/queues/q/acts/purge", http::JSON, "{}");
+    is(purged(&server, "q", act), "purged", none);
+    let clear = || beanstalk.ask(b"clear-tube q\r\n", b"CLEARED 1\r\n");
+    is(purged(&server, "q", clear), "purged", "(beanstalk)");
+    let flush = || memcache.ask(b"flush q\r\n", b"END\r\n");
+    is(purged(&server, "q", flush), "purged", "(memcache)");
+    let flush = || memcache.ask(b"flush_all\r\n", b"OK\r\n");
+    is(purged(&server, "q", flush), "purged", "(memcache)");
+    let sqs = || {
+        let address = server.address_of("sqs");
+        let target =
+            "x-amz-target: AmazonSQS.PurgeQueue\r\ncontent-type: application/x-amz-json-1.0\r\n";
+        let body = format!("{{\"QueueUrl\": \"http://{address}/000000000000/q\"}}");
+        let connection = Connection::tcp(address, PATIENCE).expect("connected");
+        let reply = http::ask(connection, "POST /", target, body.as_bytes()).expect("a reply");
+        assert_eq!(reply.status, 200, "{reply:?}");
+    };
+    is(purged(&server, "q", sqs), "purged", none);
+    let drop_it = || cli(&["drop", "q", "--messages"]);
+    is(purged(&server, "q", drop_it), "queue_deleted", none);
+    // One that was deleted by its id was not purged.
+    let id = put(&server, "q");
+    cli(&["delete", &id.to_string()]);
+    assert_eq!(trace(&server, id)["end"], "deleted");
+    // A worker that ends its lease has not deleted the queue.
+    let id = put(&server, "q");
+    beanstalk.ask(b"watch q\r\n", b"WATCHING 2\r\n");
+    beanstalk.ask(
+        b"reserve\r\n",
+        format!("RESERVED {id} 1\r\nx\r\n").as_bytes(),
+    );
+    cli(&["drop", "q", "--messages"]);
+    beanstalk.ask(format!("release {id} 0 0\r\n").as_bytes(), b"RELEASED\r\n");
+    let end = trace(&server, id);
+    assert_eq!(
+        (&end["end"], &end["by"]),
+        (&"queue_deleted".into(), &Value::Null)
+    );
+}
+
+/// With the words of each protocol that can give a reason, in `trace`, `browse`, the API and on
+/// the message's page.
+#[test]
+fn every_protocol_that_buries_with_a_reason_has_it_shown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script.sh");
+    std::fs::write(&script, "#!/bin/sh\necho err said by a script >&3\n").expect("written");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&script, private).expect("executable");
+    let hooks = folder.path().join("hooks.lua");
+    std::fs::write(
+        &hooks,
+        "function after_put(msg)\n  if msg.queue == 'hook' then quintet.bury(msg.id, 'said by a hook') end\nend\n",
+    )
+    .expect("written");
+    let config = format!(
+        "hooks = '{}'\n[[queue]]\nname = 'script'\nscript = '{}'\nexec_prefix = ''\n\
+         [[queue]]\nname = 'fail'\nretry_max = 0\nattempts_max = 1\n",
+        hooks.display(),
+        script.display()
+    );
+    let server = Start::of(&config).listen(&["faktory=0", "http=0"]).serve();
+    let lease = |queue: &str| {
+        let path = format!("POST /api/v1/queues/{queue}/reserve");
+        let reserved = server.ask(&path, http::JSON, "{}").json();
+        let lease = reserved["messages"][0]["lease"].as_str();
+        lease.expect("a lease").to_owned()
+    };
+    let settle = |lease: &str, how: &str, body: &str| {
+        let path = format!("POST /api/v1/leases/{lease}/{how}");
+        let reply = server.ask(&path, http::JSON, body);
+        assert!(reply.status < 300, "{reply:?}");
+    };
+    let mut worker = server.client_of("faktory");
+    worker.until(b"\r\n");
+    worker.ask(b"HELLO {\"v\":2}\r\n", b"+OK\r\n");
+    let push = r#"PUSH {"jid":"killed00","jobtype":"T","args":[],"queue":"faktory"}"#;
+    worker.ask(format!("{push}\r\n").as_bytes(), b"+OK\r\n");
+    worker.send(b"FETCH faktory\r\n");
+    worker.until(b"}\r\n");
+    let fail = r#"FAIL {"jid":"killed00","errtype":"E","message":"said by a job"}"#;
+    worker.ask(format!("{fail}\r\n").as_bytes(), b"+OK\r\n");
+    let kill = r#"MUTATE {"cmd":"kill","target":"retries","filter":{"jids":["killed00"]}}"#;
+    worker.ask(format!("{kill}\r\n").as_bytes(), b"+OK\r\n");
+
+    put(&server, "api");
+    settle(&lease("api"), "bury", "{\"reason\": \"said by the API\"}");
+    put(&server, "fail");
+    settle(&lease("fail"), "fail", "{\"error\": \"said by a failure\"}");
+    put(&server, "script");
+    put(&server, "hook");
+    let console = put(&server, "console");
+    let page = server.ask(&format!("GET /messages/{console}"), "", "").body;
+    let (_, csrf) = page.split_once("name=\"csrf\" value=\"").expect("a token");
+    let csrf = csrf.split('"').next().expect("its end");
+    let form = format!("csrf={csrf}&reason=said+by+the+console");
+    let buried = server.ask(
+        &format!("POST /messages/{console}/do/bury"),
+        http::FORM,
+        &form,
+    );
+    assert_eq!(buried.status, 303, "{buried:?}");
+
+    for (queue, reason) in [
+        ("api", "said by the API"),
+        ("fail", "said by a failure"),
+        ("script", "said by a script"),
+        ("hook", "said by a hook"),
+        ("faktory", "killed"),
+        ("console", "said by the console"),
+    ] {
+        let path = format!("GET /api/v1/queues/{queue}/messages?state=buried");
+        let mut found = Value::Null;
+        await_that(&format!("{queue}: it is not buried"), || {
+            found = server.ask(&path, "", "").json()["messages"].take();
+            found.get(0).is_some()
+        });
+        let id = found[0]["id"].as_u64().expect("an id");
+        let shown = server
+            .ask(&format!("GET /api/v1/messages/{id}"), "", "")
+            .body;
+        let page = server.ask(&format!("GET /messages/{id}"), "", "").body;
+        let (_, why) = page
+            .split_once("class=\"why\"")
+            .expect("a reason on the page");
+        let why = why.split("</div>").next().unwrap_or_default();
+        let listed = server.printed(&["browse", queue, "--state", "buried"]);
+        for (place, text) in [
+            ("API", &*shown),
+            ("page", why),
+            ("trace", &says(&server, id)),
+            ("browse", &listed),
+        ] {
+            assert!(text.contains(reason), "{queue}, {place}: {text}");
+        }
+    }
 }
 
 /// In `trace` and `browse`; what it says moves no cursor.

@@ -101,7 +101,9 @@ impl Model {
         let fits_state = match bulk_op.act {
             BulkAction::Show | BulkAction::Count => true,
             BulkAction::Delete => !reserved,
-            BulkAction::Cancel(_) => bulk_op.state != ListState::Archived,
+            BulkAction::Cancel(_) | BulkAction::CountToCancel => {
+                bulk_op.state != ListState::Archived
+            }
             BulkAction::Kick => matches!(bulk_op.state, ListState::Buried | ListState::Delayed),
             BulkAction::Move(_) | BulkAction::Redrive { .. } | BulkAction::RedriveInto(_) => {
                 !reserved && bulk_op.state != ListState::Prepared
@@ -133,6 +135,7 @@ impl Model {
                     self.settle(ClientId(0), id, By::Anyone, How::Finish)?;
                 }
                 (BulkAction::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
+                (BulkAction::CountToCancel, _) if self.may_cancel(id).is_err() => continue,
                 (BulkAction::Kick, _) => self.kick_one(id),
                 (BulkAction::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
                 (BulkAction::Redrive { .. } | BulkAction::RedriveInto(_), Some(to)) => {

@@ -11,13 +11,7 @@ impl Model {
         id: MessageId,
         cancel: &Cancel,
     ) -> Result<Outcome, CommandError> {
-        let message = self.message(id)?;
-        if matches!(message.state, State::Done | State::Relayed) {
-            return Err(CommandError::AlreadyDone);
-        }
-        if message.cancelled().is_some() {
-            return Err(CommandError::AlreadyCancelled);
-        }
+        self.may_cancel(id)?;
         let until = self.now + cancel.grace_ms;
         let now = self.now;
         let item = self.item_mut(id);
@@ -35,6 +29,17 @@ impl Model {
             _ => self.end_cancelled(id),
         }
         Ok(Outcome::Done)
+    }
+
+    pub(super) fn may_cancel(&self, id: MessageId) -> Result<(), CommandError> {
+        let message = self.message(id)?;
+        if matches!(message.state, State::Done | State::Relayed) {
+            return Err(CommandError::AlreadyDone);
+        }
+        match message.cancelled() {
+            Some(_) => Err(CommandError::AlreadyCancelled),
+            None => Ok(()),
+        }
     }
 
     /// Nobody works on it any more.

@@ -32,6 +32,8 @@ pub enum BulkAction {
     Show,
     /// They are counted.
     Count,
+    /// Those are counted that [`BulkAction::Cancel`] would cancel.
+    CountToCancel,
     /// They are removed. Reserved ones stay.
     Delete,
     /// They are cancelled, as by [`Command::Cancel`](super::Command::Cancel). Those that are done
@@ -59,7 +61,7 @@ impl BulkAction {
         match self {
             BulkAction::Show | BulkAction::Count => true,
             BulkAction::Delete => state != ListState::Reserved,
-            BulkAction::Cancel(_) => state != ListState::Archived,
+            BulkAction::Cancel(_) | BulkAction::CountToCancel => state != ListState::Archived,
             BulkAction::Kick => matches!(state, ListState::Buried | ListState::Delayed),
             BulkAction::Move(_) | BulkAction::Redrive { .. } | BulkAction::RedriveInto(_) => {
                 !matches!(state, ListState::Reserved | ListState::Prepared)
@@ -69,7 +71,10 @@ impl BulkAction {
 
     /// True if it changes anything.
     pub fn changes(&self) -> bool {
-        !matches!(self, BulkAction::Show | BulkAction::Count)
+        !matches!(
+            self,
+            BulkAction::Show | BulkAction::Count | BulkAction::CountToCancel
+        )
     }
 
     /// The one queue that they go to.
@@ -79,6 +84,7 @@ impl BulkAction {
             BulkAction::Redrive { to } => to.as_ref(),
             BulkAction::Show
             | BulkAction::Count
+            | BulkAction::CountToCancel
             | BulkAction::Delete
             | BulkAction::Cancel(_)
             | BulkAction::Kick => None,

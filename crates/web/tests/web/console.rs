@@ -576,3 +576,21 @@ fn it_lives_below_a_root() {
     let reply = send(&world, &queue, "/mq/queues/work/do/pause", "");
     assert!(reply.leads_to().starts_with("/mq/queues/work?notice="));
 }
+
+#[test]
+fn each_column_of_the_queues_has_its_heading() {
+    let world = World::new();
+    put(&world, "work", "x");
+    let shown = page(&world, "/");
+    let row = |with: &str| {
+        let mut rows = shown.split("<tr role=\"row\"").skip(1);
+        let row = rows.find(|row| row.contains(with)).expect("a row");
+        row.split("</tr>").next().unwrap_or_default().to_owned()
+    };
+    let heads = row(">Out /s</th>");
+    let cells = row("data-row");
+    let heads = heads.matches("role=\"columnheader\"").count();
+    let cells =
+        cells.matches("role=\"cell\"").count() + cells.matches("role=\"rowheader\"").count();
+    assert_eq!(heads, cells, "{shown}");
+}

@@ -14,6 +14,7 @@ pub(crate) use run::{Cold, ColdBlock, Shelf};
 pub(crate) use shelf::{QueueCold, Shelved};
 
 use super::Durable;
+use super::ends::Step;
 use quintet_types::{
     At, Body, ColdStats, Message, MessageId, Ms, Order, QueueId, RunId, SegmentRef, State,
     StateIndex,
@@ -233,9 +234,9 @@ impl Durable {
         }
     }
 
-    /// Applies a flush (or, with `all`, a drop) of a queue to its blocks. Loaded messages of them
-    /// are in the queue's maps and go with those.
-    pub(super) fn flush_cold(&mut self, id: QueueId, all: bool) {
+    /// Applies a flush (or, with `all`, a drop) of a queue in this step to its blocks. Loaded
+    /// messages of them are in the queue's maps and go with those.
+    pub(super) fn flush_cold(&mut self, id: QueueId, step: Step, all: bool) {
         let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) else {
             // Nothing of it is in runs.
             return;
@@ -252,7 +253,7 @@ impl Durable {
         for at in blocks {
             let removed = self.forget_block(at);
             if let Some(block) = removed.filter(|block| !matches!(block.shelf, Shelf::Loaded(..))) {
-                self.ends.add_block(at, *block);
+                self.ends.add_block(step, at, *block);
             }
         }
     }

@@ -34,7 +34,7 @@ pub(super) use blocks::Survey;
 pub(crate) use order::Walk;
 
 use super::{Ascending, Hash, Order};
-use quintet_types::{Groups, Message, MessageId, Ms, QueueSettings, StateIndex};
+use quintet_types::{Groups, Message, MessageId, Ms, QueueSettings, StateIndex, TakeLimit};
 
 use crate::cold::BlockAt;
 use crate::pace::{Pace, Speed};
@@ -294,6 +294,30 @@ impl KeyGroups {
     /// Keys of which a limit holds something back.
     pub(crate) fn limited_len(&self) -> usize {
         self.limited.len()
+    }
+
+    /// The first message that a limit of its key holds back.
+    pub(crate) fn first_limited(&self) -> Option<Head> {
+        self.limited.first_key_value().map(|(_, &head)| head)
+    }
+
+    /// The limit that holds this key's messages back; `None`: of a key that is not known, the only
+    /// one that the queue has.
+    pub(crate) fn limit_of(&self, key: Option<&Arc<[u8]>>) -> Option<TakeLimit> {
+        let max = self.rules.in_flight_max;
+        let Some(group) = key.and_then(|key| self.find(key)) else {
+            return match (max > 0, self.rules.is_paced()) {
+                (true, false) => Some(TakeLimit::InFlight),
+                (false, true) => Some(TakeLimit::Rate),
+                (false, false) => Some(TakeLimit::Hold),
+                (true, true) => None,
+            };
+        };
+        match () {
+            () if group.held.is_some() => Some(TakeLimit::Hold),
+            () if max > 0 && group.in_flight >= max => Some(TakeLimit::InFlight),
+            () => group.pace.rings().map(|_| TakeLimit::Rate),
+        }
     }
 
     /// Bytes of memory it takes, reckoned.

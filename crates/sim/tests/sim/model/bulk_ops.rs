@@ -12,6 +12,7 @@ pub(super) fn cancel() -> impl Strategy<Value = Cancel> {
 pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
     let act = prop_oneof![
         1 => Just(BulkAction::Count),
+        1 => Just(BulkAction::CountToCancel),
         1 => Just(BulkAction::Delete),
         1 => Just(BulkAction::Kick),
         1 => cancel().prop_map(BulkAction::Cancel),

@@ -1,0 +1,76 @@
+//! `quintet attention`.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::Where;
+use super::table::{pad, seen};
+
+/// Something needs attention.
+const NEEDED: u8 = 1;
+/// Nothing is known, as there was an error.
+const UNKNOWN: u8 = 2;
+
+/// Arguments of `attention`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quintet attention
+  quintet attention --json | jq -r 'select(.level == \"alarm\").queue'
+  quintet attention || mail -s 'queues' ops@example.com
+
+Each line has the level (alarm or warning), the rule and the reason, the worst first, 1,000 at most.
+Exit codes: 0 nothing needs attention, 1 something does, 2 an error such as no connection.")]
+pub(super) struct Attention {
+    #[command(flatten)]
+    at: Where,
+    /// Print a line of JSON for each.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Attention {
+    /// Prints what needs attention.
+    ///
+    /// # Errors
+    /// The output takes no more. Other errors are printed, with an exit code of their own.
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let findings = match self.findings() {
+            Ok(findings) => findings,
+            Err(error) => {
+                eprintln!("quintet: {error:#}");
+                return Ok(ExitCode::from(UNKNOWN));
+            }
+        };
+        let mut out = stdout().lock();
+        for finding in &findings {
+            match self.json {
+                true => writeln!(out, "{finding}")?,
+                false => writeln!(out, "{}", line(finding))?,
+            }
+        }
+        if findings.is_empty() {
+            if !self.json {
+                writeln!(out, "nothing needs attention")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ok(ExitCode::from(NEEDED))
+    }
+
+    fn findings(&self) -> Result<Vec<Value>> {
+        let mut told = self.at.api("GET", "/attention", None)?;
+        serde_json::from_value(told["findings"].take()).context("the server is of another version")
+    }
+}
+
+/// A finding as a line for people.
+fn line(finding: &Value) -> String {
+    let text = |key: &str| seen(finding[key].as_str().unwrap_or_default());
+    let (level, rule) = (pad(&text("level"), 7, false), pad(&text("rule"), 12, false));
+    let line = format!("{level}  {rule}  {} {}", text("text"), text("because"));
+    line.trim_end().to_owned()
+}
