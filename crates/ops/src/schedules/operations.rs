@@ -97,6 +97,7 @@ impl Runner<'_> {
 
     fn steer(&self, act: ScheduleAct, name: &str) -> Result<Steered, NotSteered> {
         let mut tries = 0;
+        self.forget_ahead(name);
         loop {
             tries += 1;
             let inside = locked(&self.schedules.inside);

@@ -1,6 +1,7 @@
 //! The thread that puts what is due.
 
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use quintet_host::locked;
 use quintet_policy::Schedule;
 use quintet_types::{Command, CommandError, Effect, MessageId, Ms, Outcome, Put, TableEntry};
 
+use super::book::Book;
 use super::load::{DEFINITIONS, Loaded, MARKS, ask_all, entries, get, page, set, step};
 use super::plan::{Look, Mark, look, next_look};
 use super::{Schedules, forgotten};
@@ -27,11 +29,22 @@ const AT_ONCE: usize = 64;
 /// Schedules that are looked at, at most, before orders are obeyed.
 const TURN: usize = 1024;
 
+/// What is due within this time, ms, is read beforehand.
+const AHEAD_MS: u64 = 1500;
+/// Schedules that are read beforehand at most, and the bytes of such a one: some 12 KiB with its
+/// cron expression.
+const AHEAD_MAX: usize = 2048;
+const AHEAD_BYTES: u64 = 1024;
+
 /// The thread at work.
 pub(super) struct Runner<'a> {
     pub(super) schedules: &'a Schedules,
     pub(super) client_api: &'a dyn ClientApi,
     visit: Visit<'a>,
+    /// Those that are due soon. One that has changed since fails its guards, and is read again.
+    ahead: RefCell<HashMap<Arc<str>, Loaded>>,
+    /// Marks with the messages of puts, to be written with the next commands.
+    notes: RefCell<Vec<Command>>,
 }
 
 /// What is to become of a schedule.
@@ -41,6 +54,8 @@ struct Planned {
     mark: Mark,
     missed: u64,
     puts: bool,
+    /// It was read beforehand.
+    was_known: bool,
 }
 
 impl Schedules {
@@ -50,6 +65,8 @@ impl Schedules {
             schedules: self,
             client_api,
             visit: Visit::new(client_api),
+            ahead: RefCell::default(),
+            notes: RefCell::default(),
         };
         runner.run(stop);
         self.close();
@@ -75,6 +92,7 @@ impl Runner<'_> {
             }
             self.put_what_is_due();
             self.obey(newest);
+            self.read_ahead();
             let rest = self.rest();
             if !rest.is_zero() {
                 self.schedules.work.wait_for(rest);
@@ -96,17 +114,90 @@ impl Runner<'_> {
 
     /// Asks all of these at once and waits.
     pub(super) fn ask_all(&self, commands: Vec<Command>) -> Vec<Outcome> {
-        ask_all(self.client_api, &self.visit, commands)
+        // Commands of one client are decided in their order, so these see the notes.
+        let mut all = self.notes.take();
+        let notes = all.len();
+        all.extend(commands);
+        let mut outcomes = ask_all(self.client_api, &self.visit, all);
+        outcomes.split_off(notes)
     }
 
     fn ask(&self, command: Command) -> Outcome {
-        self.visit.ask(command)
+        let outcome = self.ask_all(vec![command]).pop();
+        outcome.unwrap_or(Outcome::Refused(CommandError::Unknown))
+    }
+
+    /// Forgets what was read beforehand of a schedule.
+    pub(super) fn forget_ahead(&self, name: &str) {
+        self.ahead.borrow_mut().remove(name);
+    }
+
+    /// Reads what is due soon, as long as nothing is due.
+    fn read_ahead(&self) {
+        let wall = self.client_api.wall();
+        let inside = locked(&self.schedules.inside);
+        let until = Ms(wall.0.saturating_add(AHEAD_MS));
+        let soon = inside.book.due_at(until, AHEAD_MAX);
+        drop(inside);
+        let mut ahead = self.ahead.borrow_mut();
+        let names: HashSet<&Arc<str>> = soon.iter().collect();
+        ahead.retain(|name, _| names.contains(name));
+        let names: Vec<Arc<str>> = soon
+            .into_iter()
+            .filter(|name| !ahead.contains_key(name))
+            .collect();
+        for names in names.chunks(AT_ONCE) {
+            let inside = locked(&self.schedules.inside);
+            let is_due = inside.book.next() <= self.client_api.wall();
+            let of_files = self.of_files(names, &inside.book);
+            drop(inside);
+            if is_due {
+                return;
+            }
+            for (name, loaded) in self.load_all(names, &of_files) {
+                let is_small = |loaded: &Loaded| {
+                    let schedule = loaded.schedule.as_ref();
+                    schedule.is_ok_and(|schedule| schedule.put.size() <= AHEAD_BYTES)
+                };
+                if let Some(loaded) = loaded.filter(is_small) {
+                    ahead.insert(name, loaded);
+                }
+            }
+        }
+    }
+
+    /// The definitions of those that are in the configuration.
+    fn of_files(&self, names: &[Arc<str>], book: &Book) -> Vec<Option<Arc<Schedule>>> {
+        let of_file = |name: &Arc<str>| book.get(name)?.of_file.clone();
+        names.iter().map(of_file).collect()
+    }
+
+    /// Reads these from the tables; `None`: they cannot be read.
+    fn load_all(
+        &self,
+        names: &[Arc<str>],
+        of_files: &[Option<Arc<Schedule>>],
+    ) -> Vec<(Arc<str>, Option<Loaded>)> {
+        let asked = names
+            .iter()
+            .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
+        let mut outcomes = self.ask_all(asked.collect()).into_iter();
+        let mut next = || outcomes.next().and_then(entries);
+        let all = names.iter().zip(of_files).map(|(name, of_file)| {
+            let (definition, mark) = (next(), next());
+            let loaded = definition.zip(mark).map(|(definition, mark)| {
+                Loaded::new(name, of_file.as_ref(), definition.first(), mark.first())
+            });
+            (Arc::clone(name), loaded)
+        });
+        all.collect()
     }
 
     /// Reads the definitions, if it is the `first` time, and the marks; forgets those of tables
     /// that the configuration has no more. False: they cannot be read.
     fn read(&self, first: bool, newest: u64, stop: &AtomicBool) -> bool {
         let files = locked(&self.schedules.inside).files.clone();
+        self.ahead.borrow_mut().clear();
         let read = match first {
             true => self.read_definitions(&files, stop) && self.forget_marks(&files, stop),
             false => true,
@@ -291,36 +382,54 @@ impl Runner<'_> {
             let wall = self.client_api.wall();
             let inside = locked(&self.schedules.inside);
             let names = inside.book.due_at(wall, left.min(AT_ONCE));
-            let of_files = names.iter().map(|name| {
-                let item = inside.book.get(name);
-                item.and_then(|item| item.of_file.clone())
-            });
-            let of_files: Vec<_> = of_files.collect();
+            let of_files = self.of_files(&names, &inside.book);
             drop(inside);
             if names.is_empty() {
-                return;
+                break;
             }
             left -= names.len();
-            self.look_at(&names, &of_files);
+            let again = self.look_at(&names, &of_files);
+            // They are others than was read beforehand.
+            if !again.is_empty() {
+                let inside = locked(&self.schedules.inside);
+                let of_files = self.of_files(&again, &inside.book);
+                drop(inside);
+                for name in self.look_at(&again, &of_files) {
+                    self.try_again(&name);
+                }
+            }
         }
+        self.ask_all(Vec::new());
     }
 
-    /// Does what is due of these.
-    fn look_at(&self, names: &[Arc<str>], of_files: &[Option<Arc<Schedule>>]) {
-        let asked = names
+    /// Does what is due of these. Answers those that have changed since they were read beforehand.
+    fn look_at(&self, names: &[Arc<str>], of_files: &[Option<Arc<Schedule>>]) -> Vec<Arc<str>> {
+        let known = names
             .iter()
-            .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
-        let mut outcomes = self.ask_all(asked.collect()).into_iter();
+            .map(|name| self.ahead.borrow_mut().remove(name));
+        let mut known: Vec<Option<Loaded>> = known.collect();
+        let missing = names.iter().zip(of_files).zip(&known);
+        let missing = missing.filter(|(_, known)| known.is_none());
+        let (missing, files): (Vec<_>, Vec<_>) = missing
+            .map(|((name, of_file), _)| (Arc::clone(name), of_file.clone()))
+            .unzip();
+        let was_known: Vec<bool> = known.iter().map(Option::is_some).collect();
+        let mut read = match missing.is_empty() {
+            true => Vec::new(),
+            false => self.load_all(&missing, &files),
+        }
+        .into_iter();
+        for known in known.iter_mut().filter(|known| known.is_none()) {
+            *known = read.next().and_then(|(_, loaded)| loaded);
+        }
         let (mut planned, mut steps) = (Vec::new(), Vec::new());
-        for (name, of_file) in names.iter().zip(of_files) {
-            let definition = outcomes.next().and_then(entries);
-            let mark = outcomes.next().and_then(entries);
-            let (Some(definition), Some(mark)) = (definition, mark) else {
+        let all = names.iter().zip(of_files).zip(known).zip(was_known);
+        for (((name, of_file), loaded), was_known) in all {
+            let Some(loaded) = loaded else {
                 self.failed(name, CommandError::Unknown);
                 self.try_again(name);
                 continue;
             };
-            let loaded = Loaded::new(name, of_file.as_ref(), definition.first(), mark.first());
             let Ok(schedule) = &loaded.schedule else {
                 self.take(name, &loaded);
                 continue;
@@ -346,21 +455,20 @@ impl Runner<'_> {
                     mark,
                     missed,
                     puts: due.is_some(),
+                    was_known,
                 },
                 loaded,
             ));
         }
         let outcomes = self.ask_all(steps);
-        let (mut notes, mut skipped) = (Vec::new(), Vec::new());
+        let (mut steps, mut skipped, mut again) = (Vec::new(), Vec::new(), Vec::new());
         for ((planned, loaded), outcome) in planned.into_iter().zip(outcomes) {
             match put_id(outcome, planned.puts) {
                 Ok(Some(id)) => {
                     // Of no consequence: it is only shown. Nobody else writes the mark.
                     let mark = planned.mark.with_message(id.0);
-                    notes.push(step(
-                        Vec::new(),
-                        vec![set(MARKS, &planned.name, Some(&mark))],
-                    ));
+                    let note = step(Vec::new(), vec![set(MARKS, &planned.name, Some(&mark))]);
+                    self.notes.borrow_mut().push(note);
                     self.has_put(&planned.name);
                     self.done(&planned);
                 }
@@ -374,19 +482,21 @@ impl Runner<'_> {
                     let mark = loaded.mark.skipped(&planned.mark, wall);
                     let guards = loaded.guards(&planned.name, of_file);
                     let effects = vec![set(MARKS, &planned.name, Some(&mark))];
-                    notes.push(step(guards, effects));
-                    skipped.push((notes.len() - 1, Planned { mark, ..planned }));
+                    steps.push(step(guards, effects));
+                    skipped.push(Planned { mark, ..planned });
                 }
+                Err(CommandError::Conflict) if planned.was_known => again.push(planned.name),
                 Err(command_error) => {
                     self.failed(&planned.name, command_error);
                     self.try_again(&planned.name);
                 }
             }
         }
-        let outcomes = self.ask_all(notes);
-        for (at, planned) in skipped {
-            let refused = outcomes.get(at).and_then(refusal);
-            match refused {
+        if steps.is_empty() {
+            return again;
+        }
+        for (planned, outcome) in skipped.into_iter().zip(self.ask_all(steps)) {
+            match refusal(&outcome) {
                 None => self.done(&planned),
                 Some(command_error) => {
                     self.failed(&planned.name, command_error);
@@ -394,6 +504,7 @@ impl Runner<'_> {
                 }
             }
         }
+        again
     }
 
     /// The mark of a schedule is durable.

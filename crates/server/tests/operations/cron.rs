@@ -205,7 +205,8 @@ fn schedules_are_made_changed_and_removed_by_commands() {
     );
     assert_eq!(code, 2, "{why}");
     // From one to another by a file.
-    let file = Data::fresh().with_extension("json");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("copy.json");
     std::fs::write(&file, expected.to_string()).unwrap();
     let file = file.display().to_string();
     assert_eq!(put("copy", &["--file", &file]).0, "copy is scheduled\n");
