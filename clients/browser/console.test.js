@@ -554,7 +554,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   await page.setCookie({ name: "theme", value: "dark", url: server.site });
   const slow = (await beans.ask("use slow"), await beans.ask("peek-buried")).words[1];
   const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
-    "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/cron", "/leases",
+    "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/schedules", "/leases",
     "/batches", "/batches?only=done", `/batches/${batch}`, `/batches/${batch}/ask/forget`, "/workers", `/workers/${worker.hello.wid}/ask/quiet`, "/queues/orders",
     "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none",
     "/waiting", "/waiting?group=dead", "/waiting?group=all&has=x", "/queues/storm", "/queues/limits/settings", "/queues/limits/settings?has=take_rate", `/messages/${id}/edit`, `/put?copy=${id}`, "/queues/fails?state=buried&group=1", "/nowhere"];

@@ -12,13 +12,13 @@ const ALLOWED: &str = "\
 types: | memchr smallvec
 engine: types | foldhash hashbrown sha2 siphasher smallvec
 wire: types | base64 memchr sha2 subtle
-client: types | thiserror
+client: policy types | base64 chrono-tz serde thiserror utoipa
 log: | crc32c rustix thiserror
 cluster: log | bytes crc32c rustix
 jetstream: cluster log | * tokio
 proxy: tls | * tokio
 tls: | *
-policy: types | chrono croner
+policy: types | chrono chrono-tz croner
 host: engine log policy types | anyhow rustix smallvec tracing
 hooks: engine policy types | *
 otlp: client engine host tls types | *
@@ -28,7 +28,7 @@ scripts: client types | *
 http: client tls types | * tokio
 config: client policy scripts tls auth types wire | *
 control: config client types | *
-api: control client http types | * tokio
+api: control client http policy types | * tokio
 console: api client http scripts types | * tokio
 rq: http scripts tls types | * tokio
 web: api console client http rq scripts tls types | * tokio
@@ -38,7 +38,7 @@ cli: bench config console control client proxy hooks host import log nodes scrip
 process: config client host types | * mio
 edge: config client hooks host http log process tls auth types wire | * mio
 node: cluster config client proxy host jetstream log nodes process scripts types | *
-ops: config control client engine hooks host otlp types | *
+ops: config control client engine hooks host otlp policy types | *
 server: api cli config client edge proxy host http log node ops otlp process rq scripts sqs tls types web wire | * mio
 sim: cluster client engine log types | *
 faults: |

@@ -9,7 +9,6 @@ mod batches;
 mod bulk;
 mod bytes_in_json;
 mod cancel;
-mod cron;
 mod events;
 mod gather;
 mod hold;
@@ -26,6 +25,7 @@ mod queues;
 mod read;
 mod records;
 mod release;
+mod schedules;
 mod server;
 mod setup;
 mod stats;
@@ -49,7 +49,6 @@ use tokio::sync::{Semaphore, oneshot};
 
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
-pub use cron::Cron;
 use events::Hub;
 use gather::{Gather, Taker};
 pub use holder::{Holder, Holders};
@@ -60,6 +59,7 @@ pub use path::Path;
 pub use problem::{Problem, in_a_line};
 use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, Waits};
 pub use read::version;
+pub use schedules::{Schedule, nexts};
 pub use setup::version as version_of_setup;
 pub use types::{Dedupe, NewMessage};
 
@@ -435,10 +435,21 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/batches/{id}/{act}", post(batches::act))
         .route("/workers", get(workers::list))
         .route("/workers/{wid}/{act}", post(workers::act))
-        .route("/cron", get(cron::list))
-        .route("/cron/{name}/pause", post(cron::pause))
-        .route("/cron/{name}/resume", post(cron::resume))
-        .route("/cron/{name}/run", post(cron::run))
+        .route("/schedules", get(schedules::list))
+        .route(
+            "/schedules/{name}",
+            get(schedules::show)
+                .put(schedules::define)
+                .delete(schedules::remove),
+        )
+        .route("/schedules/{name}/pause", post(schedules::pause))
+        .route("/schedules/{name}/resume", post(schedules::resume))
+        .route("/schedules/{name}/run", post(schedules::run))
+        // As older clients call them.
+        .route("/cron", get(schedules::list_of_file))
+        .route("/cron/{name}/pause", post(schedules::pause))
+        .route("/cron/{name}/resume", post(schedules::resume))
+        .route("/cron/{name}/run", post(schedules::run))
         .route("/server", get(server::numbers))
         .route("/server/config", get(server::config))
         .route("/server/metrics", get(server::metrics))

@@ -7,8 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cancel, cron, hold, imports, leases, messages, names, over, queues,
-    records, release, server, setup, stream, tail, trace, workers,
+    attention, batches, bulk, cancel, hold, imports, leases, messages, names, over, queues,
+    records, release, schedules, server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
 
@@ -89,10 +89,14 @@ use quintet_http::reply;
         batches::act,
         workers::list,
         workers::act,
-        cron::list,
-        cron::pause,
-        cron::resume,
-        cron::run,
+        schedules::list,
+        schedules::list_of_file,
+        schedules::show,
+        schedules::define,
+        schedules::remove,
+        schedules::pause,
+        schedules::resume,
+        schedules::run,
         server::act,
     ),
     components(schemas(crate::events::Figures))
@@ -147,6 +151,14 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Reserve", "max", r#"{"minimum": 1, "maximum": 100}"#),
     ("Reserve", "min", r#"{"minimum": 1, "maximum": 100}"#),
     ("Reserve", "wait_ms", r#"{"minimum": 0, "maximum": 60000}"#),
+    ("ScheduleSpec", "body_base64", BASE64),
+    ("ScheduleSpec", "count", r#"{"minimum": 1}"#),
+    (
+        "ScheduleSpec",
+        "every_ms",
+        r#"{"minimum": 1000, "maximum": 316224000000}"#,
+    ),
+    ("ScheduleSpec", "queue", NAME),
     ("Target", "to", NAME),
 ];
 /// The same of parameters, by where they stand; of those of several addresses in each.

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use quintet_client::{CronNo, NoChange};
+use quintet_client::{NoChange, NotSteered};
 use quintet_types::{Class, CommandError, MessageId, Name};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -70,14 +70,32 @@ impl Problem {
         )
     }
 
-    /// There is no `[[cron]]` table of a name, or steering it is refused.
-    pub(crate) fn of_cron(no: &CronNo) -> Self {
+    /// A schedule was not steered.
+    pub(crate) fn not_steered(no: NotSteered) -> Self {
+        let detail = no.to_string();
         match no {
-            CronNo::None { .. } => {
-                Self::new(StatusCode::NOT_FOUND, "cron_not_found", no.to_string())
+            NotSteered::None { .. } => {
+                Self::new(StatusCode::NOT_FOUND, "schedule_not_found", detail)
             }
-            CronNo::Refused(command_error) => Self::refused(*command_error),
+            NotSteered::OfFile(_) => Self::new(StatusCode::CONFLICT, "in_configuration", detail),
+            NotSteered::Changed => Self::new(StatusCode::PRECONDITION_FAILED, "changed", detail),
+            NotSteered::TooMany(_) => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "schedules_full", detail)
+            }
+            NotSteered::Bad(bad) => Self::field(bad.field, bad.why),
+            NotSteered::Refused(command_error) => Self::refused(command_error),
         }
+    }
+
+    /// There is no schedule of a name.
+    pub(crate) fn no_such_schedule(name: &str) -> Self {
+        let (name, nearest) = (name.to_owned(), None);
+        Self::not_steered(NotSteered::None { name, nearest })
+    }
+
+    /// The schedule is another than the client has seen.
+    pub(crate) fn schedule_changed() -> Self {
+        Self::not_steered(NotSteered::Changed)
     }
 
     pub(crate) fn no_such_connection(id: u64) -> Self {

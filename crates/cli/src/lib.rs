@@ -121,8 +121,9 @@ enum Command {
     Track(verbs::Track),
     /// List, make, commit or forget batches of messages.
     Batch(verbs::Batch),
-    /// List the [[cron]] tables, or pause, resume or run them.
-    Cron(verbs::Cron),
+    /// List, make, change, remove, pause, resume or run schedules.
+    #[command(alias = "cron")]
+    Schedule(verbs::Schedule),
     /// Remove the waiting messages of a queue.
     Purge(verbs::Purge),
     /// Cancel messages, reserved messages included.
@@ -286,7 +287,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
         Command::Trace(command) => command.run(),
         Command::Track(command) => command.run(),
         Command::Batch(command) => command.run(),
-        Command::Cron(command) => command.run(),
+        Command::Schedule(command) => command.run(),
         Command::Purge(command) => command.run(),
         Command::Cancel(command) => command.run(),
         Command::Kick(command) => command.run(),

@@ -10,11 +10,12 @@ mod arrivals;
 pub mod attention;
 mod audit;
 mod budget;
-mod cron;
 mod followed;
 mod history;
 mod node;
+mod schedules;
 pub mod shown;
+mod spec;
 mod told;
 pub mod trace;
 pub mod words;
@@ -33,10 +34,17 @@ pub use arrivals::Arrivals;
 pub use attention::{Finding, Level, Rule, Thresholds};
 pub use audit::AuditLog;
 pub use budget::{ByteBudget, Share};
-pub use cron::{CronAct, CronDone, CronNo, CronSeen, LastRun, TellCron, TellCrons};
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
+pub use schedules::{
+    LastRun, NotSteered, RunSeen, ScheduleAct, ScheduleSeen, Steered, TellSchedules, TellSteered,
+    WhichSchedules,
+};
+pub use spec::{
+    BadSpec, SCHEDULE_NAME_MAX, ScheduleSpec, SpecMissed, SpecOverlap, SpecRepeat, SpecUnique,
+    SpecUntil,
+};
 pub use told::{
     AuditLine, Change, ClusterSeen, Did, HeldBack, HookEvent, LogSeen, NoChange, NodeSeen, Parts,
     SetBy, Setting, Source,
@@ -253,18 +261,19 @@ pub trait ClientApi: Send + Sync {
         false
     }
 
-    /// Tells of every `[[cron]]` table, in the order of the configuration; perhaps
-    /// later, from another thread. Dropped untold where the server stops.
-    fn crons(&self, tell: TellCrons) {
-        tell(Vec::new());
+    /// Tells of schedules, in a page; perhaps later, from another thread. Dropped untold where the
+    /// server stops.
+    fn schedules(&self, which: WhichSchedules, tell: TellSchedules) {
+        let _ = which;
+        tell(Vec::new(), None);
     }
 
-    /// Steers the `[[cron]]` table of this name; told, perhaps later, when it is
-    /// durable. Dropped untold where the server stops.
-    fn steer_cron(&self, act: CronAct, name: &str, tell: TellCron) {
+    /// Steers the schedule of this name; told, perhaps later, when it is durable. Dropped untold
+    /// where the server stops.
+    fn steer_schedule(&self, act: ScheduleAct, name: &str, tell: TellSteered) {
         let _ = act;
         let name = name.to_owned();
-        tell(Err(CronNo::None {
+        tell(Err(NotSteered::None {
             name,
             nearest: None,
         }));

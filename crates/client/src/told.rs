@@ -59,8 +59,6 @@ pub struct NoChange {
 pub struct Parts {
     pub hooks: bool,
     pub cluster: bool,
-    /// Messages by the calendar.
-    pub cron: bool,
     /// A protocol whose clients are workers with names.
     pub workers: bool,
 }

@@ -10,7 +10,6 @@ mod auth;
 mod change;
 mod cluster;
 pub mod control;
-mod cron;
 mod files;
 pub mod http;
 mod limits;
@@ -20,6 +19,7 @@ mod print;
 mod queues;
 mod reach;
 mod reload;
+mod schedules;
 mod schema;
 mod scripts;
 mod served;
@@ -41,13 +41,13 @@ pub use address::Address;
 pub use auth::{GrantTable, UserTable, end_text, open_to_all};
 pub use change::changed;
 pub use cluster::Cluster;
-pub use cron::{CronJob, CronTable};
 pub use files::{Places, RESERVE};
 pub use limits::LimitRow;
 pub use load::{CommandLine, from_text, load};
 pub use print::{Secrets, print};
 pub use quintet_policy::SyncPolicy;
 pub use reach::Reach;
+pub use schedules::CronTable;
 pub use served::Served;
 pub use tls::{ListenTls, TlsMode};
 pub use units::parse_duration_ms;
@@ -153,6 +153,8 @@ pub struct Config {
     pub crons: Vec<CronTable>,
     /// `[[cron]]` tables at most.
     pub crons_max: u64,
+    /// Schedules that are defined at run time at most.
+    pub schedules_max: u64,
     pub listen: Vec<Listen>,
 }
 
@@ -279,6 +281,7 @@ impl Default for Config {
             limits: Vec::new(),
             crons: Vec::new(),
             crons_max: 1000,
+            schedules_max: 100_000,
             listen: Vec::new(),
         }
     }

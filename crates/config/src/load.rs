@@ -13,7 +13,7 @@ use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, renamed, unknown};
 use super::{
-    Address, Config, Listen, ListenTls, Served, TlsMode, auth, control, cron, limits, scripts,
+    Address, Config, Listen, ListenTls, Served, TlsMode, auth, control, limits, schedules, scripts,
 };
 
 /// Settings of the command line; they win over the file.
@@ -77,7 +77,7 @@ pub fn load(given: &CommandLine) -> Result<Config> {
         let tls = config.tls_of(listen);
         tls.map_err(|why| anyhow!("the listener {name} at {address}: {why}"))?;
     }
-    let rows = config.cron_jobs().map_err(|wrong| (wrong, "cron"));
+    let rows = config.schedules().map_err(|wrong| (wrong, "cron"));
     let rows = rows.and_then(|_| config.checked_limits().map_err(|wrong| (wrong, "limit")));
     if let Err((wrong, table)) = rows {
         let error = wrong.on_line(&file, table);
@@ -243,7 +243,7 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
             Ok(())
         }),
         "cron" => each(value, "[[cron]]", |table| {
-            let row = auth::read(cron::CRON, table);
+            let row = auth::read(schedules::CRON, table);
             config
                 .crons
                 .push(row.map_err(|wrong| wrong.within("[[cron]]"))?);

@@ -7,9 +7,9 @@ use quintet_wire::{Options, Value};
 
 use super::auth::{AuthField, AuthSpec, GRANT, USER};
 use super::cluster::CLUSTER;
-use super::cron::CRON;
 use super::limits::LIMIT;
 use super::queues::QUEUE_SETTINGS;
+use super::schedules::CRON;
 use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
 use super::{Config, scripts};
@@ -125,7 +125,7 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     tables(
         &mut out,
         "cron",
-        "Messages by the calendar (docs/cron.md). SIGHUP reloads them.",
+        "Messages by the calendar (docs/schedules.md). SIGHUP reloads them.",
         (CRON, &config.crons),
         |_, value| value.to_owned(),
     );

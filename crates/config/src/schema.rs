@@ -299,6 +299,12 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Number(&mut c.crons_max, 0, 100_000),
     },
     Spec {
+        key: "schedules_max",
+        help: "Most schedules that are defined at run time; tables_bytes_max bounds them too.",
+        reload: true,
+        field: |c| Field::Number(&mut c.schedules_max, 0, 10_000_000),
+    },
+    Spec {
         key: "memory",
         help: "Memory the server tries to stay in, at least 32MiB. Beyond it messages go to run \
                files, those that are taken last first, and come back in time.",

@@ -333,7 +333,9 @@ mod tests {
     fn each_wrong_value_is_shown_with_its_line_its_name_and_what_is_taken() {
         use super::super::schema::SETTINGS;
         use super::super::{auth, scripts};
-        use super::super::{cluster::CLUSTER, cron::CRON, limits::LIMIT, queues::QUEUE_SETTINGS};
+        use super::super::{
+            cluster::CLUSTER, limits::LIMIT, queues::QUEUE_SETTINGS, schedules::CRON,
+        };
         let mut keys: Vec<(&str, &str)> = Vec::new();
         keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
         keys.extend(CLUSTER.iter().map(|spec| ("[cluster]", spec.key)));
@@ -387,8 +389,8 @@ mod tests {
                 "line 5: in [[cron]] a: priority takes a whole number, 0 to 4294967295; not 4294967296",
             ),
             (
-                format!("{cron}missed = 'all'"),
-                "line 5: in [[cron]] a: missed takes \"skip\" or \"once\"; not \"all\"",
+                format!("{cron}missed = 'never'"),
+                "line 5: in [[cron]] a: missed takes \"skip\", \"once\" or \"all\"; not \"never\"",
             ),
             (
                 format!("{cron}zone = 'Mars'"),

@@ -14,7 +14,6 @@ mod body;
 mod bulk;
 mod cluster;
 mod connections;
-mod cron;
 mod frame;
 mod graph;
 mod leases;
@@ -30,6 +29,7 @@ mod past;
 mod put;
 mod queue;
 mod run;
+mod schedules;
 mod scripts;
 mod setup;
 mod tiles;
@@ -225,8 +225,10 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/workers", get(workers::page))
         .route("/workers/{wid}/ask/{act}", get(workers::question))
         .route("/workers/{wid}/do/{act}", post(workers::steer))
-        .route("/cron", get(cron::page))
-        .route("/cron/{name}/do/{act}", post(cron::steer))
+        .route("/schedules", get(schedules::page))
+        .route("/schedules/{name}/do/{act}", post(schedules::steer))
+        // The page's address before.
+        .route("/cron", get(schedules::page))
         .route("/queues/{queue}", get(queue::page))
         .route("/queues/{queue}/settings", get(setup::page))
         .route("/queues/{queue}/settings/{key}", post(setup::change))

@@ -32,7 +32,7 @@ struct Page {
 
 /// First parts of the console's addresses, apart from `/` itself. Its pages and the shards check
 /// each requester's rights.
-pub const PLACES: [&str; 18] = [
+pub const PLACES: [&str; 19] = [
     "acts",
     "batches",
     "bulk",
@@ -47,6 +47,7 @@ pub const PLACES: [&str; 18] = [
     "messages",
     "put",
     "queues",
+    "schedules",
     "scripts",
     "settings",
     "waiting",

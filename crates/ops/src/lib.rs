@@ -1,13 +1,13 @@
 //! Numbers, histories, spans and the audit of a running server, the events of followed queues, and
-//! `[[cron]]`: all of it works on the shards and the client API, and knows neither sockets nor
+//! schedules: all of it works on the shards and the client API, and knows neither sockets nor
 //! nodes.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 pub mod audit;
-pub mod cron;
 pub mod history;
 pub mod metrics;
+pub mod schedules;
 mod spans;
 pub mod stuck;
 mod tails;

@@ -19,8 +19,8 @@ use quintet_host::{Core, Holder, Point, Spread};
 use quintet_otlp::Counts;
 use quintet_types::ShardStats;
 
-use crate::cron::Crons;
 use crate::history::Looks;
+use crate::schedules::{Schedules, next_ms};
 use cluster::{of_each, of_node, of_some};
 use exposition::{Family, Text, labels};
 
@@ -74,7 +74,7 @@ pub struct Reading<'a> {
     pub shard: &'a ShardStats,
     pub edge: EdgeNumbers,
     pub hooks: &'a quintet_hooks::Shared,
-    pub crons: &'a Crons,
+    pub schedules: &'a Schedules,
     pub looks: &'a Looks,
     /// Spans that were made for a collector.
     pub spans: &'a Counts,
@@ -311,20 +311,32 @@ metrics! {
         = |r| r.shard.snapshot_bytes;
 
     Counter "cron_runs_total" ("cron_{}_runs") "Messages put by a [[cron]] table since the start."
-        =; ["name"] |r| r.crons.points(|seen| seen.runs);
+        =; ["name"] |r| r.schedules.points(|item| item.runs);
     Counter "cron_missed_total" ("cron_{}_missed")
         "Due times that a [[cron]] table missed."
-        =; ["name"] |r| r.crons.points(|seen| seen.missed);
+        =; ["name"] |r| r.schedules.points(|item| item.missed);
     Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that failed."
-        =; ["name"] |r| r.crons.points(|seen| seen.failures);
+        =; ["name"] |r| r.schedules.points(|item| item.failures);
     Gauge "cron_paused" ("cron_{}_paused") "1 while a [[cron]] table is paused, else 0."
-        =; ["name"] |r| r.crons.points(|seen| u64::from(seen.is_paused()));
+        =; ["name"] |r| r.schedules.points(|item| u64::from(item.is_paused()));
     Gauge "cron_next_run_timestamp_seconds" ("cron_{}_next_ms")
         "Unix time at which a [[cron]] table is due next; absent while it is paused."
-        =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.next_ms);
+        =; ["name"] |r| r.schedules.moments(next_ms);
     Gauge "cron_last_run_timestamp_seconds" ("cron_{}_last_ms")
         "Unix time of the last put of a [[cron]] table; absent before the first."
-        =; ["name"] |r| r.crons.moments(r.core.clock.wall(), |seen| seen.last.put_ms);
+        =; ["name"] |r| r.schedules.moments(|item| item.last_run);
+
+    Gauge "schedules" ("schedules") "Schedules: [[cron]] tables, and those that were made at run \
+                                     time."
+        = |r| r.schedules.sums().schedules;
+    Gauge "schedules_paused" ("schedules_paused") "Schedules that are paused."
+        = |r| r.schedules.sums().paused;
+    Counter "schedule_runs_total" ("schedule_runs") "Messages put by all schedules since the start."
+        = |r| r.schedules.sums().runs;
+    Counter "schedule_missed_total" ("schedule_missed") "Due times that schedules missed."
+        = |r| r.schedules.sums().missed;
+    Counter "schedule_failures_total" ("schedule_failures") "Puts of schedules that failed."
+        = |r| r.schedules.sums().failures;
 
     Counter "clock_steps_total" ("clock_steps") "Times the wall clock was set."
         = |r| r.core.clock.steps();

@@ -9,8 +9,12 @@ mod cron;
 mod event;
 mod host;
 mod limits;
+mod schedule;
 
 pub use cron::Cron;
 pub use event::{Event, Events};
 pub use host::{Sharing, SyncPolicy, smallest};
 pub use limits::Limits;
+pub use schedule::{
+    Beat, EVERY_MS_MAX, EVERY_MS_MIN, MOMENTS_MAX, Missed, Overlap, Schedule, Timing,
+};

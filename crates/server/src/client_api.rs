@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use quintet_client::{
-    Arrive, AuditLine, Change, ClientApi, ClusterSeen, CronAct, Exposition, Followed, HeldBack,
-    History, HookEvent, NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, Series, SetBy,
-    Setting, StoreError, TellCron, TellCrons, TellReload, TellWorkers, Thresholds, WorkerAct,
+    Arrive, AuditLine, Change, ClientApi, ClusterSeen, Exposition, Followed, HeldBack, History,
+    HookEvent, NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, ScheduleAct, Series, SetBy,
+    Setting, StoreError, TellReload, TellSchedules, TellSteered, TellWorkers, Thresholds,
+    WhichSchedules, WorkerAct,
 };
 use quintet_config::{Secrets, changed, print};
 use quintet_edge::Upload;
@@ -72,7 +73,6 @@ impl ClientApi for ServerApi {
         Parts {
             hooks: !config.hooks.is_empty(),
             cluster: self.0.node.is_some(),
-            cron: !config.crons.is_empty(),
             workers: served.any(|name| name == "faktory"),
         }
     }
@@ -196,12 +196,12 @@ impl ClientApi for ServerApi {
         self.0.edge.steer_worker(state, wid)
     }
 
-    fn crons(&self, tell: TellCrons) {
-        self.0.operations.crons.list(tell, self.wall());
+    fn schedules(&self, which: WhichSchedules, tell: TellSchedules) {
+        self.0.operations.schedules.list(which, tell);
     }
 
-    fn steer_cron(&self, act: CronAct, name: &str, tell: TellCron) {
-        self.0.operations.crons.steer(act, name, tell);
+    fn steer_schedule(&self, act: ScheduleAct, name: &str, tell: TellSteered) {
+        self.0.operations.schedules.steer(act, name, tell);
     }
 
     fn drain(&self, on: bool) -> bool {

@@ -3,7 +3,7 @@
 use quintet_client::TellReload;
 use quintet_config::load;
 use quintet_host::locked;
-use quintet_ops::cron::forgotten;
+use quintet_ops::schedules::forgotten;
 use quintet_process::fit;
 use quintet_types::Principal;
 
@@ -29,7 +29,7 @@ impl Server {
             .listen
             .clone_from(&locked(&self.operations.config).listen);
         let limits = config.limit_table().map_err(|wrong| wrong.join("; "))?;
-        let jobs = config.cron_jobs().map_err(|wrong| wrong.to_string())?;
+        let jobs = config.schedules().map_err(|wrong| wrong.to_string())?;
         let certificates = self.edge.tls.check(&config);
         certificates.map_err(|error| format!("{error:#}"))?;
         self.security
@@ -53,8 +53,9 @@ impl Server {
         self.edge.tls.reload(&current);
         self.core.set_memory(current.memory);
         let log_level = current.log_level.clone();
+        let most = current.schedules_max;
         drop(current);
-        let unpaused = self.operations.crons.configure(jobs);
+        let unpaused = self.operations.schedules.configure(jobs, most);
         let config = &self.operations.config;
         self.security.hooks.reload_by(&self.core, config);
         let notes = unpaused.iter().map(|name| forgotten(name)).collect();

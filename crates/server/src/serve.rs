@@ -386,10 +386,10 @@ fn start_helpers(
         }),
     )?;
     start(
-        "cron",
+        "schedules",
         Box::new(|server, stop| {
             let client_api = ServerApi(Arc::clone(server));
-            server.operations.crons.run(&client_api, stop);
+            server.operations.schedules.run(&client_api, stop);
         }),
     )?;
     start(
@@ -515,7 +515,7 @@ impl Threads for Running {
         let dispatcher = self.dispatcher.ends_by(by);
         self.ends.store(true, Ordering::SeqCst);
         server.operations.looks.stop();
-        server.operations.crons.stop();
+        server.operations.schedules.stop();
         server.core.stop_threads();
         dispatcher & self.helpers.ends_by(by) & self.io.ends_by(by)
     }

@@ -12,8 +12,8 @@ use quintet_edge::{Dispatchers, Edge, Security};
 use quintet_host::Core;
 use quintet_ops::Tails;
 use quintet_ops::audit::Audit;
-use quintet_ops::cron::Crons;
 use quintet_ops::history::Looks;
+use quintet_ops::schedules::Schedules;
 use quintet_otlp::Counts;
 use quintet_process::Order;
 use quintet_types::Principal;
@@ -42,7 +42,7 @@ pub(crate) struct Operations {
     /// Random number of this process.
     pub(crate) instance: u64,
     pub(crate) audit: Arc<Audit>,
-    pub(crate) crons: Crons,
+    pub(crate) schedules: Schedules,
     /// The history of each queue's numbers.
     pub(crate) looks: Looks,
     pub(crate) tails: Tails,
@@ -64,7 +64,7 @@ impl Operations {
         orders: Sender<Order>,
     ) -> Result<Self> {
         Ok(Self {
-            crons: Crons::new(&config)?,
+            schedules: Schedules::new(&config)?,
             config: Arc::new(Mutex::new(config)),
             given,
             started: Instant::now(),

@@ -125,7 +125,7 @@ impl Server {
             shard,
             edge: numbers(&self.edge),
             hooks: self.security.hooks.shared(),
-            crons: &self.operations.crons,
+            schedules: &self.operations.schedules,
             looks: &self.operations.looks,
             spans: &self.operations.spans,
             cold: self.core.cold_numbers(&shard.cold),

@@ -197,13 +197,21 @@ fn who_may_not_operate_sees_none_of_it() {
         "/log",
         "/connections",
         "/cron",
+        "/schedules",
         "/cluster",
     ] {
         let (status, shown) = page(&server, path);
         assert_eq!(status, 403, "{path}: {shown}");
     }
     let all = shown(&server, "/leases");
-    for place in ["settings", "hooks", "log", "connections", "cron", "cluster"] {
+    for place in [
+        "settings",
+        "hooks",
+        "log",
+        "connections",
+        "schedules",
+        "cluster",
+    ] {
         assert!(
             !all.contains(&format!("href=\"/{place}\"")),
             "{place} is offered: {all}"
@@ -218,14 +226,23 @@ const CRON: &str = "[[cron]]\nname = 'nightly/<b>'\nschedule = '30 2 * * *'\nque
 fn cron_tables_are_shown_paused_and_run() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, CRON);
-    let page = shown(&server, "/cron");
+    let page = shown(&server, "/schedules");
+    // Its address before.
+    assert!(shown(&server, "/cron").contains("nightly/&#60;b&#62;"));
     assert!(page.contains("nightly/&#60;b&#62;"), "{page}");
-    assert!(page.contains("30 2 * * *, UTC"), "{page}");
+    assert!(
+        page.contains("30 2 * * *, UTC, in the configuration"),
+        "{page}"
+    );
+    assert!(
+        page.contains("02:30 nightly/&#60;b&#62;"),
+        "the calendar: {page}"
+    );
     let act = |page: &str, act: &str| {
-        let part = page.split("action=\"/cron/").nth(1).expect("a form");
+        let part = page.split("action=\"/schedules/").nth(1).expect("a form");
         let part = part.split('/').next().unwrap();
         let form = format!("csrf={}", token(page));
-        let (status, to) = post(&server, &format!("/cron/{part}/do/{act}"), &form);
+        let (status, to) = post(&server, &format!("/schedules/{part}/do/{act}"), &form);
         assert_eq!(status, 303, "{act}");
         shown(&server, &to)
     };
@@ -247,11 +264,11 @@ fn cron_tables_are_shown_paused_and_run() {
     );
     assert!(!resumed.contains(">paused</span>"), "{resumed}");
     // A form of nobody's, a table that is not there, an act that is none.
-    assert_eq!(post(&server, "/cron/x/do/run", "csrf=x").0, 403);
+    assert_eq!(post(&server, "/schedules/x/do/run", "csrf=x").0, 403);
     let form = format!("csrf={}", token(&resumed));
-    assert_eq!(post(&server, "/cron/x/do/run", &form).0, 404);
-    assert_eq!(post(&server, "/cron/~ff/do/run", &form).0, 404);
-    assert_eq!(post(&server, "/cron/x/do/explode", &form).0, 404);
+    assert_eq!(post(&server, "/schedules/x/do/run", &form).0, 404);
+    assert_eq!(post(&server, "/schedules/~ff/do/run", &form).0, 404);
+    assert_eq!(post(&server, "/schedules/x/do/explode", &form).0, 404);
     assert_eq!(server.number("ready"), 1);
 }
 

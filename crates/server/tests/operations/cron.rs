@@ -15,9 +15,11 @@ fn start(config: &str) -> Server {
 fn listed(server: &Server) -> Vec<Value> {
     let lines = server.printed(&["cron", "--json"]);
     let lines = lines.lines();
-    lines
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect()
+    let all = lines.map(|line| serde_json::from_str(line).expect("JSON"));
+    // They come by name; the last one is the one of most tests.
+    let mut all: Vec<Value> = all.collect();
+    all.reverse();
+    all
 }
 
 #[test]
@@ -97,20 +99,20 @@ fn tables_are_listed_paused_resumed_and_run() {
     let (out, why, code) = server.outputs(&["cron", "run", "nihgtly"]);
     assert_eq!((out.as_str(), code), ("", 1));
     assert!(
-        why.contains("there is no [[cron]] table nihgtly; did you mean nightly?"),
+        why.contains("there is no schedule nihgtly; did you mean nightly?"),
         "{why}"
     );
     let (_, why, _) = server.outputs(&["cron", "pause", "something else"]);
     assert!(
-        why.ends_with("there is no [[cron]] table something else\n"),
+        why.ends_with("there is no schedule something else\n"),
         "{why}"
     );
     let audit = server.printed(&["audit"]);
     for line in [
-        " http POST /api/v1/cron/nightly/pause 200",
-        " http POST /api/v1/cron/nightly/run 200",
-        " http POST /api/v1/cron/nightly/resume 200",
-        " http POST /api/v1/cron/nihgtly/run 404",
+        " http POST /api/v1/schedules/nightly/pause 200",
+        " http POST /api/v1/schedules/nightly/run 200",
+        " http POST /api/v1/schedules/nightly/resume 200",
+        " http POST /api/v1/schedules/nihgtly/run 404",
     ] {
         assert!(audit.contains(line), "{line}: {audit}");
     }
@@ -140,13 +142,94 @@ fn a_run_that_is_refused_says_why_and_leaves_no_mark() {
     assert_eq!(server.number("ready"), 1);
 }
 
+/// Options become the definition that the API is given, and the file of one is taken as it is.
+#[test]
+fn schedules_are_made_changed_and_removed_by_commands() {
+    let server = start("");
+    let put = |name: &str, args: &[&str]| {
+        let mut words = vec!["schedule", "put", name];
+        words.extend(args);
+        server.outputs(&words)
+    };
+    let show = |name: &str| -> Value {
+        let shown = server.printed(&["schedule", "show", name]);
+        serde_json::from_str(&shown).expect("JSON")
+    };
+    let of = [
+        "--cron",
+        "30 2 29 2 *",
+        "--zone",
+        "Europe/Berlin",
+        "--queue",
+        "reports",
+        "--body",
+        "all",
+        "--missed",
+        "all",
+        "--overlap",
+        "skip",
+        "--attr",
+        "team=ops",
+        "--priority",
+        "7",
+        "--count",
+        "3",
+        "--start",
+        "2026-01-01T00:00:00+01:00",
+    ];
+    assert_eq!(put("nightly", &of).0, "nightly is scheduled\n");
+    assert_eq!(put("nightly", &of).0, "nightly was so already\n");
+    let expected = serde_json::json!({
+        "cron": "30 2 29 2 *", "zone": "Europe/Berlin", "start_ms": 1_767_222_000_000_u64,
+        "count": 3, "missed": "all", "overlap": "skip", "queue": "reports", "body": "all",
+        "headers": { "team": "ops" }, "priority": 7,
+    });
+    assert_eq!(show("nightly")["definition"], expected);
+    assert_eq!(
+        show("nightly")["nexts_ms"].as_array().map(Vec::len),
+        Some(3)
+    );
+    let shown = server.printed(&["schedule"]);
+    assert!(shown.contains("-02-29 02:30:00 +01:00"), "{shown}");
+    let poll = ["--every", "5h", "--phase", "30s", "--queue", "w"];
+    assert_eq!(put("poll", &poll).0, "poll is scheduled\n");
+    assert_eq!(show("poll")["schedule"], "every 5h, 30s later");
+    let at = ["--at", "2999-01-01T00:00:00Z", "--queue", "w"];
+    assert_eq!(put("once", &at).0, "once is scheduled\n");
+    let (_, why, code) = put("past", &["--at", "2001-01-01T00:00:00Z", "--queue", "w"]);
+    assert_eq!(code, 1);
+    assert!(why.contains("never due"), "{why}");
+    let (_, why, code) = put(
+        "both",
+        &["--every", "5h", "--cron", "0 * * * *", "--queue", "w"],
+    );
+    assert_eq!(code, 2, "{why}");
+    // From one to another by a file.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("copy.json");
+    std::fs::write(&file, expected.to_string()).unwrap();
+    let file = file.display().to_string();
+    assert_eq!(put("copy", &["--file", &file]).0, "copy is scheduled\n");
+    assert_eq!(show("copy")["definition"], expected);
+    let removed = server.printed(&["schedule", "remove", "copy", "poll"]);
+    assert_eq!(removed, "copy removed\npoll removed\n");
+    let names = listed(&server);
+    let names: Vec<&str> = names
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(names, ["once", "nightly"]);
+    let metrics = server.printed(&["metrics"]);
+    assert!(metrics.contains("\nquintet_schedules 2\n"), "{metrics}");
+}
+
 #[test]
 fn where_there_are_no_tables_the_list_is_empty() {
     let server = start("");
     assert_eq!(listed(&server), [] as [Value; 0]);
     let (_, why, code) = server.outputs(&["cron", "run", "a"]);
     assert_eq!(code, 1);
-    assert!(why.contains("there is no [[cron]] table a"), "{why}");
+    assert!(why.contains("there is no schedule a"), "{why}");
 }
 
 /// A reload is refused for the same errors as a start: the configuration in force goes on, pauses

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono_tz::Tz;
 use quintet_client::FOLDER;
-use quintet_policy::Cron;
+use quintet_policy::{Cron, Missed, Overlap, Schedule, Timing};
 use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
 
@@ -38,6 +38,7 @@ pub struct CronTable {
     pub ttr: String,
     pub ttl: String,
     pub missed: String,
+    pub overlap: String,
 }
 
 pub(crate) const CRON: &[AuthSpec<CronTable>] = &[
@@ -103,34 +104,20 @@ pub(crate) const CRON: &[AuthSpec<CronTable>] = &[
     },
     AuthSpec {
         key: "missed",
-        help: "What becomes of runs that were missed: \"skip\" (also if empty), or \"once\": one put \
-               for all of them.",
+        help: "What becomes of runs that were missed: \"skip\" (also if empty), \"once\" (one put for \
+               all of them) or \"all\" (a put for each).",
         field: |row| AuthField::Text(&mut row.missed),
+    },
+    AuthSpec {
+        key: "overlap",
+        help: "What becomes of runs while the message of an earlier one is not done: \"allow\" (also \
+               if empty), \"skip\", or \"replace\" (it takes the place of one that waits).",
+        field: |row| AuthField::Text(&mut row.overlap),
     },
 ];
 
-/// A `[[cron]]` table, read.
-#[derive(Clone, Debug)]
-pub struct CronJob {
-    pub name: String,
-    /// As the file has it.
-    pub schedule: String,
-    pub cron: Cron,
-    pub zone: Tz,
-    pub put: Put,
-    /// Runs that were missed are made up for by one.
-    pub once: bool,
-}
-
-impl CronJob {
-    /// Text of its schedule: due times of another are not those of this one.
-    pub fn policy(&self) -> String {
-        format!("{} {}", self.schedule, self.zone.name())
-    }
-}
-
 impl CronTable {
-    fn job(&self) -> Result<CronJob, Wrong> {
+    fn job(&self) -> Result<Schedule, Wrong> {
         let takes = |key: &str, given: &str, why: &str| {
             Wrong::of_value(key, &toml::Value::String(given.to_owned()), why)
         };
@@ -148,19 +135,33 @@ impl CronTable {
             zone => Tz::from_str(zone)
                 .map_err(|_| takes("zone", zone, "takes a name such as \"Europe/Berlin\""))?,
         };
-        let once = match self.missed.as_str() {
-            "" | "skip" => false,
-            "once" => true,
-            missed => return Err(takes("missed", missed, "takes \"skip\" or \"once\"")),
+        let missed = match self.missed.as_str() {
+            "" | "skip" => Missed::Skip,
+            "once" => Missed::Once,
+            "all" => Missed::All,
+            missed => {
+                let why = "takes \"skip\", \"once\" or \"all\"";
+                return Err(takes("missed", missed, why));
+            }
         };
-        Ok(CronJob {
+        let overlap = match self.overlap.as_str() {
+            "" | "allow" => Overlap::Allow,
+            "skip" => Overlap::Skip,
+            "replace" => Overlap::Replace,
+            overlap => {
+                let why = "takes \"allow\", \"skip\" or \"replace\"";
+                return Err(takes("overlap", overlap, why));
+            }
+        };
+        let schedule = Schedule {
             name: self.name.clone(),
-            schedule: self.schedule.clone(),
-            cron,
-            zone,
+            policy: format!("{} {}", self.schedule, zone.name()),
+            timing: Timing::cron(cron, zone),
+            missed,
+            overlap,
             put: self.put()?,
-            once,
-        })
+        };
+        Ok(schedule.guarded())
     }
 
     fn put(&self) -> Result<Put, Wrong> {
@@ -267,7 +268,7 @@ impl Config {
     ///
     /// # Errors
     /// The first that is wrong.
-    pub fn cron_jobs(&self) -> Result<Vec<Arc<CronJob>>, Wrong> {
+    pub fn schedules(&self) -> Result<Vec<Arc<Schedule>>, Wrong> {
         let count = self.crons.len() as u64;
         if count > self.crons_max {
             return Err(format!(
@@ -310,10 +311,10 @@ mod tests {
     use super::super::load::from_text;
     use super::*;
 
-    fn jobs(text: &str) -> Result<Vec<Arc<CronJob>>, String> {
+    fn jobs(text: &str) -> Result<Vec<Arc<Schedule>>, String> {
         from_text(text)
             .map_err(|why| format!("{why:#}"))
-            .and_then(|config| config.cron_jobs().map_err(|wrong| wrong.to_string()))
+            .and_then(|config| config.schedules().map_err(|wrong| wrong.to_string()))
     }
 
     const GOOD: &str = "[[cron]]\nname = 'a'\nschedule = '0 3 * * *'\nqueue = 'w'\n";
@@ -324,8 +325,9 @@ mod tests {
                     delay = '5s'\nttr = '1m'\nttl = '1h'\nmissed = 'once'\n";
         let read = jobs(&format!("{GOOD}{more}")).expect("read");
         let job = &read[0];
-        assert_eq!(job.zone, Tz::Europe__Berlin);
-        assert!(job.once);
+        assert_eq!(job.zone(), "Europe/Berlin");
+        assert_eq!(job.missed, Missed::Once);
+        assert_eq!(job.policy, "0 3 * * * Europe/Berlin");
         let put = &job.put;
         assert_eq!(put.body, Body::new(b"hi"));
         assert_eq!((put.priority, put.ttr_ms), (Some(7), Some(60_000)));
@@ -336,7 +338,7 @@ mod tests {
         let attrs = &put.more.as_ref().expect("attributes").attrs;
         assert_eq!(attrs[..], [(b"k"[..].into(), b"v=w"[..].into())]);
         let plain = &jobs(GOOD).expect("read")[0];
-        assert_eq!((plain.zone, plain.once), (Tz::UTC, false));
+        assert_eq!((plain.zone(), plain.missed), ("UTC", Missed::Skip));
     }
 
     #[test]
@@ -356,7 +358,8 @@ mod tests {
                 format!("{GOOD}zone = 'Mars/Base'"),
                 "\"Europe/Berlin\"; not \"Mars/Base\"",
             ),
-            (format!("{GOOD}missed = 'all'"), "missed takes"),
+            (format!("{GOOD}missed = 'never'"), "missed takes"),
+            (format!("{GOOD}overlap = 'never'"), "overlap takes"),
             (format!("{GOOD}delay = 'x'"), "delay "),
             (format!("{GOOD}priority = 4294967296"), "priority takes"),
             (format!("{GOOD}attributes = ['x']"), "NAME=VALUE"),

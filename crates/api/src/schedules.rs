@@ -1,0 +1,477 @@
+//! Schedules: made, seen and steered.
+
+use std::sync::Arc;
+
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse as _, Response};
+use hyper::header::{ETAG, HeaderValue};
+use hyper::{HeaderMap, StatusCode, Uri};
+use quintet_client::{
+    LastRun, RunSeen, ScheduleAct, ScheduleSeen, ScheduleSpec, Steered, WhichSchedules,
+};
+use quintet_types::{CommandError, MessageId, Ms, Name, Verb};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::oneshot;
+use utoipa::ToSchema;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::server::must_operate;
+use super::types::Shown;
+use super::{Api, read};
+use quintet_http::{Requester, reply};
+
+/// Due times that are told of one.
+const NEXTS: usize = 10;
+/// Memory of a schedule in a list, bytes.
+const ROW_BYTES: u64 = 1024;
+
+/// A schedule, as the API and the command line tell it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Schedule {
+    pub name: String,
+    /// `file`: a `[[cron]]` table of the configuration; `api`: made at run time.
+    pub source: &'static str,
+    /// Its times: minute, hour, day, month and weekday, or words such as `every 5m`.
+    pub schedule: String,
+    /// The name of its time zone.
+    pub zone: String,
+    pub queue: String,
+    /// Handling of missed runs: `skip`, `once` or `all`.
+    pub missed: &'static str,
+    /// Handling of due times while the message of an earlier run is not done: `allow`, `skip` or
+    /// `replace`.
+    pub overlap: &'static str,
+    pub paused: bool,
+    /// It will never be due again.
+    pub ended: bool,
+    /// When it is due next; null while it is paused, and when it has ended.
+    pub next_ms: Option<u64>,
+    /// When it put last; null: never.
+    pub last_ms: Option<u64>,
+    /// Message that it put then; null: none, or it is not known.
+    pub message: Option<u64>,
+    /// How it went last: `none` (it never was due), `put`, `skipped` (an earlier run was not done),
+    /// `missed`, `refused`, or `invalid` (its definition cannot be read).
+    pub outcome: &'static str,
+    /// Why it was refused, or is invalid.
+    pub error: Option<String>,
+    /// When it was noticed last that due times were missed.
+    pub missed_ms: Option<u64>,
+    /// Due times that were missed, ever.
+    pub missed_runs: u64,
+    /// Puts by its times since these were defined.
+    pub runs: u64,
+    /// A schedule of this name that was made at run time is passed over.
+    pub shadows: bool,
+}
+
+impl From<&ScheduleSeen> for Schedule {
+    fn from(seen: &ScheduleSeen) -> Self {
+        Self {
+            name: seen.name.clone(),
+            source: if seen.of_file { "file" } else { "api" },
+            schedule: seen.schedule.clone(),
+            zone: seen.zone.clone(),
+            queue: seen.queue.clone(),
+            missed: seen.missed,
+            overlap: seen.overlap,
+            paused: seen.paused,
+            ended: seen.next_ms.is_none() && !seen.paused && seen.invalid.is_none(),
+            next_ms: seen.next_ms,
+            last_ms: seen.last.put_ms,
+            message: seen.last.message,
+            outcome: outcome(seen),
+            error: seen.invalid.clone().or_else(|| seen.error.clone()),
+            missed_ms: seen.last.missed_ms,
+            missed_runs: seen.missed_runs,
+            runs: seen.runs_counted,
+            shadows: seen.shadows,
+        }
+    }
+}
+
+/// The word for the last thing that happened to it.
+fn outcome(seen: &ScheduleSeen) -> &'static str {
+    if seen.invalid.is_some() {
+        return "invalid";
+    }
+    if seen.error.is_some() {
+        return "refused";
+    }
+    let LastRun {
+        put_ms,
+        missed_ms,
+        skipped_ms,
+        ..
+    } = seen.last;
+    // One message may make up for what was missed.
+    let mut last = (put_ms, "put");
+    for other in [(missed_ms, "missed"), (skipped_ms, "skipped")] {
+        if other.0 > last.0 {
+            last = other;
+        }
+    }
+    last.0.map_or("none", |_| last.1)
+}
+
+/// Schedules in the order of their names.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct Listed {
+    schedules: Vec<Schedule>,
+    /// The name of the last one if more follow: `after` of the next request.
+    next: Option<String>,
+}
+
+/// One schedule.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct One {
+    #[serde(flatten)]
+    schedule: Schedule,
+    /// As it was made; null: it is in the configuration, or you may not see the messages of its
+    /// queue.
+    definition: Option<ScheduleSpec>,
+    /// The user who made it or changed it last.
+    defined_by: Option<String>,
+    defined_ms: Option<u64>,
+    /// The next due times, ten at most; none while it is paused.
+    nexts_ms: Vec<u64>,
+    /// The last runs, newest first, ten at most.
+    last_runs: Vec<LastRunShown>,
+}
+
+/// A run of a schedule.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+struct LastRunShown {
+    /// When it was due.
+    due_ms: u64,
+    /// When it was dealt with.
+    at_ms: u64,
+    /// `put`, `by_hand`, `skipped` (an earlier run was not done) or `missed`.
+    outcome: &'static str,
+    /// Due times that it stands for.
+    times: u64,
+    /// Message that it put.
+    message: Option<u64>,
+    /// What became of the message: its state (`ready`, `reserved`, ...), or how it went
+    /// (`finished`, `failed`, ...); null: that is not known, or you may not see it.
+    became: Option<&'static str>,
+}
+
+/// Result of an operation on a schedule.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+struct SteeredShown {
+    /// False: it was so already.
+    changed: bool,
+    /// The message that was put.
+    message: Option<u64>,
+}
+
+impl Api {
+    /// A page of schedules, and the name of the last one if more follow.
+    ///
+    /// # Errors
+    /// The server is stopping.
+    pub async fn schedules(
+        &self,
+        which: WhichSchedules,
+    ) -> Result<(Vec<ScheduleSeen>, Option<String>), Problem> {
+        let (tell, told) = oneshot::channel();
+        let tell = move |schedules, last| {
+            // The client may have gone.
+            let _heard = tell.send((schedules, last));
+        };
+        self.client_api.schedules(which, Box::new(tell));
+        told.await.map_err(|_| Problem::stopping())
+    }
+
+    /// Steers one; answers when that is durable.
+    ///
+    /// # Errors
+    /// Why it was not done, or that the outcome is unknown.
+    pub async fn steer_schedule(&self, act: ScheduleAct, name: &str) -> Result<Steered, Problem> {
+        let (tell, told) = oneshot::channel();
+        let tell = Box::new(move |done| {
+            let _heard = tell.send(done);
+        });
+        self.client_api.steer_schedule(act, name, tell);
+        let done = told.await.map_err(|_| Problem::unknown())?;
+        done.map_err(Problem::not_steered)
+    }
+
+    async fn steered(
+        &self,
+        requester: &Requester,
+        act: ScheduleAct,
+        name: &str,
+    ) -> Result<Response, Problem> {
+        must_operate(requester)?;
+        let done = self.steer_schedule(act, name).await?;
+        Ok(told(done))
+    }
+
+    /// What became of a message.
+    async fn became(&self, requester: &Requester, id: MessageId) -> Option<&'static str> {
+        match self.message(requester, id).await {
+            Ok((message, queue)) => {
+                let now = self.client_api.now();
+                Some(Shown::of(&message, &queue, now).state)
+            }
+            Err(_) => {
+                let client_api = self.client_api();
+                let end = tokio::task::spawn_blocking(move || client_api.end_of(id));
+                let end = end.await.ok()??;
+                let may = |queue: &Name| requester.may_to(Verb::Peek, queue);
+                end.queue.as_ref().is_some_and(may).then(|| end.why.word())
+            }
+        }
+    }
+}
+
+fn told(done: Steered) -> Response {
+    let message = done.message.map(|id| id.0);
+    let changed = done.changed;
+    let mut response = reply::document(&json!(SteeredShown { changed, message }));
+    if done.made {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    tagged(response, done.version)
+}
+
+fn tagged(mut response: Response, version: Option<u64>) -> Response {
+    let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());
+    if let Some(tag) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
+/// The version that a request has seen.
+fn seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let seen = read::if_match(headers);
+    // Another text is the version of nothing.
+    let seen = seen.map(|seen| seen.parse().map_err(|_| Problem::schedule_changed()));
+    seen.transpose()
+}
+
+/// Schedules in the order of their names: when each runs, how it went last, whether it is paused.
+#[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules",
+    params(("after" = Option<String>, Query, description = "a schedule's name: those behind it"), ("limit" = Option<u32>, Query)),
+    responses((status = 200, body = Listed), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    uri: Uri,
+) -> Result<Response, Problem> {
+    must_operate(&requester)?;
+    let query = read::Query::of(&uri, &["after", "limit"], &[])?;
+    let most = match query.number("limit", 1000)?.unwrap_or(100) {
+        0 => return Err(Problem::field("limit", "a number from 1 to 1000")),
+        most => usize::try_from(most).unwrap_or(1000),
+    };
+    let _room = api.room(most as u64 * ROW_BYTES)?;
+    let mut after = query.get("after").map(str::to_owned);
+    let mut schedules: Vec<Schedule> = Vec::new();
+    let next = loop {
+        let max = most - schedules.len();
+        let (page, next) = api.schedules(WhichSchedules::Page { after, max }).await?;
+        schedules.extend(page.iter().map(Schedule::from));
+        if next.is_none() || schedules.len() >= most {
+            break next;
+        }
+        after = next;
+    };
+    Ok(reply::document(&Listed { schedules, next }))
+}
+
+/// The `[[cron]]` tables of the configuration. This address is for older clients.
+#[utoipa::path(get, path = "/api/v1/cron", operation_id = "list_cron", tag = "schedules",
+    responses((status = 200, body = Vec<Schedule>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list_of_file(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+) -> Result<Response, Problem> {
+    must_operate(&requester)?;
+    let (schedules, _) = api.schedules(WhichSchedules::OfFile).await?;
+    let schedules: Vec<Schedule> = schedules.iter().map(Schedule::from).collect();
+    Ok(reply::document(&json!(schedules)))
+}
+
+/// A schedule with its definition, its next due times and its last runs.
+#[utoipa::path(get, path = "/api/v1/schedules/{name}", operation_id = "show_schedule", tag = "schedules",
+    params(("name" = String, Path)),
+    responses((status = 200, body = One), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    must_operate(&requester)?;
+    let (found, _) = api.schedules(WhichSchedules::One(name.clone())).await?;
+    let found = found.into_iter().next();
+    let found = found.ok_or_else(|| Problem::no_such_schedule(&name))?;
+    let queue = Name::of_shown(&found.queue);
+    let mut last_runs = Vec::with_capacity(found.runs.len());
+    for run in &found.runs {
+        let became = match run.message {
+            Some(id) => api.became(&requester, MessageId(id)).await,
+            None => None,
+        };
+        last_runs.push(LastRunShown::of(run, became));
+    }
+    let one = One {
+        schedule: Schedule::from(&found),
+        nexts_ms: nexts(&found, NEXTS),
+        last_runs,
+        definition: (found.spec)
+            .filter(|_| requester.may_to(Verb::Peek, &queue))
+            .map(|spec| *spec),
+        defined_by: Some(found.by).filter(|by| !by.is_empty()),
+        defined_ms: found.defined_ms,
+    };
+    Ok(tagged(reply::document(&one), found.version))
+}
+
+/// The next due times of a schedule whose times are told, so many at most.
+pub fn nexts(seen: &ScheduleSeen, most: usize) -> Vec<u64> {
+    let (Some(next), Some(timing)) = (seen.next_ms, &seen.timing) else {
+        return Vec::new();
+    };
+    let left = timing
+        .count
+        .map_or(u64::MAX, |count| count.saturating_sub(seen.runs_counted));
+    let most = most.min(usize::try_from(left).unwrap_or(usize::MAX));
+    let nexts = timing.nexts(Ms(next.saturating_sub(1)), most);
+    nexts.into_iter().map(|at| at.0).collect()
+}
+
+impl LastRunShown {
+    fn of(run: &RunSeen, became: Option<&'static str>) -> Self {
+        Self {
+            due_ms: run.due_ms,
+            at_ms: run.at_ms,
+            outcome: run.how,
+            times: run.times,
+            message: run.message,
+            became,
+        }
+    }
+}
+
+/// Makes a schedule, or defines it anew; then its pause and its runs stay. Other times count from
+/// now on. With `If-Match` only if it is as it was seen. Needs the right to put into its queue.
+#[utoipa::path(put, path = "/api/v1/schedules/{name}", operation_id = "define_schedule", tag = "schedules",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = ScheduleSpec,
+    responses((status = 200, body = SteeredShown), (status = 201, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn define(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    must_operate(&requester)?;
+    let seen = seen(request.headers())?;
+    let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
+    let schedule = spec.schedule(&name);
+    let schedule = schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
+    if !requester.may_to(Verb::Put, schedule.queue()) {
+        return Err(Problem::refused(CommandError::NotPermitted));
+    }
+    let act = ScheduleAct::Define {
+        spec: Box::new(spec),
+        by: requester.name().unwrap_or_default().to_string(),
+        seen,
+    };
+    Ok(told(api.steer_schedule(act, &name).await?))
+}
+
+/// Removes a schedule that was made at run time, with its pause and runs. Its messages stay.
+#[utoipa::path(delete, path = "/api/v1/schedules/{name}", operation_id = "remove_schedule", tag = "schedules",
+    params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    must_operate(&requester)?;
+    let seen = seen(&headers)?;
+    api.steer_schedule(ScheduleAct::Remove { seen }, &name)
+        .await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// It puts nothing by itself until it is resumed, whatever restarts.
+#[utoipa::path(post, path = "/api/v1/schedules/{name}/pause", tag = "schedules",
+    params(("name" = String, Path)),
+    responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn pause(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    api.steered(&requester, ScheduleAct::Pause, &name).await
+}
+
+/// It puts again; what was due in the pause is let go.
+#[utoipa::path(post, path = "/api/v1/schedules/{name}/resume", tag = "schedules",
+    params(("name" = String, Path)),
+    responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn resume(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    api.steered(&requester, ScheduleAct::Resume, &name).await
+}
+
+/// Puts its message once, now, also if it is paused or has ended. Its due times stay.
+#[utoipa::path(post, path = "/api/v1/schedules/{name}/run", tag = "schedules",
+    params(("name" = String, Path)),
+    responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn run(
+    State(api): State<Arc<Api>>,
+    Extension(requester): Extension<Requester>,
+    Path(name): Path<String>,
+) -> Result<Response, Problem> {
+    api.steered(&requester, ScheduleAct::Run, &name).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_thing_that_happened_is_the_outcome() {
+        let outcome = |put_ms, missed_ms, skipped_ms, error: Option<&str>| {
+            let last = LastRun {
+                put_ms,
+                message: None,
+                missed_ms,
+                skipped_ms,
+            };
+            let seen = ScheduleSeen {
+                last,
+                error: error.map(str::to_owned),
+                ..ScheduleSeen::default()
+            };
+            Schedule::from(&seen).outcome
+        };
+        assert_eq!(outcome(None, None, None, None), "none");
+        assert_eq!(outcome(Some(7), None, None, None), "put");
+        assert_eq!(
+            outcome(Some(7), Some(7), None, None),
+            "put",
+            "one for all missed"
+        );
+        assert_eq!(outcome(Some(7), Some(8), None, None), "missed");
+        assert_eq!(outcome(None, Some(8), None, None), "missed");
+        assert_eq!(outcome(Some(9), Some(8), None, None), "put");
+        assert_eq!(outcome(Some(9), Some(8), Some(10), None), "skipped");
+        assert_eq!(outcome(Some(9), None, None, Some("full")), "refused");
+    }
+}

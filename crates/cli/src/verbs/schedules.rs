@@ -1,0 +1,382 @@
+//! `quintet schedule`: schedules, made, seen and steered.
+
+use std::fs;
+use std::io::{Read as _, Write as _, stdin, stdout};
+use std::process::ExitCode;
+use std::str::FromStr as _;
+
+use anyhow::{Context as _, Result};
+use chrono::{DateTime, Utc};
+use chrono_tz::Tz;
+use serde_json::{Map, Value, json};
+
+use super::super::Where;
+use super::super::api::{Api, part};
+use super::super::table::{seen, table};
+use super::clients::{queue, shown};
+use super::duration;
+
+/// Arguments of `schedule`.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  quintet schedule\n  quintet schedule put nightly --cron '30 2 * * \
+                  1-5' --zone Europe/Berlin --queue reports\n  quintet schedule put poll --every \
+                  5m --queue polls --overlap skip\n  quintet schedule show nightly\n  quintet \
+                  schedule run nightly\n\nNEXT and LAST are in the time zone of the schedule; LAST \
+                  is the time of the last put. OUTCOME is the\nlast result: put with the message \
+                  id, skipped, missed, or refused with the reason. See docs/schedules.md."
+)]
+pub(in super::super) struct Schedule {
+    #[command(flatten)]
+    at: Where,
+    /// Print a line of JSON for each schedule.
+    #[arg(long)]
+    json: bool,
+    #[command(subcommand)]
+    act: Option<Act>,
+}
+
+#[derive(clap::Subcommand)]
+enum Act {
+    /// Make a schedule, or change it.
+    #[command(
+        after_help = "Examples:\n  quintet schedule put nightly --cron '30 2 * * 1-5' --zone \
+                      Europe/Berlin --queue reports --body all\n  quintet schedule put poll \
+                      --every 5m --phase 30s --queue polls --overlap skip\n  quintet schedule put \
+                      launch --at 2027-01-01T09:00:00+01:00 --queue mails\n  quintet schedule put \
+                      nightly --file nightly.json\n\nIt replaces the whole definition; a pause and \
+                      the runs so far stay. A file has the JSON of PUT /api/v1/schedules/NAME."
+    )]
+    Put(Box<Define>),
+    /// Show schedules as JSON: definition, next due times, last runs.
+    #[command(after_help = "Example:\n  quintet schedule show nightly")]
+    Show(Names),
+    /// Remove schedules that were made at run time.
+    #[command(
+        after_help = "Example:\n  quintet schedule remove nightly\n\nMessages that it has put stay."
+    )]
+    Remove(Names),
+    /// Pause schedules: they put nothing until they are resumed.
+    #[command(
+        after_help = "Example:\n  quintet schedule pause nightly\n\nA pause survives restarts. Due \
+                      times within the pause are skipped and do not count as missed."
+    )]
+    Pause(Steer),
+    /// End the pause of schedules.
+    #[command(
+        after_help = "Example:\n  quintet schedule resume nightly\n\nThe schedule puts from its \
+                      next due time on. Skipped due times stay skipped."
+    )]
+    Resume(Steer),
+    /// Put the message of schedules once, now.
+    #[command(
+        after_help = "Example:\n  quintet schedule run nightly\n\nWorks also for a paused \
+                      schedule. The due times do not change."
+    )]
+    Run(Steer),
+}
+
+#[derive(clap::Args)]
+struct Define {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the schedule.
+    name: String,
+    /// Queue that the messages are put into.
+    #[arg(long, required_unless_present = "file")]
+    queue: Option<String>,
+    /// Minute, hour, day, month and weekday, for example '0 3 * * *'.
+    #[arg(long, value_name = "FIELDS", group = "times")]
+    cron: Option<String>,
+    /// Time zone of --cron [default: UTC].
+    #[arg(long, requires = "cron")]
+    zone: Option<String>,
+    /// Interval, 1s or longer.
+    #[arg(long, value_parser = duration, value_name = "TIME", group = "times")]
+    every: Option<u64>,
+    /// Offset of the interval: due times are its multiples since 1970, plus this.
+    #[arg(long, value_parser = duration, value_name = "TIME", requires = "every")]
+    phase: Option<u64>,
+    /// A moment, for example 2027-01-01T09:00:00Z; may be given several times.
+    #[arg(long = "at", value_parser = moment, value_name = "MOMENT", group = "times")]
+    at_time: Vec<u64>,
+    /// First moment that may be due.
+    #[arg(long, value_parser = moment, value_name = "MOMENT")]
+    start: Option<u64>,
+    /// Last moment that may be due.
+    #[arg(long, value_parser = moment, value_name = "MOMENT")]
+    end: Option<u64>,
+    /// Runs after which it ends.
+    #[arg(long)]
+    count: Option<u64>,
+    /// Handling of missed runs: skip, once or all [default: skip].
+    #[arg(long, value_name = "WHAT", value_parser = ["skip", "once", "all"])]
+    missed: Option<String>,
+    /// Handling of runs while an earlier one is not done: allow, skip or replace [default: allow].
+    #[arg(long, value_name = "WHAT", value_parser = ["allow", "skip", "replace"])]
+    overlap: Option<String>,
+    /// Body of the messages.
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
+    /// An attribute; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = super::pair)]
+    attr: Vec<(String, String)>,
+    /// Priority; 0 is the most urgent.
+    #[arg(long)]
+    priority: Option<u32>,
+    /// Time until a message can be taken, for example 30s.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    delay: Option<u64>,
+    /// Time until a message expires, for example 1h.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    ttl: Option<u64>,
+    /// Key of the message group.
+    #[arg(long, value_name = "KEY")]
+    with_key: Option<String>,
+    /// Deduplication id of the messages.
+    #[arg(long, value_name = "ID")]
+    unique: Option<String>,
+    /// File with the whole definition as JSON; `-`: standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["queue", "times", "body", "unique"])]
+    file: Option<String>,
+    /// Print the reply as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Names {
+    #[command(flatten)]
+    at: Where,
+    /// Names of schedules.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct Steer {
+    #[command(flatten)]
+    at: Where,
+    /// Names of schedules.
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Print a line of JSON for each schedule.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Schedule {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        match self.act {
+            Some(Act::Put(define)) => return define.run(),
+            Some(Act::Show(names)) => return names.show(),
+            Some(Act::Remove(names)) => return names.remove(),
+            Some(Act::Pause(steer)) => {
+                return steer.run("pause", "paused", "was paused already");
+            }
+            Some(Act::Resume(steer)) => {
+                return steer.run("resume", "resumed", "was not paused");
+            }
+            Some(Act::Run(steer)) => return steer.run("run", "put", "not put"),
+            None => {}
+        }
+        let path = "/schedules?limit=1000";
+        let all = Api::connect(&self.at)?.pages(path, "schedules", "next", "after")?;
+        if self.json {
+            for schedule in all {
+                writeln!(stdout(), "{schedule}")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let columns = [
+            "name", "schedule", "zone", "queue", "next", "last", "outcome", "missed",
+        ];
+        let mut rows = vec![columns.map(str::to_owned)];
+        rows.extend(all.iter().map(row));
+        table(&rows, &mut stdout().lock())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Define {
+    fn run(self) -> Result<ExitCode> {
+        let of = match &self.file {
+            Some(file) => {
+                let mut text = String::new();
+                match file.as_str() {
+                    "-" => {
+                        let read = stdin().lock().read_to_string(&mut text);
+                        read.context("cannot read standard input")?;
+                    }
+                    path => {
+                        let read = fs::read_to_string(path);
+                        text = read.with_context(|| format!("cannot read {path}"))?;
+                    }
+                }
+                serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))?
+            }
+            None => self.given()?,
+        };
+        let path = format!("/schedules/{}", part(&self.name));
+        let told = self.at.api("PUT", &path, Some(&of))?;
+        let name = seen(&self.name);
+        match (self.json, told["changed"].as_bool()) {
+            (true, _) => writeln!(stdout(), "{told}")?,
+            (false, Some(true)) => writeln!(stdout(), "{name} is scheduled")?,
+            (false, _) => writeln!(stdout(), "{name} was so already")?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn given(&self) -> Result<Value> {
+        let mut of = Map::new();
+        let texts = [
+            ("queue", &self.queue),
+            ("cron", &self.cron),
+            ("zone", &self.zone),
+            ("missed", &self.missed),
+            ("overlap", &self.overlap),
+            ("body", &self.body),
+            ("key", &self.with_key),
+        ];
+        let texts = texts
+            .into_iter()
+            .filter_map(|(key, text)| Some((key, text.as_ref()?)));
+        of.extend(texts.map(|(key, text)| (key.to_owned(), text.as_str().into())));
+        let numbers = [
+            ("every_ms", self.every),
+            ("phase_ms", self.phase),
+            ("start_ms", self.start),
+            ("end_ms", self.end),
+            ("count", self.count),
+            ("priority", self.priority.map(u64::from)),
+            ("delay_ms", self.delay),
+            ("ttl_ms", self.ttl),
+        ];
+        let numbers = numbers
+            .into_iter()
+            .filter_map(|(key, number)| Some((key, number?)));
+        of.extend(numbers.map(|(key, number)| (key.to_owned(), number.into())));
+        if !self.at_time.is_empty() {
+            of.insert("at_ms".into(), json!(self.at_time));
+        }
+        if !self.attr.is_empty() {
+            of.insert("headers".into(), super::headers(&self.attr)?);
+        }
+        if let Some(id) = &self.unique {
+            of.insert("unique".into(), json!({ "id": id }));
+        }
+        Ok(Value::Object(of))
+    }
+}
+
+impl Names {
+    fn show(self) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
+        for name in &self.names {
+            let told = api.get(&format!("/schedules/{}", part(name)))?;
+            writeln!(stdout(), "{told}")?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn remove(self) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
+        for name in &self.names {
+            api.ask("DELETE", &format!("/schedules/{}", part(name)), None)?;
+            writeln!(stdout(), "{} removed", seen(name))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A moment as RFC 3339 has it, in ms since 1970.
+fn moment(text: &str) -> Result<u64, String> {
+    let at = DateTime::parse_from_rfc3339(text).ok();
+    let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
+    at.ok_or_else(|| "takes a moment such as 2027-01-01T09:00:00Z, with its offset".to_owned())
+}
+
+impl Steer {
+    fn run(self, act: &str, done: &str, was: &str) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
+        for name in &self.names {
+            let mut told = api.ask("POST", &format!("/schedules/{}/{act}", part(name)), None)?;
+            if self.json {
+                told["name"] = name.as_str().into();
+                writeln!(stdout(), "{told}")?;
+                continue;
+            }
+            let name = seen(name);
+            match (told["changed"].as_bool(), told["message"].as_u64()) {
+                (_, Some(id)) => writeln!(stdout(), "{name} {done} as message {id}")?,
+                (Some(true), None) => writeln!(stdout(), "{name} {done}")?,
+                _ => writeln!(stdout(), "{name} {was}")?,
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row(cron: &Value) -> [String; 8] {
+    let zone = cron["zone"].as_str().unwrap_or_default();
+    let when = |key: &str| {
+        cron[key]
+            .as_u64()
+            .map_or_else(|| "-".to_owned(), |at| clock(at, zone))
+    };
+    let next = match (cron["paused"].as_bool(), cron["ended"].as_bool()) {
+        (Some(true), _) => "paused".to_owned(),
+        (_, Some(true)) => "ended".to_owned(),
+        _ => when("next_ms"),
+    };
+    let outcome = match cron["outcome"].as_str() {
+        Some("put") => match cron["message"].as_u64() {
+            Some(id) => format!("put {id}"),
+            None => "put".to_owned(),
+        },
+        Some(bad @ ("refused" | "invalid")) => format!("{bad}: {}", shown(&cron["error"])),
+        Some("none") | None => "-".to_owned(),
+        Some(other) => other.to_owned(),
+    };
+    [
+        shown(&cron["name"]),
+        shown(&cron["schedule"]),
+        shown(&cron["zone"]),
+        queue(&cron["queue"]),
+        next,
+        when("last_ms"),
+        outcome,
+        shown(&cron["missed_runs"]),
+    ]
+}
+
+/// A moment by the clocks of a zone, with what they are ahead of UTC.
+fn clock(at_ms: u64, zone: &str) -> String {
+    let at = i64::try_from(at_ms)
+        .ok()
+        .and_then(DateTime::<Utc>::from_timestamp_millis);
+    let Some(at) = at else {
+        return at_ms.to_string();
+    };
+    let zone = Tz::from_str(zone).unwrap_or(Tz::UTC);
+    at.with_timezone(&zone)
+        .format("%Y-%m-%d %H:%M:%S %:z")
+        .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_by_the_clocks_of_the_zone() {
+        let at = 1_774_747_800_000;
+        assert_eq!(clock(at, "UTC"), "2026-03-29 01:30:00 +00:00");
+        assert_eq!(clock(at, "Europe/Berlin"), "2026-03-29 03:30:00 +02:00");
+        assert_eq!(clock(u64::MAX, "UTC"), u64::MAX.to_string());
+        assert_eq!(moment("2026-03-29T03:30:00+02:00"), Ok(at));
+        assert!(moment("2026-03-29 03:30").is_err());
+    }
+}

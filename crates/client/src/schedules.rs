@@ -1,0 +1,163 @@
+//! Schedules: how they are made, steered and shown.
+
+use quintet_policy::Timing;
+use quintet_types::{CommandError, MessageId};
+
+use super::spec::{BadSpec, ScheduleSpec};
+
+/// Told of a page of schedules, and the name of its last one if more follow.
+pub type TellSchedules = Box<dyn FnOnce(Vec<ScheduleSeen>, Option<String>) + Send>;
+
+/// Told what came of steering one.
+pub type TellSteered = Box<dyn FnOnce(Result<Steered, NotSteered>) + Send>;
+
+/// Which schedules are asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum WhichSchedules {
+    /// So many behind this name, in the order of names.
+    Page { after: Option<String>, max: usize },
+    /// Those of the configuration, in the order of names.
+    OfFile,
+    /// The one of this name, with its definition, its times and its last runs.
+    One(String),
+    /// So many of those that are due next, the first one first, with their times.
+    Soonest(usize),
+}
+
+/// Operation on a schedule.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ScheduleAct {
+    /// It puts nothing by itself until it is resumed.
+    Pause,
+    /// It puts again; nothing is made up for.
+    Resume,
+    /// It puts its message once, now, paused or not. Its due times stay.
+    Run,
+    /// It is made, or defined anew if it is of the version that was `seen`.
+    Define {
+        spec: Box<ScheduleSpec>,
+        /// The user who defines it; empty: nobody is known.
+        by: String,
+        seen: Option<u64>,
+    },
+    /// It is removed, with its pause and runs, if it is of the version that was `seen`.
+    Remove { seen: Option<u64> },
+}
+
+/// Result of steering.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Steered {
+    /// False: it was so already.
+    pub changed: bool,
+    /// It was not there before.
+    pub made: bool,
+    /// The message that was put.
+    pub message: Option<MessageId>,
+    /// The version of its definition.
+    pub version: Option<u64>,
+}
+
+/// Why it was not done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotSteered {
+    /// There is no schedule of this name.
+    #[error("there is no schedule {}{}", .name.escape_debug(), nearest_of(.nearest.as_deref()))]
+    None {
+        name: String,
+        /// The one that is most alike, if one is alike.
+        nearest: Option<String>,
+    },
+    /// Its definition is in the file.
+    #[error("the configuration defines the schedule {}: change the file, then reload", .0.escape_debug())]
+    OfFile(String),
+    /// It is another than the client has seen.
+    #[error("the schedule has changed: get it again")]
+    Changed,
+    /// There are too many.
+    #[error("schedules_max = {0}: there are as many schedules")]
+    TooMany(u64),
+    /// It would never put anything.
+    #[error("{}", .0.why)]
+    Bad(BadSpec),
+    /// The engine's no.
+    #[error("{}", .0.text())]
+    Refused(CommandError),
+}
+
+fn nearest_of(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| {
+        format!("; did you mean {}?", name.escape_debug())
+    })
+}
+
+/// A schedule, as those who operate the server see it.
+#[derive(Clone, Debug, Default)]
+pub struct ScheduleSeen {
+    pub name: String,
+    /// Its definition is in the configuration file.
+    pub of_file: bool,
+    /// A definition of the same name at run time is passed over.
+    pub shadows: bool,
+    /// Its times, in words.
+    pub schedule: String,
+    /// The name of its time zone.
+    pub zone: String,
+    pub queue: String,
+    /// Handling of missed runs.
+    pub missed: &'static str,
+    /// Handling of runs while an earlier one is not done.
+    pub overlap: &'static str,
+    pub paused: bool,
+    /// When it is due next, by the wall clock, ms since 1970; `None`: it is paused, or ended.
+    pub next_ms: Option<u64>,
+    pub last: LastRun,
+    /// Why what is due, or was to be put by hand, was refused last; `None`: what
+    /// was tried last was put.
+    pub error: Option<String>,
+    /// Why it cannot run at all, such as a time zone that is not known any more.
+    pub invalid: Option<String>,
+    /// Due times that were missed, ever.
+    pub missed_runs: u64,
+    /// Runs by its times since its times were defined.
+    pub runs_counted: u64,
+    /// The version of its definition; `None`: it is in the file.
+    pub version: Option<u64>,
+    /// The user who defined it; empty: the file, or nobody is known.
+    pub by: String,
+    /// When, by the wall clock.
+    pub defined_ms: Option<u64>,
+    /// Its definition, where it is asked for and is not in the file.
+    pub spec: Option<Box<ScheduleSpec>>,
+    /// Its due times, where they are asked for.
+    pub timing: Option<Timing>,
+    /// Its last runs, newest first, where they are asked for.
+    pub runs: Vec<RunSeen>,
+}
+
+/// How a schedule's last run went.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LastRun {
+    /// When it put last, by the wall clock.
+    pub put_ms: Option<u64>,
+    /// Message that it put; `None`: that is not known, as the server ended in that moment.
+    pub message: Option<u64>,
+    /// When it was noticed last that due times were missed.
+    pub missed_ms: Option<u64>,
+    /// When it was not put last, as an earlier one was not done.
+    pub skipped_ms: Option<u64>,
+}
+
+/// One run of a schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunSeen {
+    /// When it was due, by the wall clock; of several missed ones the first.
+    pub due_ms: u64,
+    /// When it was dealt with.
+    pub at_ms: u64,
+    /// `put`, `by_hand`, `skipped` (an earlier one was not done) or `missed`.
+    pub how: &'static str,
+    /// Message that it put; `None`: none, or it is not known.
+    pub message: Option<u64>,
+    /// Due times that it stands for.
+    pub times: u64,
+}

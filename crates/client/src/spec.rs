@@ -1,0 +1,484 @@
+//! The definition of a schedule, as clients say it and the log keeps it.
+
+use std::collections::BTreeMap;
+use std::str::FromStr as _;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use chrono_tz::Tz;
+use quintet_policy::{
+    Beat, Cron, EVERY_MS_MAX, EVERY_MS_MIN, MOMENTS_MAX, Missed, Overlap, Schedule, Timing,
+};
+use quintet_types::{Body, Dedupe, Expiry, Ms, Name, OnRepeat, Put, PutMore, Scope, When};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::FOLDER;
+
+/// Bytes of a name at most: it is a part of addresses.
+pub const SCHEDULE_NAME_MAX: usize = 255;
+/// Bytes of a body at most.
+const BODY_MAX: usize = 64 << 10;
+/// Bytes of a body with headers and keys at most: definitions are read many at once.
+const MESSAGE_MAX: u64 = 96 << 10;
+
+/// A schedule: one of `cron`, `every_ms` and `at_ms`, and the message that it puts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleSpec {
+    /// Minute, hour, day, month and weekday, as crontab(5) has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cron: Option<String>,
+    /// By whose clocks `cron` is, such as `Europe/Berlin` (IANA); left out: UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// An interval, 1000 to ten years: due times are its multiples since 1970, plus `phase_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_ms: Option<u64>,
+    /// Less than `every_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase_ms: Option<u64>,
+    /// 1 to 1000 moments, each once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<Vec<u64>>,
+    /// Not due before this moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<u64>,
+    /// Not due after this moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_ms: Option<u64>,
+    /// Ends after so many runs, from 1 on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Handling of runs that were missed; left out: `skip`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missed: Option<SpecMissed>,
+    /// Handling of due times while the message of an earlier run is not done; left out: `allow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<SpecOverlap>,
+    /// Queue that the message is put into.
+    pub queue: String,
+    /// The body as text. This or `body_base64`; neither: an empty body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// The body in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body_base64: Option<String>,
+    /// Grouping key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Attributes: names and values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// 0 is the most urgent; left out: the queue's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+    /// Not taken before so many ms after the put.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// Gone after so many ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+    /// Time to run of its leases, ms; 0: no deadline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttr_ms: Option<u64>,
+    /// Deduplication of its puts; not together with an `overlap` other than `allow`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unique: Option<SpecUnique>,
+}
+
+/// Handling of runs that were missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SpecMissed {
+    /// Nothing is put for them.
+    Skip,
+    /// One message for all of them.
+    Once,
+    /// A message for each, 1000 in a row at most.
+    All,
+}
+
+/// Handling of due times while the message of an earlier run is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SpecOverlap {
+    /// It is put.
+    Allow,
+    /// It is not put.
+    Skip,
+    /// It takes the earlier one's place if that waits, and is not put while a consumer holds it.
+    Replace,
+}
+
+/// Deduplication of the puts of a schedule, as `dedupe` of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpecUnique {
+    /// Compared within the queue.
+    pub id: String,
+    /// For how long the first put is remembered at most, ms; left out: as the queue says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u64>,
+    /// Event that also ends that; left out: as the queue says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<SpecUntil>,
+    /// Handling of a repeat; left out: as the queue says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_repeat: Option<SpecRepeat>,
+}
+
+/// Event that ends the memory of a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SpecUntil {
+    /// Nothing but its time.
+    Time,
+    /// Its message is taken; given back, it counts again.
+    Waiting,
+    /// Its message is taken for the first time.
+    Started,
+    /// Its message is gone, archived or buried.
+    Done,
+}
+
+/// Handling of a repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SpecRepeat {
+    /// It is not put.
+    Refuse,
+    /// Nothing is stored, and the first counts as its message.
+    First,
+    /// It takes the place of the first if that waits, and is not put else.
+    Replace,
+}
+
+/// A field of a definition that is not what it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BadSpec {
+    pub field: &'static str,
+    pub why: String,
+}
+
+fn bad<T>(field: &'static str, why: impl Into<String>) -> Result<T, BadSpec> {
+    let why = why.into();
+    Err(BadSpec { field, why })
+}
+
+impl ScheduleSpec {
+    /// The schedule that it defines.
+    ///
+    /// # Errors
+    /// The first field that is wrong. That it is due at some time is not checked here.
+    pub fn schedule(&self, name: &str) -> Result<Schedule, BadSpec> {
+        if name.is_empty() || name.len() > SCHEDULE_NAME_MAX || name.chars().any(char::is_control) {
+            let why =
+                format!("a name has 1 to {SCHEDULE_NAME_MAX} bytes, without control characters");
+            return bad("name", why);
+        }
+        let missed = match self.missed {
+            None | Some(SpecMissed::Skip) => Missed::Skip,
+            Some(SpecMissed::Once) => Missed::Once,
+            Some(SpecMissed::All) => Missed::All,
+        };
+        let overlap = match self.overlap {
+            None | Some(SpecOverlap::Allow) => Overlap::Allow,
+            Some(SpecOverlap::Skip) => Overlap::Skip,
+            Some(SpecOverlap::Replace) => Overlap::Replace,
+        };
+        if self.unique.is_some() && overlap != Overlap::Allow {
+            let why = "both tell repeats: give unique, or an overlap other than \"allow\"";
+            return bad("unique", why);
+        }
+        let schedule = Schedule {
+            name: name.to_owned(),
+            timing: self.timing()?,
+            policy: self.policy(),
+            missed,
+            overlap,
+            put: self.put()?,
+        };
+        Ok(schedule.guarded())
+    }
+
+    /// The times in words: `30 2 * * 1-5`, `every 5m`.
+    pub fn words(&self) -> String {
+        match (&self.cron, self.every_ms, &self.at_ms) {
+            (Some(cron), ..) => cron.clone(),
+            (_, Some(every), _) => match self.phase_ms {
+                None | Some(0) => format!("every {}", interval(every)),
+                Some(phase) => format!("every {}, {} later", interval(every), interval(phase)),
+            },
+            (.., Some(at)) if at.len() == 1 => "once".to_owned(),
+            (.., at) => format!("at {} moments", at.as_ref().map_or(0, Vec::len)),
+        }
+    }
+
+    /// The text of all that decides when it is due.
+    fn policy(&self) -> String {
+        let at = self.at_ms.iter().flatten();
+        let at: Vec<String> = at.map(u64::to_string).collect();
+        let number = |number: Option<u64>| number.map(|n| n.to_string()).unwrap_or_default();
+        format!(
+            "{} {} every={} phase={} at={:x} start={} end={} count={}",
+            self.cron.as_deref().unwrap_or_default(),
+            self.zone.as_deref().unwrap_or_default(),
+            number(self.every_ms),
+            number(self.phase_ms),
+            // A list may be long, and each record of a run has this text.
+            fnv(&at.join(",")),
+            number(self.start_ms),
+            number(self.end_ms),
+            number(self.count),
+        )
+    }
+
+    fn timing(&self) -> Result<Timing, BadSpec> {
+        let given = [
+            self.cron.is_some(),
+            self.every_ms.is_some(),
+            self.at_ms.is_some(),
+        ];
+        if given.iter().filter(|given| **given).count() != 1 {
+            return bad("cron", "give one of cron, every_ms and at_ms");
+        }
+        if self.zone.is_some() && self.cron.is_none() {
+            return bad("zone", "a zone belongs to cron");
+        }
+        if self.phase_ms.is_some() && self.every_ms.is_none() {
+            return bad("phase_ms", "a phase belongs to every_ms");
+        }
+        let (start, end) = (self.start_ms.unwrap_or(0), self.end_ms);
+        if end.is_some_and(|end| end < start) {
+            return bad("end_ms", "the end is before the start");
+        }
+        if self.count == Some(0) {
+            return bad("count", "a number from 1 on");
+        }
+        Ok(Timing {
+            beat: self.beat()?,
+            start: Ms(start),
+            end: end.map_or(Ms::NEVER, Ms),
+            count: self.count,
+        })
+    }
+
+    fn beat(&self) -> Result<Beat, BadSpec> {
+        if let Some(cron) = &self.cron {
+            let cron = match Cron::parse(cron) {
+                Ok(cron) => cron,
+                Err(why) => return bad("cron", why),
+            };
+            let zone = match self.zone.as_deref() {
+                None | Some("") => Tz::UTC,
+                Some(zone) => match Tz::from_str(zone) {
+                    Ok(zone) => zone,
+                    Err(_) => {
+                        let zone = zone.escape_debug();
+                        let why = format!("{zone} is no time zone; take one as Europe/Berlin");
+                        return bad("zone", why);
+                    }
+                },
+            };
+            return Ok(Beat::Cron(cron, zone));
+        }
+        if let Some(ms) = self.every_ms {
+            let phase_ms = self.phase_ms.unwrap_or(0);
+            if !(EVERY_MS_MIN..=EVERY_MS_MAX).contains(&ms) {
+                let why = format!("a number from {EVERY_MS_MIN} to {EVERY_MS_MAX}");
+                return bad("every_ms", why);
+            }
+            if phase_ms >= ms {
+                return bad("phase_ms", "less than every_ms");
+            }
+            return Ok(Beat::Every { ms, phase_ms });
+        }
+        let mut moments: Vec<Ms> = self.at_ms.iter().flatten().copied().map(Ms).collect();
+        if moments.is_empty() || moments.len() > MOMENTS_MAX {
+            return bad("at_ms", format!("1 to {MOMENTS_MAX} moments"));
+        }
+        moments.sort_unstable();
+        moments.dedup();
+        Ok(Beat::At(moments.into()))
+    }
+
+    fn put(&self) -> Result<Put, BadSpec> {
+        let queue = Name::of_shown(&self.queue);
+        if !queue.is_possible() {
+            return bad("queue", "a name has 1 to 65535 bytes");
+        }
+        let body = match (&self.body, &self.body_base64) {
+            (Some(_), Some(_)) => return bad("body_base64", "body is given as well"),
+            (Some(text), None) => text.clone().into_bytes(),
+            (None, Some(text)) => match BASE64_STANDARD.decode(text) {
+                Ok(body) => body,
+                Err(_) => return bad("body_base64", "this is not base64"),
+            },
+            (None, None) => Vec::new(),
+        };
+        if body.len() > BODY_MAX {
+            return bad("body", format!("{BODY_MAX} bytes at most"));
+        }
+        if self.headers.contains_key(FOLDER) {
+            return bad("headers", format!("{FOLDER} is the server's own"));
+        }
+        let attrs = self.headers.iter();
+        let more = PutMore {
+            key: self.key.as_ref().map(|key| key.as_bytes().into()),
+            attrs: attrs
+                .map(|(name, value)| (name.as_bytes().into(), value.as_bytes().into()))
+                .collect(),
+            dedupe: self.unique.as_ref().map(SpecUnique::dedupe),
+            ..PutMore::default()
+        };
+        if more.has_long_key() {
+            return bad("key", "65535 bytes at most, as the id of unique");
+        }
+        let put = Put {
+            priority: self.priority,
+            due: self.delay_ms.map_or(When::Default, When::In),
+            expires: self.ttl_ms.map_or(Expiry::Default, Expiry::In),
+            ttr_ms: self.ttr_ms,
+            more: (more != PutMore::default()).then(|| Box::new(more)),
+            ..Put::new(queue, Body::new(&body))
+        };
+        match put.size() <= MESSAGE_MAX {
+            true => Ok(put),
+            false => bad(
+                "headers",
+                format!("body, headers and key have {MESSAGE_MAX} bytes at most"),
+            ),
+        }
+    }
+}
+
+impl SpecUnique {
+    fn dedupe(&self) -> Dedupe {
+        Dedupe {
+            id: self.id.as_bytes().into(),
+            window_ms: self.window_ms,
+            scope: self.until.map(|until| match until {
+                SpecUntil::Time => Scope::Window,
+                SpecUntil::Waiting => Scope::Waiting,
+                SpecUntil::Started => Scope::Started,
+                SpecUntil::Done => Scope::Done,
+            }),
+            on_repeat: self.on_repeat.map(|repeat| match repeat {
+                SpecRepeat::Refuse => OnRepeat::Refuse,
+                SpecRepeat::First => OnRepeat::First,
+                SpecRepeat::Replace => OnRepeat::Replace,
+            }),
+        }
+    }
+}
+
+/// An interval in its largest whole unit: `5m`, `90s`, `1500ms`.
+fn interval(ms: u64) -> String {
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1000, "s"),
+    ];
+    let whole = units
+        .iter()
+        .find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
+    whole.map_or_else(
+        || format!("{ms}ms"),
+        |(unit, word)| format!("{}{word}", ms / unit),
+    )
+}
+
+/// A number of a text that every version computes alike (FNV-1a).
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(json: &str) -> Result<ScheduleSpec, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (fields, field) in [
+            ("", "cron"),
+            (r#""cron": "0 3 * * *", "every_ms": 1000,"#, "cron"),
+            (r#""cron": "0 33 * * *","#, "cron"),
+            (r#""cron": "0 3 * * *", "zone": "Mars/Base","#, "zone"),
+            (r#""every_ms": 1000, "zone": "UTC","#, "zone"),
+            (r#""every_ms": 999,"#, "every_ms"),
+            (r#""every_ms": 1000, "phase_ms": 1000,"#, "phase_ms"),
+            (r#""cron": "0 3 * * *", "phase_ms": 1,"#, "phase_ms"),
+            (r#""at_ms": [],"#, "at_ms"),
+            (r#""every_ms": 1000, "start_ms": 2, "end_ms": 1,"#, "end_ms"),
+            (r#""every_ms": 1000, "count": 0,"#, "count"),
+            (
+                r#""every_ms": 1000, "body": "a", "body_base64": "","#,
+                "body_base64",
+            ),
+            (r#""every_ms": 1000, "body_base64": "?","#, "body_base64"),
+            (r#""every_ms": 1000, "headers": {"dir": "/"},"#, "headers"),
+            (
+                r#""every_ms": 1000, "overlap": "skip", "unique": {"id": "a"},"#,
+                "unique",
+            ),
+        ] {
+            let read = spec(&format!(r#"{{{fields} "queue": "w"}}"#)).expect(fields);
+            let bad = read.schedule("a").expect_err(fields);
+            assert_eq!(bad.field, field, "{fields}: {}", bad.why);
+        }
+        let good = spec(r#"{"every_ms": 1000, "queue": "w"}"#).expect("JSON");
+        for name in ["", "a\nb", &"a".repeat(256)] {
+            let name = name.replace("\\n", "\n");
+            assert_eq!(good.schedule(&name).expect_err("a name").field, "name");
+        }
+        assert!(spec(r#"{"every_ms": 1000, "queue": "w", "colour": 1}"#).is_err());
+        let mut large = good.clone();
+        large.headers.insert("h".to_owned(), "x".repeat(96 << 10));
+        assert_eq!(large.schedule("a").expect_err("large").field, "headers");
+        let nowhere = spec(r#"{"every_ms": 1000, "queue": ""}"#).expect("JSON");
+        assert_eq!(nowhere.schedule("a").expect_err("no queue").field, "queue");
+    }
+
+    #[test]
+    fn a_definition_is_read_again_as_it_was_written() {
+        let text = r#"{"cron":"0 3 * * *","zone":"Europe/Berlin","start_ms":5,"count":2,"missed":"all","overlap":"replace","queue":"w","body":"x","key":"k","headers":{"team":"ops"},"priority":7,"delay_ms":1,"ttl_ms":2,"ttr_ms":3}"#;
+        let read = spec(text).expect("JSON");
+        assert_eq!(serde_json::to_string(&read).expect("JSON"), text);
+        let schedule = read.schedule("a").expect("a schedule");
+        assert_eq!(schedule.zone(), "Europe/Berlin");
+        assert_eq!(schedule.timing.count, Some(2));
+        let more = schedule.put.more.expect("more");
+        assert_eq!(more.attrs[..], [(b"team"[..].into(), b"ops"[..].into())]);
+        assert!(more.dedupe.is_some(), "runs do not overlap");
+        assert_eq!(schedule.put.priority, Some(7));
+    }
+
+    #[test]
+    fn times_are_told_in_words_and_tell_schedules_apart() {
+        let every = |every_ms, phase_ms| ScheduleSpec {
+            every_ms: Some(every_ms),
+            phase_ms,
+            ..ScheduleSpec::default()
+        };
+        assert_eq!(every(300_000, None).words(), "every 5m");
+        assert_eq!(every(90_000, Some(1500)).words(), "every 90s, 1500ms later");
+        assert_ne!(every(5000, None).policy(), every(5000, Some(1)).policy());
+        let at = |at_ms: &[u64]| ScheduleSpec {
+            at_ms: Some(at_ms.to_vec()),
+            ..ScheduleSpec::default()
+        };
+        assert_eq!(
+            (at(&[5]).words(), at(&[5, 6]).words()),
+            ("once".into(), "at 2 moments".into())
+        );
+        assert_ne!(at(&[5]).policy(), at(&[6]).policy());
+    }
+}

@@ -1,0 +1,243 @@
+//! Definitions and marks in the durable tables.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use quintet_client::{ClientApi, ScheduleSpec, Visit};
+use quintet_policy::Schedule;
+use quintet_types::{
+    Caller, Command, CommandError, Effect, Guard, Name, Outcome, TableEntry, TableRequest,
+    Transaction,
+};
+use serde::{Deserialize, Serialize};
+
+use super::plan::Mark;
+
+/// The durable table of marks, a key each.
+pub(super) const MARKS: &str = "quintet.cron";
+/// The durable table of definitions.
+pub(super) const DEFINITIONS: &str = "quintet.schedules";
+/// The version of a definition that this program writes, and the newest that it reads.
+const VERSION: u32 = 1;
+
+/// A definition in its table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stored {
+    pub(super) v: u32,
+    /// The user who defined it; empty: nobody is known.
+    #[serde(default)]
+    pub(super) by: String,
+    /// When, by the wall clock.
+    #[serde(default)]
+    pub(super) at: u64,
+    pub(super) spec: ScheduleSpec,
+}
+
+impl Stored {
+    pub(super) fn new(spec: ScheduleSpec, by: String, at: u64) -> Self {
+        Self {
+            v: VERSION,
+            by,
+            at,
+            spec,
+        }
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// Why it cannot be read: it is of a newer version, or nobody here wrote it.
+    pub(super) fn read(value: &[u8]) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Version {
+            v: u32,
+        }
+        match serde_json::from_slice::<Version>(value) {
+            Ok(Version { v: VERSION }) => {}
+            Ok(Version { v }) => {
+                return Err(format!(
+                    "its definition is of version {v}, which is unknown"
+                ));
+            }
+            Err(_) => return Err("its definition is damaged".to_owned()),
+        }
+        serde_json::from_slice(value).map_err(|error| format!("its definition is damaged: {error}"))
+    }
+}
+
+/// A schedule with all that the tables say of it.
+#[derive(Debug)]
+pub(super) struct Loaded {
+    /// Or why it cannot run.
+    pub(super) schedule: Result<Arc<Schedule>, String>,
+    /// Its definition in the table, with the version of the entry.
+    pub(super) stored: Option<(Stored, u64)>,
+    /// The version of an entry that cannot be read.
+    pub(super) definition: Option<u64>,
+    pub(super) mark: Mark,
+    /// `None`: there is no mark.
+    pub(super) mark_version: Option<u64>,
+}
+
+impl Loaded {
+    /// From the entries of both tables; a table of the configuration wins.
+    pub(super) fn new(
+        name: &str,
+        of_file: Option<&Arc<Schedule>>,
+        definition: Option<&TableEntry>,
+        mark: Option<&TableEntry>,
+    ) -> Self {
+        let stored = definition.map(|entry| (Stored::read(&entry.value), entry.version));
+        let schedule = match (of_file, &stored) {
+            (Some(schedule), _) => Ok(Arc::clone(schedule)),
+            (None, Some((Ok(stored), _))) => {
+                let schedule = stored.spec.schedule(name);
+                schedule
+                    .map(Arc::new)
+                    .map_err(|bad| format!("{}: {}", bad.field, bad.why))
+            }
+            (None, Some((Err(why), _))) => Err(why.clone()),
+            (None, None) => Err("there is no such schedule".to_owned()),
+        };
+        // A mark that nobody here wrote counts as none.
+        let read = mark.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());
+        Self {
+            schedule,
+            definition: definition.map(|entry| entry.version),
+            stored: stored.and_then(|(stored, version)| Some((stored.ok()?, version))),
+            mark: read.unwrap_or_default(),
+            mark_version: mark.map(|entry| entry.version),
+        }
+    }
+
+    /// The entries are as they were read; of a schedule of the configuration only the mark counts.
+    pub(super) fn guards(&self, name: &str, of_file: bool) -> Vec<Guard> {
+        let guard = |table, version| Guard::Table {
+            table: Name::from(table),
+            key: name.as_bytes().into(),
+            version,
+        };
+        let mut guards = vec![guard(MARKS, self.mark_version)];
+        if !of_file {
+            guards.push(guard(DEFINITIONS, self.definition));
+        }
+        guards
+    }
+}
+
+/// Sets or removes an entry.
+pub(super) fn set<T: Serialize>(table: &str, name: &str, value: Option<&T>) -> Effect {
+    // Numbers and texts have JSON.
+    let value = value.map(|value| serde_json::to_vec(value).unwrap_or_default().into());
+    Effect::Set {
+        table: Name::from(table),
+        key: name.as_bytes().into(),
+        value,
+        ttl_ms: None,
+    }
+}
+
+/// A step that needs its guards to hold.
+pub(super) fn step(guards: Vec<Guard>, effects: Vec<Effect>) -> Command {
+    Command::Transaction(Box::new(Transaction {
+        guards,
+        effects,
+        then: None,
+    }))
+}
+
+/// The question for an entry.
+pub(super) fn get(table: &str, name: &str) -> Command {
+    Command::Table(TableRequest::Get {
+        table: Name::from(table),
+        key: name.as_bytes().into(),
+    })
+}
+
+/// The question for a page of a table.
+pub(super) fn page(table: &str, after: Option<Box<[u8]>>, max: u32) -> Command {
+    Command::Table(TableRequest::List {
+        table: Name::from(table),
+        after,
+        max,
+    })
+}
+
+/// Asks all of these at once, as the server, and waits for the answers, in the order of the
+/// commands. What nobody answers has an unknown outcome.
+pub(super) fn ask_all(
+    client_api: &dyn ClientApi,
+    visit: &Visit<'_>,
+    commands: Vec<Command>,
+) -> Vec<Outcome> {
+    let unknown = || Outcome::Refused(CommandError::Unknown);
+    let mut outcomes: Vec<Outcome> = commands.iter().map(|_| unknown()).collect();
+    let (tell, told) = mpsc::channel();
+    for (at, command) in commands.into_iter().enumerate() {
+        let tell = tell.clone();
+        let reply = Box::new(move |outcome, _| {
+            // This thread waits until all are told or dropped.
+            let _heard = tell.send((at, outcome));
+        });
+        client_api.submit(Caller::server(visit.client_id()), command, reply);
+    }
+    drop(tell);
+    for (at, outcome) in told {
+        outcomes[at] = outcome;
+    }
+    outcomes
+}
+
+/// The entries of an answer; `None`: it is an error.
+pub(super) fn entries(outcome: Outcome) -> Option<Vec<TableEntry>> {
+    if let Outcome::Entries(entries) = outcome {
+        Some(entries)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(value: &str) -> Loaded {
+        let entry = TableEntry {
+            key: b"a"[..].into(),
+            value: value.as_bytes().into(),
+            version: 7,
+            until: None,
+        };
+        Loaded::new("a", None, Some(&entry), None)
+    }
+
+    /// One that cannot be read puts nothing, and can still be changed or removed as it was read.
+    #[test]
+    fn a_definition_that_cannot_run_says_why() {
+        let good = r#"{"v":1,"by":"ann","at":5,"spec":{"every_ms":1000,"queue":"w"}}"#;
+        let read = loaded(good);
+        assert_eq!(read.schedule.expect("a schedule").queue(), &Name::from("w"));
+        let (stored, version) = read.stored.expect("a definition");
+        assert_eq!((stored.by.as_str(), stored.at, version), ("ann", 5, 7));
+        let vanished = r#"{"cron":"0 3 * * *","zone":"Mars/Base","queue":"w"}"#;
+        for (value, said) in [
+            (format!(r#"{{"v":1,"spec":{vanished}}}"#), "zone: Mars/Base"),
+            (good.replace(r#""v":1"#, r#""v":2"#), "version 2"),
+            (good.replace("queue", "colour"), "damaged"),
+            ("nonsense".to_owned(), "damaged"),
+        ] {
+            let read = loaded(&value);
+            let why = read.schedule.as_ref().expect_err(&value);
+            assert!(why.contains(said), "{value}: {why}");
+            assert_eq!(read.definition, Some(7));
+            let guards = read.guards("a", false);
+            assert!(guards.iter().any(|guard| matches!(
+                guard,
+                Guard::Table {
+                    version: Some(7),
+                    ..
+                }
+            )));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Steering schedules. Nobody is told of a mark that is not durable.
+
+use std::sync::Arc;
+
+use quintet_client::{
+    BadSpec, NotSteered, ScheduleAct, ScheduleSpec, Steered, TellSchedules, TellSteered,
+    WhichSchedules,
+};
+use quintet_host::locked;
+use quintet_policy::Schedule;
+use quintet_types::{CommandError, Ms};
+
+use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, step};
+use super::plan::Mark;
+use super::run::{Runner, refusal};
+use super::{Order, Schedules};
+
+/// Orders that wait at most; more are refused.
+const ORDERS_MAX: usize = 1000;
+/// Orders that are obeyed before what is due is looked at.
+const TURN: usize = 16;
+/// How alike two names have to be that one may be meant by the other, of 1.
+const ALIKE: f64 = 0.8;
+/// Letters of a name that are compared.
+const LETTERS: usize = 100;
+/// Names that are compared.
+const COMPARED: usize = 10_000;
+/// Tries of an act whose mark somebody else changes meanwhile.
+const TRIES: usize = 3;
+
+impl Schedules {
+    /// Tells of schedules.
+    pub fn list(&self, which: WhichSchedules, tell: TellSchedules) {
+        self.ask(Order::List(which, tell));
+    }
+
+    /// Has this done to the schedule of this name, and tells when it is durable.
+    pub fn steer(&self, act: ScheduleAct, name: &str, tell: TellSteered) {
+        self.ask(Order::Steer(act, name.to_owned(), tell));
+    }
+
+    fn ask(&self, order: Order) {
+        let mut inside = locked(&self.inside);
+        let order = if inside.closed {
+            Some(order)
+        } else if inside.orders.len() < ORDERS_MAX {
+            inside.orders.push_back(order);
+            None
+        } else if let Order::Steer(_, _, tell) = order {
+            drop(inside);
+            return tell(Err(NotSteered::Refused(CommandError::TooManyWaiters)));
+        } else {
+            Some(order)
+        };
+        // Who is not told any more learns it by this, without the lock.
+        drop(inside);
+        drop(order);
+        self.work.raise();
+    }
+
+    /// Nobody is told anything from now on.
+    pub(super) fn close(&self) {
+        let mut inside = locked(&self.inside);
+        inside.closed = true;
+        let orders = std::mem::take(&mut inside.orders);
+        drop(inside);
+        drop(orders);
+    }
+}
+
+impl Runner<'_> {
+    /// Does what was ordered, some of it, if the configuration whose marks were read still is the
+    /// one in force.
+    pub(super) fn obey(&self, version: u64) {
+        for _ in 0..TURN {
+            let order = {
+                let mut inside = locked(&self.schedules.inside);
+                if inside.version != version {
+                    return;
+                }
+                inside.orders.pop_front()
+            };
+            match order {
+                None => return,
+                Some(Order::List(which, tell)) => {
+                    // Dropped untold where the tables cannot be read: the server stops.
+                    if let Some((seen, last)) = self.show(&which) {
+                        tell(seen, last);
+                    }
+                }
+                Some(Order::Steer(act, name, tell)) => tell(self.steer(act, &name)),
+            }
+        }
+        // There may be more.
+        self.schedules.work.raise();
+    }
+
+    fn steer(&self, act: ScheduleAct, name: &str) -> Result<Steered, NotSteered> {
+        let mut tries = 0;
+        self.forget_ahead(name);
+        loop {
+            tries += 1;
+            let inside = locked(&self.schedules.inside);
+            let item = inside.book.get(name);
+            let known = item.is_some();
+            let of_file = item.and_then(|item| item.of_file.clone());
+            let nearest = (!known && !matches!(act, ScheduleAct::Define { .. }))
+                .then(|| nearest(name, inside.book.behind(None).map(|(name, _)| &**name)));
+            drop(inside);
+            if let Some(nearest) = nearest {
+                let name = name.to_owned();
+                return Err(NotSteered::None { name, nearest });
+            }
+            let loaded = self.load(name, of_file.as_ref());
+            let loaded = loaded.ok_or(NotSteered::Refused(CommandError::Unknown))?;
+            let done = match &act {
+                ScheduleAct::Pause => self.pause(name, of_file.as_ref(), &loaded, true),
+                ScheduleAct::Resume => self.pause(name, of_file.as_ref(), &loaded, false),
+                ScheduleAct::Run => self.run_now(name, of_file.as_ref(), &loaded),
+                ScheduleAct::Define { .. } | ScheduleAct::Remove { .. } if of_file.is_some() => {
+                    Err(NotSteered::OfFile(name.to_owned()))
+                }
+                ScheduleAct::Define { spec, by, seen } => {
+                    self.define(name, (spec, by), *seen, &loaded)
+                }
+                ScheduleAct::Remove { seen } => self.remove(name, *seen, &loaded),
+            };
+            match done {
+                Err(NotSteered::Refused(CommandError::Conflict)) if tries < TRIES => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Does a step, and has the book know the outcome.
+    fn commit(
+        &self,
+        name: &str,
+        of_file: Option<&Arc<Schedule>>,
+        loaded: &Loaded,
+        effects: Vec<quintet_types::Effect>,
+    ) -> Result<Loaded, NotSteered> {
+        let command = step(loaded.guards(name, of_file.is_some()), effects);
+        let outcome = self.ask_all(vec![command]).pop();
+        if let Some(command_error) = outcome.as_ref().and_then(refusal) {
+            return Err(NotSteered::Refused(command_error));
+        }
+        let loaded = self.load(name, of_file);
+        loaded.ok_or(NotSteered::Refused(CommandError::Unknown))
+    }
+
+    fn pause(
+        &self,
+        name: &str,
+        of_file: Option<&Arc<Schedule>>,
+        loaded: &Loaded,
+        pauses: bool,
+    ) -> Result<Steered, NotSteered> {
+        let mark = match pauses {
+            true => loaded.mark.paused(),
+            false => loaded.mark.resumed(self.client_api.wall()),
+        };
+        let version = loaded.definition.filter(|_| of_file.is_none());
+        let changed = mark != loaded.mark;
+        if changed {
+            let effects = vec![set(MARKS, name, Some(&mark))];
+            let loaded = self.commit(name, of_file, loaded, effects)?;
+            // What was due and refused is let go.
+            let mut inside = locked(&self.schedules.inside);
+            inside.book.change(name, |item, _| item.error = None);
+            drop(inside);
+            self.take(name, &loaded);
+        }
+        Ok(Steered {
+            changed,
+            version,
+            ..Steered::default()
+        })
+    }
+
+    fn run_now(
+        &self,
+        name: &str,
+        of_file: Option<&Arc<Schedule>>,
+        loaded: &Loaded,
+    ) -> Result<Steered, NotSteered> {
+        let Ok(schedule) = &loaded.schedule else {
+            let why = loaded.schedule.as_ref().err().cloned().unwrap_or_default();
+            return Err(NotSteered::Bad(BadSpec { field: "name", why }));
+        };
+        match self.put_by_hand(schedule, loaded, of_file.is_some()) {
+            Ok(id) => {
+                let mut inside = locked(&self.schedules.inside);
+                inside.book.change(name, |item, _| {
+                    item.last_run = Some(self.client_api.wall().0);
+                });
+                Ok(Steered {
+                    changed: true,
+                    message: Some(id),
+                    ..Steered::default()
+                })
+            }
+            Err(command_error) => {
+                if command_error != CommandError::Conflict {
+                    self.failed(name, command_error);
+                }
+                Err(NotSteered::Refused(command_error))
+            }
+        }
+    }
+
+    fn define(
+        &self,
+        name: &str,
+        (spec, by): (&ScheduleSpec, &str),
+        seen: Option<u64>,
+        loaded: &Loaded,
+    ) -> Result<Steered, NotSteered> {
+        if seen.is_some_and(|seen| loaded.definition != Some(seen)) {
+            return Err(NotSteered::Changed);
+        }
+        let schedule = spec.schedule(name).map_err(NotSteered::Bad)?;
+        if let Some((stored, version)) = &loaded.stored
+            && stored.spec == *spec
+        {
+            return Ok(Steered {
+                version: Some(*version),
+                ..Steered::default()
+            });
+        }
+        let now = self.client_api.wall();
+        if schedule.timing.next(now) == Ms::NEVER {
+            let field = match (&spec.cron, spec.every_ms) {
+                _ if spec.end_ms.is_some_and(|end| end <= now.0) => "end_ms",
+                (Some(_), _) => "cron",
+                (None, Some(_)) => "every_ms",
+                (None, None) => "at_ms",
+            };
+            let why = "it is never due: there is no such time from now on".to_owned();
+            return Err(NotSteered::Bad(BadSpec { field, why }));
+        }
+        let made = loaded.definition.is_none();
+        let inside = locked(&self.schedules.inside);
+        if made && inside.book.defined() >= inside.most {
+            return Err(NotSteered::TooMany(inside.most));
+        }
+        drop(inside);
+        let stored = Stored::new(spec.clone(), by.to_owned(), now.0);
+        let mut effects = vec![set(DEFINITIONS, name, Some(&stored))];
+        if loaded.mark.policy != schedule.policy {
+            let mark = loaded.mark.of_policy(&schedule.policy, now);
+            effects.push(set(MARKS, name, Some(&mark)));
+        }
+        let loaded = self.commit(name, None, loaded, effects)?;
+        let mut inside = locked(&self.schedules.inside);
+        if inside.book.get(name).is_none() {
+            inside.book.insert(name, None, Ms::NEVER);
+        }
+        inside.book.change(name, |item, _| item.error = None);
+        drop(inside);
+        self.take(name, &loaded);
+        Ok(Steered {
+            changed: true,
+            made,
+            version: loaded.definition,
+            ..Steered::default()
+        })
+    }
+
+    fn remove(
+        &self,
+        name: &str,
+        seen: Option<u64>,
+        loaded: &Loaded,
+    ) -> Result<Steered, NotSteered> {
+        if seen.is_some_and(|seen| loaded.definition != Some(seen)) {
+            return Err(NotSteered::Changed);
+        }
+        let effects = vec![
+            set::<Stored>(DEFINITIONS, name, None),
+            set::<Mark>(MARKS, name, None),
+        ];
+        self.commit(name, None, loaded, effects)?;
+        locked(&self.schedules.inside).book.remove(name);
+        Ok(Steered {
+            changed: true,
+            ..Steered::default()
+        })
+    }
+}
+
+/// The name that is most like this one, if one is like it.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let letters = |name: &str| -> String {
+        let lower = name.chars().flat_map(char::to_lowercase);
+        lower.take(LETTERS).collect()
+    };
+    let wanted = letters(name);
+    let alike = names.take(COMPARED).map(|name| {
+        let alike = strsim::jaro_winkler(&wanted, &letters(name));
+        (alike, name)
+    });
+    let nearest = alike
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    nearest.map(|(_, name)| name.to_owned())
+}

@@ -1,0 +1,301 @@
+//! The next step of a schedule: its times, its stored mark, and the wall clock. Pure: knows no
+//! clock, thread or queue.
+
+use quintet_policy::{Missed, Schedule};
+use quintet_types::Ms;
+use serde::{Deserialize, Serialize};
+
+/// A run that is later than this, ms, was missed: the server was down, the
+/// clock was set, or the put was refused for as long.
+pub(crate) const LATE_MS: u64 = 60_000;
+/// Missed due times of one gap are counted up to here.
+const COUNTED_MAX: u64 = 1000;
+/// Late runs in a row that are made up for one by one; the rest of their gap is missed.
+const ALL_MAX: u64 = 1000;
+/// Runs that are remembered.
+const RUNS_MAX: usize = 10;
+
+/// The mark of a schedule in the log, stored in the same step as its put.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Mark {
+    /// The times that `done` and `puts` are of.
+    pub(crate) policy: String,
+    /// Due times up to this one, by the wall clock, are dealt with.
+    pub(crate) done: u64,
+    /// When it was put last, by the wall clock; `None`: never.
+    pub(crate) last_run: Option<u64>,
+    /// The message of that put; `None`: it is not known, as the server ended
+    /// in that moment.
+    pub(crate) last_id: Option<u64>,
+    /// Nothing is put by itself until it is resumed.
+    pub(crate) paused: bool,
+    /// Due times that were missed, ever.
+    pub(crate) missed: u64,
+    /// When it was noticed last that there were such, by the wall clock.
+    pub(crate) last_missed: Option<u64>,
+    /// When it was not put last, as an earlier one was not done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) last_skipped: Option<u64>,
+    /// Puts by its times.
+    pub(crate) puts: u64,
+    /// Late runs that were just made up for one by one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) late: u64,
+    /// The last runs, oldest first.
+    pub(crate) runs: Vec<Run>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A run: when it was due and dealt with, its message (0: none, or not known), what came of it, and
+/// the due times that it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Run(
+    pub(crate) u64,
+    pub(crate) u64,
+    pub(crate) u64,
+    pub(crate) How,
+    pub(crate) u64,
+);
+
+/// What came of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "u8", into = "u8")]
+pub(crate) enum How {
+    Put,
+    ByHand,
+    Skipped,
+    Missed,
+}
+
+impl How {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Put => "put",
+            Self::ByHand => "by_hand",
+            Self::Skipped => "skipped",
+            Self::Missed => "missed",
+        }
+    }
+}
+
+impl From<u8> for How {
+    fn from(number: u8) -> Self {
+        match number {
+            1 => Self::ByHand,
+            2 => Self::Skipped,
+            3 => Self::Missed,
+            _ => Self::Put,
+        }
+    }
+}
+
+impl From<How> for u8 {
+    fn from(how: How) -> Self {
+        match how {
+            How::Put => 0,
+            How::ByHand => 1,
+            How::Skipped => 2,
+            How::Missed => 3,
+        }
+    }
+}
+
+/// The next step of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nothing yet.
+    Rest,
+    /// This is to be remembered, then looked at again.
+    Note { mark: Mark, missed: u64 },
+    /// A message is to be put for `due`, the first missed time where it makes up for some, and this
+    /// remembered with it.
+    Put { mark: Mark, missed: u64, due: Ms },
+}
+
+impl Mark {
+    /// The mark when the schedule was paused.
+    pub(crate) fn paused(&self) -> Self {
+        Self {
+            paused: true,
+            ..self.clone()
+        }
+    }
+
+    /// The mark when it was resumed: due times of the pause are let go.
+    pub(crate) fn resumed(&self, now: Ms) -> Self {
+        match self.paused {
+            true => Self {
+                paused: false,
+                done: self.done.max(now.0),
+                ..self.clone()
+            },
+            false => self.clone(),
+        }
+    }
+
+    /// The mark when it was put by hand.
+    pub(crate) fn by_hand(&self, now: Ms) -> Self {
+        let mut mark = self.clone();
+        mark.last_run = Some(now.0);
+        mark.last_id = None;
+        mark.add(Run(now.0, now.0, 0, How::ByHand, 1));
+        mark
+    }
+
+    /// The mark of a schedule whose times are these from now on: earlier due times are not its own.
+    pub(crate) fn of_policy(&self, policy: &str, now: Ms) -> Self {
+        Self {
+            policy: policy.to_owned(),
+            done: now.0,
+            puts: 0,
+            late: 0,
+            ..self.clone()
+        }
+    }
+
+    /// The mark `after` a put, if that put stored nothing, as an earlier run is not done.
+    pub(crate) fn skipped(&self, after: &Mark, now: Ms) -> Self {
+        let mut mark = Self {
+            last_run: self.last_run,
+            last_id: self.last_id,
+            puts: self.puts,
+            last_skipped: Some(now.0),
+            ..after.clone()
+        };
+        if let Some(run) = mark.runs.last_mut() {
+            run.3 = How::Skipped;
+        }
+        mark
+    }
+
+    /// The mark when the message of its last put is known.
+    pub(crate) fn with_message(&self, id: u64) -> Self {
+        let mut mark = self.clone();
+        mark.last_id = Some(id);
+        if let Some(run) = mark.runs.last_mut() {
+            run.2 = id;
+        }
+        mark
+    }
+
+    fn add(&mut self, run: Run) {
+        self.runs.push(run);
+        let more = self.runs.len().saturating_sub(RUNS_MAX);
+        self.runs.drain(..more);
+    }
+}
+
+/// True once a schedule has put as often as it may.
+pub(crate) fn has_ended(schedule: &Schedule, mark: &Mark) -> bool {
+    schedule
+        .timing
+        .count
+        .is_some_and(|count| mark.puts >= count)
+}
+
+/// When a schedule is to be looked at next, by the wall clock; [`Ms::NEVER`]: it is paused or has
+/// ended.
+pub(crate) fn next_look(schedule: &Schedule, mark: &Mark) -> Ms {
+    if mark.policy != schedule.policy {
+        return Ms(0);
+    }
+    match mark.paused || has_ended(schedule, mark) {
+        true => Ms::NEVER,
+        false => schedule.timing.next(Ms(mark.done)),
+    }
+}
+
+/// The next step when the wall clock shows `now`. At most one message is put in it.
+pub(crate) fn look(schedule: &Schedule, mark: &Mark, now: Ms) -> Look {
+    if mark.policy != schedule.policy {
+        let mark = mark.of_policy(&schedule.policy, now);
+        return Look::Note { mark, missed: 0 };
+    }
+    let due = next_look(schedule, mark);
+    if due > now {
+        return Look::Rest;
+    }
+    let timing = &schedule.timing;
+    let late = Ms(now.0.saturating_sub(LATE_MS));
+    if schedule.missed == Missed::All && (due > late || mark.late < ALL_MAX) {
+        let late = if due > late { 0 } else { mark.late + 1 };
+        let mark = put(mark, due, due, now);
+        return Look::Put {
+            mark: Mark { late, ..mark },
+            missed: 0,
+            due,
+        };
+    }
+    // Of several due times that have passed one is put. Those of the last minute are 60 at most.
+    let mut missed = match due > late {
+        true => 0,
+        false => count(schedule, Ms(mark.done), late),
+    };
+    let mut fresh = None;
+    let mut next = if due > late { due } else { timing.next(late) };
+    while next <= now {
+        missed += u64::from(fresh.is_some());
+        fresh = Some(next);
+        next = timing.next(next);
+    }
+    let runs = fresh.is_some() || schedule.missed == Missed::Once;
+    let done = fresh.unwrap_or(now);
+    let mut after = Mark {
+        done: done.0,
+        late: 0,
+        missed: mark.missed.saturating_add(missed),
+        last_missed: (missed > 0).then_some(now.0).or(mark.last_missed),
+        ..mark.clone()
+    };
+    if missed > 0 && (fresh.is_some() || !runs) {
+        after.add(Run(due.0, now.0, 0, How::Missed, missed));
+    }
+    match runs {
+        true => {
+            let due = fresh.unwrap_or(due);
+            let mut mark = put(&after, due, done, now);
+            if fresh.is_none()
+                && let Some(run) = mark.runs.last_mut()
+            {
+                run.4 = missed.max(1);
+            }
+            Look::Put { mark, missed, due }
+        }
+        false => Look::Note {
+            mark: after,
+            missed,
+        },
+    }
+}
+
+/// The mark with a put for `due`.
+fn put(mark: &Mark, due: Ms, done: Ms, now: Ms) -> Mark {
+    let mut mark = Mark {
+        done: done.0,
+        last_run: Some(now.0),
+        last_id: None,
+        puts: mark.puts + 1,
+        ..mark.clone()
+    };
+    mark.add(Run(due.0, now.0, 0, How::Put, 1));
+    mark
+}
+
+/// How many due times there are behind `from` and up to `to`, [`COUNTED_MAX`] at most.
+fn count(schedule: &Schedule, from: Ms, to: Ms) -> u64 {
+    let (mut count, mut due) = (0, schedule.timing.next(from));
+    while due <= to && count < COUNTED_MAX {
+        count += 1;
+        due = schedule.timing.next(due);
+    }
+    count
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

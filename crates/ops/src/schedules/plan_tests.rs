@@ -1,0 +1,389 @@
+use super::*;
+
+use chrono_tz::Tz;
+use quintet_policy::{Beat, Cron, Overlap, Timing};
+use quintet_types::{Body, Name, Put};
+
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Milliseconds since 1970 of `2026-03-29T01:00:00Z` and the like.
+fn at(text: &str) -> u64 {
+    let time = chrono::DateTime::parse_from_rfc3339(text).expect("a time");
+    u64::try_from(time.timestamp_millis()).expect("after 1970")
+}
+
+struct Table {
+    schedule: Schedule,
+    mark: Mark,
+    missed: u64,
+}
+
+fn timing(beat: Beat) -> Timing {
+    Timing {
+        beat,
+        start: Ms(0),
+        end: Ms::NEVER,
+        count: None,
+    }
+}
+
+impl Table {
+    /// As it is when it was first looked at `since`.
+    fn new(schedule: &str, zone: Tz, missed: Missed, since: u64) -> Self {
+        let cron = Cron::parse(schedule).expect("a schedule");
+        Self::of(timing(Beat::Cron(cron, zone)), missed, since)
+    }
+
+    fn of(timing: Timing, missed: Missed, since: u64) -> Self {
+        let schedule = Schedule {
+            name: "s".to_owned(),
+            timing,
+            policy: "p".to_owned(),
+            missed,
+            overlap: Overlap::Allow,
+            put: Put::new(Name::from("w"), Body::new(b"")),
+        };
+        let mut table = Self {
+            schedule,
+            mark: Mark::default(),
+            missed: 0,
+        };
+        assert!(!table.look(since), "nothing was due before it was there");
+        table
+    }
+
+    /// Looks until there is nothing to do; true: it was put, never twice.
+    fn look(&mut self, now: u64) -> bool {
+        match self.looks(now) {
+            0 => false,
+            1 => true,
+            puts => panic!("{puts} puts at {now}"),
+        }
+    }
+
+    /// Looks until there is nothing to do; answers how often it was put.
+    fn looks(&mut self, now: u64) -> u64 {
+        let mut puts = 0;
+        for _ in 0..5000 {
+            match look(&self.schedule, &self.mark, Ms(now)) {
+                Look::Rest => {
+                    assert!(next_look(&self.schedule, &self.mark).0 > now);
+                    return puts;
+                }
+                Look::Note { mark, missed } => {
+                    assert!(
+                        next_look(&self.schedule, &self.mark).0 <= now,
+                        "it is looked at"
+                    );
+                    self.mark = mark;
+                    self.missed += missed;
+                }
+                Look::Put { mark, missed, due } => {
+                    // Of several missed times it is the first.
+                    let behind = self.schedule.timing.next(Ms(self.mark.done));
+                    let is_fresh = due.0 == mark.done && due.0 + LATE_MS >= now;
+                    assert!(is_fresh || due == behind, "{due:?} at {now}");
+                    puts += 1;
+                    self.mark = mark;
+                    self.missed += missed;
+                }
+            }
+            assert!(self.mark.runs.len() <= RUNS_MAX);
+        }
+        panic!("it does not come to rest");
+    }
+
+    /// When it is put while the clock goes from one time to another.
+    fn puts(&mut self, from: &str, to: &str) -> Vec<String> {
+        let times = (at(from)..at(to)).step_by(20_000);
+        let put = times.filter(|&now| self.look(now)).collect::<Vec<_>>();
+        let shown = put.into_iter().map(|ms| {
+            let time = chrono::DateTime::from_timestamp_millis(ms.try_into().expect("small"));
+            time.expect("a time").format("%d %H:%M").to_string()
+        });
+        shown.collect()
+    }
+}
+
+#[test]
+fn each_due_time_is_put_once() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("*/10 * * * *", Tz::UTC, Missed::Skip, start);
+    let puts = table.puts("2026-01-01T00:00:30Z", "2026-01-01T00:31:00Z");
+    assert_eq!(puts, ["01 00:10", "01 00:20", "01 00:30"]);
+    assert_eq!(table.missed, 0);
+    // Not before it is due, by a millisecond.
+    assert!(!table.look(start + 39 * MINUTE + 29_999));
+    assert!(table.look(start + 39 * MINUTE + 30_000));
+}
+
+#[test]
+fn missed_runs_are_skipped_or_made_up_for_once() {
+    let start = at("2026-01-01T00:00:30Z");
+    for missed in [Missed::Skip, Missed::Once] {
+        let mut table = Table::new("0 * * * *", Tz::UTC, missed, start);
+        let now = start + 5 * HOUR + 10 * MINUTE;
+        assert_eq!(table.look(now), missed == Missed::Once);
+        assert_eq!(table.missed, 5);
+        assert!(!table.look(now + 1000), "at most one");
+        assert!(table.look(at("2026-01-01T06:00:00Z")), "and on it goes");
+        assert_eq!(table.missed, 5);
+    }
+}
+
+#[test]
+fn late_by_a_minute_is_not_missed() {
+    let start = at("2026-01-01T00:00:30Z");
+    let due = at("2026-01-01T01:00:00Z");
+    for (late, put, missed) in [(LATE_MS - 1, true, 0), (LATE_MS, false, 1)] {
+        let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
+        assert_eq!(table.look(due + late), put, "{late}");
+        assert_eq!(table.missed, missed);
+    }
+    // After an hour of nothing every minute's schedule has one put.
+    let mut table = Table::new("* * * * *", Tz::UTC, Missed::Once, start);
+    assert!(table.look(due));
+    assert_eq!(table.missed, 59);
+}
+
+#[test]
+fn a_clock_that_is_set_repeats_nothing() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
+    assert!(table.look(at("2026-01-01T01:00:00Z")));
+    // Back by half a day: silent until the clock is there again.
+    assert!(!table.look(at("2025-12-31T13:00:00Z")));
+    assert!(!table.look(at("2026-01-01T01:00:00Z")));
+    assert!(table.look(at("2026-01-01T02:00:00Z")));
+    // Forward by years: counted, up to a bound, and nothing put.
+    assert!(!table.look(at("2036-01-01T02:30:00Z")));
+    assert_eq!(table.missed, COUNTED_MAX);
+}
+
+#[test]
+fn a_new_schedule_owes_nothing() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Once, start);
+    table.mark.policy = "another".to_owned();
+    assert!(!table.look(start + DAY));
+    assert_eq!(table.missed, 0);
+}
+
+#[test]
+fn a_pause_lets_go_what_is_due_in_it() {
+    let start = at("2026-01-01T00:00:30Z");
+    for missed in [Missed::Skip, Missed::Once, Missed::All] {
+        let mut table = Table::new("0 * * * *", Tz::UTC, missed, start);
+        table.mark = table.mark.paused();
+        let paused = table.mark.clone();
+        for hours in 0..30 {
+            assert!(!table.look(start + hours * HOUR));
+        }
+        assert_eq!(table.mark, paused, "a pause writes nothing");
+        let run = paused.by_hand(Ms(start + DAY));
+        assert!(run.paused && run.last_run == Some(start + DAY));
+        assert_eq!(run.done, paused.done, "its due times stay");
+        // Resumed at half past: neither a put nor a miss.
+        let now = start + DAY + 30 * MINUTE;
+        table.mark = table.mark.resumed(Ms(now));
+        assert!(!table.look(now));
+        assert!(table.look(at("2026-01-02T01:00:00Z")));
+        assert_eq!((table.missed, table.mark.missed), (0, 0));
+        // Nothing is let go where there was no pause.
+        let same = table.mark.resumed(Ms(now + DAY));
+        assert_eq!(same, table.mark);
+    }
+}
+
+#[test]
+fn another_schedule_leaves_a_pause() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Once, start);
+    table.mark = table.mark.paused();
+    table.mark.policy = "another".to_owned();
+    assert!(!table.look(start + DAY));
+    assert!(table.mark.paused);
+    assert_eq!(table.mark.policy, "p");
+}
+
+#[test]
+fn marks_tell_what_was_missed_and_those_of_before_are_read() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
+    let now = start + 5 * HOUR + 10 * MINUTE;
+    assert!(!table.look(now));
+    assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
+    assert!(table.look(at("2026-01-01T06:00:00Z")));
+    assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
+    let old = r#"{"policy":"0 * * * * UTC","done":7,"last_run":6,"last_id":5}"#;
+    let old: Mark = serde_json::from_str(old).expect("a mark");
+    assert_eq!((old.done, old.last_id), (7, Some(5)));
+    assert_eq!((old.paused, old.missed), (false, 0));
+    assert!(old.runs.is_empty());
+    // An outcome that a newer version has counts as a put.
+    let newer = r#"{"policy":"p","runs":[[1,2,3,9,1]]}"#;
+    let newer: Mark = serde_json::from_str(newer).expect("a mark");
+    assert_eq!(newer.runs, [Run(1, 2, 3, How::Put, 1)]);
+}
+
+/// In Berlin clocks went from 02:00 to 03:00 (01:00Z) on 29 March 2026.
+#[test]
+fn an_hour_that_never_comes() {
+    let (from, to) = ("2026-03-28T12:00:30Z", "2026-03-30T04:00:00Z");
+    let puts =
+        |schedule| Table::new(schedule, Tz::Europe__Berlin, Missed::Skip, at(from)).puts(from, to);
+    assert_eq!(puts("30 2 * * *"), ["29 01:00", "30 00:30"]);
+    let hourly =
+        Table::new("30 * * * *", Tz::Europe__Berlin, Missed::Skip, at(from)).puts(from, to);
+    assert_eq!(hourly.len(), 40, "each hour there is: {hourly:?}");
+    let often =
+        Table::new("*/20 * * * *", Tz::Europe__Berlin, Missed::Skip, at(from)).puts(from, to);
+    assert_eq!(often.len(), 3 * 40 - 1, "and each third of one: {often:?}");
+}
+
+/// From 03:00 back to 02:00 (01:00Z) on 25 October 2026.
+#[test]
+fn an_hour_that_comes_twice() {
+    let (from, to) = ("2026-10-24T12:00:30Z", "2026-10-26T04:00:00Z");
+    let puts =
+        |schedule| Table::new(schedule, Tz::Europe__Berlin, Missed::Skip, at(from)).puts(from, to);
+    assert_eq!(puts("30 2 * * *"), ["25 00:30", "26 01:30"]);
+    let hourly =
+        Table::new("30 * * * *", Tz::Europe__Berlin, Missed::Skip, at(from)).puts(from, to);
+    assert_eq!(hourly.len(), 40, "each hour there is: {hourly:?}");
+    let often =
+        Table::new("*/20 * * * *", Tz::Europe__Berlin, Missed::Skip, at(from)).puts(from, to);
+    assert_eq!(often.len(), 3 * 40 - 1, "and each third of one: {often:?}");
+}
+
+#[test]
+fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, Missed::All, start);
+    assert_eq!(table.looks(start + 5 * HOUR), 5);
+    assert_eq!((table.missed, table.mark.puts), (0, 5));
+    let due: Vec<u64> = table.mark.runs.iter().map(|run| run.0).collect();
+    let hour = at("2026-01-01T01:00:00Z");
+    assert_eq!(due, [0, 1, 2, 3, 4].map(|hours| hour + hours * HOUR));
+    // Of each second of an hour: so many, then the rest is missed at once, and on it goes.
+    let seconds = timing(Beat::Every {
+        ms: 1000,
+        phase_ms: 0,
+    });
+    let mut table = Table::of(seconds, Missed::All, start);
+    assert_eq!(table.looks(start + HOUR), ALL_MAX + 1);
+    assert_eq!(table.missed, COUNTED_MAX + 59);
+    assert_eq!(table.looks(start + HOUR + 1000), 1);
+    assert_eq!(
+        table.looks(start + HOUR + 4000),
+        3,
+        "late by less than a minute"
+    );
+}
+
+#[test]
+fn each_second_for_ever_ends_in_a_step_whatever_the_clock_does() {
+    let start = at("2026-01-01T00:00:30Z");
+    let seconds = || {
+        timing(Beat::Every {
+            ms: 1000,
+            phase_ms: 0,
+        })
+    };
+    for missed in [Missed::Skip, Missed::Once] {
+        let mut table = Table::of(seconds(), missed, start);
+        for second in 1..100 {
+            assert!(table.look(start + second * 1000));
+        }
+        assert_eq!(table.missed, 0);
+        // Ten years at once.
+        assert!(table.look(at("2036-01-01T00:00:00Z")));
+        assert_eq!(table.missed, COUNTED_MAX + 59);
+    }
+}
+
+#[test]
+fn a_count_a_start_and_an_end_bound_the_runs() {
+    let start = at("2026-01-01T00:00:30Z");
+    let of = |count, from, to| {
+        let hours = Beat::Every {
+            ms: HOUR,
+            phase_ms: 0,
+        };
+        let timing = Timing {
+            start: Ms(from),
+            end: Ms(to),
+            count,
+            ..timing(hours)
+        };
+        Table::of(timing, Missed::Skip, start)
+    };
+    let puts = |table: &mut Table| -> u64 {
+        let hours = (0..24).map(|hours| table.looks(at("2026-01-01T00:00:00Z") + hours * HOUR));
+        hours.sum()
+    };
+    let mut table = of(Some(3), 0, u64::MAX);
+    assert_eq!(puts(&mut table), 3);
+    assert_eq!(next_look(&table.schedule, &table.mark), Ms::NEVER);
+    // A put by hand is none of them, and other times begin again.
+    let mut table = of(Some(3), 0, u64::MAX);
+    table.mark = table.mark.by_hand(Ms(start));
+    assert_eq!(puts(&mut table), 3);
+    table.mark = table.mark.of_policy("p", Ms(start));
+    assert_eq!(puts(&mut table), 3);
+    let (from, to) = (at("2026-01-01T05:00:00Z"), at("2026-01-01T07:00:00Z"));
+    assert_eq!(puts(&mut of(None, from, to)), 3);
+}
+
+#[test]
+fn a_run_that_stored_nothing_is_told_as_skipped() {
+    let start = at("2026-01-01T00:00:30Z");
+    let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
+    table.look(at("2026-01-01T01:00:00Z"));
+    let before = table.mark.with_message(7);
+    let now = Ms(at("2026-01-01T02:00:00Z"));
+    let Look::Put { mark, .. } = look(&table.schedule, &before, now) else {
+        panic!("it is due");
+    };
+    let after = before.skipped(&mark, now);
+    assert_eq!((after.puts, after.last_id), (1, Some(7)));
+    assert_eq!((after.done, after.last_skipped), (now.0, Some(now.0)));
+    let how: Vec<How> = after.runs.iter().map(|run| run.3).collect();
+    assert_eq!(how, [How::Put, How::Skipped]);
+    assert_eq!(look(&table.schedule, &after, now), Look::Rest);
+}
+
+/// A 29 February comes in leap years alone, and 2100 is none.
+#[test]
+fn a_leap_day_comes_in_leap_years() {
+    let schedule = Table::new(
+        "0 0 29 2 *",
+        Tz::UTC,
+        Missed::Skip,
+        at("2026-01-01T00:00:00Z"),
+    );
+    let years = schedule
+        .schedule
+        .timing
+        .nexts(Ms(at("2092-01-01T00:00:00Z")), 3);
+    let expected = [
+        "2092-02-29T00:00:00Z",
+        "2096-02-29T00:00:00Z",
+        "2104-02-29T00:00:00Z",
+    ];
+    assert_eq!(years, expected.map(|text| Ms(at(text))));
+}
+
+/// An interval is one of time, not of clocks.
+#[test]
+fn an_interval_follows_no_clock_change() {
+    let (from, to) = ("2026-03-28T12:00:30Z", "2026-03-30T12:00:00Z");
+    let beat = Beat::Every {
+        ms: 12 * HOUR,
+        phase_ms: HOUR,
+    };
+    let puts = Table::of(timing(beat), Missed::Skip, at(from)).puts(from, to);
+    assert_eq!(puts, ["28 13:00", "29 01:00", "29 13:00", "30 01:00"]);
+}

@@ -1,0 +1,647 @@
+//! The thread that puts what is due.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, SecondsFormat};
+use quintet_client::{ClientApi, Visit};
+use quintet_host::locked;
+use quintet_policy::Schedule;
+use quintet_types::{Command, CommandError, Effect, MessageId, Ms, Outcome, Put, TableEntry};
+
+use super::book::Book;
+use super::load::{DEFINITIONS, Loaded, MARKS, ask_all, entries, get, page, set, step};
+use super::plan::{Look, Mark, look, next_look};
+use super::{Schedules, forgotten};
+
+/// The attribute that says when a message was due.
+const SCHEDULED_AT: &[u8] = b"scheduled_at";
+/// The wall clock may be set at any moment, so it is looked at this often. A
+/// put that was refused is tried again as often.
+const LOOK: Duration = Duration::from_secs(1);
+/// Where there are no schedules nothing has to be looked at.
+const NOTHING: Duration = Duration::from_secs(3600);
+/// Schedules that are read, and put, at once. A definition has some 64 KiB at most.
+const AT_ONCE: usize = 64;
+/// Schedules that are looked at, at most, before orders are obeyed.
+const TURN: usize = 1024;
+
+/// What is due within this time, ms, is read beforehand.
+const AHEAD_MS: u64 = 1500;
+/// Schedules that are read beforehand at most, and the bytes of such a one: some 12 KiB with its
+/// cron expression.
+const AHEAD_MAX: usize = 2048;
+const AHEAD_BYTES: u64 = 1024;
+
+/// The thread at work.
+pub(super) struct Runner<'a> {
+    pub(super) schedules: &'a Schedules,
+    pub(super) client_api: &'a dyn ClientApi,
+    visit: Visit<'a>,
+    /// Those that are due soon. One that has changed since fails its guards, and is read again.
+    ahead: RefCell<HashMap<Arc<str>, Loaded>>,
+    /// Marks with the messages of puts, to be written with the next commands.
+    notes: RefCell<Vec<Command>>,
+}
+
+/// What is to become of a schedule.
+struct Planned {
+    name: Arc<str>,
+    schedule: Arc<Schedule>,
+    mark: Mark,
+    missed: u64,
+    puts: bool,
+    /// It was read beforehand.
+    was_known: bool,
+}
+
+impl Schedules {
+    /// The thread of schedules: runs until `stop`.
+    pub fn run(&self, client_api: &dyn ClientApi, stop: &AtomicBool) {
+        let runner = Runner {
+            schedules: self,
+            client_api,
+            visit: Visit::new(client_api),
+            ahead: RefCell::default(),
+            notes: RefCell::default(),
+        };
+        runner.run(stop);
+        self.close();
+    }
+}
+
+impl Runner<'_> {
+    fn run(&self, stop: &AtomicBool) {
+        let mut tried = Instant::now();
+        while !stop.load(Ordering::SeqCst) {
+            let (read, newest) = {
+                let inside = locked(&self.schedules.inside);
+                (inside.read, inside.version)
+            };
+            if read != newest && !self.read(read == 0, newest, stop) {
+                // Tables that cannot be read are tried again.
+                self.schedules.work.wait_for(LOOK);
+                continue;
+            }
+            if tried.elapsed() >= LOOK {
+                tried = Instant::now();
+                locked(&self.schedules.inside).book.try_refused(TURN);
+            }
+            self.put_what_is_due();
+            self.obey(newest);
+            self.read_ahead();
+            let rest = self.rest();
+            if !rest.is_zero() {
+                self.schedules.work.wait_for(rest);
+            }
+        }
+    }
+
+    /// How long there is nothing to do.
+    fn rest(&self) -> Duration {
+        let inside = locked(&self.schedules.inside);
+        if inside.book.is_empty() {
+            return NOTHING;
+        }
+        let next = inside.book.next();
+        drop(inside);
+        let wait = next.since(self.client_api.wall());
+        Duration::from_millis(wait).min(LOOK)
+    }
+
+    /// Asks all of these at once and waits.
+    pub(super) fn ask_all(&self, commands: Vec<Command>) -> Vec<Outcome> {
+        // Commands of one client are decided in their order, so these see the notes.
+        let mut all = self.notes.take();
+        let notes = all.len();
+        all.extend(commands);
+        let mut outcomes = ask_all(self.client_api, &self.visit, all);
+        outcomes.split_off(notes)
+    }
+
+    fn ask(&self, command: Command) -> Outcome {
+        let outcome = self.ask_all(vec![command]).pop();
+        outcome.unwrap_or(Outcome::Refused(CommandError::Unknown))
+    }
+
+    /// Forgets what was read beforehand of a schedule.
+    pub(super) fn forget_ahead(&self, name: &str) {
+        self.ahead.borrow_mut().remove(name);
+    }
+
+    /// Reads what is due soon, as long as nothing is due.
+    fn read_ahead(&self) {
+        let wall = self.client_api.wall();
+        let inside = locked(&self.schedules.inside);
+        let until = Ms(wall.0.saturating_add(AHEAD_MS));
+        let soon = inside.book.due_at(until, AHEAD_MAX);
+        drop(inside);
+        let mut ahead = self.ahead.borrow_mut();
+        let names: HashSet<&Arc<str>> = soon.iter().collect();
+        ahead.retain(|name, _| names.contains(name));
+        let names: Vec<Arc<str>> = soon
+            .into_iter()
+            .filter(|name| !ahead.contains_key(name))
+            .collect();
+        for names in names.chunks(AT_ONCE) {
+            let inside = locked(&self.schedules.inside);
+            let is_due = inside.book.next() <= self.client_api.wall();
+            let of_files = self.of_files(names, &inside.book);
+            drop(inside);
+            if is_due {
+                return;
+            }
+            for (name, loaded) in self.load_all(names, &of_files) {
+                let is_small = |loaded: &Loaded| {
+                    let schedule = loaded.schedule.as_ref();
+                    schedule.is_ok_and(|schedule| schedule.put.size() <= AHEAD_BYTES)
+                };
+                if let Some(loaded) = loaded.filter(is_small) {
+                    ahead.insert(name, loaded);
+                }
+            }
+        }
+    }
+
+    /// The definitions of those that are in the configuration.
+    fn of_files(&self, names: &[Arc<str>], book: &Book) -> Vec<Option<Arc<Schedule>>> {
+        let of_file = |name: &Arc<str>| book.get(name)?.of_file.clone();
+        names.iter().map(of_file).collect()
+    }
+
+    /// Reads these from the tables; `None`: they cannot be read.
+    fn load_all(
+        &self,
+        names: &[Arc<str>],
+        of_files: &[Option<Arc<Schedule>>],
+    ) -> Vec<(Arc<str>, Option<Loaded>)> {
+        let asked = names
+            .iter()
+            .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
+        let mut outcomes = self.ask_all(asked.collect()).into_iter();
+        let mut next = || outcomes.next().and_then(entries);
+        let all = names.iter().zip(of_files).map(|(name, of_file)| {
+            let (definition, mark) = (next(), next());
+            let loaded = definition.zip(mark).map(|(definition, mark)| {
+                Loaded::new(name, of_file.as_ref(), definition.first(), mark.first())
+            });
+            (Arc::clone(name), loaded)
+        });
+        all.collect()
+    }
+
+    /// Reads the definitions, if it is the `first` time, and the marks; forgets those of tables
+    /// that the configuration has no more. False: they cannot be read.
+    fn read(&self, first: bool, newest: u64, stop: &AtomicBool) -> bool {
+        let files = locked(&self.schedules.inside).files.clone();
+        self.ahead.borrow_mut().clear();
+        let read = match first {
+            true => self.read_definitions(&files, stop) && self.forget_marks(&files, stop),
+            false => true,
+        };
+        if !read || !self.read_files(&files) {
+            return false;
+        }
+        let mut inside = locked(&self.schedules.inside);
+        if inside.version == newest {
+            inside.read = newest;
+        }
+        true
+    }
+
+    /// Reads every definition and its mark.
+    fn read_definitions(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
+        let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        let mut after = None;
+        loop {
+            let max = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
+            let found = entries(self.ask(page(DEFINITIONS, after.take(), max)));
+            let Some(found) = found.filter(|_| !stop.load(Ordering::SeqCst)) else {
+                return false;
+            };
+            let Some(last) = found.last() else {
+                return true;
+            };
+            after = Some(last.key.clone());
+            let named = found.iter().filter_map(|entry| {
+                let name = std::str::from_utf8(&entry.key).ok()?;
+                (!files.contains(name)).then_some((name, entry))
+            });
+            let named: Vec<(&str, &TableEntry)> = named.collect();
+            let marks = named.iter().map(|(name, _)| get(MARKS, name)).collect();
+            for ((name, entry), mark) in named.into_iter().zip(self.ask_all(marks)) {
+                let Some(mark) = entries(mark) else {
+                    return false;
+                };
+                let loaded = Loaded::new(name, None, Some(entry), mark.first());
+                let mut inside = locked(&self.schedules.inside);
+                inside.book.insert(name, None, Ms::NEVER);
+                drop(inside);
+                self.take(name, &loaded);
+            }
+        }
+    }
+
+    /// Forgets the marks of schedules that are defined nowhere.
+    fn forget_marks(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
+        let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        let mut after = None;
+        loop {
+            let found = entries(self.ask(page(MARKS, after.take(), 256)));
+            let Some(found) = found.filter(|_| !stop.load(Ordering::SeqCst)) else {
+                return false;
+            };
+            let Some(last) = found.last() else {
+                return true;
+            };
+            after = Some(last.key.clone());
+            for entry in found {
+                let name = String::from_utf8_lossy(&entry.key).into_owned();
+                let known = locked(&self.schedules.inside).book.get(&name).is_some();
+                if !known && !files.contains(name.as_str()) {
+                    let mark = serde_json::from_slice(&entry.value).unwrap_or_default();
+                    self.forget(&name, &mark);
+                }
+            }
+        }
+    }
+
+    fn forget(&self, name: &str, mark: &Mark) {
+        if mark.paused {
+            tracing::warn!("{}", forgotten(name));
+        }
+        self.ask(step(Vec::new(), vec![set::<Mark>(MARKS, name, None)]));
+    }
+
+    /// Brings the book in line with the tables of the configuration.
+    fn read_files(&self, files: &[Arc<Schedule>]) -> bool {
+        let inside = locked(&self.schedules.inside);
+        let gone = inside.book.behind(None).filter(|(name, item)| {
+            item.of_file.is_some() && !files.iter().any(|file| file.name == ***name)
+        });
+        let gone: Vec<Arc<str>> = gone.map(|(name, _)| Arc::clone(name)).collect();
+        drop(inside);
+        for name in gone {
+            let Some(loaded) = self.load(&name, None) else {
+                return false;
+            };
+            let mut inside = locked(&self.schedules.inside);
+            if loaded.definition.is_some() {
+                // The one that was defined at run time takes over.
+                inside.book.insert(&name, None, Ms::NEVER);
+                drop(inside);
+                self.take(&name, &loaded);
+            } else {
+                inside.book.remove(&name);
+                drop(inside);
+                self.forget(&name, &loaded.mark);
+            }
+        }
+        for file in files {
+            let Some(loaded) = self.load(&file.name, Some(file)) else {
+                return false;
+            };
+            let mut inside = locked(&self.schedules.inside);
+            let shadows = loaded.definition.is_some();
+            match inside.book.get(&file.name) {
+                Some(item) if item.of_file.is_some() => {
+                    inside.book.change(&file.name, |item, _| {
+                        item.of_file = Some(Arc::clone(file));
+                    });
+                }
+                _ => {
+                    inside
+                        .book
+                        .insert(&file.name, Some(Arc::clone(file)), Ms::NEVER);
+                    if shadows {
+                        tracing::warn!(
+                            "[[cron]] {}: a schedule of this name was also made at run time; the \
+                             configuration wins",
+                            file.name
+                        );
+                    }
+                }
+            }
+            inside.book.set_shadows(&file.name, shadows);
+            drop(inside);
+            self.take(&file.name, &loaded);
+            let wall = self.client_api.wall();
+            let mut inside = locked(&self.schedules.inside);
+            inside
+                .book
+                .change(&file.name, |item, _| item.looked = item.due > wall);
+        }
+        true
+    }
+
+    /// Reads a schedule from the tables; `None`: they cannot be read.
+    pub(super) fn load(&self, name: &str, of_file: Option<&Arc<Schedule>>) -> Option<Loaded> {
+        let asked = vec![get(DEFINITIONS, name), get(MARKS, name)];
+        let mut outcomes = self.ask_all(asked).into_iter();
+        let definition = entries(outcomes.next()?)?;
+        let mark = entries(outcomes.next()?)?;
+        let definition = definition.first();
+        Some(Loaded::new(name, of_file, definition, mark.first()))
+    }
+
+    /// Has the book know what the tables say of a schedule.
+    pub(super) fn take(&self, name: &str, loaded: &Loaded) {
+        let mut inside = locked(&self.schedules.inside);
+        let due = match &loaded.schedule {
+            Ok(schedule) => next_look(schedule, &loaded.mark),
+            Err(why) => {
+                let news = inside
+                    .book
+                    .get(name)
+                    .is_some_and(|item| item.invalid.as_deref() != Some(why));
+                if news {
+                    tracing::warn!("schedule {}: it puts nothing: {why}", name.escape_debug());
+                }
+                Ms::NEVER
+            }
+        };
+        inside.book.change(name, |item, _| {
+            item.invalid = loaded
+                .schedule
+                .as_ref()
+                .err()
+                .map(|why| why.as_str().into());
+            item.paused = loaded.mark.paused;
+            item.last_run = loaded.mark.last_run;
+        });
+        inside.book.look_at(name, due);
+    }
+
+    /// Puts what is due, as far as a turn goes.
+    fn put_what_is_due(&self) {
+        let mut left = TURN;
+        while left > 0 {
+            let wall = self.client_api.wall();
+            let inside = locked(&self.schedules.inside);
+            let names = inside.book.due_at(wall, left.min(AT_ONCE));
+            let of_files = self.of_files(&names, &inside.book);
+            drop(inside);
+            if names.is_empty() {
+                break;
+            }
+            left -= names.len();
+            let again = self.look_at(&names, &of_files);
+            // They are others than was read beforehand.
+            if !again.is_empty() {
+                let inside = locked(&self.schedules.inside);
+                let of_files = self.of_files(&again, &inside.book);
+                drop(inside);
+                for name in self.look_at(&again, &of_files) {
+                    self.try_again(&name);
+                }
+            }
+        }
+        self.ask_all(Vec::new());
+    }
+
+    /// Does what is due of these. Answers those that have changed since they were read beforehand.
+    fn look_at(&self, names: &[Arc<str>], of_files: &[Option<Arc<Schedule>>]) -> Vec<Arc<str>> {
+        let known = names
+            .iter()
+            .map(|name| self.ahead.borrow_mut().remove(name));
+        let mut known: Vec<Option<Loaded>> = known.collect();
+        let missing = names.iter().zip(of_files).zip(&known);
+        let missing = missing.filter(|(_, known)| known.is_none());
+        let (missing, files): (Vec<_>, Vec<_>) = missing
+            .map(|((name, of_file), _)| (Arc::clone(name), of_file.clone()))
+            .unzip();
+        let was_known: Vec<bool> = known.iter().map(Option::is_some).collect();
+        let mut read = match missing.is_empty() {
+            true => Vec::new(),
+            false => self.load_all(&missing, &files),
+        }
+        .into_iter();
+        for known in known.iter_mut().filter(|known| known.is_none()) {
+            *known = read.next().and_then(|(_, loaded)| loaded);
+        }
+        let (mut planned, mut steps) = (Vec::new(), Vec::new());
+        let all = names.iter().zip(of_files).zip(known).zip(was_known);
+        for (((name, of_file), loaded), was_known) in all {
+            let Some(loaded) = loaded else {
+                self.failed(name, CommandError::Unknown);
+                self.try_again(name);
+                continue;
+            };
+            let Ok(schedule) = &loaded.schedule else {
+                self.take(name, &loaded);
+                continue;
+            };
+            let wall = self.client_api.wall();
+            let (mark, missed, due) = match look(schedule, &loaded.mark, wall) {
+                Look::Rest => {
+                    self.take(name, &loaded);
+                    self.was_looked_at(name);
+                    continue;
+                }
+                Look::Note { mark, missed } => (mark, missed, None),
+                Look::Put { mark, missed, due } => (mark, missed, Some(due)),
+            };
+            let mut effects = Vec::new();
+            effects.extend(due.map(|due| Effect::Put(scheduled(&schedule.put, due))));
+            effects.push(set(MARKS, name, Some(&mark)));
+            steps.push(step(loaded.guards(name, of_file.is_some()), effects));
+            planned.push((
+                Planned {
+                    name: Arc::clone(name),
+                    schedule: Arc::clone(schedule),
+                    mark,
+                    missed,
+                    puts: due.is_some(),
+                    was_known,
+                },
+                loaded,
+            ));
+        }
+        let outcomes = self.ask_all(steps);
+        let (mut steps, mut skipped, mut again) = (Vec::new(), Vec::new(), Vec::new());
+        for ((planned, loaded), outcome) in planned.into_iter().zip(outcomes) {
+            match put_id(outcome, planned.puts) {
+                Ok(Some(id)) => {
+                    // Of no consequence: it is only shown. Nobody else writes the mark.
+                    let mark = planned.mark.with_message(id.0);
+                    let note = step(Vec::new(), vec![set(MARKS, &planned.name, Some(&mark))]);
+                    self.notes.borrow_mut().push(note);
+                    self.has_put(&planned.name);
+                    self.done(&planned);
+                }
+                Ok(None) => self.done(&planned),
+                Err(CommandError::Duplicate(_)) => {
+                    let wall = self.client_api.wall();
+                    let of_file = locked(&self.schedules.inside)
+                        .book
+                        .get(&planned.name)
+                        .is_some_and(|item| item.of_file.is_some());
+                    let mark = loaded.mark.skipped(&planned.mark, wall);
+                    let guards = loaded.guards(&planned.name, of_file);
+                    let effects = vec![set(MARKS, &planned.name, Some(&mark))];
+                    steps.push(step(guards, effects));
+                    skipped.push(Planned { mark, ..planned });
+                }
+                Err(CommandError::Conflict) if planned.was_known => again.push(planned.name),
+                Err(command_error) => {
+                    self.failed(&planned.name, command_error);
+                    self.try_again(&planned.name);
+                }
+            }
+        }
+        if steps.is_empty() {
+            return again;
+        }
+        for (planned, outcome) in skipped.into_iter().zip(self.ask_all(steps)) {
+            match refusal(&outcome) {
+                None => self.done(&planned),
+                Some(command_error) => {
+                    self.failed(&planned.name, command_error);
+                    self.try_again(&planned.name);
+                }
+            }
+        }
+        again
+    }
+
+    /// The mark of a schedule is durable.
+    fn done(&self, planned: &Planned) {
+        let Planned {
+            name,
+            schedule,
+            mark,
+            missed,
+            ..
+        } = planned;
+        if *missed > 0 {
+            tracing::warn!(
+                "schedule {}: {missed} runs were missed",
+                name.escape_debug()
+            );
+        }
+        let mut inside = locked(&self.schedules.inside);
+        inside.book.change(name, |item, sums| {
+            item.looked = true;
+            item.paused = mark.paused;
+            item.last_run = mark.last_run;
+            item.missed += missed;
+            sums.missed += missed;
+            if planned.puts {
+                item.error = None;
+            }
+        });
+        inside.book.look_at(name, next_look(schedule, mark));
+    }
+
+    fn was_looked_at(&self, name: &str) {
+        let mut inside = locked(&self.schedules.inside);
+        inside.book.change(name, |item, _| item.looked = true);
+    }
+
+    fn try_again(&self, name: &str) {
+        locked(&self.schedules.inside).book.try_again(name);
+    }
+
+    /// Counts a put.
+    fn has_put(&self, name: &str) {
+        let mut inside = locked(&self.schedules.inside);
+        inside.book.change(name, |item, sums| {
+            item.runs += 1;
+            sums.runs += 1;
+            item.error = None;
+        });
+    }
+
+    /// Puts the message of a schedule by hand, with its mark. Answers the message.
+    ///
+    /// # Errors
+    /// Why not; nothing was put.
+    pub(super) fn put_by_hand(
+        &self,
+        schedule: &Schedule,
+        loaded: &Loaded,
+        of_file: bool,
+    ) -> Result<MessageId, CommandError> {
+        let name = &schedule.name;
+        let wall = self.client_api.wall();
+        let mark = loaded.mark.by_hand(wall);
+        let effects = vec![
+            Effect::Put(scheduled(&schedule.put, wall)),
+            set(MARKS, name, Some(&mark)),
+        ];
+        let outcome = self.ask(step(loaded.guards(name, of_file), effects));
+        let id = put_id(outcome, true)?.ok_or(CommandError::Unknown)?;
+        self.has_put(name);
+        let mark = mark.with_message(id.0);
+        self.ask(step(Vec::new(), vec![set(MARKS, name, Some(&mark))]));
+        Ok(id)
+    }
+
+    /// A put was refused: says so, once for each reason.
+    pub(super) fn failed(&self, name: &str, command_error: CommandError) {
+        let text = command_error.text();
+        let mut inside = locked(&self.schedules.inside);
+        inside.book.change(name, |item, sums| {
+            item.looked = true;
+            item.failures += 1;
+            sums.failures += 1;
+            if item.error.as_deref() != Some(text) {
+                tracing::warn!("schedule {}: not put: {text}", name.escape_debug());
+                item.error = Some(text.into());
+            }
+        });
+    }
+}
+
+/// The message that a step has put, if it `puts` one.
+///
+/// # Errors
+/// Why nothing was done, or it is not known whether it was; or the queue could not be made any
+/// more.
+fn put_id(outcome: Outcome, puts: bool) -> Result<Option<MessageId>, CommandError> {
+    if let Some(command_error) = refusal(&outcome) {
+        return Err(command_error);
+    }
+    let ids = if let Outcome::Transaction { ids, .. } = outcome {
+        ids
+    } else {
+        Vec::new()
+    };
+    match ids.first() {
+        Some(MessageId(0)) => Err(CommandError::TooManyQueues),
+        Some(id) => Ok(Some(*id)),
+        None if puts => Err(CommandError::Unknown),
+        None => Ok(None),
+    }
+}
+
+/// Why a step was not done.
+pub(super) fn refusal(outcome: &Outcome) -> Option<CommandError> {
+    if let Outcome::Transaction { .. } = outcome {
+        None
+    } else if let Outcome::Refused(command_error) = outcome {
+        Some(*command_error)
+    } else {
+        // A hook of commands does not want it.
+        Some(CommandError::NotPermitted)
+    }
+}
+
+/// The put of a schedule with the time it was due, unless it has such an attribute itself.
+fn scheduled(put: &Put, due: Ms) -> Put {
+    let mut put = put.clone();
+    let attrs = &mut put.more.get_or_insert_default().attrs;
+    let time = i64::try_from(due.0)
+        .ok()
+        .and_then(DateTime::from_timestamp_millis);
+    if let Some(time) = time
+        && !attrs.iter().any(|(name, _)| **name == *SCHEDULED_AT)
+    {
+        let time = time.to_rfc3339_opts(SecondsFormat::Secs, true);
+        attrs.push((SCHEDULED_AT.into(), time.into_bytes().into()));
+    }
+    put
+}

@@ -1,0 +1,155 @@
+//! Telling of schedules. Nobody is told of a mark that was not read, or of one that is not durable.
+
+use std::sync::Arc;
+
+use quintet_client::{LastRun, RunSeen, ScheduleSeen, WhichSchedules};
+use quintet_host::locked;
+use quintet_policy::{Beat, Schedule};
+
+use super::load::{DEFINITIONS, Loaded, MARKS, entries, get};
+use super::next_ms;
+use super::plan::Run;
+use super::run::Runner;
+
+/// Schedules that are told at once: others wait as long.
+const SHOWN_MAX: usize = 100;
+/// Schedules that are read at once: a definition has some 64 KiB at most.
+const AT_ONCE: usize = 64;
+
+impl Runner<'_> {
+    /// The schedules that are asked for, and the name of the last one if more follow. `None`: the
+    /// tables cannot be read.
+    pub(super) fn show(
+        &self,
+        which: &WhichSchedules,
+    ) -> Option<(Vec<ScheduleSeen>, Option<String>)> {
+        let inside = locked(&self.schedules.inside);
+        let book = &inside.book;
+        let (names, full) = match which {
+            WhichSchedules::Page { after, max } => {
+                let max = (*max).min(SHOWN_MAX);
+                let behind = book.behind(after.as_deref()).map(|(name, _)| name);
+                let mut names: Vec<Arc<str>> = behind.take(max + 1).cloned().collect();
+                let more = names.len() > max;
+                names.truncate(max);
+                let last = names.last().filter(|_| more).map(|name| name.to_string());
+                (names, last)
+            }
+            WhichSchedules::OfFile => {
+                let files = book.behind(None).filter(|(_, item)| item.of_file.is_some());
+                (files.map(|(name, _)| Arc::clone(name)).collect(), None)
+            }
+            WhichSchedules::One(name) => {
+                let found = book.get(name).map(|_| name.as_str().into());
+                (found.into_iter().collect(), None)
+            }
+            WhichSchedules::Soonest(max) => (book.soonest((*max).min(SHOWN_MAX)), None),
+        };
+        drop(inside);
+        let mut all = Vec::with_capacity(names.len());
+        for names in names.chunks(AT_ONCE) {
+            self.show_these(names, which, &mut all)?;
+        }
+        Some((all, full))
+    }
+
+    fn show_these(
+        &self,
+        names: &[Arc<str>],
+        which: &WhichSchedules,
+        all: &mut Vec<ScheduleSeen>,
+    ) -> Option<()> {
+        let asked = names
+            .iter()
+            .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
+        let mut outcomes = self.ask_all(asked.collect()).into_iter();
+        let inside = locked(&self.schedules.inside);
+        for name in names {
+            let definition = entries(outcomes.next()?)?;
+            let mark = entries(outcomes.next()?)?;
+            let Some(item) = inside.book.get(name) else {
+                continue;
+            };
+            let of_file = item.of_file.as_ref();
+            let loaded = Loaded::new(name, of_file, definition.first(), mark.first());
+            let mut seen = of_tables(name, of_file, &loaded);
+            seen.shadows = item.shadows;
+            seen.next_ms = next_ms(item);
+            seen.error = item.error.as_deref().map(str::to_owned);
+            if matches!(which, WhichSchedules::One(_) | WhichSchedules::Soonest(_))
+                && let Ok(schedule) = &loaded.schedule
+            {
+                seen.timing = Some(schedule.timing.clone());
+            }
+            if let WhichSchedules::One(_) = which {
+                let runs = loaded.mark.runs.iter().rev();
+                seen.runs = runs.map(told).collect();
+                let stored = loaded.stored.filter(|_| of_file.is_none());
+                seen.spec = stored.map(|(stored, _)| Box::new(stored.spec));
+            }
+            all.push(seen);
+        }
+        Some(())
+    }
+}
+
+fn told(run: &Run) -> RunSeen {
+    let Run(due_ms, at_ms, id, how, times) = *run;
+    RunSeen {
+        due_ms,
+        at_ms,
+        how: how.word(),
+        message: (id > 0).then_some(id),
+        times,
+    }
+}
+
+/// What the tables say of a schedule.
+fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> ScheduleSeen {
+    let mark = &loaded.mark;
+    let stored = loaded.stored.as_ref().filter(|_| of_file.is_none());
+    let mut seen = ScheduleSeen {
+        name: name.to_owned(),
+        of_file: of_file.is_some(),
+        missed: "skip",
+        overlap: "allow",
+        paused: mark.paused,
+        last: LastRun {
+            put_ms: mark.last_run,
+            message: mark.last_id,
+            missed_ms: mark.last_missed,
+            skipped_ms: mark.last_skipped,
+        },
+        invalid: loaded.schedule.as_ref().err().cloned(),
+        missed_runs: mark.missed,
+        runs_counted: mark.puts,
+        version: loaded.definition.filter(|_| of_file.is_none()),
+        ..ScheduleSeen::default()
+    };
+    if let Ok(schedule) = &loaded.schedule {
+        schedule.zone().clone_into(&mut seen.zone);
+        seen.queue = schedule.queue().to_string();
+        seen.missed = schedule.missed.word();
+        seen.overlap = schedule.overlap.word();
+        if let Beat::Cron(_, zone) = &schedule.timing.beat {
+            // The policy of a table is its schedule and its zone.
+            let text = schedule.policy.strip_suffix(zone.name());
+            text.unwrap_or_default()
+                .trim_end()
+                .clone_into(&mut seen.schedule);
+        }
+    }
+    if let Some((stored, _)) = stored {
+        seen.schedule = stored.spec.words();
+        stored.by.clone_into(&mut seen.by);
+        seen.defined_ms = Some(stored.at);
+        stored.spec.queue.clone_into(&mut seen.queue);
+        stored
+            .spec
+            .zone
+            .as_deref()
+            .unwrap_or("UTC")
+            .clone_into(&mut seen.zone);
+    }
+    seen
+}
