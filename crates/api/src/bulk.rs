@@ -9,7 +9,7 @@ use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
-    BulkAction, BulkOp, Command, Cursor, Filter, Message, MessageId, Ms, Name, Outcome,
+    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, MessageId, Ms, Name, Outcome,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -221,7 +221,13 @@ pub(super) async fn act(
         grace_ms: given.grace_ms,
     };
     let act = match (act.as_str(), given.to) {
-        ("purge", None) => BulkAction::Delete,
+        ("purge", None) => {
+            let all = state == ListState::Ready && filter == Filter::default();
+            match all && given.max.is_none() {
+                true => BulkAction::Purge,
+                false => BulkAction::Delete,
+            }
+        }
         ("cancel", None) => BulkAction::Cancel(cancel.asked()?),
         ("kick", None) => BulkAction::Kick,
         ("redrive", None) => BulkAction::Redrive { to: None },

@@ -383,6 +383,10 @@ async fn bulk_op(
                 return Ok(());
             }
             bulk_op.filter = question.filter_at(asked.console.api.client_api().now());
+            let all = *state == ListState::Ready && bulk_op.filter == Filter::default();
+            if question.act == Act::Purge && all {
+                bulk_op.act = BulkAction::Purge;
+            }
             let bulk_done = asked.bulk_op(&bulk_op).await?;
             job.done.fetch_add(bulk_done.matched, Ordering::Relaxed);
             match bulk_done.next {

@@ -25,19 +25,14 @@ impl Engine {
         let queue = self.existing(&bulk_op.queue)?;
         self.store.promote(queue, self.now);
         let mut done = BulkDone::default();
-        // All that is ready goes: behind the last one the deduplication ids are forgotten.
-        let purges = bulk_op.act == BulkAction::Delete
-            && bulk_op.filter == Filter::default()
-            && bulk_op.state == ListState::Ready;
-        if !bulk_op.act.is_for(bulk_op.state) || (bulk_op.max == 0 && !purges) {
+        if !bulk_op.act.is_for(bulk_op.state) || bulk_op.max == 0 {
             return Ok(Outcome::BulkDone(Box::new(done)));
         }
         // Where nearly all fit, more than are wanted are not gone through.
         let wanted = usize::try_from(bulk_op.max).unwrap_or(LOOKS);
         let looks = match bulk_op.filter.picks() {
             true => LOOKS,
-            // One more shows whether these are the last.
-            false => LOOKS.min(wanted.saturating_add(usize::from(purges))),
+            false => LOOKS.min(wanted),
         };
         let slots = self.slots_behind(queue, bulk_op.state, bulk_op.after, looks)?;
         // Where they go is found good before the first goes.
@@ -51,6 +46,9 @@ impl Engine {
             if to == queue {
                 return Ok(Outcome::BulkDone(Box::new(done)));
             }
+        }
+        if bulk_op.act == BulkAction::Purge && bulk_op.after.is_none() {
+            self.forget_repeats(cx, queue);
         }
         let ends_here = slots.len() < looks;
         let (mut bytes, mut last, mut whole) = (0, None, true);
@@ -84,9 +82,6 @@ impl Engine {
         }
         let ended = whole && ends_here;
         done.next = last.filter(|_| !ended);
-        if purges && ended {
-            self.forget_repeats(cx, queue);
-        }
         Ok(Outcome::BulkDone(Box::new(done)))
     }
 
@@ -112,7 +107,7 @@ impl Engine {
                 done.leases.extend(lease);
                 done.messages.push(message);
             }
-            BulkAction::Delete => {
+            BulkAction::Delete | BulkAction::Purge => {
                 let why = Removal::Purged;
                 self.fact(cx, Fact::Removed { at, why });
             }

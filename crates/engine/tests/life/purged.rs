@@ -227,7 +227,7 @@ fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
         queue: "q".into(),
         state: ListState::Ready,
         filter: Filter::default(),
-        act: BulkAction::Delete,
+        act: BulkAction::Purge,
         after: None,
         max: u32::MAX,
     }));
@@ -277,4 +277,49 @@ fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
             }
         }
     }
+}
+
+/// Puts that come between the slices are remembered.
+#[test]
+fn a_purge_in_slices_forgets_only_repeats_of_what_was_there_at_its_begin() {
+    let mut w = World::new();
+    let put = |w: &mut World, id: &str| {
+        let more = PutMore {
+            token: Some(id.as_bytes().into()),
+            ..PutMore::default()
+        };
+        let put = Put {
+            more: Some(Box::new(more)),
+            ..Put::new("q".into(), Body::new(b"x"))
+        };
+        let outcome = w.ask(1, Command::Put(put));
+        matches!(outcome, Some(Outcome::Put { fresh: true, .. }))
+    };
+    for id in ["1", "2", "3"] {
+        assert!(put(&mut w, id));
+    }
+    let mut purge = BulkOp {
+        queue: "q".into(),
+        state: ListState::Ready,
+        filter: Filter::default(),
+        act: BulkAction::Purge,
+        after: None,
+        max: 2,
+    };
+    loop {
+        let outcome = w.ask(1, Command::BulkOp(Box::new(purge.clone())));
+        let Some(Outcome::BulkDone(done)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        if purge.after.is_none() {
+            assert!(put(&mut w, "4"));
+        }
+        purge.after = done.next;
+        if done.next.is_none() {
+            break;
+        }
+    }
+    assert!(!put(&mut w, "4"));
+    assert!(put(&mut w, "3"));
+    w.verify();
 }

@@ -100,7 +100,7 @@ impl Model {
         let reserved = bulk_op.state == ListState::Reserved;
         let fits_state = match bulk_op.act {
             BulkAction::Show | BulkAction::Count => true,
-            BulkAction::Delete => !reserved,
+            BulkAction::Delete | BulkAction::Purge => !reserved,
             BulkAction::Cancel(_) | BulkAction::CountToCancel => {
                 bulk_op.state != ListState::Archived
             }
@@ -131,7 +131,7 @@ impl Model {
                 continue;
             }
             match (&bulk_op.act, to) {
-                (BulkAction::Delete, _) => {
+                (BulkAction::Delete | BulkAction::Purge, _) => {
                     self.settle(ClientId(0), id, By::Anyone, How::Finish)?;
                 }
                 (BulkAction::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
@@ -146,8 +146,7 @@ impl Model {
             }
             done.matched += 1;
         }
-        let purges = bulk_op.act == BulkAction::Delete && bulk_op.filter == Filter::default();
-        if purges && bulk_op.state == ListState::Ready {
+        if bulk_op.act == BulkAction::Purge {
             self.forget_repeats(from);
         }
         Ok(Outcome::BulkDone(Box::new(done)))

@@ -251,7 +251,7 @@ fn bulk_op_about(bulk_op: &BulkOp) -> (Verb, Subject<'_>) {
     match &bulk_op.act {
         // Whoever counts by what is in bodies looks at them.
         BulkAction::Show | BulkAction::Count | BulkAction::CountToCancel => (Verb::Peek, queue),
-        BulkAction::Delete | BulkAction::Cancel(_) => (Verb::Flush, queue),
+        BulkAction::Delete | BulkAction::Purge | BulkAction::Cancel(_) => (Verb::Flush, queue),
         BulkAction::Kick => (Verb::Kick, queue),
         BulkAction::Move(to) => (Verb::Move, Subject::Between(&bulk_op.queue, to)),
         // Where each message goes is looked at with the message.

@@ -36,6 +36,8 @@ pub enum BulkAction {
     CountToCancel,
     /// They are removed. Reserved ones stay.
     Delete,
+    /// The same; and from its first slice on, no put repeats an earlier one of the queue.
+    Purge,
     /// They are cancelled, as by [`Command::Cancel`](super::Command::Cancel). Those that are done
     /// or cancelled already stay as they are.
     Cancel(Cancel),
@@ -60,7 +62,7 @@ impl BulkAction {
     pub fn is_for(&self, state: ListState) -> bool {
         match self {
             BulkAction::Show | BulkAction::Count => true,
-            BulkAction::Delete => state != ListState::Reserved,
+            BulkAction::Delete | BulkAction::Purge => state != ListState::Reserved,
             BulkAction::Cancel(_) | BulkAction::CountToCancel => state != ListState::Archived,
             BulkAction::Kick => matches!(state, ListState::Buried | ListState::Delayed),
             BulkAction::Move(_) | BulkAction::Redrive { .. } | BulkAction::RedriveInto(_) => {
@@ -86,6 +88,7 @@ impl BulkAction {
             | BulkAction::Count
             | BulkAction::CountToCancel
             | BulkAction::Delete
+            | BulkAction::Purge
             | BulkAction::Cancel(_)
             | BulkAction::Kick => None,
         }

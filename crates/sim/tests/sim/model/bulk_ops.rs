@@ -14,6 +14,7 @@ pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
         1 => Just(BulkAction::Count),
         1 => Just(BulkAction::CountToCancel),
         1 => Just(BulkAction::Delete),
+        1 => Just(BulkAction::Purge),
         1 => Just(BulkAction::Kick),
         1 => cancel().prop_map(BulkAction::Cancel),
         1 => name().prop_map(BulkAction::Move),
