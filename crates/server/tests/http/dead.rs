@@ -242,6 +242,7 @@ fn a_list_of_the_dead_loses_and_repeats_nothing_while_a_queue_goes() {
             let page = get(&server, &format!("/messages?group=dead&max=2{cursor}")).json;
             let ids = page["messages"].as_array().expect("a list").iter();
             seen.extend(ids.filter_map(|one| one["id"].as_u64()));
+            assert!(seen.len() <= dead.len(), "repeats: {seen:?}");
             let Some(next) = page["cursor"].as_str() else {
                 break;
             };
