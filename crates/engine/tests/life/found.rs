@@ -413,8 +413,7 @@ fn the_loss_of_the_first_answer_leaves_the_leases_of_its_repeat() {
         ..reserve("q")
     };
     take.lease.as_mut().expect("a lease").owner = LeaseOwner::Time;
-    let mut handed = |w: &mut World, client_id| match w.ask(client_id, Command::Take(take.clone()))
-    {
+    let handed = |w: &mut World, client_id| match w.ask(client_id, Command::Take(take.clone())) {
         Some(Outcome::Messages(messages)) => messages.into_vec(),
         other => panic!("{other:?}"),
     };

@@ -21,6 +21,7 @@ mod names;
 mod operate;
 mod progress;
 mod relay;
+mod results;
 mod setup;
 mod tracing;
 mod unique;
