@@ -19,6 +19,7 @@
 ---@field name string? The message's own name.
 ---@field batch string|quintet.Batch|nil Its batch. Read, it is the id.
 ---@field tracked boolean Its outcome is kept under its name.
+---@field reply_to string?
 ---@field attrs table<string, string> A copy; set it as a whole.
 ---@field delay_ms integer? Time until it is ready.
 ---@field due_ms integer? When it becomes ready, ms since 1970.
@@ -39,6 +40,7 @@
 ---@field name string?
 ---@field batch string|quintet.Batch|nil
 ---@field tracked boolean?
+---@field reply_to string? Queue that gets its result.
 ---@field attrs table<string, string>?
 ---@field delay_ms integer?
 ---@field due_ms integer?
@@ -221,6 +223,10 @@ function quintet.batch(batch) end
 ---@param name string The message's own.
 ---@return quintet.Track?
 function quintet.track(queue, name) end
+---How a message ended.
+---@param id integer|quintet.Message
+---@return {state: "pending"|"done"|"failed"|"dead"|"expired"|"cancelled"|"gone"|"moved", result: string?, error: string?}?
+function quintet.result(id) end
 ---@param queue string
 ---@return quintet.Message?
 function quintet.peek(queue) end

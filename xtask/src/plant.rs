@@ -149,6 +149,26 @@ const PLANTED: &[Planted] = &[
         tests: &[&["--test=life", "cancelled"]],
     },
     Planted {
+        name: "wait-result",
+        what: "the end of a message does not end the waits for its result",
+        edits: &[(
+            "crates/engine/src/store/gate.rs",
+            "            self.tell_fate(fate);",
+            "            drop(fate);",
+        )],
+        tests: &[&["--test=life", "results"]],
+    },
+    Planted {
+        name: "reply-twice",
+        what: "a dead message that is kicked sends a second reply",
+        edits: &[(
+            "crates/engine/src/store/apply.rs",
+            "            extra.changed = now;\n            extra.reply = None;",
+            "            extra.changed = now;",
+        )],
+        tests: &[&["--test=life", "replies"]],
+    },
+    Planted {
         name: "gather-repeats-itself",
         what: "the parts of a reserve that gathers have one token, so they get the same messages",
         edits: &[(

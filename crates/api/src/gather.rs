@@ -6,8 +6,8 @@ use quintet_http::{Client, Undo};
 use quintet_types::{Caller, Message, Take, Wait};
 
 use super::Api;
-use super::leases::WAIT_MAX_MS;
 use super::problem::Problem;
+use super::read::WAIT_MAX_MS;
 use super::types::Reserve;
 
 /// Conditions of a reserve that gathers.

@@ -16,6 +16,7 @@ use quintet_types::{
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
+use super::read::WAIT_MAX_MS;
 use super::types::{
     Bury, Extend, Fail, Finish, Heard, Leased, Leases, Page, Progress, Release, Reserve, Shown,
 };
@@ -24,8 +25,6 @@ use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Wai
 
 /// Messages reserved at once at most.
 const BATCH_MAX: u32 = 100;
-/// A request waits so long at most, ms.
-pub(super) const WAIT_MAX_MS: u64 = 60_000;
 /// A lease lasts so long at most, ms.
 const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 

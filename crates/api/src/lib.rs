@@ -25,6 +25,7 @@ mod queues;
 mod read;
 mod records;
 mod release;
+mod results;
 mod schedules;
 mod server;
 mod setup;
@@ -404,6 +405,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/names/{name}/bury", post(names::bury))
         .route("/queues/{queue}/names/{name}/extend", post(names::extend))
         .route("/queues/{queue}/names/{name}/cancel", post(cancel::named))
+        .route("/queues/{queue}/names/{name}/result", get(results::named))
         .route("/queues/{queue}/tracks/{name}", get(names::track))
         .route("/messages", get(over::list))
         .route(
@@ -419,6 +421,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/messages/{id}/redrive", post(messages::redrive))
         .route("/messages/{id}/move", post(messages::transfer))
         .route("/messages/{id}/trace", get(trace::show))
+        .route("/messages/{id}/result", get(results::message))
         .route("/messages/{id}/release", post(release::of_message))
         .route("/leases/{token}/finish", post(leases::finish))
         .route("/leases/{token}/release", post(leases::release))

@@ -1,6 +1,7 @@
 //! Messages: put, listed, shown, changed, removed.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
@@ -12,15 +13,18 @@ use quintet_client::FOLDER;
 use quintet_client::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
 use quintet_client::{Did, StoreError};
 use quintet_types::{
-    BatchId, Body, BulkAction, BulkOp, By, Command, Dedupe, Edit, Expiry, Filter, Guard, Message,
-    MessageId, Name, Outcome, Peek, Put, PutMore, Seen, Tie, Transaction, When,
+    BatchId, Body, BulkAction, BulkOp, By, Command, CommandError, Dedupe, Edit, Expiry, Filter,
+    Guard, Message, MessageId, Name, Outcome, Peek, Put, PutMore, ReplyTo, Seen, Tie, Transaction,
+    Verb, When,
 };
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Changes, NewMessage, Page, Puts, Shown, Stored, Target};
-use super::{Api, bulk, read};
-use quintet_http::{DoneTo, Requester, download, reply};
+use super::read::WAIT_MAX_MS;
+use super::results::Stored;
+use super::types::{Changes, NewMessage, Page, Puts, Shown, Target};
+use super::{Api, bulk, read, results};
+use quintet_http::{DoneTo, Requester, Waited, download, reply};
 
 /// Messages of one put at most.
 const PUTS_MAX: usize = 1000;
@@ -47,7 +51,9 @@ pub(super) async fn put(
     let queue = read::queue(&queue)?;
     let token = idempotency_key(request.headers())?;
     let trace = trace_context(request.headers());
-    let (Puts { messages }, sum, _share) = match token {
+    // A wait has its place before anything is stored.
+    let apart = results::Place::of(&request);
+    let (Puts { messages, wait_ms }, sum, _share) = match token {
         Some(_) => read::summed(&api.app, request).await?,
         None => {
             let (puts, share) = read::body(&api.app, request).await?;
@@ -58,6 +64,20 @@ pub(super) async fn put(
         let detail = format!("1 to {PUTS_MAX} messages are put at once");
         return Err(Problem::field("messages", detail));
     }
+    let _apart = match wait_ms {
+        0 => None,
+        _ if messages.len() > 1 => {
+            let detail = "only a put of one message waits for its result";
+            return Err(Problem::field("wait_ms", detail));
+        }
+        1..=WAIT_MAX_MS => {
+            if !requester.may_to(Verb::Peek, &queue) {
+                return Err(Problem::refused(CommandError::NotPermitted));
+            }
+            apart.wait(requester.client.as_deref())?
+        }
+        _ => return Err(Problem::field("wait_ms", format!("at most {WAIT_MAX_MS}"))),
+    };
     let mut puts = Vec::with_capacity(messages.len());
     for (at, mut message) in messages.into_iter().enumerate() {
         // What vendors add belongs to the parent it came with.
@@ -66,6 +86,8 @@ pub(super) async fn put(
                 message.headers.insert((*name).to_owned(), value.clone());
             }
         }
+        // What came of it can be asked for by its name, also when it is gone.
+        message.tracked |= wait_ms > 0 && message.name.is_some();
         let token = token.as_ref().map(|key| format!("{key}/{at}").into_bytes());
         let mut put = api.new_put(&queue, message, at, token).await?;
         if let Some(more) = &mut put.more {
@@ -86,7 +108,15 @@ pub(super) async fn put(
     } else {
         return Err(Problem::unexpected());
     };
-    let mut response = reply::document(&Stored { ids });
+    let began = Instant::now();
+    let result = match (wait_ms, &ids[..]) {
+        (1.., &[id]) => Some(api.result_of_put(&requester, MessageId(id), wait_ms).await),
+        _ => None,
+    };
+    let mut response = reply::document(&Stored { ids, result });
+    if wait_ms > 0 {
+        response.extensions_mut().insert(Waited(began.elapsed()));
+    }
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -158,6 +188,22 @@ impl Api {
             Some(batch) => batch.map(Tie::member),
             None => None,
         };
+        let reply = match (message.reply_to, message.correlation_id) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                let field = format!("{field}correlation_id");
+                return Err(Problem::field(&field, "it needs reply_to"));
+            }
+            (Some(_), Some(id)) if !TOKEN_BYTES.contains(&id.len()) => {
+                let field = format!("{field}correlation_id");
+                return Err(Problem::field(&field, "1 to 255 bytes"));
+            }
+            (Some(queue), id) => Some(Box::new(ReplyTo {
+                queue: read::queue(&queue)
+                    .map_err(|_| Problem::field(&format!("{field}reply_to"), "1 to 65535 bytes"))?,
+                correlation: id.unwrap_or_default().into_bytes().into(),
+            })),
+        };
         let bytes = body_of(message.body, message.body_base64, &field)?;
         let attrs = message.headers.into_iter();
         let more = PutMore {
@@ -175,6 +221,7 @@ impl Api {
             token: token.map(Vec::into_boxed_slice),
             batch,
             tracked: message.tracked,
+            reply,
             ..PutMore::default()
         };
         Ok(Put {
@@ -408,7 +455,7 @@ pub(super) async fn edit(
         id
     };
     let ids = vec![stored.0];
-    let mut response = reply::document(&Stored { ids });
+    let mut response = reply::document(&Stored { ids, result: None });
     response.extensions_mut().insert(Did {
         messages: None,
         new_id: (stored != id).then_some(stored.0),

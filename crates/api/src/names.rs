@@ -57,7 +57,7 @@ pub(super) async fn track(
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     let ask = by_name(queue, name, By::Anyone, NamedAct::Track);
-    let (Outcome::Tracked(track), _) = api.ask(&requester, ask).await? else {
+    let (Outcome::Tracked(_, track), _) = api.ask(&requester, ask).await? else {
         return Err(Problem::unexpected());
     };
     Ok(reply::document(&Tracked::from(*track)))

@@ -8,7 +8,7 @@ use utoipa::OpenApi;
 
 use super::{
     attention, batches, bulk, cancel, hold, imports, leases, messages, names, over, queues,
-    records, release, schedules, server, setup, stream, tail, trace, workers,
+    records, release, results, schedules, server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
 
@@ -48,6 +48,7 @@ use quintet_http::reply;
         imports::show,
         imports::make,
         trace::show,
+        results::message,
         messages::body,
         messages::edit,
         messages::remove,
@@ -75,6 +76,7 @@ use quintet_http::reply;
         names::extend,
         cancel::named,
         names::track,
+        results::named,
         bulk::act,
         server::stats,
         server::numbers,
@@ -136,11 +138,18 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("NewMessage", "body_base64", BASE64),
     (
         "NewMessage",
+        "correlation_id",
+        r#"{"minLength": 1, "maxLength": 255}"#,
+    ),
+    ("NewMessage", "reply_to", NAME),
+    (
+        "NewMessage",
         "name",
         r#"{"minLength": 1, "maxLength": 255}"#,
     ),
     ("Progress", "percent", r#"{"minimum": 0, "maximum": 100}"#),
     ("Puts", "messages", r#"{"minItems": 1, "maxItems": 1000}"#),
+    ("Puts", "wait_ms", WAIT),
     ("Reserve", "lease_ms", LEASE),
     ("Release", "hold_key_ms", LEASE),
     (
@@ -150,7 +159,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ),
     ("Reserve", "max", r#"{"minimum": 1, "maximum": 100}"#),
     ("Reserve", "min", r#"{"minimum": 1, "maximum": 100}"#),
-    ("Reserve", "wait_ms", r#"{"minimum": 0, "maximum": 60000}"#),
+    ("Reserve", "wait_ms", WAIT),
     ("ScheduleSpec", "body_base64", BASE64),
     ("ScheduleSpec", "count", r#"{"minimum": 1}"#),
     (
@@ -173,10 +182,12 @@ const PARAMETERS: &[(&str, &str, &str)] = &[
     ("name", "path", NAME),
     ("queue", "path", NAME),
     ("state", "query", STATES),
+    ("wait_ms", "query", WAIT),
 ];
 const BASE64: &str = r#"{"contentEncoding": "base64"}"#;
 const LEASE: &str = r#"{"minimum": 1, "maximum": 604800000}"#;
 const GRACE: &str = r#"{"minimum": 0, "maximum": 604800000}"#;
+const WAIT: &str = r#"{"minimum": 0, "maximum": 60000}"#;
 const NAME: &str = r#"{"minLength": 1}"#;
 const PAGE: &str = r#"{"minimum": 1, "maximum": 1000}"#;
 const STATES: &str =

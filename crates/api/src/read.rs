@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::problem::Problem;
 use quintet_http::{App, Held, Whole, content_type, form};
 
+/// A request waits so long at most, ms.
+pub(super) const WAIT_MAX_MS: u64 = 60_000;
 /// Messages of a page at most.
 const PAGE_MAX: u64 = 1000;
 

@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::leases::WAIT_MAX_MS;
 use super::path::Path;
 use super::problem::Problem;
+use super::read::WAIT_MAX_MS;
 use super::types::NewMessage;
 use super::{Api, bulk, messages, read};
 

@@ -53,6 +53,10 @@ pub struct NewMessage {
     pub tracked: bool,
     /// The batch it is counted in.
     pub batch: Option<String>,
+    /// The queue into which its result is put when it ends.
+    pub reply_to: Option<String>,
+    /// The reply's header of this name, 1 to 255 bytes; left out: the message's name, else its id.
+    pub correlation_id: Option<String>,
 }
 
 /// Deduplication of a put.
@@ -123,13 +127,9 @@ impl From<Repeat> for quintet_types::OnRepeat {
 pub(super) struct Puts {
     /// 1 to 1000 of them.
     pub(super) messages: Vec<NewMessage>,
-}
-
-/// The stored message.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Stored {
-    /// In the order of the messages.
-    pub(super) ids: Vec<u64>,
+    /// The reply waits so long for the result of the message, ms, 60000 at most. One message alone.
+    #[serde(default)]
+    pub(super) wait_ms: u64,
 }
 
 /// Outcome of a tracked message, as of its last change.
@@ -476,6 +476,9 @@ pub(super) struct Shown {
     pub(super) status_base64: Option<String>,
     /// How far the work on it has come, in percent, as its holder said last.
     pub(super) progress: Option<u8>,
+    /// The queue that gets its result when it ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reply_to: Option<String>,
     /// That it is cancelled, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cancelled: Option<ShownCancelled>,
@@ -726,6 +729,7 @@ impl Shown {
             status: status(message),
             status_base64: extra.and_then(|extra| base64_unless_text(&extra.status)),
             progress: message.progress(),
+            reply_to: message.reply_to().map(|reply| reply.queue.to_string()),
             cancelled: message.cancelled().map(|cancelled| ShownCancelled {
                 reason: String::from_utf8_lossy(&cancelled.reason).into_owned(),
                 until_ms: cancelled.until.0,

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{IsTerminal as _, Read, Write, stdin, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
@@ -39,7 +40,8 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
                         mail hello --with-key ann --attr lang=fr --unique order-7\n  quintet put \
                         index page-7 --delay 5s --unique page-7 --unique-until started \
                         --on-repeat replace\n  quintet put reports 'march' --name report-7 \
-                        --tracked"
+                        --tracked\n  quintet put add '2 3' --wait 30s\n\nWith --wait, exits with 4 if \
+                        the message has not ended in time, and with 1 if it was not done."
 )]
 pub(super) struct Put {
     #[command(flatten)]
@@ -94,6 +96,9 @@ pub(super) struct Put {
     /// Batch that counts the message.
     #[arg(long, value_name = "BATCH")]
     batch: Option<String>,
+    /// Wait this long for the result of the message, for example 30s, and print the result.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    wait: Option<u64>,
     /// Print the reply as JSON.
     #[arg(long)]
     json: bool,
@@ -162,6 +167,10 @@ impl Put {
         let path = format!("/queues/{}/record", part(&self.queue));
         let mut api = Api::connect(&self.at)?;
         let reply = api.post_with(&path, &of.into(), (bytes, &mut body))?;
+        if let Some(wait) = self.wait {
+            let id = reply["id"].as_u64().unwrap_or_default();
+            return print_result(&mut api, id, wait, self.json);
+        }
         if self.json {
             writeln!(stdout(), "{reply}")?;
         } else {
@@ -169,6 +178,57 @@ impl Put {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Waits for the result of a message that was put, and prints it.
+///
+/// # Errors
+/// The server is gone; the message is there.
+fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCode> {
+    let (began, wait) = (Instant::now(), Duration::from_millis(wait));
+    let mut now = id;
+    let ended = loop {
+        let left = wait.saturating_sub(began.elapsed()).as_millis();
+        let wait_ms = u64::try_from(left).unwrap_or(WAIT_MS).min(WAIT_MS);
+        let path = format!("/messages/{now}/result?wait_ms={wait_ms}");
+        let told = api.get(&path);
+        let told =
+            told.with_context(|| format!("message {id} was put, its result is not known"))?;
+        now = told["id"].as_u64().unwrap_or(now);
+        if told["state"] != "pending" || wait_ms == 0 {
+            break told;
+        }
+    };
+    let bytes = |field: &str| match ended[format!("{field}_base64")].as_str() {
+        Some(base64) => BASE64_STANDARD.decode(base64).unwrap_or_default(),
+        None => ended[field].as_str().unwrap_or_default().into(),
+    };
+    let state = ended["state"].as_str().unwrap_or_default();
+    if json {
+        writeln!(stdout(), "{ended}")?;
+    } else if state == "done" {
+        let mut out = stdout().lock();
+        out.write_all(&bytes("result"))?;
+        writeln!(out)?;
+    } else if state == "pending" {
+        eprintln!("quintet: message {id} has not ended");
+    } else {
+        let error = bytes("error");
+        let why = String::from_utf8_lossy(&error);
+        let why = why
+            .lines()
+            .next()
+            .map(|why| format!(": {}", why.escape_debug()));
+        eprintln!(
+            "quintet: message {id} is {state}{}",
+            why.unwrap_or_default()
+        );
+    }
+    Ok(match state {
+        "done" => ExitCode::SUCCESS,
+        "pending" => ExitCode::from(EMPTY),
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// Arguments of `take`.

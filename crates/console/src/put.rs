@@ -122,6 +122,8 @@ impl Put {
                 on_repeat: None,
             }),
             batch: None,
+            reply_to: None,
+            correlation_id: None,
         };
         let fields = [
             &self.queue,

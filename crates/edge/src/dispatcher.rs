@@ -72,7 +72,7 @@ struct Requester {
     busy: bool,
     /// Receiver of the outcome, if it waits.
     waiting: Option<OnOutcome>,
-    /// That is a take, which nothing has come of while it waits.
+    /// That is a take, or a wait for a result, which nothing has come of while it waits.
     takes: bool,
     /// Its next commands.
     queue: VecDeque<(Caller, Command, OnOutcome)>,
@@ -151,7 +151,7 @@ impl Dispatcher {
         while let Some((caller, command, reply)) = next.take() {
             // Before it is decided: what it waits for may come at once.
             let stops = matches!(command, Command::StopWaiting);
-            let takes = matches!(command, Command::Take(_));
+            let takes = matches!(command, Command::Take(_) | Command::AwaitResult { .. });
             let mut inside = locked(&self.inside);
             let inside_now = &mut *inside;
             let requester = inside_now.requesters.get_mut(&caller.client_id);

@@ -223,7 +223,7 @@ impl Engine {
             why,
         } = sent;
         let to = &to;
-        if message.is_tracked() {
+        if message.is_tracked() || message.reply_to().is_some() {
             self.follow();
         }
         let queue = self
@@ -236,17 +236,25 @@ impl Engine {
             .queue(queue)
             .is_some_and(|queue| !queue.live.settings.memory);
         let from = message.id;
-        message.extra_mut().born = message.born();
+        // A reply was in no queue before.
+        let is_new = message.state == State::Prepared;
+        if !is_new {
+            message.extra_mut().born = message.born();
+        }
         message.id = self.next_id(cx, logged);
         // Ids stay below 2^63. Behind all that is there, as any newcomer.
         message.position = message.id.0 as i64;
         message.queue = queue;
         message.state = State::Ready;
         message.segment_ref = self.segment_ref;
-        if why.lives_anew() {
+        if why.lives_anew() || is_new {
             message.extra_mut().expires = self.expiry_in(queue);
         }
-        self.fact(cx, Fact::Arrived { message, from });
+        let fact = match is_new {
+            true => Fact::Put(message),
+            false => Fact::Arrived { message, from },
+        };
+        self.fact(cx, fact);
         cx.wake(queue);
     }
 }

@@ -10,6 +10,7 @@ use quintet_types::{
     QueueId, Return, SegmentRef, Settings, WallAhead,
 };
 
+use crate::awaits::Awaits;
 use crate::cold::BlockAt;
 use crate::decide::{Cold, Reading, durable};
 use crate::fact::{Fact, Journal};
@@ -44,6 +45,9 @@ pub struct Engine {
     pub(crate) shards: u8,
     pub(crate) store: Store,
     pub(crate) waiters: Waiters,
+    pub(crate) awaits: Awaits,
+    /// Replies sent since the start.
+    pub(crate) replies: u64,
     pub(crate) referrers: Referrers,
     pub(crate) settings: Settings,
     pub(crate) now: Ms,
@@ -101,6 +105,8 @@ impl Engine {
             shards,
             store: Store::new(shard, shards),
             waiters: Waiters::default(),
+            awaits: Awaits::default(),
+            replies: 0,
             referrers: Referrers::default(),
             settings: Settings::default(),
             now: Ms(0),
@@ -296,6 +302,9 @@ impl Engine {
                 turn(referred.unwrap_or_else(Outcome::Refused))
             }
             Command::Peek(peek) => durable(self.peek(peek)),
+            Command::AwaitResult { id, wait_ms } => {
+                self.await_result(cx.call(), client_id, *id, *wait_ms)
+            }
             Command::Cancel(id, cancel) => durable(self.cancel(cx, *id, cancel)),
             Command::Kick { queue, state, max } => durable(self.kick(cx, queue, *state, *max)),
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
@@ -381,6 +390,7 @@ impl Engine {
         self.end_tracks(&mut cx);
         self.ring_blocks();
         self.call_back(&mut cx);
+        self.end_awaits();
         self.serve(&mut cx);
         self.end_waits(&mut cx);
         self.store.forget_dedupe(self.now, 256);
@@ -406,6 +416,9 @@ impl Engine {
             return self.now;
         }
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
+        if let Some(at) = self.awaits.next_deadline() {
+            next = next.min(at);
+        }
         if let Some(&(at, _)) = store.lease_ends.first() {
             next = next.min(at);
         }
@@ -450,6 +463,7 @@ impl Engine {
         let mut cx = Cx::new(journal, deliveries, &mut step);
         self.sweep_expired(&mut cx);
         self.reading.forget(client_id);
+        self.awaits.remove(client_id);
         for queue in self.waiters.forget(client_id, &mut self.store) {
             self.forget_unused(queue);
         }

@@ -15,6 +15,7 @@
 )]
 
 mod across;
+mod awaits;
 mod carry;
 mod claim;
 mod codec;

@@ -44,6 +44,7 @@ const STORED: &[&str] = &[
     "name",
     "batch",
     "tracked",
+    "reply_to",
     "state",
     "reserves",
     "timeouts",
@@ -124,6 +125,10 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             None => Value::Nil,
         },
         b"tracked" => Value::Boolean(more.is_some_and(|more| more.tracked)),
+        b"reply_to" => match more.and_then(|more| more.reply.as_deref()) {
+            Some(reply) => text(lua, reply.queue.as_bytes())?,
+            None => Value::Nil,
+        },
         b"held_back" => Value::Boolean(more.is_some_and(|more| more.held_back)),
         b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
             Some(dedupe) => text(lua, &dedupe.id)?,
@@ -165,6 +170,10 @@ pub(crate) fn of_message(
             None => Value::Nil,
         },
         b"tracked" => Value::Boolean(message.is_tracked()),
+        b"reply_to" => match message.reply_to() {
+            Some(reply) => text(lua, reply.queue.as_bytes())?,
+            None => Value::Nil,
+        },
         b"state" => text(
             lua,
             match message.state {
@@ -422,10 +431,11 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
         "expires_ms" => put.expires = Expiry::At(Ms(span(field, value)?)),
         "ttr_ms" if nil => put.ttr_ms = None,
         "ttr_ms" => put.ttr_ms = Some(span(field, value)?),
-        "key" | "name" | "batch" | "dedupe" if nil => {
+        "key" | "name" | "batch" | "dedupe" | "reply_to" if nil => {
             if let Some(more) = &mut put.more {
                 match field {
                     "key" => more.key = None,
+                    "reply_to" => more.reply = None,
                     "name" => more.name = None,
                     "batch" => more.batch = None,
                     _ => more.dedupe = None,
@@ -445,6 +455,10 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             put.more.get_or_insert_default().batch = Some(Tie::member(id));
         }
         "tracked" => put.more.get_or_insert_default().tracked = truth(field, value)?,
+        "reply_to" => {
+            let reply = &mut put.more.get_or_insert_default().reply;
+            reply.get_or_insert_default().queue = name(field, value)?;
+        }
         "held_back" => put.more.get_or_insert_default().held_back = truth(field, value)?,
         "dedupe" => {
             let dedupe = if let Value::Table(table) = value {

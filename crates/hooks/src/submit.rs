@@ -72,6 +72,7 @@ impl HookState {
             | Command::Extend { .. }
             | Command::Progress { .. }
             | Command::Peek(_)
+            | Command::AwaitResult { .. }
             | Command::Kick { .. }
             | Command::KickId(_)
             | Command::Redrive(_)

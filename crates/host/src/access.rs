@@ -315,6 +315,8 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.cold.add(&other.cold);
     sum.batches += other.batches;
     sum.tracked += other.tracked;
+    sum.result_waiters += other.result_waiters;
+    sum.replies += other.replies;
     sum.dedupe_ids += other.dedupe_ids;
     sum.batches_waiting += other.batches_waiting;
 }

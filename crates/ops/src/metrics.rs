@@ -166,6 +166,10 @@ metrics! {
         = |r| r.shard.batches_waiting;
     Gauge "tracked" ("tracked") "Tracked messages with a known state or outcome."
         = |r| r.shard.tracked;
+    Gauge "result_waiters" ("result_waiters") "Clients that wait for the result of a message."
+        = |r| r.shard.result_waiters;
+    Counter "replies_total" ("replies") "Results put into the reply queues of messages."
+        = |r| r.shard.replies;
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
         = |r| r.edge.bytes_read;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."

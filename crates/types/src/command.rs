@@ -8,6 +8,7 @@ use crate::id::MessageId;
 use crate::lease::{BackTo, Cancel};
 use crate::message::{Attachment, Attr, AttrChange, Extra, Message, State};
 use crate::name::Name;
+use crate::result::ReplyTo;
 use crate::retry::Retry;
 use crate::settings::{Overrides, Pattern};
 use crate::tie::{BatchId, Tie};
@@ -153,6 +154,9 @@ pub struct PutMore {
     /// after the last change ([`NamedAct::Track`]). One without a name is refused with
     /// [`crate::CommandError::BadMessageName`]. Copies in children of its queue are not tracked.
     pub tracked: bool,
+    /// Puts its result into a queue when it ends; its caller has to be allowed to put there.
+    /// Copies in children of its queue send no reply.
+    pub reply: Option<Box<ReplyTo>>,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }
@@ -193,7 +197,8 @@ impl PutMore {
             attrs,
             size_of::<Extra>(),
         ];
-        of.iter().sum::<usize>() as u64 + dedupe_records * DEDUPE_RECORD_BYTES
+        let reply = self.reply.as_ref().map_or(0, |reply| reply.bytes());
+        of.iter().sum::<usize>() as u64 + dedupe_records * DEDUPE_RECORD_BYTES + reply
     }
 }
 
@@ -638,6 +643,9 @@ pub enum Command {
     /// Leases this very message if it is ready, delayed or buried; a pause
     /// does not stop it.
     ReserveId { id: MessageId, lease: LeaseRequest },
+    /// Asks how a message ended, and waits for that so many ms at most: [`crate::Outcome::Result`],
+    /// or [`crate::Outcome::Empty`] for one that has not. A client waits for one message at a time.
+    AwaitResult { id: MessageId, wait_ms: u64 },
     /// Looks without taking.
     Peek(Peek),
     /// Removes a message in any state.

@@ -27,6 +27,7 @@ mod name;
 mod outcome;
 mod permits;
 mod policy;
+mod result;
 mod retry;
 mod settings;
 mod shards;
@@ -64,6 +65,7 @@ pub use message::{
 pub use name::Name;
 pub use outcome::{Answer, BulkDone, Delivery, Dropped, Handed, Hold, Outcome};
 pub use permits::Permits;
+pub use result::{CORRELATION, MessageResult, REPLY_STATE, ReplyTo, ResultState};
 pub use retry::{Backoff, Retry, RetryOn, mixed};
 pub use settings::{
     AT_ONCE_MS, DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,

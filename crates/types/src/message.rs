@@ -3,6 +3,7 @@
 use crate::body::Body;
 use crate::id::{MessageId, QueueId, RunId};
 use crate::lease::Cancelled;
+use crate::result::ReplyTo;
 use crate::retry::Retry;
 use crate::tie::Tie;
 use crate::time::Ms;
@@ -159,6 +160,8 @@ pub struct Extra {
     pub buried_until: Option<Ms>,
     /// The outcome can be asked for by its name ([`crate::PutMore::tracked`]).
     pub tracked: bool,
+    /// Where its result goes; `None` once it has ended.
+    pub reply: Option<Box<ReplyTo>>,
     /// It is cancelled, and its holder has yet to end its work.
     pub cancelled: Option<Box<Cancelled>>,
 }
@@ -186,7 +189,9 @@ impl Extra {
         let cancelled = self.cancelled.as_ref().map_or(0, |cancelled| {
             size_of::<Cancelled>() + of(&cancelled.reason)
         });
-        let own = size_of::<Self>() + ALLOCATED + retry + cancelled;
+        let reply = self.reply.as_ref().map_or(0, |reply| reply.bytes());
+        let reply = usize::try_from(reply).unwrap_or(0);
+        let own = size_of::<Self>() + ALLOCATED + retry + cancelled + reply;
         // That of a tracked message is counted with its track.
         let name = if self.tracked { 0 } else { shared(&self.name) };
         (own + attrs + files + of(&self.status) + shared(&self.key) + name) as u64
@@ -296,6 +301,11 @@ impl Message {
     /// True if what becomes of it can be asked by its name.
     pub fn is_tracked(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.tracked)
+    }
+
+    /// Where its result goes, if it has not ended yet.
+    pub fn reply_to(&self) -> Option<&ReplyTo> {
+        self.extra.as_ref()?.reply.as_deref()
     }
 
     /// That it is cancelled, if it is.

@@ -8,6 +8,7 @@ use crate::id::MessageId;
 use crate::lease::Lease;
 use crate::message::Message;
 use crate::name::Name;
+use crate::result::MessageResult;
 use crate::stats::StatsReply;
 use crate::tie::BatchId;
 use crate::track::Track;
@@ -81,8 +82,10 @@ pub enum Outcome {
     /// Batches, and where to go on: a shard, and behind which of its; `None`:
     /// that was all.
     Batches(Vec<Batch>, Option<(u8, BatchId)>),
-    /// The state of a tracked message.
-    Tracked(Box<Track>),
+    /// The state of a tracked message, and its id.
+    Tracked(MessageId, Box<Track>),
+    /// The end of a message.
+    Result(Box<MessageResult>),
     /// Result of [`crate::Command::DropQueues`].
     Dropped(Dropped),
     /// Result of a slice of [`crate::Command::BulkOp`].

@@ -321,6 +321,10 @@ pub struct ShardStats {
     pub batches: u64,
     /// Tracked messages of which something is known.
     pub tracked: u64,
+    /// Clients that wait for the result of a message.
+    pub result_waiters: u64,
+    /// Replies of messages that have ended, since the start.
+    pub replies: u64,
     /// Deduplication records.
     pub dedupe_ids: u64,
     /// Of these, those whose callback found no room yet.

@@ -58,6 +58,7 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::ByName(_)
         | Command::ReserveId { .. }
         | Command::Peek(_)
+        | Command::AwaitResult { .. }
         | Command::Commit(_)
         | Command::Remembered { .. }
         | Command::BurnId

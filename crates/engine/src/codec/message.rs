@@ -7,8 +7,8 @@ use super::read::Reader;
 use super::write::Writer;
 use super::{FactError, LargeBodies};
 use quintet_types::{
-    Backoff, BatchId, Body, ChunkPlace, Extra, LargeBody, Message, MessageId, Ms, Retry, RunId,
-    SegmentRef, State, Tie,
+    Backoff, BatchId, Body, ChunkPlace, Extra, LargeBody, Message, MessageId, Ms, Name, ReplyTo,
+    Retry, RunId, SegmentRef, State, Tie,
 };
 
 /// Which optional parts follow.
@@ -130,10 +130,12 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     const BURIED_UNTIL: u64 = 1 << BURIED_UNTIL_BIT;
     const TRACKED: u64 = 1 << TRACKED_BIT;
     const CANCELLED: u64 = 1 << CANCELLED_BIT;
+    const REPLY: u64 = 1 << REPLY_BIT;
     let batch = if extra.batch.is_some() { BATCH } else { 0 };
     let buried_until = extra.buried_until.map_or(0, |_| BURIED_UNTIL);
     let tracked = if extra.tracked { TRACKED } else { 0 };
     let cancelled = extra.cancelled.as_ref().map_or(0, |_| CANCELLED);
+    let reply = extra.reply.as_ref().map_or(0, |_| REPLY);
     w.number(
         bits.iter()
             .enumerate()
@@ -142,7 +144,8 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
             | batch
             | buried_until
             | tracked
-            | cancelled,
+            | cancelled
+            | reply,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -190,6 +193,10 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     if let Some(cancelled) = &extra.cancelled {
         write_cancelled(w, cancelled);
     }
+    if let Some(reply) = &extra.reply {
+        w.bytes(reply.queue.as_bytes());
+        w.bytes(&reply.correlation);
+    }
 }
 
 /// The bit of the batch that a message belongs to.
@@ -200,12 +207,15 @@ const BURIED_UNTIL_BIT: u32 = 20;
 const TRACKED_BIT: u32 = 21;
 /// The bit of the mark of one that is cancelled.
 const CANCELLED_BIT: u32 = 22;
+/// The bit of where its result goes.
+const REPLY_BIT: u32 = 23;
 /// All bits there are.
 const EXTRA_ALL: u64 = ((1 << 18) - 1)
     | (1 << BATCH_BIT)
     | (1 << BURIED_UNTIL_BIT)
     | (1 << TRACKED_BIT)
-    | (1 << CANCELLED_BIT);
+    | (1 << CANCELLED_BIT)
+    | (1 << REPLY_BIT);
 
 pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
@@ -360,6 +370,14 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
         tracked: has(TRACKED_BIT),
         cancelled: if has(CANCELLED_BIT) {
             Some(read_cancelled(r)?)
+        } else {
+            None
+        },
+        reply: if has(REPLY_BIT) {
+            Some(Box::new(ReplyTo {
+                queue: Name::new(r.bytes()?),
+                correlation: r.bytes()?.into(),
+            }))
         } else {
             None
         },

@@ -300,6 +300,7 @@ impl Engine {
         self.fact_alone(cx, Fact::Removed { at, why });
         // Nothing has become of it, and of the one that takes its place that it waits.
         self.forget_track(cx, at.id);
+        self.awaits.renamed(at.id, message.id, None);
         message.segment_ref = self.segment_ref;
         (message.ordinal, message.generation) = (0, 0);
         let at = message.at();
@@ -705,6 +706,10 @@ impl Engine {
             message.state = State::Ready;
             if message.is_expired(self.now) {
                 continue;
+            }
+            if let Some(extra) = &mut message.extra {
+                // Its reply was sent as it was taken.
+                extra.reply = None;
             }
             self.fact(cx, Fact::Restored(message));
             cx.wake(queue);

@@ -68,8 +68,9 @@ impl Engine {
         // Nobody works on a message that waits for a hook.
         let works = message.state == State::Reserved && !self.pending.contains_key(&id);
         let waits = works && cancel.grace_ms > 0;
-        // The record of a tracked message takes the reason from the mark.
-        if waits || message.is_tracked() {
+        // Whoever is told takes the reason from the mark.
+        let told = message.is_tracked() || message.reply_to().is_some();
+        if waits || told || self.awaits.has(id) {
             let reason = &cancel.reason;
             let cancelled = Some(Box::new(Cancelled {
                 until: self.after(cancel.grace_ms),

@@ -526,10 +526,13 @@ impl Engine {
     /// what is there when the run was read.
     pub(super) fn hurry(&mut self, client_id: ClientId) {
         for parked in &mut self.reading.parked {
-            if parked.caller.client_id == client_id
-                && let Command::Take(take) = &mut parked.command
-            {
+            if parked.caller.client_id != client_id {
+                continue;
+            }
+            if let Command::Take(take) = &mut parked.command {
                 take.wait = Wait::No;
+            } else if let Command::AwaitResult { wait_ms, .. } = &mut parked.command {
+                *wait_ms = 0;
             }
         }
     }

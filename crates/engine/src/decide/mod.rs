@@ -27,6 +27,7 @@ mod named;
 mod progress;
 mod put;
 mod refer;
+mod result;
 mod room;
 mod settle;
 mod show;

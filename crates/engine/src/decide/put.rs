@@ -280,12 +280,6 @@ impl Engine {
         Ok(queues)
     }
 
-    fn is_fanout_only(&self, queue: QueueId) -> bool {
-        self.store
-            .queue(queue)
-            .is_some_and(|queue| queue.live.settings.fanout_only)
-    }
-
     /// The first put with this dedupe id, if it is remembered.
     pub(crate) fn remembered(&self, queue: &Name, id: Box<[u8]>) -> Result<Outcome, CommandError> {
         let queue = self.store.find(queue).ok_or(CommandError::NotFound)?;
@@ -534,7 +528,7 @@ impl Engine {
                 ..put.clone()
             };
             if let Some(more) = &mut copy.more {
-                (more.batch, more.tracked) = (None, false);
+                (more.batch, more.tracked, more.reply) = (None, false, None);
             }
             // A child that is down or full misses this one, as its own limits
             // say; the parent's putter is not told (Kestrel).
@@ -641,15 +635,18 @@ impl Engine {
                 retry,
                 batch,
                 tracked,
+                reply,
                 past,
                 ..
             } = *more;
             if batch.is_some() {
                 message.extra_mut().batch = batch;
             }
-            if tracked {
+            if tracked || reply.is_some() {
                 self.follow();
-                message.extra_mut().tracked = true;
+                let reply = reply.map(|reply| reply.known_by(name.as_deref(), number));
+                let extra = message.extra_mut();
+                (extra.tracked, extra.reply) = (tracked, reply);
             }
             message.selectable = !held_back;
             if prepared {
@@ -750,6 +747,7 @@ impl Engine {
                 retry: put.retry,
                 batch: put.batch,
                 tracked: put.tracked,
+                reply: put.reply,
                 ..extra
             })),
         };
@@ -766,6 +764,7 @@ impl Engine {
     /// Where a message is put to, made if need be.
     #[inline]
     fn queue_of(&mut self, call: Call, put: &Put) -> Result<QueueId, CommandError> {
+        self.may_reply(call, put)?;
         match put.must_exist {
             true => self.there(&put.queue),
             false => self.find_or_make(call, &put.queue),

@@ -96,6 +96,12 @@ impl Excess {
 }
 
 impl Engine {
+    pub(super) fn is_fanout_only(&self, queue: QueueId) -> bool {
+        self.store
+            .queue(queue)
+            .is_some_and(|queue| queue.live.settings.fanout_only)
+    }
+
     /// True if `count` more messages with `bytes` bytes are within the limits.
     pub(super) fn fits(&self, id: QueueId, count: u64, bytes: u64) -> bool {
         let queue = self.store.seated(id);

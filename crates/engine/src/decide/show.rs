@@ -255,6 +255,8 @@ impl Engine {
             snapshot_bytes: self.store.snapshot_bytes(),
             cold: self.store.cold_stats(),
             tracked: self.store.tracks.len() as u64,
+            result_waiters: self.awaits.len() as u64,
+            replies: self.replies,
             dedupe_ids: self.store.dedupe_records.len() as u64,
             batches: self.store.batches.len() as u64,
             batches_waiting: self.store.batches.waiting() as u64,

@@ -553,6 +553,9 @@ impl Engine {
         if cx.has_woken() || self.store.keyed.has_freed() {
             self.serve_woken(cx);
         }
+        if self.awaits.has_told() {
+            self.deliver_results(cx);
+        }
     }
 
     fn serve_woken<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
@@ -712,6 +715,7 @@ impl Engine {
     /// Ends the client's waiting take.
     pub(crate) fn stop_waiting<J: Journal>(&mut self, cx: &mut Cx<'_, J>, client_id: ClientId) {
         self.hurry(client_id);
+        self.awaits.tell(client_id, Outcome::Empty);
         if let Some(number) = self.waiters.of(client_id, false) {
             self.end_wait(cx, number, Outcome::Empty);
         }

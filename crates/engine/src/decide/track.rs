@@ -193,8 +193,8 @@ impl Engine {
     /// The record of the tracked message of this name that was put last. Where no queue is named,
     /// those of queues that the asker may not look into do not count.
     pub(crate) fn tracked(&mut self, asker: Principal, by_name: &ByName) -> Result<Outcome, Stop> {
-        let (_, track) = self.track_named(asker, by_name, Verb::Peek)?;
-        Ok(Outcome::Tracked(Box::new(track)))
+        let (id, track) = self.track_named(asker, by_name, Verb::Peek)?;
+        Ok(Outcome::Tracked(id, Box::new(track)))
     }
 
     pub(super) fn track_named(

@@ -70,7 +70,7 @@ impl Durable {
                     extra.status = status;
                     extra.was_leased(since);
                     // It has succeeded, and does not so again.
-                    (extra.batch, extra.cancelled) = (None, None);
+                    (extra.batch, extra.cancelled, extra.reply) = (None, None, None);
                 });
             }
             Fact::Kicked { at } => {
@@ -497,6 +497,7 @@ impl Durable {
             extra.bury_order = order;
             extra.buries += 1;
             extra.changed = now;
+            extra.reply = None;
             extra.buried_until = until;
             extra.was_leased(since);
             if !reason.is_empty() {
@@ -541,7 +542,7 @@ impl Durable {
     }
 
     /// An id that serves as a place is no message's.
-    fn use_up(&mut self, position: i64) {
+    pub(super) fn use_up(&mut self, position: i64) {
         self.next_id = self.next_id.max((position as u64 & !self.id_bits) + 1);
         self.marked = self.marked.max(self.next_id);
     }

@@ -218,11 +218,11 @@ impl Durable {
         self.message(id)?.tie()
     }
 
-    /// A message is here that may belong to a batch, or be tracked.
+    /// A message is here that may belong to a batch, be tracked, or send a reply.
     #[inline]
     pub(super) fn note_followed(&mut self, message: &Message) {
         if let Some(extra) = message.extra.as_deref()
-            && (extra.batch.is_some() || extra.tracked)
+            && (extra.batch.is_some() || extra.tracked || extra.reply.is_some())
         {
             self.followed = true;
         }

@@ -27,6 +27,8 @@ pub(super) fn depart(message: &mut Message, from: Option<&Name>, why: Transfer, 
     if why.is_dead_letter() {
         fail(extra);
     }
+    // It was told when it left.
+    extra.reply = None;
     extra.expires = None;
     extra.attrs.retain(|(name, _)| !is_dead_letter(name));
     if extra.failures > 0 {

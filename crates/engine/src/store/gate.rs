@@ -47,16 +47,27 @@ impl Engine {
         }
     }
 
-    /// The same where a message may belong to a batch or be tracked.
+    /// The same where a message may belong to a batch or be tracked, or a client wait for its result.
     #[cold]
     fn fact_followed<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
         let (member, tells) = (self.of_member(&fact), self.of_tracked(&fact));
+        let reply = self.reply_in(&fact);
+        let fate = match self.awaits.is_empty() {
+            true => None,
+            false => self.fate_in(&fact),
+        };
         let removed = self.fact_alone(cx, fact);
         if let Some((batch, tally)) = member {
             self.count_member(cx, batch, tally);
         }
         if let Some(tells) = tells {
             self.note_track(cx, tells);
+        }
+        if let Some(fate) = fate {
+            self.tell_fate(fate);
+        }
+        if let Some(reply) = reply {
+            self.send_reply(cx, *reply);
         }
         removed
     }

@@ -41,6 +41,8 @@ impl Durable {
     /// The same for a message whose put replay has not seen.
     pub(super) fn sent(&mut self, mut message: Message, to: Name, segment_ref: SegmentRef) {
         self.carried(message.id);
+        // A reply is aside before it was in any queue.
+        self.use_up(message.id.0 as i64);
         message.segment_ref = match &message.body {
             Body::Large(large) if run_of_body(&message).is_none() => {
                 SegmentRef(segment_ref.0.min(large.segment_ref()))

@@ -44,7 +44,7 @@ fn named(w: &mut World, name: &str, act: NamedAct) -> Outcome {
 }
 
 fn track(w: &mut World, name: &str) -> (TrackState, String) {
-    let Outcome::Tracked(track) = named(w, name, NamedAct::Track) else {
+    let Outcome::Tracked(_, track) = named(w, name, NamedAct::Track) else {
         panic!("{name} is not tracked");
     };
     let note = String::from_utf8_lossy(&track.note).into_owned();

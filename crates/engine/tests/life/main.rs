@@ -23,6 +23,8 @@ mod named;
 mod paged;
 mod past;
 mod purged;
+mod replies;
+mod results;
 mod retried;
 mod shown;
 mod told;

@@ -70,7 +70,9 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
         };
         let look = Command::ByName(Box::new(by_name));
         match env.work(|work| Ok(ask(work, look)))? {
-            Some(Outcome::Tracked(track)) => tracked(lua, &track).map(Value::Table).map_err(failed),
+            Some(Outcome::Tracked(_, track)) => {
+                tracked(lua, &track).map(Value::Table).map_err(failed)
+            }
             _ => Ok(Value::Nil),
         }
     })?;

@@ -2,8 +2,8 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Command, Effect, How, ListState, Message, MessageId, Name, Outcome, Peek, Put, QueueGauges,
-    QueueTotals, StatsOf, StatsReply,
+    Caller, Command, Effect, How, ListState, Message, MessageId, MessageResult, Name, Outcome,
+    Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf, StatsReply,
 };
 
 use super::{Env, failed};
@@ -151,6 +151,24 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         shown(lua, found, env)
     })?;
     quintet.set("get", get)?;
+    let result = env.function(lua, "quintet.result", |lua, env, which: Value| {
+        let id = id(&which)?;
+        let ask = Command::AwaitResult { id, wait_ms: 0 };
+        let outcome = env.work(|work| {
+            let caller = Caller::server(work.caller.client_id);
+            Ok(work.host.ask(caller, ask).0)
+        })?;
+        let told = match outcome {
+            Some(Outcome::Result(result)) => ended(lua, &result),
+            Some(Outcome::Empty) => {
+                let pending = lua.create_table();
+                pending.and_then(|table| table.raw_set("state", "pending").map(|()| table))
+            }
+            _ => return Ok(Value::Nil),
+        };
+        told.map(Value::Table).map_err(failed)
+    })?;
+    quintet.set("result", result)?;
     let delete = env.function(lua, "quintet.delete", |_, env, which: Value| {
         effect(env, Effect::Delete(id(&which)?), 0)
     })?;
@@ -235,4 +253,16 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         Ok(table)
     })?;
     quintet.set("stats", stats)
+}
+
+/// How a message ended.
+fn ended(lua: &Lua, result: &MessageResult) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.raw_set("state", result.state.word())?;
+    if let Some(text) = &result.text {
+        let is_done = result.state == ResultState::Done;
+        let field = if is_done { "result" } else { "error" };
+        table.raw_set(field, lua.create_string(text)?)?;
+    }
+    Ok(table)
 }

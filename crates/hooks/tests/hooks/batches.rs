@@ -143,6 +143,8 @@ fn what_became_of_a_tracked_message_is_told_to_hooks() {
         "function before_put(msg)
            msg.tracked, msg.name = msg.body ~= 'plain', msg.body
            if msg.body == 'wrong' then msg.tracked = 'yes' end
+           if msg.body == 'ask' then msg.reply_to = 'answers' end
+           if msg.body == 'ask no more' then msg.reply_to = nil end
          end
          function after_take(msg) assert(msg.tracked == (msg.body ~= 'plain')) end
          quintet.command('TRACK', function(args)
@@ -150,17 +152,34 @@ fn what_became_of_a_tracked_message_is_told_to_hooks() {
            if not known then return 'unknown' end
            return ('%s %s %s %s'):format(known.name, known.queue, known.state, known.progress)
          end)
+         quintet.command('RESULT', function(args)
+           local r = quintet.result(tonumber(args[1]))
+           return r and ('%s %s'):format(r.state, r.result or r.error) or 'unknown'
+         end)
          quintet.command('BAD', function() quintet.track('q', '') end)",
     );
     let track = |t: &mut Trial, name: &str| added(t, &format!("TRACK {name}"));
     put(&mut t, "q", "one");
     put(&mut t, "q", "plain");
     assert_eq!(track(&mut t, "one"), "one q waiting nil");
+    assert_eq!(added(&mut t, "RESULT 1"), "pending nil");
     assert_eq!(track(&mut t, "plain"), "unknown");
     assert_eq!(take(&mut t, "q"), "one");
     assert_eq!(track(&mut t, "one"), "one q done nil");
+    assert_eq!(added(&mut t, "RESULT 1"), "done nil");
+    assert_eq!(added(&mut t, "RESULT 7"), "unknown");
     assert_eq!(take(&mut t, "q"), "plain");
     assert_eq!(log(&t), [""; 0]);
+    for body in ["ask", "ask no more"] {
+        put(&mut t, "q", body);
+        assert_eq!(take(&mut t, "q"), body);
+    }
+    assert_eq!(
+        take(&mut t, "answers"),
+        "",
+        "the reply, whose result is empty"
+    );
+    assert_eq!(take(&mut t, "answers"), "empty");
     put(&mut t, "q", "wrong");
     let told = log(&t).join("\n");
     let why = "tracked: true or false expected, got string";

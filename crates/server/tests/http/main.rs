@@ -20,6 +20,7 @@ mod names;
 mod operate;
 mod progress;
 mod relay;
+mod results;
 mod schedules;
 mod setup;
 mod tracing;

@@ -270,6 +270,7 @@ impl Model {
             Command::ByName(by_name) => self.by_name(client_id, *by_name)?,
             Command::ReserveId { id, lease } => self.reserve_id(client_id, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
+            Command::AwaitResult { id, .. } => self.result(id)?,
             Command::Delete { id, by } => self.delete(client_id, id, by)?,
             Command::Cancel(id, cancel) => self.cancel(id, &cancel)?,
             Command::Kick { queue, state, max } => self.kick(&queue, state, max),

@@ -1,8 +1,8 @@
 //! Tracked messages: one line for each, written again whenever something happens to it.
 
 use quintet_types::{
-    ByName, CommandError, Message, MessageId, NamedAct, Outcome, State, TRACK_NOTE_BYTES_MAX,
-    Track, TrackState,
+    ByName, CommandError, Message, MessageId, MessageResult, NamedAct, Outcome, ResultState, State,
+    TRACK_NOTE_BYTES_MAX, Track, TrackState,
 };
 
 use super::Model;
@@ -103,8 +103,8 @@ impl Model {
 
     /// The one that was put last.
     pub(super) fn tracked(&self, by_name: &ByName) -> Result<Outcome, CommandError> {
-        let (_, track) = self.track_named(by_name)?;
-        Ok(Outcome::Tracked(Box::new(track)))
+        let (id, track) = self.track_named(by_name)?;
+        Ok(Outcome::Tracked(id, Box::new(track)))
     }
 
     fn track_named(&self, by_name: &ByName) -> Result<(MessageId, Track), CommandError> {
@@ -122,5 +122,41 @@ impl Model {
     pub(super) fn end_tracks(&mut self) {
         let now = self.now;
         self.tracks.retain(|(_, track)| track.until > now);
+    }
+}
+
+impl Model {
+    /// The result of a message at once; the waits for one have tests of their own.
+    pub(super) fn result(&self, id: MessageId) -> Result<Outcome, CommandError> {
+        if let Some(item) = self.item(id) {
+            let Some((state, text)) = item.message.result() else {
+                return Ok(Outcome::Empty);
+            };
+            let queue = self.queue(item.message.queue).name.clone();
+            return Ok(Outcome::Result(Box::new(MessageResult {
+                id,
+                queue,
+                state,
+                text,
+            })));
+        }
+        let track = self.tracks.iter().find(|(other, _)| *other == id);
+        let (_, track) = track.ok_or(CommandError::NotFound)?;
+        let said = || (!track.note.is_empty()).then(|| track.note.clone());
+        let (state, text) = match track.state {
+            TrackState::Done => (ResultState::Done, None),
+            TrackState::Failed => (ResultState::Failed, said()),
+            TrackState::Cancelled => (ResultState::Cancelled, said()),
+            TrackState::Gone => (ResultState::Gone, None),
+            TrackState::Waiting | TrackState::Reserved | TrackState::Buried => {
+                return Err(CommandError::NotFound);
+            }
+        };
+        Ok(Outcome::Result(Box::new(MessageResult {
+            id,
+            queue: track.queue.clone(),
+            state,
+            text,
+        })))
     }
 }

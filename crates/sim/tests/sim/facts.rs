@@ -114,14 +114,18 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(retry()),
                 prop::option::of(tie()),
             ),
-            (number(), ms(), any::<bool>(), cancelled()),
+            (number(), ms(), any::<bool>(), (cancelled(), reply())),
         ),
     )
         .prop_map(
             |(
                 (key, due, expires, buried_until),
                 (attrs, attachments, status),
-                (counts, (failures, name, retry, batch), (born, first_leased, tracked, cancelled)),
+                (
+                    counts,
+                    (failures, name, retry, batch),
+                    (born, first_leased, tracked, (cancelled, reply)),
+                ),
             )| {
                 Extra {
                     key: key.map(Into::into),
@@ -146,6 +150,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                     batch,
                     tracked,
                     cancelled,
+                    reply,
                 }
             },
         )
@@ -202,6 +207,14 @@ fn lease() -> impl Strategy<Value = Lease> {
 
 fn totals() -> impl Strategy<Value = QueueTotals> {
     prop::collection::vec(number(), 0..30).prop_map(|values| QueueTotals::from_values(&values))
+}
+
+fn reply() -> impl Strategy<Value = Option<Box<ReplyTo>>> {
+    let reply = (bytes(), bytes()).prop_map(|(queue, correlation)| ReplyTo {
+        queue: Name::new(&queue),
+        correlation,
+    });
+    prop::option::of(reply.prop_map(Box::new))
 }
 
 fn cancelled() -> impl Strategy<Value = Option<Box<Cancelled>>> {

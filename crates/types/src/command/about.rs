@@ -164,6 +164,7 @@ impl Command {
                 (by_name.act.verb(), subject)
             }
             Command::ReserveId { id, .. } => (Verb::Reserve, Subject::Message(*id)),
+            Command::AwaitResult { id, .. } => (Verb::Peek, Subject::Message(*id)),
             Command::Peek(Peek::Id(id)) => (Verb::Peek, Subject::Message(*id)),
             Command::Peek(
                 Peek::Ready(queue)

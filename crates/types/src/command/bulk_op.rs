@@ -206,6 +206,11 @@ impl Message {
         }
     }
 
+    /// The rule that made it a dead letter: `attempts`, `failures` or `expired`.
+    pub fn dead_letter_reason(&self) -> Option<&[u8]> {
+        self.attr(REASON)
+    }
+
     /// The first line of its error, [`ERROR_KIND_BYTES`] of it at most, with each number as `#`:
     /// the same of messages that failed in the same way.
     pub fn error_kind(&self) -> Vec<u8> {

@@ -68,7 +68,7 @@ pub(super) fn go_on(
         (BeanstalkReply::StatsBatch, ServerResponse::Engine(Outcome::Batch(batch), _)) => {
             stats::batch(batch, now, output);
         }
-        (BeanstalkReply::StatsTrack, ServerResponse::Engine(Outcome::Tracked(track), _)) => {
+        (BeanstalkReply::StatsTrack, ServerResponse::Engine(Outcome::Tracked(_, track), _)) => {
             stats::track(track, now, output);
         }
         (reply, given) => reply.write(given, output),

@@ -309,7 +309,7 @@ pub(super) fn of_job(jid: &str, act: NamedAct) -> Command {
 pub(super) fn tracked(jid: &str, outcome: &Outcome) -> String {
     let mut known = Track::default();
     let mut state = "unknown";
-    if let Outcome::Tracked(track) = outcome {
+    if let Outcome::Tracked(_, track) = outcome {
         known = (**track).clone();
         state = match track.state {
             TrackState::Waiting => "enqueued",

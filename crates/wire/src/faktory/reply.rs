@@ -160,7 +160,8 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         | Outcome::Entries(_)
         | Outcome::Batch(_)
         | Outcome::Batches(..)
-        | Outcome::Tracked(_)
+        | Outcome::Tracked(..)
+        | Outcome::Result(_)
         | Outcome::Dropped(_)
         | Outcome::BulkDone(_)
         | Outcome::Stats(_) => None,

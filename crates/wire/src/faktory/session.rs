@@ -475,7 +475,7 @@ impl FaktorySession {
             FaktoryReply::Track(jid, _)
                 if matches!(
                     outcome,
-                    Outcome::Tracked(_)
+                    Outcome::Tracked(..)
                         | Outcome::Messages(_)
                         | Outcome::Refused(CommandError::NotFound)
                 ) =>
