@@ -306,6 +306,7 @@ fn end_in(fact: &Fact) -> Option<(MessageId, ResultState)> {
             | Removal::Expired
             | Removal::Discarded
             | Removal::Doomed
+            | Removal::Purged
             | Removal::Replaced
             | Removal::Failed
             | Removal::Cancelled => (at.id, state_of((*why).into())),
@@ -337,7 +338,11 @@ fn state_of(why: Ended) -> ResultState {
         Ended::Failed => ResultState::Failed,
         Ended::Expired => ResultState::Expired,
         Ended::Cancelled => ResultState::Cancelled,
-        Ended::Deleted | Ended::Dropped | Ended::Purged | Ended::Replaced => ResultState::Gone,
+        Ended::Deleted
+        | Ended::Dropped
+        | Ended::Purged
+        | Ended::QueueDeleted
+        | Ended::Replaced => ResultState::Gone,
         Ended::Edited | Ended::Moved | Ended::Sent => ResultState::Moved,
     }
 }
