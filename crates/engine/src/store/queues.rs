@@ -91,7 +91,7 @@ impl Durable {
         self.tombstones = tombstones;
         self.bury_dedupe(id);
         self.keyed.bytes -= keys;
-        self.flush_cold(id, step, false);
+        self.flush_cold(id, Ended::Purged, false);
         if rules.is_some() {
             self.group_anew(id, rules);
         }
@@ -127,7 +127,7 @@ impl Durable {
     pub(super) fn drop_queue(&mut self, id: QueueId, idle: bool) {
         let step = self.ends.step().all_go(Ended::QueueDeleted);
         if self.queue(id).is_some_and(|queue| !queue.live.dropped) {
-            self.flush_cold(id, step, true);
+            self.flush_cold(id, Ended::QueueDeleted, true);
         }
         self.leave_account(id);
         let mut tombstones = std::mem::take(&mut self.tombstones);

@@ -14,9 +14,8 @@ pub(crate) use run::{Cold, ColdBlock, Shelf};
 pub(crate) use shelf::{QueueCold, Shelved};
 
 use super::Durable;
-use super::ends::Step;
 use quintet_types::{
-    At, Body, ColdStats, Message, MessageId, Ms, Order, QueueId, RunId, SegmentRef, State,
+    At, Body, ColdStats, Ended, Message, MessageId, Ms, Order, QueueId, RunId, SegmentRef, State,
     StateIndex,
 };
 
@@ -234,9 +233,10 @@ impl Durable {
         }
     }
 
-    /// Applies a flush (or, with `all`, a drop) of a queue in this step to its blocks. Loaded
+    /// Applies a flush (or, with `all`, a drop) of a queue, told as `why`, to its blocks. Loaded
     /// messages of them are in the queue's maps and go with those.
-    pub(super) fn flush_cold(&mut self, id: QueueId, step: Step, all: bool) {
+    pub(super) fn flush_cold(&mut self, id: QueueId, why: Ended, all: bool) {
+        let step = self.ends.step().all_go(why);
         let Some(cold) = self.queue(id).and_then(|queue| queue.cold.as_ref()) else {
             // Nothing of it is in runs.
             return;
