@@ -379,7 +379,11 @@ pub(super) async fn define(
     if !requester.may_to(Verb::Put, schedule.queue()) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }
+    // The search for a time that never comes takes long.
+    let (timing, now) = (schedule.timing, api.client_api.wall());
+    let never = tokio::task::spawn_blocking(move || timing.next(now) == Ms::NEVER).await;
     let act = ScheduleAct::Define {
+        never: never.map_err(|_| Problem::unexpected())?,
         spec: Box::new(spec),
         by: requester.name().unwrap_or_default().to_string(),
         seen,

@@ -39,6 +39,8 @@ pub enum ScheduleAct {
         /// The user who defines it; empty: nobody is known.
         by: String,
         seen: Option<u64>,
+        /// There is no due time from now on.
+        never: bool,
     },
     /// It is removed, with its pause and runs, if it is of the version that was `seen`.
     Remove { seen: Option<u64> },

@@ -7,7 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono_tz::Tz;
 use quintet_policy::{
-    Beat, Cron, EVERY_MS_MAX, EVERY_MS_MIN, MOMENTS_MAX, Missed, Overlap, Schedule, Timing,
+    Beat, Cron, EVERY_MS_MAX, EVERY_MS_MIN, MOMENT_MAX, MOMENTS_MAX, Missed, Overlap, Schedule,
+    Timing,
 };
 use quintet_types::{Body, Dedupe, Expiry, Ms, Name, OnRepeat, Put, PutMore, Scope, When};
 use serde::{Deserialize, Serialize};
@@ -17,6 +18,9 @@ use super::FOLDER;
 
 /// Bytes of a name at most: it is a part of addresses.
 pub const SCHEDULE_NAME_MAX: usize = 255;
+/// Bytes of a cron expression, and of a zone, at most: each record of a run has them.
+const CRON_MAX: usize = 256;
+const ZONE_MAX: usize = 64;
 /// Bytes of a body at most.
 const BODY_MAX: usize = 64 << 10;
 /// Bytes of a body with headers and keys at most: definitions are read many at once.
@@ -253,6 +257,11 @@ impl ScheduleSpec {
         if end.is_some_and(|end| end < start) {
             return bad("end_ms", "the end is before the start");
         }
+        for (field, at) in [("start_ms", self.start_ms), ("end_ms", end)] {
+            if at.is_some_and(|at| at > MOMENT_MAX) {
+                return bad(field, format!("{MOMENT_MAX} at most"));
+            }
+        }
         if self.count == Some(0) {
             return bad("count", "a number from 1 on");
         }
@@ -266,6 +275,12 @@ impl ScheduleSpec {
 
     fn beat(&self) -> Result<Beat, BadSpec> {
         if let Some(cron) = &self.cron {
+            if cron.len() > CRON_MAX {
+                return bad("cron", format!("{CRON_MAX} bytes at most"));
+            }
+            if self.zone.as_ref().is_some_and(|zone| zone.len() > ZONE_MAX) {
+                return bad("zone", format!("{ZONE_MAX} bytes at most"));
+            }
             let cron = match Cron::parse(cron) {
                 Ok(cron) => cron,
                 Err(why) => return bad("cron", why),
@@ -297,6 +312,9 @@ impl ScheduleSpec {
         let mut moments: Vec<Ms> = self.at_ms.iter().flatten().copied().map(Ms).collect();
         if moments.is_empty() || moments.len() > MOMENTS_MAX {
             return bad("at_ms", format!("1 to {MOMENTS_MAX} moments"));
+        }
+        if moments.iter().any(|at| at.0 > MOMENT_MAX) {
+            return bad("at_ms", format!("{MOMENT_MAX} at most"));
         }
         moments.sort_unstable();
         moments.dedup();
@@ -426,6 +444,16 @@ mod tests {
             (r#""every_ms": 1000, "body_base64": "?","#, "body_base64"),
             (r#""every_ms": 1000, "headers": {"dir": "/"},"#, "headers"),
             (
+                r#""every_ms": 1000, "start_ms": 8210266876790000,"#,
+                "start_ms",
+            ),
+            (r#""every_ms": 1000, "end_ms": 253402300800000,"#, "end_ms"),
+            (r#""at_ms": [5, 253402300800000],"#, "at_ms"),
+            (
+                r#""cron": "* * * * *", "zone": "Mars/BaseOfSixtyFiveLettersBaseOfSixtyFiveLettersBaseOfSixtyFiveLe","#,
+                "zone",
+            ),
+            (
                 r#""every_ms": 1000, "overlap": "skip", "unique": {"id": "a"},"#,
                 "unique",
             ),
@@ -443,6 +471,9 @@ mod tests {
         let mut large = good.clone();
         large.headers.insert("h".to_owned(), "x".repeat(96 << 10));
         assert_eq!(large.schedule("a").expect_err("large").field, "headers");
+        let blank = format!("0{} * * * *", " ".repeat(300));
+        let long = spec(&format!(r#"{{"cron": "{blank}", "queue": "w"}}"#)).expect("JSON");
+        assert_eq!(long.schedule("a").expect_err("long").field, "cron");
         let nowhere = spec(r#"{"every_ms": 1000, "queue": ""}"#).expect("JSON");
         assert_eq!(nowhere.schedule("a").expect_err("no queue").field, "queue");
     }

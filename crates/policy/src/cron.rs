@@ -61,7 +61,8 @@ impl Cron {
     /// been set forward, and not at all if the hours begin with a star.
     pub fn after_in<Z: TimeZone>(&self, now: Ms, zone: &Z) -> Ms {
         // In whole minutes: what is left of one would be found in the answer.
-        let minute = i64::try_from(now.0 - now.0 % 60_000).ok();
+        let minute = Some(now.0 - now.0 % 60_000).filter(|minute| *minute <= MOMENT_MAX);
+        let minute = minute.and_then(|minute| i64::try_from(minute).ok());
         let after = minute.and_then(DateTime::<Utc>::from_timestamp_millis);
         let next = after.and_then(|after| self.next_in(after, zone));
         next.and_then(|next| u64::try_from(next.timestamp_millis()).ok())
@@ -105,6 +106,9 @@ impl Cron {
     }
 }
 
+/// The end of the year 9999, ms: later moments are refused, and never come.
+pub const MOMENT_MAX: u64 = 253_402_300_799_999;
+
 /// Times that are looked at for one that clocks show: as many minutes as a zone
 /// has ever left out, a day of them, and more.
 const TRIES: usize = 2000;
@@ -131,6 +135,16 @@ mod tests {
         let at = i64::try_from(at.0).ok();
         let at = at.and_then(DateTime::<Utc>::from_timestamp_millis).unwrap();
         at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+    }
+
+    #[test]
+    fn nothing_is_due_behind_the_last_moment() {
+        let cron = Cron::parse("* * * * *").unwrap();
+        let tokyo = chrono_tz::Asia::Tokyo;
+        for after in [MOMENT_MAX + 1, 8_210_266_876_790_000, u64::MAX] {
+            assert_eq!(cron.after_in(Ms(after), &tokyo), Ms::NEVER);
+        }
+        assert_ne!(cron.after_in(Ms(MOMENT_MAX), &tokyo), Ms::NEVER);
     }
 
     #[track_caller]

@@ -338,11 +338,9 @@ fn state_of(why: Ended) -> ResultState {
         Ended::Failed => ResultState::Failed,
         Ended::Expired => ResultState::Expired,
         Ended::Cancelled => ResultState::Cancelled,
-        Ended::Deleted
-        | Ended::Dropped
-        | Ended::Purged
-        | Ended::QueueDeleted
-        | Ended::Replaced => ResultState::Gone,
+        Ended::Deleted | Ended::Dropped | Ended::Purged | Ended::QueueDeleted | Ended::Replaced => {
+            ResultState::Gone
+        }
         Ended::Edited | Ended::Moved | Ended::Sent => ResultState::Moved,
     }
 }

@@ -196,6 +196,13 @@ impl Book {
         due.take(most).map(|(_, name)| Arc::clone(name)).collect()
     }
 
+    /// The names that are due after `late` and at `now`, `most` of them at most.
+    pub(super) fn due_between(&self, late: Ms, now: Ms, most: usize) -> Vec<Arc<str>> {
+        let from = (Ms(late.0.saturating_add(1)), Arc::from(""));
+        let due = self.due.range(from..).take_while(|(due, _)| *due <= now);
+        due.take(most).map(|(_, name)| Arc::clone(name)).collect()
+    }
+
     /// When the next one is due.
     pub(super) fn next(&self) -> Ms {
         self.due.first().map_or(Ms::NEVER, |(due, _)| *due)

@@ -137,6 +137,19 @@ pub(super) fn set<T: Serialize>(table: &str, name: &str, value: Option<&T>) -> E
     }
 }
 
+/// Sets a mark; without its runs where the tables are `full`.
+pub(super) fn set_mark(name: &str, mark: &Mark, full: bool) -> Effect {
+    set(MARKS, name, Some(&mark.entry(full)))
+}
+
+/// True if a step was refused for want of room in the tables.
+pub(super) fn is_full(command_error: CommandError) -> bool {
+    matches!(
+        command_error,
+        CommandError::TablesFull | CommandError::SnapshotFull
+    )
+}
+
 /// A step that needs its guards to hold.
 pub(super) fn step(guards: Vec<Guard>, effects: Vec<Effect>) -> Command {
     Command::Transaction(Box::new(Transaction {

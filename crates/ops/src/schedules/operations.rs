@@ -10,7 +10,7 @@ use quintet_host::locked;
 use quintet_policy::Schedule;
 use quintet_types::{CommandError, Ms};
 
-use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, step};
+use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, set_mark, step};
 use super::plan::Mark;
 use super::run::{Runner, refusal};
 use super::{Order, Schedules};
@@ -24,7 +24,7 @@ const ALIKE: f64 = 0.8;
 /// Letters of a name that are compared.
 const LETTERS: usize = 100;
 /// Names that are compared.
-const COMPARED: usize = 10_000;
+const COMPARED: usize = 1000;
 /// Tries of an act whose mark somebody else changes meanwhile.
 const TRIES: usize = 3;
 
@@ -120,9 +120,12 @@ impl Runner<'_> {
                 ScheduleAct::Define { .. } | ScheduleAct::Remove { .. } if of_file.is_some() => {
                     Err(NotSteered::OfFile(name.to_owned()))
                 }
-                ScheduleAct::Define { spec, by, seen } => {
-                    self.define(name, (spec, by), *seen, &loaded)
-                }
+                ScheduleAct::Define {
+                    spec,
+                    by,
+                    seen,
+                    never,
+                } => self.define(name, (spec, by), (*seen, *never), &loaded),
                 ScheduleAct::Remove { seen } => self.remove(name, *seen, &loaded),
             };
             match done {
@@ -163,7 +166,7 @@ impl Runner<'_> {
         let version = loaded.definition.filter(|_| of_file.is_none());
         let changed = mark != loaded.mark;
         if changed {
-            let effects = vec![set(MARKS, name, Some(&mark))];
+            let effects = vec![set_mark(name, &mark, false)];
             let loaded = self.commit(name, of_file, loaded, effects)?;
             // What was due and refused is let go.
             let mut inside = locked(&self.schedules.inside);
@@ -201,7 +204,10 @@ impl Runner<'_> {
                 })
             }
             Err(command_error) => {
-                if command_error != CommandError::Conflict {
+                if !matches!(
+                    command_error,
+                    CommandError::Conflict | CommandError::Duplicate(_)
+                ) {
                     self.failed(name, command_error);
                 }
                 Err(NotSteered::Refused(command_error))
@@ -213,7 +219,7 @@ impl Runner<'_> {
         &self,
         name: &str,
         (spec, by): (&ScheduleSpec, &str),
-        seen: Option<u64>,
+        (seen, never): (Option<u64>, bool),
         loaded: &Loaded,
     ) -> Result<Steered, NotSteered> {
         if seen.is_some_and(|seen| loaded.definition != Some(seen)) {
@@ -229,7 +235,7 @@ impl Runner<'_> {
             });
         }
         let now = self.client_api.wall();
-        if schedule.timing.next(now) == Ms::NEVER {
+        if never {
             let field = match (&spec.cron, spec.every_ms) {
                 _ if spec.end_ms.is_some_and(|end| end <= now.0) => "end_ms",
                 (Some(_), _) => "cron",
@@ -249,7 +255,7 @@ impl Runner<'_> {
         let mut effects = vec![set(DEFINITIONS, name, Some(&stored))];
         if loaded.mark.policy != schedule.policy {
             let mark = loaded.mark.of_policy(&schedule.policy, now);
-            effects.push(set(MARKS, name, Some(&mark)));
+            effects.push(set_mark(name, &mark, false));
         }
         let loaded = self.commit(name, None, loaded, effects)?;
         let mut inside = locked(&self.schedules.inside);

@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 
 /// A run that is later than this, ms, was missed: the server was down, the
 /// clock was set, or the put was refused for as long.
-pub(crate) const LATE_MS: u64 = 60_000;
+const LATE_MS: u64 = 60_000;
 /// Missed due times of one gap are counted up to here.
 const COUNTED_MAX: u64 = 1000;
 /// Late runs in a row that are made up for one by one; the rest of their gap is missed.
 const ALL_MAX: u64 = 1000;
 /// Runs that are remembered.
 const RUNS_MAX: usize = 10;
+
+/// Bytes of an entry with ten runs, without its policy.
+const ENTRY: usize = 800;
 
 /// The mark of a schedule in the log, stored in the same step as its put.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +47,9 @@ pub(crate) struct Mark {
     pub(crate) late: u64,
     /// The last runs, oldest first.
     pub(crate) runs: Vec<Run>,
+    /// Room for what later runs add to the entry, so that none of them lacks it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) room: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it")]
@@ -183,6 +189,20 @@ impl Mark {
         mark
     }
 
+    /// As an entry of its table: with room up to [`ENTRY`] bytes, or, where the tables are `full`,
+    /// without the runs.
+    pub(crate) fn entry(&self, full: bool) -> Self {
+        let mut mark = self.clone();
+        mark.room.clear();
+        if full {
+            mark.runs.clear();
+            return mark;
+        }
+        let bytes = serde_json::to_vec(&mark).map_or(0, |json| json.len());
+        mark.room = " ".repeat(ENTRY.saturating_sub(bytes - mark.policy.len()));
+        mark
+    }
+
     fn add(&mut self, run: Run) {
         self.runs.push(run);
         let more = self.runs.len().saturating_sub(RUNS_MAX);
@@ -220,9 +240,8 @@ pub(crate) fn look(schedule: &Schedule, mark: &Mark, now: Ms) -> Look {
     if due > now {
         return Look::Rest;
     }
-    let timing = &schedule.timing;
-    let late = Ms(now.0.saturating_sub(LATE_MS));
-    if schedule.missed == Missed::All && (due > late || mark.late < ALL_MAX) {
+    let late = late_at(now);
+    if due > late || (schedule.missed == Missed::All && mark.late < ALL_MAX) {
         let late = if due > late { 0 } else { mark.late + 1 };
         let mark = put(mark, due, due, now);
         return Look::Put {
@@ -231,46 +250,33 @@ pub(crate) fn look(schedule: &Schedule, mark: &Mark, now: Ms) -> Look {
             due,
         };
     }
-    // Of several due times that have passed one is put. Those of the last minute are 60 at most.
-    let mut missed = match due > late {
-        true => 0,
-        false => count(schedule, Ms(mark.done), late),
-    };
-    let mut fresh = None;
-    let mut next = if due > late { due } else { timing.next(late) };
-    while next <= now {
-        missed += u64::from(fresh.is_some());
-        fresh = Some(next);
-        next = timing.next(next);
-    }
-    let runs = fresh.is_some() || schedule.missed == Missed::Once;
-    let done = fresh.unwrap_or(now);
+    // Those of the last minute are put afterwards, each.
+    let missed = count(schedule, Ms(mark.done), late);
     let mut after = Mark {
-        done: done.0,
+        done: late.0,
         late: 0,
         missed: mark.missed.saturating_add(missed),
-        last_missed: (missed > 0).then_some(now.0).or(mark.last_missed),
+        last_missed: Some(now.0),
         ..mark.clone()
     };
-    if missed > 0 && (fresh.is_some() || !runs) {
-        after.add(Run(due.0, now.0, 0, How::Missed, missed));
-    }
-    match runs {
-        true => {
-            let due = fresh.unwrap_or(due);
-            let mut mark = put(&after, due, done, now);
-            if fresh.is_none()
-                && let Some(run) = mark.runs.last_mut()
-            {
-                run.4 = missed.max(1);
-            }
-            Look::Put { mark, missed, due }
+    // One message for all of them, unless one is about to be put.
+    if schedule.missed == Missed::Once && schedule.timing.next(late) > now {
+        let mut mark = put(&after, due, now, now);
+        if let Some(run) = mark.runs.last_mut() {
+            run.4 = missed;
         }
-        false => Look::Note {
-            mark: after,
-            missed,
-        },
+        return Look::Put { mark, missed, due };
     }
+    after.add(Run(due.0, now.0, 0, How::Missed, missed));
+    Look::Note {
+        mark: after,
+        missed,
+    }
+}
+
+/// What was due up to then and is not done at `now` was missed.
+pub(crate) fn late_at(now: Ms) -> Ms {
+    Ms(now.0.saturating_sub(LATE_MS))
 }
 
 /// The mark with a put for `due`.
@@ -279,7 +285,7 @@ fn put(mark: &Mark, due: Ms, done: Ms, now: Ms) -> Mark {
         done: done.0,
         last_run: Some(now.0),
         last_id: None,
-        puts: mark.puts + 1,
+        puts: mark.puts.saturating_add(1),
         ..mark.clone()
     };
     mark.add(Run(due.0, now.0, 0, How::Put, 1));

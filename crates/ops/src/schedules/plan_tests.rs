@@ -148,6 +148,47 @@ fn late_by_a_minute_is_not_missed() {
     assert_eq!(table.missed, 59);
 }
 
+/// A stall of less than a minute loses no run of a schedule of each second.
+#[test]
+fn due_times_of_the_last_minute_are_put_each() {
+    let second = || {
+        timing(Beat::Every {
+            ms: 1000,
+            phase_ms: 0,
+        })
+    };
+    let start = at("2026-01-01T00:00:30Z");
+    for missed in [Missed::Skip, Missed::Once, Missed::All] {
+        let mut table = Table::of(second(), missed, start);
+        assert_eq!((table.looks(start + 59_000), table.missed), (59, 0));
+    }
+    // What is older is missed, and noted once.
+    let mut table = Table::of(second(), Missed::Skip, start);
+    assert_eq!((table.looks(start + 100_000), table.missed), (60, 40));
+    let missed = |run: &&Run| run.3 == How::Missed;
+    assert!(table.mark.runs.iter().filter(missed).count() <= 1);
+}
+
+/// So a put never needs more room in the tables than its schedule has taken when it was made.
+#[test]
+fn an_entry_grows_no_more_after_it_was_made() {
+    let start = at("2026-01-01T00:00:30Z");
+    let bytes = |mark: &Mark, full| serde_json::to_vec(&mark.entry(full)).expect("JSON").len();
+    let mut table = Table::new("* * * * *", Tz::UTC, Missed::Skip, start);
+    let made = bytes(&Mark::default().of_policy("p", Ms(start)), false);
+    for minutes in 1..30 {
+        assert!(table.look(start + minutes * MINUTE));
+        table.mark = table.mark.with_message(u64::MAX >> 8);
+        table.mark.missed = 1 << 40;
+        assert_eq!(bytes(&table.mark, false), made);
+        let read = serde_json::to_vec(&table.mark.entry(false)).expect("JSON");
+        table.mark = serde_json::from_slice(&read).expect("a mark");
+    }
+    assert_eq!(table.mark.runs.len(), RUNS_MAX);
+    // One of an older version had no such room.
+    assert!(bytes(&table.mark, true) < made / 2);
+}
+
 #[test]
 fn a_clock_that_is_set_repeats_nothing() {
     let start = at("2026-01-01T00:00:30Z");
@@ -273,8 +314,8 @@ fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
         phase_ms: 0,
     });
     let mut table = Table::of(seconds, Missed::All, start);
-    assert_eq!(table.looks(start + HOUR), ALL_MAX + 1);
-    assert_eq!(table.missed, COUNTED_MAX + 59);
+    assert_eq!(table.looks(start + HOUR), ALL_MAX + 60);
+    assert_eq!(table.missed, COUNTED_MAX);
     assert_eq!(table.looks(start + HOUR + 1000), 1);
     assert_eq!(
         table.looks(start + HOUR + 4000),
@@ -284,7 +325,7 @@ fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
 }
 
 #[test]
-fn each_second_for_ever_ends_in_a_step_whatever_the_clock_does() {
+fn each_second_for_ever_ends_in_a_minute_of_puts_whatever_the_clock_does() {
     let start = at("2026-01-01T00:00:30Z");
     let seconds = || {
         timing(Beat::Every {
@@ -299,8 +340,8 @@ fn each_second_for_ever_ends_in_a_step_whatever_the_clock_does() {
         }
         assert_eq!(table.missed, 0);
         // Ten years at once.
-        assert!(table.look(at("2036-01-01T00:00:00Z")));
-        assert_eq!(table.missed, COUNTED_MAX + 59);
+        assert_eq!(table.looks(at("2036-01-01T00:00:00Z")), 60);
+        assert_eq!(table.missed, COUNTED_MAX);
     }
 }
 

@@ -13,8 +13,10 @@ use quintet_policy::Schedule;
 use quintet_types::{Command, CommandError, Effect, MessageId, Ms, Outcome, Put, TableEntry};
 
 use super::book::Book;
-use super::load::{DEFINITIONS, Loaded, MARKS, ask_all, entries, get, page, set, step};
-use super::plan::{Look, Mark, look, next_look};
+use super::load::{
+    DEFINITIONS, Loaded, MARKS, ask_all, entries, get, is_full, page, set, set_mark, step,
+};
+use super::plan::{Look, Mark, late_at, look, next_look};
 use super::{Schedules, forgotten};
 
 /// The attribute that says when a message was due.
@@ -381,7 +383,13 @@ impl Runner<'_> {
         while left > 0 {
             let wall = self.client_api.wall();
             let inside = locked(&self.schedules.inside);
-            let names = inside.book.due_at(wall, left.min(AT_ONCE));
+            // Runs that are on time go before those that are made up for.
+            let most = left.min(AT_ONCE);
+            let mut names = inside.book.due_between(late_at(wall), wall, most);
+            if names.len() < most {
+                let late = inside.book.due_at(late_at(wall), most - names.len());
+                names.extend(late);
+            }
             let of_files = self.of_files(&names, &inside.book);
             drop(inside);
             if names.is_empty() {
@@ -444,10 +452,14 @@ impl Runner<'_> {
                 Look::Note { mark, missed } => (mark, missed, None),
                 Look::Put { mark, missed, due } => (mark, missed, Some(due)),
             };
-            let mut effects = Vec::new();
-            effects.extend(due.map(|due| Effect::Put(scheduled(&schedule.put, due))));
-            effects.push(set(MARKS, name, Some(&mark)));
-            steps.push(step(loaded.guards(name, of_file.is_some()), effects));
+            let run = |full| {
+                let put = due.map(|due| Effect::Put(scheduled(&schedule.put, due)));
+                let mut effects: Vec<Effect> = put.into_iter().collect();
+                effects.push(set_mark(name, &mark, full));
+                step(loaded.guards(name, of_file.is_some()), effects)
+            };
+            steps.push(run(false));
+            let lean = run(true);
             planned.push((
                 Planned {
                     name: Arc::clone(name),
@@ -458,16 +470,17 @@ impl Runner<'_> {
                     was_known,
                 },
                 loaded,
+                lean,
             ));
         }
         let outcomes = self.ask_all(steps);
         let (mut steps, mut skipped, mut again) = (Vec::new(), Vec::new(), Vec::new());
-        for ((planned, loaded), outcome) in planned.into_iter().zip(outcomes) {
+        for ((planned, loaded, lean), outcome) in planned.into_iter().zip(outcomes) {
             match put_id(outcome, planned.puts) {
                 Ok(Some(id)) => {
                     // Of no consequence: it is only shown. Nobody else writes the mark.
                     let mark = planned.mark.with_message(id.0);
-                    let note = step(Vec::new(), vec![set(MARKS, &planned.name, Some(&mark))]);
+                    let note = step(Vec::new(), vec![set_mark(&planned.name, &mark, false)]);
                     self.notes.borrow_mut().push(note);
                     self.has_put(&planned.name);
                     self.done(&planned);
@@ -481,9 +494,17 @@ impl Runner<'_> {
                         .is_some_and(|item| item.of_file.is_some());
                     let mark = loaded.mark.skipped(&planned.mark, wall);
                     let guards = loaded.guards(&planned.name, of_file);
-                    let effects = vec![set(MARKS, &planned.name, Some(&mark))];
-                    steps.push(step(guards, effects));
-                    skipped.push(Planned { mark, ..planned });
+                    steps.push(step(guards, vec![set_mark(&planned.name, &mark, false)]));
+                    skipped.push(Planned {
+                        mark,
+                        puts: false,
+                        ..planned
+                    });
+                }
+                // What earlier runs came to makes room.
+                Err(command_error) if is_full(command_error) => {
+                    steps.push(lean);
+                    skipped.push(planned);
                 }
                 Err(CommandError::Conflict) if planned.was_known => again.push(planned.name),
                 Err(command_error) => {
@@ -496,9 +517,14 @@ impl Runner<'_> {
             return again;
         }
         for (planned, outcome) in skipped.into_iter().zip(self.ask_all(steps)) {
-            match refusal(&outcome) {
-                None => self.done(&planned),
-                Some(command_error) => {
+            match put_id(outcome, planned.puts) {
+                Ok(id) => {
+                    if id.is_some() {
+                        self.has_put(&planned.name);
+                    }
+                    self.done(&planned);
+                }
+                Err(command_error) => {
                     self.failed(&planned.name, command_error);
                     self.try_again(&planned.name);
                 }
@@ -568,15 +594,19 @@ impl Runner<'_> {
         let name = &schedule.name;
         let wall = self.client_api.wall();
         let mark = loaded.mark.by_hand(wall);
-        let effects = vec![
-            Effect::Put(scheduled(&schedule.put, wall)),
-            set(MARKS, name, Some(&mark)),
-        ];
-        let outcome = self.ask(step(loaded.guards(name, of_file), effects));
-        let id = put_id(outcome, true)?.ok_or(CommandError::Unknown)?;
+        let run = |full| {
+            let put = Effect::Put(scheduled(&schedule.put, wall));
+            let effects = vec![put, set_mark(name, &mark, full)];
+            put_id(self.ask(step(loaded.guards(name, of_file), effects)), true)
+        };
+        let id = match run(false) {
+            Err(command_error) if is_full(command_error) => run(true),
+            id => id,
+        };
+        let id = id?.ok_or(CommandError::Unknown)?;
         self.has_put(name);
         let mark = mark.with_message(id.0);
-        self.ask(step(Vec::new(), vec![set(MARKS, name, Some(&mark))]));
+        self.ask(step(Vec::new(), vec![set_mark(name, &mark, false)]));
         Ok(id)
     }
 

@@ -321,6 +321,31 @@ fn nobody_schedules_into_a_queue_that_he_may_not_put_to() {
 }
 
 /// Each second, for ever: a run is put if the one before is done, and else skipped.
+/// A put needs no more room in the tables than its schedule took when it was made.
+#[test]
+fn every_schedule_that_was_accepted_puts_in_full_tables() {
+    let server = start(&format!("tables_bytes_max = '32KiB'\n{LISTEN}"));
+    let spec = json!({ "every_ms": 1000, "queue": "w", "body": "x".repeat(100) });
+    let mut made = Vec::new();
+    for number in 0..1000 {
+        let name = format!("s-{number}");
+        match define(&server, &name, &spec).status {
+            201 => made.push(name),
+            status => {
+                assert_eq!(status, 507, "{number}");
+                break;
+            }
+        }
+    }
+    assert!((10..100).contains(&made.len()), "{}", made.len());
+    for name in made {
+        eventually("it puts often", || {
+            show(&server, &name)["runs"].as_u64() > Some(11)
+        });
+        assert_eq!(show(&server, &name)["outcome"], "ok");
+    }
+}
+
 #[test]
 fn runs_that_must_not_overlap_wait_for_the_last_one() {
     let server = start(&format!("shards = 3\n{LISTEN}"));
