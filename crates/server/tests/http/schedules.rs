@@ -342,7 +342,7 @@ fn every_schedule_that_was_accepted_puts_in_full_tables() {
         eventually("it puts often", || {
             show(&server, &name)["runs"].as_u64() > Some(11)
         });
-        assert_eq!(show(&server, &name)["outcome"], "ok");
+        assert_eq!(show(&server, &name)["outcome"], "put");
     }
 }
 
