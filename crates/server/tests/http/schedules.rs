@@ -339,8 +339,8 @@ fn every_schedule_that_was_accepted_puts_in_full_tables() {
     }
     assert!((10..100).contains(&made.len()), "{}", made.len());
     for name in made {
-        eventually("it puts often", || {
-            show(&server, &name)["runs"].as_u64() > Some(11)
+        eventually("it puts twice", || {
+            (show(&server, &name)["runs"].as_u64() > Some(1)).then_some(())
         });
         assert_eq!(show(&server, &name)["outcome"], "put");
     }
