@@ -108,11 +108,7 @@ impl Durable {
                 self.replace(message, lease.map(|lease| *lease), segment_ref)
             }
             Fact::Restored(message) => {
-                let known = self.queue(message.queue);
-                let known = known.map_or(&self.counts.gone, |queue| &queue.totals);
-                // Replay may not have seen that it was taken.
-                let taken = u64::from(known.taken > 0);
-                self.count(message.queue, |totals| totals.taken -= taken);
+                self.count(message.queue, |totals| totals.restored += 1);
                 self.replace(message, None, segment_ref);
             }
             Fact::Pending { at, client_id } => self.withhold(at, client_id),
@@ -318,7 +314,10 @@ impl Durable {
     }
 
     fn remove(&mut self, at: At, why: Removal) -> Option<Message> {
-        self.count(at.queue, |totals| match why {
+        let slot = self.slot(at.id);
+        // One that is kept has left already, as the counters tell it.
+        let left = slot.is_some_and(|slot| is_kept(self.messages.at(slot)));
+        let count = |totals: &mut QueueTotals| match why {
             Removal::Taken => totals.taken += 1,
             Removal::Finished => totals.finished += 1,
             Removal::Deleted | Removal::Purged => totals.deleted += 1,
@@ -334,11 +333,13 @@ impl Durable {
             }
             Removal::Cancelled => totals.cancelled += 1,
             Removal::Doomed | Removal::Retention => {}
-        });
+        };
+        if !left {
+            self.count(at.queue, count);
+        }
         self.ends.remove(at, why.into());
         self.untie(at.id);
-        let slot = self.slot(at.id)?;
-        Some(self.take_out(slot))
+        Some(self.take_out(slot?))
     }
 
     fn lease(&mut self, at: At, lease: Lease) {
@@ -429,7 +430,7 @@ impl Durable {
             match why {
                 Return::Released => totals.releases += 1,
                 Return::Timeout => totals.timeouts += 1,
-                Return::Lost => totals.cancels += 1,
+                Return::Lost | Return::Unheard => totals.cancels += 1,
                 Return::Pending => {}
             }
             totals.failures += u64::from(failed.is_some());
@@ -441,6 +442,9 @@ impl Durable {
             message.state = State::Ready;
             message.priority = priority;
             message.position = position;
+            if why == Return::Unheard {
+                message.reserves = message.reserves.saturating_sub(1);
+            }
             let (due, delay_ms) = wait;
             // A disconnect is nobody's decision, so no counter of the message
             // tells of it (beanstalkd shows the same).
@@ -507,10 +511,13 @@ impl Durable {
     }
 
     /// Counts a message that leaves for another queue; answers this one's name.
-    pub(super) fn count_out(&mut self, queue: QueueId, why: Transfer) -> Option<Name> {
+    pub(super) fn count_out(&mut self, at: At, why: Transfer) -> Option<Name> {
+        let queue = at.queue;
+        // One that is kept has left already.
+        let left = self.message(at.id).is_some_and(is_kept);
         self.count_in(queue, |totals| {
             let (dead, expired) = (why.is_dead_letter(), why == Transfer::Expired);
-            totals.moved_out += 1;
+            totals.moved_out += u64::from(!left);
             totals.dead_letters += u64::from(dead);
             totals.dead_moved += u64::from(dead);
             totals.expired += u64::from(expired);
@@ -520,7 +527,7 @@ impl Durable {
     }
 
     fn transfer(&mut self, at: At, to: QueueId, position: i64, why: Transfer, now: Ms) {
-        let from = self.count_out(at.queue, why);
+        let from = self.count_out(at, why);
         if to != at.queue {
             self.untie(at.id);
         }
@@ -597,6 +604,11 @@ impl Durable {
         };
         self.release(at, at.priority, position, (None, 0), Return::Lost, None);
     }
+}
+
+/// True for a message that succeeded and is kept: it has left, as far as the totals tell.
+fn is_kept(message: &Message) -> bool {
+    matches!(message.state, State::Done | State::Relayed)
 }
 
 fn edit(message: &mut Message, change: Change) {

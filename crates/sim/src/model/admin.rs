@@ -1,9 +1,8 @@
 //! Acts on stored messages and on queues.
 
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, How,
-    ListState, Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State,
-    Transfer,
+    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, How, ListState,
+    Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State, Transfer,
 };
 
 use super::put::due;
@@ -406,7 +405,7 @@ impl Model {
             if !message.is_expired(self.now) {
                 self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);
-                totals.taken = totals.taken.saturating_sub(1);
+                totals.restored += 1;
                 let id = message.id;
                 self.items.push(Item {
                     message,

@@ -59,6 +59,12 @@ impl Model {
         id: MessageId,
         by: By,
     ) -> Result<Outcome, CommandError> {
+        if by == By::Anyone && self.message(id)?.state == State::Reserved {
+            self.fares(id, Fares::Lost);
+            let queue = self.remove(id).queue;
+            self.totals(queue).deleted += 1;
+            return Ok(Outcome::Done);
+        }
         self.settle(client_id, id, by, How::Finish)
     }
 
@@ -288,13 +294,14 @@ impl Model {
                     Fares::Lost
                 };
                 self.fares(id, fares);
-                self.remove(id);
+                let message = self.remove(id);
                 let totals = self.totals(queue);
-                *(if reserved {
-                    &mut totals.finished
-                } else {
-                    &mut totals.deleted
-                }) += 1;
+                match message.state {
+                    State::Reserved => totals.finished += 1,
+                    // It has left.
+                    State::Done | State::Relayed => {}
+                    _ => totals.deleted += 1,
+                }
             }
             How::Archive { .. } | How::Bury { .. } if doomed => {
                 self.fares(id, Fares::Lost);
@@ -382,7 +389,7 @@ impl Model {
             Return::Released => (RetryOn::RELEASE, ""),
             Return::Timeout => (RetryOn::TIMEOUT, "its lease ran out"),
             Return::Lost => (RetryOn::LOST, "its connection was lost"),
-            Return::Pending => return None,
+            Return::Pending | Return::Unheard => return None,
         };
         let counts = policy && due.is_none() && settings.retry_on.has(cause);
         let own_counts = |retry: Retry| {
@@ -483,7 +490,7 @@ impl Model {
             .map_or(BackTo::Position, |lease| lease.back_to);
         match why {
             Return::Released | Return::Timeout => item.end_lease(),
-            Return::Lost | Return::Pending => item.lease = None,
+            Return::Lost | Return::Pending | Return::Unheard => item.lease = None,
         }
         item.message.state = State::Ready;
         item.message.priority = priority;
@@ -517,7 +524,7 @@ impl Model {
         *match why {
             Return::Released => &mut totals.releases,
             Return::Timeout => &mut totals.timeouts,
-            Return::Lost => &mut totals.cancels,
+            Return::Lost | Return::Unheard => &mut totals.cancels,
             // The model has no hooks.
             Return::Pending => return,
         } += 1;
@@ -578,6 +585,7 @@ impl Model {
         let from_name = self.queue(from).name.clone();
         let item = self.item_mut(id);
         item.end_lease();
+        let left = matches!(item.message.state, State::Done | State::Relayed);
         item.message.state = State::Ready;
         item.message.queue = to;
         item.message.set_decided(position, item.message.is_doomed());
@@ -630,7 +638,7 @@ impl Model {
         }
         self.tell(id);
         let totals = self.totals(from);
-        totals.moved_out += 1;
+        totals.moved_out += u64::from(!left);
         totals.dead_letters += u64::from(why.is_dead_letter());
         totals.dead_moved += u64::from(why.is_dead_letter());
         totals.expired += u64::from(why == Transfer::Expired);
