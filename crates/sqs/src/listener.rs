@@ -665,7 +665,7 @@ fn administers(action: &Action) -> Option<String> {
         Action::StartMessageMoveTask(input) => text(&input.source_arn),
         Action::CancelMessageMoveTask(input) => {
             let handle = text(&input.task_handle);
-            crate::moves::of_handle(&handle).map_or(handle, |(_, source)| source)
+            crate::names::of_handle(&handle).map_or(handle, |(_, source)| source)
         }
         // Programs do that at each start, to find it.
         Action::CreateQueue(_)

@@ -12,7 +12,6 @@ use quintet_types::{
     Overrides, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::time::Instant;
 
 use quintet_http::Guest;
@@ -120,14 +119,6 @@ async fn store(asker: &Asker, queue: &Name, tasks: &[Task]) -> Result<(), Fault>
         must_exist: true,
     };
     asker.ask(command).await.map(drop)
-}
-
-/// The task that a handle names, and the address of the queue that it empties.
-pub(crate) fn of_handle(handle: &str) -> Option<(String, String)> {
-    let read = STANDARD.decode(handle).ok()?;
-    let read: Value = serde_json::from_slice(&read).ok()?;
-    let part = |name: &str| Some(read.get(name)?.as_str()?.to_owned());
-    Some((part("taskId")?, part("sourceArn")?))
 }
 
 impl Sqs {
@@ -259,7 +250,7 @@ impl Sqs {
             .as_deref()
             .filter(|handle| !handle.is_empty());
         let handle = handle.ok_or_else(|| Fault::missing("TaskHandle"))?;
-        let Some((id, arn)) = of_handle(handle) else {
+        let Some((id, arn)) = names::of_handle(handle) else {
             return Err(Fault::parameter(
                 "Value for parameter TaskHandle is invalid.",
             ));
