@@ -314,10 +314,7 @@ impl Durable {
     }
 
     fn remove(&mut self, at: At, why: Removal) -> Option<Message> {
-        let slot = self.slot(at.id);
-        // One that is kept has left already, as the counters tell it.
-        let left = slot.is_some_and(|slot| is_kept(self.messages.at(slot)));
-        let count = |totals: &mut QueueTotals| match why {
+        self.count(at.queue, |totals| match why {
             Removal::Taken => totals.taken += 1,
             Removal::Finished => totals.finished += 1,
             Removal::Deleted | Removal::Purged => totals.deleted += 1,
@@ -333,13 +330,11 @@ impl Durable {
             }
             Removal::Cancelled => totals.cancelled += 1,
             Removal::Doomed | Removal::Retention => {}
-        };
-        if !left {
-            self.count(at.queue, count);
-        }
+        });
         self.ends.remove(at, why.into());
         self.untie(at.id);
-        Some(self.take_out(slot?))
+        let slot = self.slot(at.id)?;
+        Some(self.take_out(slot))
     }
 
     fn lease(&mut self, at: At, lease: Lease) {
@@ -511,13 +506,10 @@ impl Durable {
     }
 
     /// Counts a message that leaves for another queue; answers this one's name.
-    pub(super) fn count_out(&mut self, at: At, why: Transfer) -> Option<Name> {
-        let queue = at.queue;
-        // One that is kept has left already.
-        let left = self.message(at.id).is_some_and(is_kept);
+    pub(super) fn count_out(&mut self, queue: QueueId, why: Transfer) -> Option<Name> {
         self.count_in(queue, |totals| {
             let (dead, expired) = (why.is_dead_letter(), why == Transfer::Expired);
-            totals.moved_out += u64::from(!left);
+            totals.moved_out += 1;
             totals.dead_letters += u64::from(dead);
             totals.dead_moved += u64::from(dead);
             totals.expired += u64::from(expired);
@@ -527,7 +519,7 @@ impl Durable {
     }
 
     fn transfer(&mut self, at: At, to: QueueId, position: i64, why: Transfer, now: Ms) {
-        let from = self.count_out(at, why);
+        let from = self.count_out(at.queue, why);
         if to != at.queue {
             self.untie(at.id);
         }
@@ -604,11 +596,6 @@ impl Durable {
         };
         self.release(at, at.priority, position, (None, 0), Return::Lost, None);
     }
-}
-
-/// True for a message that succeeded and is kept: it has left, as far as the totals tell.
-fn is_kept(message: &Message) -> bool {
-    matches!(message.state, State::Done | State::Relayed)
 }
 
 fn edit(message: &mut Message, change: Change) {

@@ -28,7 +28,7 @@ pub(crate) type Outbox = VecDeque<Sent>;
 impl Durable {
     /// Takes a message out of its queue and sets it aside for another shard.
     pub(super) fn send(&mut self, at: At, to: Name, why: Transfer, now: Ms) {
-        let from = self.count_out(at, why);
+        let from = self.count_out(at.queue, why);
         self.untie(at.id);
         let Some(slot) = self.slot(at.id) else { return };
         let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);

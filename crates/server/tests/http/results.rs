@@ -262,36 +262,3 @@ fn put_waits_on_the_command_line() {
     assert_eq!(expired.2, 1, "{expired:?}");
     assert!(expired.1.contains("is expired"), "{expired:?}");
 }
-
-#[test]
-fn a_message_that_is_kept_leaves_once() {
-    let data = Data::fresh();
-    let server = Server::start_with(&data, start());
-    let ids = [
-        put(&server, "kept", json!({"body": "x"})),
-        put(&server, "kept", json!({"body": "y"})),
-    ];
-    for _ in ids {
-        work(&server, "kept", &json!({"result": "ok"}));
-    }
-    let deleted = ask(&server, &format!("DELETE /messages/{}", ids[0]), "", "");
-    assert_eq!(deleted.status, 204);
-    let moved = post(
-        &server,
-        &format!("/messages/{}/move", ids[1]),
-        &json!({"to": "other"}),
-    );
-    assert!(moved.status < 300, "{}", moved.json);
-    let metrics = server.ask("GET /metrics", "", "").body;
-    let left = |reason: &str, count: u64| {
-        let line =
-            format!("quintet_queue_left_total{{queue=\"kept\",reason=\"{reason}\"}} {count}");
-        assert!(
-            metrics.lines().any(|told| told == line),
-            "{line}\n{metrics}"
-        );
-    };
-    left("finished", 2);
-    left("removed", 0);
-    left("moved", 0);
-}

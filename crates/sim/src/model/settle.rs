@@ -294,14 +294,13 @@ impl Model {
                     Fares::Lost
                 };
                 self.fares(id, fares);
-                let message = self.remove(id);
+                self.remove(id);
                 let totals = self.totals(queue);
-                match message.state {
-                    State::Reserved => totals.finished += 1,
-                    // It has left.
-                    State::Done | State::Relayed => {}
-                    _ => totals.deleted += 1,
-                }
+                *(if reserved {
+                    &mut totals.finished
+                } else {
+                    &mut totals.deleted
+                }) += 1;
             }
             How::Archive { .. } | How::Bury { .. } if doomed => {
                 self.fares(id, Fares::Lost);
@@ -585,7 +584,6 @@ impl Model {
         let from_name = self.queue(from).name.clone();
         let item = self.item_mut(id);
         item.end_lease();
-        let left = matches!(item.message.state, State::Done | State::Relayed);
         item.message.state = State::Ready;
         item.message.queue = to;
         item.message.set_decided(position, item.message.is_doomed());
@@ -638,7 +636,7 @@ impl Model {
         }
         self.tell(id);
         let totals = self.totals(from);
-        totals.moved_out += u64::from(!left);
+        totals.moved_out += 1;
         totals.dead_letters += u64::from(why.is_dead_letter());
         totals.dead_moved += u64::from(why.is_dead_letter());
         totals.expired += u64::from(why == Transfer::Expired);
