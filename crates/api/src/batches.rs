@@ -96,6 +96,9 @@ impl NewCallback {
         if name.as_ref().is_some_and(|name| name.len() > 255) {
             return Err(("name", "255 bytes at most"));
         }
+        if self.headers.contains_key(quintet_types::FOLDER) {
+            return Err(("headers.dir", "this name is the server's own"));
+        }
         let attrs = self.headers.into_iter();
         Ok(quintet_types::Callback {
             queue: Name::of_shown(&self.queue),

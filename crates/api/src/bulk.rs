@@ -18,7 +18,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::{Act, Acted, Cancel};
 use super::{Api, read};
-use quintet_http::{OnlyCounted, Requester, reply};
+use quintet_http::{DoneWith, OnlyCounted, Requester, reply};
 
 /// Slices done for one request at most: it takes about a second.
 const SLICES: u32 = 256;
@@ -238,6 +238,10 @@ pub(super) async fn act(
         }
         _ => return Err(Problem::no_such_page()),
     };
+    let with = match &act {
+        BulkAction::Move(to) => Some(DoneWith(format!("to {to}"))),
+        _ => None,
+    };
     let mut bulk_op = BulkOp {
         queue,
         state,
@@ -276,7 +280,11 @@ pub(super) async fn act(
         }
     }
     let cursor = bulk_op.after.map(cursor_text);
-    Ok(acted(&Acted { messages, cursor }, !given.dry_run))
+    let mut response = acted(&Acted { messages, cursor }, !given.dry_run);
+    if let Some(with) = with {
+        response.extensions_mut().insert(with);
+    }
+    Ok(response)
 }
 
 /// The reply to an operation on messages, whose number the audit tells if it was `done`.

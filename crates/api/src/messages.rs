@@ -121,6 +121,9 @@ pub(super) async fn put(
     Ok(response)
 }
 
+/// Names the queue that a dead letter goes back to.
+const DEAD_LETTER_QUEUE: &str = "dead_letter_queue";
+
 /// Trace context of the request; one that is malformed counts as none, as the standard asks.
 fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {
     let mut parents = headers.get_all(TRACEPARENT).iter();
@@ -176,9 +179,11 @@ impl Api {
         token: Option<Vec<u8>>,
     ) -> Result<Put, Problem> {
         let field = format!("messages[{at}].");
-        if message.headers.contains_key(FOLDER) {
-            let detail = "this name is the server's own";
-            return Err(Problem::field(&format!("{field}headers.{FOLDER}"), detail));
+        for own in [FOLDER, DEAD_LETTER_QUEUE] {
+            if message.headers.contains_key(own) {
+                let detail = "this name is the server's own";
+                return Err(Problem::field(&format!("{field}headers.{own}"), detail));
+            }
         }
         let batch = match message.batch.as_deref().map(BatchId::parse) {
             Some(None) => {

@@ -150,8 +150,14 @@ pub(super) async fn remove_many(
         dry_run,
         from: from(&query)?,
     };
-    let (Outcome::Dropped(dropped), _) = api.ask(&requester, command).await? else {
-        return Err(Problem::unexpected());
+    let dropped = match api.ask(&requester, command).await {
+        Ok((Outcome::Dropped(dropped), _)) => dropped,
+        Ok(_) => return Err(Problem::unexpected()),
+        Err(problem) => {
+            let mut response = problem.into_response();
+            response.extensions_mut().insert(DoneTo(pattern));
+            return Ok(response);
+        }
     };
     let mut response = reply::document(&Dropped {
         queues: dropped.queues,

@@ -51,9 +51,7 @@ pub use told::{
 };
 pub use worker::WorkerAct;
 
-/// The attribute that says where a message's folder is. Only queue scripts set
-/// it: whoever else could would read, and remove, what is another message's.
-pub const FOLDER: &str = "dir";
+pub use quintet_types::FOLDER;
 
 /// Messages of one step of an act on many, 1,024 at most: what others wait for.
 /// As long as such a step takes is lost in what a request takes anyway.

@@ -29,7 +29,11 @@ fn u32_of(value: &toml::Value) -> Result<u32, String> {
 }
 
 fn name_of(value: &toml::Value) -> Result<Name, String> {
-    Ok(Name::from(text(value)?))
+    let name = Name::from(text(value)?);
+    match name.is_empty() || name.is_possible() {
+        true => Ok(name),
+        false => Err("this is not the name of a queue".to_owned()),
+    }
 }
 
 fn size(bytes: u64) -> String {

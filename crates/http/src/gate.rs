@@ -148,3 +148,7 @@ pub struct OnlyCounted;
 /// response.
 #[derive(Clone)]
 pub struct DoneTo(pub Name);
+
+/// With a response: words that follow the address in its audit line.
+#[derive(Clone, Debug)]
+pub struct DoneWith(pub String);

@@ -506,6 +506,10 @@ metrics! {
     Counter "messages_given_up_total" ("total_failed") "Dropped messages that failed and do not \
                                                         allow another try."
         = |r| r.shard.totals.failed;
+    Counter "messages_restored_total" ("total_restored") "Messages that a take had removed and \
+                                                          that came back, as its reply could not \
+                                                          be sent."
+        = |r| r.shard.totals.restored;
     Counter "messages_cancelled_total" ("total_cancelled") "Messages that were cancelled."
         = |r| r.shard.totals.cancelled;
     Counter "messages_flushed_total" ("total_flushed") "Messages discarded by flush."

@@ -417,7 +417,7 @@ fn event(fact: &Fact) -> Option<Happened> {
         } => {
             let what = match (why, failed) {
                 (Return::Timeout, _) => "timed_out",
-                (Return::Lost, _) => "connection_lost",
+                (Return::Lost | Return::Unheard, _) => "connection_lost",
                 (Return::Released | Return::Pending, Some(_)) => "failed",
                 (Return::Released | Return::Pending, None) => "released",
             };

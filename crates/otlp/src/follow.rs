@@ -258,8 +258,8 @@ fn of_return(why: Return, failed: Option<&[u8]>) -> Error {
     match (why, failed) {
         (Return::Timeout, text) => error("timeout", text.unwrap_or_default()),
         (Return::Lost, text) => error("connection_lost", text.unwrap_or_default()),
-        (Return::Released | Return::Pending, Some(text)) => error("failed", text),
-        (Return::Released | Return::Pending, None) => None,
+        (Return::Released | Return::Pending | Return::Unheard, Some(text)) => error("failed", text),
+        (Return::Released | Return::Pending | Return::Unheard, None) => None,
     }
 }
 

@@ -47,7 +47,8 @@ impl Rq {
     /// Changes a queue's admin state.
     ///
     /// # Errors
-    /// [`Fault::QueueNotFound`]; or the file cannot be made or removed.
+    /// [`Fault::QueueNotFound`]; [`Fault::WrongState`] for a pause of a queue without a script, in
+    /// which nothing would be paused; or the file cannot be made or removed.
     pub fn admin(&self, name: &str, op: AdminOp) -> Result<(), Fault> {
         self.must_have(name)?;
         let (what, there) = match op {
@@ -56,6 +57,9 @@ impl Rq {
             AdminOp::Pause => ("pause", true),
             AdminOp::Resume => ("pause", false),
         };
+        if op == AdminOp::Pause && self.scripted(name).is_none() {
+            return Err(Fault::WrongState("the queue has no script".to_owned()));
+        }
         let file = self.admin_file(name, what);
         if there {
             paths::replace(&file, b"")?;

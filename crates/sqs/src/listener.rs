@@ -663,7 +663,10 @@ fn administers(action: &Action) -> Option<String> {
         Action::AddPermission(input, _) => queue(&input.queue_url),
         Action::RemovePermission(input) => queue(&input.queue_url),
         Action::StartMessageMoveTask(input) => text(&input.source_arn),
-        Action::CancelMessageMoveTask(input) => text(&input.task_handle),
+        Action::CancelMessageMoveTask(input) => {
+            let handle = text(&input.task_handle);
+            crate::names::of_handle(&handle).map_or(handle, |(_, source)| source)
+        }
         // Programs do that at each start, to find it.
         Action::CreateQueue(_)
         | Action::GetQueueUrl(_)

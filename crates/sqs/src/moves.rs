@@ -12,7 +12,6 @@ use quintet_types::{
     Overrides, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::time::Instant;
 
 use quintet_http::Guest;
@@ -44,6 +43,10 @@ struct Task {
     /// The name of a queue; without one each goes to where it came from.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<String>,
+    /// The queues that messages may go back to, while it runs; `None`: to each, as there are no
+    /// users.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    back_to: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<u32>,
     moved: u64,
@@ -181,7 +184,7 @@ impl Sqs {
                 Some(name.to_owned())
             }
         };
-        self.may_move_to(visit, &queue, to.as_deref()).await?;
+        let back_to = self.may_move_to(visit, &queue, to.as_deref()).await?;
         if there.iter().any(|task| task.status == Status::Running) {
             return Err(Fault::parameter(
                 "There is already a task running. Only one active task is allowed for a source \
@@ -193,6 +196,7 @@ impl Sqs {
             id: self.next_id(),
             status: Status::Running,
             to,
+            back_to,
             rate,
             moved: 0,
             all,
@@ -206,8 +210,14 @@ impl Sqs {
         Ok(Reply::TaskBegun(handle))
     }
 
-    /// Whether whoever asks may put where the messages would go: the move itself is the server's.
-    async fn may_move_to(&self, visit: &Visit, from: &Name, to: Option<&str>) -> Result<(), Fault> {
+    /// Looks at whether the client may put where the messages would go, as the move itself is the
+    /// server's. Returns the queues they may go back to, if there are users and no destination.
+    async fn may_move_to(
+        &self,
+        visit: &Visit,
+        from: &Name,
+        to: Option<&str>,
+    ) -> Result<Option<Vec<String>>, Fault> {
         let names = match to {
             Some(to) => vec![to.to_owned()],
             None => {
@@ -225,7 +235,7 @@ impl Sqs {
             gate.is_none_or(|gate| gate.may(principal, Verb::Put, &queue))
         };
         match names.iter().all(may) {
-            true => Ok(()),
+            true => Ok(gate.filter(|_| to.is_none()).map(|_| names)),
             false => Err(CommandError::NotPermitted.into()),
         }
     }
@@ -240,10 +250,7 @@ impl Sqs {
             .as_deref()
             .filter(|handle| !handle.is_empty());
         let handle = handle.ok_or_else(|| Fault::missing("TaskHandle"))?;
-        let read = STANDARD.decode(handle).ok();
-        let read = read.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-        let part = |name: &str| Some(read.as_ref()?.get(name)?.as_str()?.to_owned());
-        let (Some(id), Some(arn)) = (part("taskId"), part("sourceArn")) else {
+        let Some((id, arn)) = names::of_handle(handle) else {
             return Err(Fault::parameter(
                 "Value for parameter TaskHandle is invalid.",
             ));
@@ -257,6 +264,7 @@ impl Sqs {
             return Err(Fault::new(Shape::ResourceNotFound, "Task does not exist."));
         };
         task.status = Status::Cancelled;
+        task.back_to = None;
         let moved = task.moved;
         store(&visit.asker, &queue, &there).await?;
         Ok(Reply::TaskCancelled(moved))
@@ -342,8 +350,7 @@ impl Sqs {
                 Err(_) => {}
             }
             let mut moved = 0;
-            let to = task.to.as_deref();
-            let came = move_some(&asker, &queue, to, step, &mut moved).await;
+            let came = move_some(&asker, &queue, &task, step, &mut moved).await;
             let mut there = match tasks(&asker, &queue).await {
                 Ok(there) => there,
                 // The queue is gone, and the move with it.
@@ -366,6 +373,9 @@ impl Sqs {
                     stored.status = Status::Failed;
                     stored.failure = Some(fault.shape.code().to_owned());
                 }
+            }
+            if stored.status != Status::Running {
+                stored.back_to = None;
             }
             task = stored.clone();
             if let Err(fault) = store(&asker, &queue, &there).await {
@@ -391,15 +401,15 @@ impl Sqs {
 async fn move_some(
     asker: &Asker,
     from: &Name,
-    to: Option<&str>,
+    task: &Task,
     max: u64,
     moved: &mut u64,
 ) -> Result<(), Fault> {
-    if let Some(to) = to {
+    if let Some(to) = &task.to {
         let to = Name::new(to.as_bytes());
         return move_into(asker, from, to, Filter::default(), max, moved).await;
     }
-    for (source, messages) in sources(asker, from, max).await? {
+    for (source, messages) in sources(asker, from, task.back_to.as_deref(), max).await? {
         let came_from = (DEAD_FROM.into(), source.as_bytes().into());
         let filter = Filter {
             attrs: vec![came_from],
@@ -447,7 +457,20 @@ async fn move_into(
 }
 
 /// The queues that so many of the oldest dead letters came from, and how many of these each.
-async fn sources(asker: &Asker, from: &Name, max: u64) -> Result<BTreeMap<Name, u64>, Fault> {
+/// Those of other queues than `back_to` stay.
+async fn sources(
+    asker: &Asker,
+    from: &Name,
+    back_to: Option<&[String]>,
+    max: u64,
+) -> Result<BTreeMap<Name, u64>, Fault> {
+    let may = |source: &Name| {
+        back_to.is_none_or(|names| {
+            names
+                .iter()
+                .any(|name| name.as_bytes() == source.as_bytes())
+        })
+    };
     let mut bulk_op = BulkOp {
         queue: from.clone(),
         state: ListState::Ready,
@@ -469,9 +492,10 @@ async fn sources(asker: &Asker, from: &Name, max: u64) -> Result<BTreeMap<Name, 
         else {
             return Err(unexpected());
         };
-        left = left.saturating_sub(bulk_done.matched);
-        for source in bulk_done.messages.iter().filter_map(Message::came_from) {
+        let came_from = bulk_done.messages.iter().filter_map(Message::came_from);
+        for source in came_from.filter(may) {
             *sources.entry(source).or_default() += 1;
+            left = left.saturating_sub(1);
         }
         bulk_op.after = bulk_done.next;
         if bulk_done.next.is_none() {

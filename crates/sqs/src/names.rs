@@ -1,5 +1,9 @@
 //! Names of queues, their URLs and ARNs.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
 use crate::fault::Fault;
 use crate::whole::Whole;
 
@@ -117,6 +121,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |of: u8| char::from(DIGITS[usize::from(of)]);
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(digit).collect()
+}
+
+/// The task that a handle names, and the address of the queue that it empties.
+pub(crate) fn of_handle(handle: &str) -> Option<(String, String)> {
+    let read = STANDARD.decode(handle).ok()?;
+    let read: Value = serde_json::from_slice(&read).ok()?;
+    let part = |name: &str| Some(read.get(name)?.as_str()?.to_owned());
+    Some((part("taskId")?, part("sourceArn")?))
 }
 
 #[cfg(test)]

@@ -573,6 +573,23 @@ pub(crate) fn tags_of_clients(tags: &Tags) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Refuses tags that are AWS's or the server's own.
+///
+/// # Errors
+/// No client changes this one.
+pub(crate) fn not_reserved(tag: &str) -> Result<(), Fault> {
+    let begins = |prefix: &str| {
+        let begin = tag.as_bytes().get(..prefix.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(prefix.as_bytes()))
+    };
+    match begins("aws:") || begins("quintet:") {
+        false => Ok(()),
+        true => Err(Fault::parameter(
+            "System tags cannot be added, updated or deleted by requester.",
+        )),
+    }
+}
+
 /// Tags of a queue at most.
 const TAGS_MAX: usize = 50;
 
@@ -593,14 +610,7 @@ pub(crate) fn check_tags(queue: &str, given: &Texts, there: &Tags) -> Result<Tag
                 "Tag values must be between 0 and 256 characters in length.",
             ));
         }
-        if key
-            .get(..4)
-            .is_some_and(|begin| begin.eq_ignore_ascii_case("aws:"))
-        {
-            return Err(Fault::parameter(
-                "System tags cannot be added, updated or deleted by requester.",
-            ));
-        }
+        not_reserved(key)?;
         change.set(key.as_bytes(), Some(value.as_bytes()));
     }
     let all = change.over(there);

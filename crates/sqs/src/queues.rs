@@ -449,7 +449,8 @@ impl Sqs {
         }
         let mut tags = Tags::default();
         for key in &input.tag_keys.kept {
-            if !key.starts_with("aws:") && setup.settings.tags.get(key.as_bytes()).is_some() {
+            queue::not_reserved(key)?;
+            if setup.settings.tags.get(key.as_bytes()).is_some() {
                 tags.set(key.as_bytes(), None);
             }
         }

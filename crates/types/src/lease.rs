@@ -95,6 +95,8 @@ coded! {
         Lost = 2,
         /// It waited for a decision, and nothing else became of it.
         Pending = 3,
+        /// Its holder never heard of the lease, which counts as no attempt.
+        Unheard = 16,
     }
 }
 

@@ -60,7 +60,7 @@ pub use ends::{Ended, Ending};
 pub use id::{MessageId, QueueId, RunId};
 pub use lease::{BackTo, Bound, Cancel, Cancelled, Lease, Removal, Return, Transfer};
 pub use message::{
-    At, Attachment, Attr, AttrChange, Extra, Message, PRIORITY_DEFAULT, SegmentRef, State,
+    At, Attachment, Attr, AttrChange, Extra, FOLDER, Message, PRIORITY_DEFAULT, SegmentRef, State,
 };
 pub use name::Name;
 pub use outcome::{Answer, BulkDone, Delivery, Dropped, Handed, Hold, Outcome};

@@ -36,6 +36,10 @@ impl SegmentRef {
     }
 }
 
+/// The attribute that names a message's folder. Only queue scripts set it: any other client that
+/// could would read, and remove, files of another message.
+pub const FOLDER: &str = "dir";
+
 /// Priority of messages put without one, unless the listener or queue says else
 /// (`protocols/union.md`, conflict 3).
 pub const PRIORITY_DEFAULT: u32 = 1024;

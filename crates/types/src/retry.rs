@@ -48,7 +48,7 @@ impl RetryOn {
             Return::Released => self.has(Self::RELEASE),
             Return::Timeout => self.has(Self::TIMEOUT),
             Return::Lost => self.has(Self::LOST),
-            Return::Pending => false,
+            Return::Pending | Return::Unheard => false,
         }
     }
 }

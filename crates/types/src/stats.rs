@@ -109,6 +109,8 @@ counters! {
         expired_moved,
         /// Messages that were cancelled.
         cancelled,
+        /// Of the taken: their reply could not be sent, so they came back.
+        restored,
     }
 }
 
@@ -155,9 +157,9 @@ counters! {
 }
 
 impl QueueTotals {
-    /// Messages that came.
+    /// Messages that came, such as were taken and came back included.
     pub fn came(&self) -> u64 {
-        self.puts + self.moved_in
+        self.puts + self.moved_in + self.restored
     }
 
     /// Messages that left, by why: each in one of them.

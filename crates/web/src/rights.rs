@@ -1,21 +1,29 @@
 //! Rights that an address needs, and which requests the audit writes down.
 
+use std::borrow::Cow;
+
 use hyper::Method;
 use quintet_http::{Problem, Requester, gate::not_permitted};
 use quintet_types::Verb;
 
 /// The rights that a request needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Needs<'a> {
     /// Nothing, or its handler knows.
     Nothing,
-    Of(&'a [Verb], &'a str),
+    Of(&'static [Verb], Cow<'a, str>),
     Metrics,
     Server,
 }
 
+/// A part of an address without its escapes.
+fn decoded(part: &str) -> Cow<'_, str> {
+    percent_encoding::percent_decode_str(part).decode_utf8_lossy()
+}
+
 fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let of = |verbs: &'static [Verb], queue: &'a str| Needs::Of(verbs, decoded(queue));
     let reads = *method == Method::GET || *method == Method::HEAD;
     match parts[..] {
         // The shards look at each command.
@@ -25,19 +33,24 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
         // their form.
         ["" | "q" | "q.txt" | "q.json" | "search"] | ["assets", _] if reads => Needs::Nothing,
         ["metrics"] if reads => Needs::Metrics,
-        ["q", last] if reads => match last.split_once('.') {
-            Some((queue, "txt")) => Needs::Of(&[Verb::Stats], queue),
-            Some((queue, _)) => Needs::Of(&[Verb::Peek], queue),
-            None => Needs::Of(&[Verb::Peek], last),
-        },
-        ["q", queue, "config" | "config.json"] if reads => Needs::Of(&[Verb::Stats], queue),
-        ["q", queue, "new_message"] => Needs::Of(&[Verb::Put], queue),
-        ["q", queue, ..] if reads => Needs::Of(&[Verb::Peek], queue),
-        ["q", queue, "adminoper" | "restart" | "ack_errs"] => Needs::Of(&[Verb::Configure], queue),
+        ["q", last] if reads => {
+            // As its handler reads it: a dot may be escaped too.
+            let last = decoded(last);
+            let (queue, form) = last.split_once('.').unwrap_or((&last, ""));
+            let verbs: &[Verb] = match form {
+                "txt" => &[Verb::Stats],
+                _ => &[Verb::Peek],
+            };
+            Needs::Of(verbs, queue.to_owned().into())
+        }
+        ["q", queue, "config" | "config.json"] if reads => of(&[Verb::Stats], queue),
+        ["q", queue, "new_message"] => of(&[Verb::Put], queue),
+        ["q", queue, ..] if reads => of(&[Verb::Peek], queue),
+        ["q", queue, "adminoper" | "restart" | "ack_errs"] => of(&[Verb::Configure], queue),
         ["q", _, _] => Needs::Nothing,
-        ["q", queue, _, "clone"] => Needs::Of(&[Verb::Peek, Verb::Put], queue),
-        ["q", queue, _, "run_now"] => Needs::Of(&[Verb::Kick], queue),
-        ["q", queue, _, "attach", _] => Needs::Of(&[Verb::Put], queue),
+        ["q", queue, _, "clone"] => of(&[Verb::Peek, Verb::Put], queue),
+        ["q", queue, _, "run_now"] => of(&[Verb::Kick], queue),
+        ["q", queue, _, "attach", _] => of(&[Verb::Put], queue),
         _ => Needs::Server,
     }
 }
@@ -52,10 +65,7 @@ pub(crate) fn look_at(requester: &Requester, method: &Method, path: &str) -> Res
         Needs::Nothing => true,
         Needs::Server => requester.may_server(),
         Needs::Metrics => requester.may_read_metrics(),
-        Needs::Of(verbs, queue) => {
-            let queue = percent_encoding::percent_decode_str(queue).decode_utf8_lossy();
-            verbs.iter().all(|verb| requester.may(*verb, &queue))
-        }
+        Needs::Of(verbs, queue) => verbs.iter().all(|verb| requester.may(*verb, &queue)),
     };
     match may {
         true => Ok(()),
@@ -71,7 +81,9 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
         let parts: Vec<&str> = act.split('/').collect();
         let works = matches!(
             parts[..],
-            ["queues", _, "messages" | "record" | "records" | "reserve"] | ["take"]
+            ["queues", _, "messages" | "record" | "records" | "reserve"]
+                | ["queues", _, "names", _, "finish" | "extend"]
+                | ["take"]
         );
         let forgets = *method == Method::DELETE;
         let held = act.starts_with("leases/") || (act.starts_with("batches") && !forgets);
@@ -90,8 +102,12 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     !reads
         && match needs(method, path) {
             Needs::Server => true,
-            Needs::Of(verbs, _) => verbs.contains(&Verb::Configure),
-            Needs::Nothing | Needs::Metrics => false,
+            Needs::Of(verbs, _) => verbs
+                .iter()
+                .any(|verb| matches!(verb, Verb::Configure | Verb::Kick)),
+            // Its handler says which of these are.
+            Needs::Nothing => matches!(path.split('/').collect::<Vec<_>>()[..], ["", "q", _, _]),
+            Needs::Metrics => false,
         }
 }
 
@@ -101,7 +117,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_says_what_it_needs() {
-        let peek = |queue| Needs::Of(&[Verb::Peek], queue);
+        let of = |verbs: &'static [Verb], queue| Needs::Of(verbs, Cow::Borrowed(queue));
+        let peek = |queue| of(&[Verb::Peek], queue);
         for (method, path, expected) in [
             ("GET", "/", Needs::Nothing),
             ("GET", "/q.json", Needs::Nothing),
@@ -113,29 +130,16 @@ mod tests {
             ("POST", "/metrics", Needs::Server),
             ("GET", "/q/work", peek("work")),
             ("GET", "/q/work.json", peek("work")),
-            ("HEAD", "/q/work.txt", Needs::Of(&[Verb::Stats], "work")),
+            ("GET", "/q/work%2Ejson", peek("work")),
+            ("GET", "/q/work%2elog", peek("work")),
+            ("GET", "/q/wor%6B%2Etxt", of(&[Verb::Stats], "work")),
+            ("HEAD", "/q/work.txt", of(&[Verb::Stats], "work")),
             ("GET", "/q/work/7/log/stdout", peek("work")),
             ("GET", "/q/work/done.json", peek("work")),
-            (
-                "POST",
-                "/q/work/new_message",
-                Needs::Of(&[Verb::Put], "work"),
-            ),
-            (
-                "POST",
-                "/q/work/adminoper",
-                Needs::Of(&[Verb::Configure], "work"),
-            ),
-            (
-                "POST",
-                "/q/work/7/run_now",
-                Needs::Of(&[Verb::Kick], "work"),
-            ),
-            (
-                "POST",
-                "/q/work/7/attach/a",
-                Needs::Of(&[Verb::Put], "work"),
-            ),
+            ("POST", "/q/work/new_message", of(&[Verb::Put], "work")),
+            ("POST", "/q/work/adminoper", of(&[Verb::Configure], "work")),
+            ("POST", "/q/work/7/run_now", of(&[Verb::Kick], "work")),
+            ("POST", "/q/work/7/attach/a", of(&[Verb::Put], "work")),
             ("POST", "/new_queue", Needs::Server),
             ("POST", "/delete_queue", Needs::Server),
             ("GET", "/new_queue", Needs::Server),

@@ -19,8 +19,8 @@ use quintet_types::{Command, Outcome, Principal};
 
 use crate::{metrics, rights};
 use quintet_http::{
-    Answering, App, Client, Denied, DoneTo, Errand, Guard, Known, OnlyCounted, Payer, Problem,
-    Replied, Requester, Serve, Settings, gate, heard, held, paths, replies,
+    Answering, App, Client, Denied, DoneTo, DoneWith, Errand, Guard, Known, OnlyCounted, Payer,
+    Problem, Replied, Requester, Serve, Settings, gate, heard, held, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -294,6 +294,9 @@ impl Site {
             Ok(response) => {
                 let counted = response.extensions().get::<OnlyCounted>().is_some();
                 if let Some(((who, gate), mut act)) = act.filter(|_| !counted) {
+                    if let Some(DoneWith(words)) = response.extensions().get() {
+                        act = format!("{act} {words}");
+                    }
                     if let Some(DoneTo(queue)) = response.extensions().get() {
                         act = format!("{act} of {queue}");
                     }

@@ -3,8 +3,8 @@
 use super::Stop;
 use quintet_types::{
     BATCH, BATCH_EVENT, Batch, BatchId, BatchRequest, Body, Callback, CallbackState, Caller,
-    CommandError, Effect, Event, NewBatch, Outcome, Principal, Progress, Put, PutMore, Removal,
-    Return, Role, Tally, Tie, Verb, shard_of_id,
+    CommandError, Effect, Event, FOLDER, NewBatch, Outcome, Principal, Progress, Put, PutMore,
+    Removal, Return, Role, Tally, Tie, Verb, shard_of_id,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -300,8 +300,11 @@ impl Engine {
         id: BatchId,
         mut new: Box<NewBatch>,
     ) -> Batch {
+        let is_server = cx.call().caller.principal == Principal::SERVER;
         for callback in new.complete.iter_mut().chain(&mut new.success) {
-            callback.attrs.retain(|(name, _)| !is_ours(name));
+            callback
+                .attrs
+                .retain(|(name, _)| !is_ours(name) && (is_server || **name != *FOLDER.as_bytes()));
             callback.attrs.sort_by(|a, b| a.0.cmp(&b.0));
             callback.attrs.dedup_by(|later, first| later.0 == first.0);
         }

@@ -37,7 +37,7 @@ fn words_of(why: Return) -> &'static [u8] {
     match why {
         Return::Timeout => b"its lease ran out",
         Return::Lost => b"its connection was lost",
-        Return::Released | Return::Pending => b"",
+        Return::Released | Return::Pending | Return::Unheard => b"",
     }
 }
 
@@ -64,6 +64,10 @@ impl Engine {
         let slot = self.found(id)?;
         self.may_settle(client_id, id, by)?;
         let message = self.store.messages.at(slot);
+        if message.is_expired(self.now) && by == By::Anyone {
+            self.expire(cx, id);
+            return Err(CommandError::NotFound.into());
+        }
         // Giving back makes sense only for what was taken.
         if message.state != State::Reserved && how.gives_back() {
             return Err(match by {
@@ -261,7 +265,7 @@ impl Engine {
     pub(crate) fn give_back_unheard<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         if let Some(message) = self.store.message(id) {
             let back = Back::at(message.priority);
-            self.give_back_as(cx, id, Return::Lost, back);
+            self.give_back_as(cx, id, Return::Unheard, back);
         }
     }
 
@@ -307,7 +311,7 @@ impl Engine {
             }
             Some(Failed::ByPolicy) | None => None,
         };
-        let spent = self.is_spent(id);
+        let spent = why != Return::Unheard && self.is_spent(id);
         // Why it failed the last time is worth knowing of a dead letter.
         if spent && failed.as_deref().is_none_or(<[u8]>::is_empty) {
             self.dead_letter(cx, id);
@@ -661,7 +665,16 @@ impl Engine {
         }
         self.may_settle(client_id, id, by)?;
         self.count_live(queue, |totals| totals.delete_commands += 1);
-        self.settle_one(cx, id, &How::Finish);
+        match by {
+            // Whoever asks may not be its worker, and has not done its work.
+            By::Anyone => {
+                let (at, why) = (self.store.messages.at(slot).at(), Removal::Deleted);
+                self.fact(cx, Fact::Removed { at, why });
+            }
+            By::Owner | By::OwnerOrFree | By::Bearer | By::Lease(_) => {
+                self.settle_one(cx, id, &How::Finish);
+            }
+        }
         // It may have been one lease too many for others.
         cx.wake(queue);
         Ok(Outcome::Done)

@@ -108,11 +108,7 @@ impl Durable {
                 self.replace(message, lease.map(|lease| *lease), segment_ref)
             }
             Fact::Restored(message) => {
-                let known = self.queue(message.queue);
-                let known = known.map_or(&self.counts.gone, |queue| &queue.totals);
-                // Replay may not have seen that it was taken.
-                let taken = u64::from(known.taken > 0);
-                self.count(message.queue, |totals| totals.taken -= taken);
+                self.count(message.queue, |totals| totals.restored += 1);
                 self.replace(message, None, segment_ref);
             }
             Fact::Pending { at, client_id } => self.withhold(at, client_id),
@@ -429,7 +425,7 @@ impl Durable {
             match why {
                 Return::Released => totals.releases += 1,
                 Return::Timeout => totals.timeouts += 1,
-                Return::Lost => totals.cancels += 1,
+                Return::Lost | Return::Unheard => totals.cancels += 1,
                 Return::Pending => {}
             }
             totals.failures += u64::from(failed.is_some());
@@ -441,6 +437,9 @@ impl Durable {
             message.state = State::Ready;
             message.priority = priority;
             message.position = position;
+            if why == Return::Unheard {
+                message.reserves = message.reserves.saturating_sub(1);
+            }
             let (due, delay_ms) = wait;
             // A disconnect is nobody's decision, so no counter of the message
             // tells of it (beanstalkd shows the same).

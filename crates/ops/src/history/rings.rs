@@ -75,7 +75,7 @@ impl Counted {
             t.timeouts,
             t.refused_full,
             queue.limited_takes,
-            t.buries + failed,
+            t.buries + t.dead_moved,
             ended,
         ];
         #[expect(clippy::cast_possible_truncation, reason = "only differences count")]
@@ -86,8 +86,9 @@ impl Counted {
     fn since(&self, before: &Self) -> Risen {
         let mut rise = self.counts.iter().zip(before.counts);
         let mut next = || {
-            rise.next()
-                .map_or(0, |(now, then)| u64::from(now.wrapping_sub(then)))
+            let rise = rise.next().map_or(0, |(now, then)| now.wrapping_sub(then));
+            // A counter that went back has not risen.
+            i32::try_from(rise).map_or(0, |rise| u64::from(rise.unsigned_abs()))
         };
         Risen {
             came: next(),
@@ -211,8 +212,10 @@ struct Rings {
     recent: VecDeque<Counted>,
     /// Minutes of the last hour in which messages were buried or became dead letters, and how many.
     dead: VecDeque<(u64, u64)>,
-    /// When a lease was last seen to end.
+    /// When a lease was last seen to end, or else the first of those that are held was seen.
     ended: Ms,
+    /// Leases were held when it was looked at.
+    held: bool,
     /// The queue's birth.
     created: Ms,
     moved: Ms,
@@ -316,6 +319,7 @@ impl Histories {
                 recent: VecDeque::from([last]),
                 dead: VecDeque::new(),
                 ended: last.at,
+                held: false,
                 created: queue.created,
                 moved: now,
                 minutes: Ring::new(),
@@ -399,7 +403,7 @@ impl Histories {
             let hour = (now.0 / MINUTE).saturating_sub(MINUTES as u64);
             let within = rings.dead.iter().filter(|(minute, _)| *minute >= hour);
             dead = latest.dead + within.map(|(_, count)| count).sum::<u64>();
-            if latest.ended == 0 {
+            if latest.ended == 0 && rings.held {
                 no_end_ms = now.since(rings.ended);
             }
         }
@@ -445,9 +449,10 @@ impl Rings {
             self.moved = counted.at;
         }
         let risen = counted.since(&self.counted);
-        if risen.ended > 0 {
+        if risen.ended > 0 || !self.held {
             self.ended = counted.at;
         }
+        self.held = queue.gauges.reserved > 0;
         if risen.dead > 0 {
             self.dead.push_back((step, risen.dead));
         }

@@ -184,6 +184,7 @@ fn it_is_known_how_long_no_lease_has_ended() {
     let finished = |minute, finished| {
         let mut queue = queue("a", 100 + minute, 0);
         queue.totals.finished = finished;
+        queue.gauges.reserved = 1;
         queue
     };
     for minute in 0..4 {
@@ -196,6 +197,48 @@ fn it_is_known_how_long_no_lease_has_ended() {
     };
     assert_eq!(since(2, 30), Some(90_000));
     assert_eq!(since(3, 30), Some(0));
+}
+
+#[test]
+fn while_nothing_is_held_no_lease_is_stuck() {
+    let mut all = Histories::new();
+    let leased = |minute, reserved| {
+        let mut queue = queue("a", 100 + minute, 0);
+        queue.gauges.reserved = reserved;
+        queue
+    };
+    for minute in 0..20 {
+        pass(&mut all, minute, &[leased(minute, 0)], 9);
+    }
+    let no_end = |all: &Histories, minute, seconds: u64| {
+        let now = Ms(START + minute * MINUTE + seconds * 1000);
+        let recent = all.recent(&leased(minute, 1), now);
+        recent.expect("it moved").no_end_ms
+    };
+    assert_eq!(no_end(&all, 19, 30), 0);
+    pass(&mut all, 20, &[leased(20, 1)], 9);
+    assert_eq!(no_end(&all, 20, 30), 30_000);
+    pass(&mut all, 21, &[leased(21, 1)], 9);
+    assert_eq!(no_end(&all, 21, 30), 90_000);
+}
+
+#[test]
+fn counters_that_go_back_and_jobs_that_are_gone_are_no_rise() {
+    let mut all = Histories::new();
+    let counted = |taken, failed| {
+        let mut queue = queue("a", 100, 0);
+        (queue.totals.taken, queue.totals.failed) = (taken, failed);
+        (queue.totals.discarded, queue.totals.buries) = (failed, 1);
+        queue
+    };
+    pass(&mut all, 0, &[counted(0, 0)], 9);
+    pass(&mut all, 1, &[counted(10, 3)], 9);
+    let now = Ms(START + MINUTE);
+    let recent = all.recent(&counted(10, 3), now).expect("it moved");
+    assert_eq!((recent.left.failed, recent.dead), (3, 0));
+    pass(&mut all, 2, &[counted(9, 3)], 9);
+    let rates = all.rates(&Name::from("a")).expect("it moved");
+    assert_eq!(rates.out(), 0.0);
 }
 
 #[test]

@@ -47,6 +47,9 @@ rows! {
     Counter "queue_puts_total" "Messages put." = |q| whole(q.totals.puts);
     Counter "queue_put_bytes_total" "Bytes of bodies put." = |q| whole(q.totals.put_bytes);
     Counter "queue_taken_total" "Messages removed by takes." = |q| whole(q.totals.taken);
+    Counter "queue_restored_total" "Messages that a take had removed and that came back, as its \
+                                    reply could not be sent."
+        = |q| whole(q.totals.restored);
     Counter "queue_leases_total" "Leases given." = |q| whole(q.totals.leases);
     Counter "queue_finished_total" "Leases finished." = |q| whole(q.totals.finished);
     Counter "queue_failures_total" "Failed tries, as the settings of the queue count them."

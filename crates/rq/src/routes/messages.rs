@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, Request, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
 use quintet_types::{CommandError, Verb};
@@ -14,7 +14,7 @@ use super::{escaped, existing, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Problem, RequestBody, Requester,
+    DoneWith, OnlyCounted, Problem, RequestBody, Requester,
     reply::{self, document, said},
 };
 
@@ -192,6 +192,8 @@ struct Act {
     done: &'static str,
     notice: &'static str,
     stays: bool,
+    /// Its name in the audit; `None`: everyday work of clients, which is not written down.
+    audited: Option<&'static str>,
 }
 
 fn act_of(method: Option<&str>) -> Option<Act> {
@@ -202,6 +204,7 @@ fn act_of(method: Option<&str>) -> Option<Act> {
             done: "msg deleted",
             notice: "Message deleted successfully",
             stays: false,
+            audited: Some("delete"),
         },
         "destroy" => Act {
             run: |rq, queue, id| rq.destroy(queue, id),
@@ -209,6 +212,7 @@ fn act_of(method: Option<&str>) -> Option<Act> {
             done: "msg destroyed",
             notice: "Message destroyed successfully",
             stays: false,
+            audited: Some("destroy"),
         },
         "commit" => Act {
             run: |rq, queue, id| rq.commit(queue, id),
@@ -216,6 +220,7 @@ fn act_of(method: Option<&str>) -> Option<Act> {
             done: "msg commited",
             notice: "Message committed successfully",
             stays: true,
+            audited: None,
         },
         "run_now" => Act {
             run: |rq, queue, id| rq.run_now(queue, id),
@@ -223,6 +228,7 @@ fn act_of(method: Option<&str>) -> Option<Act> {
             done: "msg set to run now",
             notice: "Message in run successfully",
             stays: true,
+            audited: Some("run_now"),
         },
         _ => return None,
     })
@@ -230,14 +236,34 @@ fn act_of(method: Option<&str>) -> Option<Act> {
 
 /// Does to a message what `_method` says.
 pub(super) async fn act(
+    state: State<Arc<App>>,
+    path: Path<(String, String)>,
+    requester: Extension<Requester>,
+    request: Request,
+) -> Response {
+    let mut administers = None;
+    let done = act_by(state, path, requester, request, &mut administers);
+    let mut response = done.await.unwrap_or_else(IntoResponse::into_response);
+    let extensions = response.extensions_mut();
+    match administers {
+        Some(method) => drop(extensions.insert(DoneWith(method.to_owned()))),
+        None => drop(extensions.insert(OnlyCounted)),
+    }
+    response
+}
+
+/// [`act`]; `administers`: what the audit writes down, if it does.
+async fn act_by(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
     Extension(requester): Extension<Requester>,
     request: Request,
+    administers: &mut Option<&'static str>,
 ) -> Result<Response, Problem> {
     let given = app.http.form(request).await?;
     let method = given.form.get("_method");
     let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
+    *administers = act.audited;
     requester.must(act.verb, &queue)?;
     let json = given.form.get("x_format") == Some("json");
     let (asked, which, run) = (queue.clone(), id.clone(), act.run);

@@ -125,6 +125,37 @@ fn callbacks_are_put_once_over_kills_and_shards() {
 }
 
 #[test]
+fn a_member_that_is_deleted_while_somebody_holds_it_has_not_succeeded() {
+    let data = Data::fresh();
+    let server = start(&data, "");
+    let batch = make(&server);
+    let messages = json!({"messages": [
+        {"body": "x", "batch": batch, "name": "n", "tracked": true}]});
+    let stored = ask(
+        &server,
+        "POST /queues/q/messages",
+        "",
+        &messages.to_string(),
+    );
+    let id = stored.json["ids"][0].as_u64().expect("an id");
+    let commit = ask(&server, &format!("POST /batches/{batch}/commit"), "", "");
+    assert!(commit.status < 300, "{}", commit.json);
+    assert_eq!(taken(&server, "q").len(), 1);
+    let deleted = ask(&server, &format!("DELETE /messages/{id}"), "", "");
+    assert_eq!(deleted.status, 204, "{}", deleted.json);
+    let told = shown(&server, &batch);
+    assert_eq!(
+        [&told["pending"], &told["failed"], &told["success"]],
+        [&json!(1), &json!(1), &json!("no")]
+    );
+    let track = ask(&server, "GET /queues/q/tracks/n", "", "").json;
+    assert_eq!(track["state"], "gone", "{track}");
+    let trace = ask(&server, &format!("GET /messages/{id}/trace"), "", "").json;
+    let trace = trace["text"].as_str().expect("a text");
+    assert!(trace.contains("deleted"), "{trace}");
+}
+
+#[test]
 fn a_callback_to_a_full_queue_waits_for_room() {
     let dir = tempfile::tempdir().unwrap();
     let more = "shards = 4\n[[queue]]\nname = 'done'\nmessages_max = 1";

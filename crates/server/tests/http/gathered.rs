@@ -142,6 +142,23 @@ fn messages_of_a_client_that_goes_away_meanwhile_are_ready_again() {
 }
 
 #[test]
+fn a_lease_that_nobody_heard_of_counts_as_no_attempt() {
+    let server = served();
+    put(&server, &["a"]);
+    let limits = json!({ "attempts_max": 1 }).to_string();
+    let set = ask(&server, "PATCH /queues/rows/settings", "", &limits);
+    assert_eq!(set.status, 200, "{}", set.json);
+    let asked = json!({ "max": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let client = begun(&server, &asked);
+    await_that("a lease", || number(&server, "reserved") == 1);
+    drop(client);
+    await_that("its end", || number(&server, "reserved") == 0);
+    assert_eq!(number(&server, "ready"), 1);
+    let found = reserve(&server, "", &json!({ "max": 1 }));
+    assert_eq!(found[0]["attempts"], 1, "{found:?}");
+}
+
+#[test]
 fn a_repeat_gets_the_leases_of_all_parts() {
     let server = served();
     put(&server, &["a"]);

@@ -187,6 +187,9 @@ fn what_cannot_be_changed_says_why() {
         patch(&server, "none", "", &json!({ "ttl": null })).status,
         404
     );
+    let long = json!({ "expire_to": "x".repeat(70_000) });
+    let reply = patch(&server, "work", "", &long);
+    assert_eq!(reply.status, 400, "{}", reply.json);
     // A pause is one, too.
     let pause = post(&server, "/queues/work/pause", &json!({}));
     assert_eq!((pause.status, &pause.json["code"]), (403, &json!("locked")));

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_auth::Password;
 use serde_json::{Value, json};
 
-use crate::common::{Client, Server, Start, text};
+use crate::common::{Client, Server, Start, await_that, text};
 
 const LISTEN: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -195,10 +195,86 @@ fn nobody_leads_messages_where_he_may_not_put() {
 }
 
 #[test]
+fn a_move_task_puts_nothing_where_its_starter_may_not_put() {
+    for shards in [1, 4] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = start(&dir.path().join("data"), shards);
+        let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+        for name in ["ann", "ann-dead"] {
+            let made = sqs(&server, "CreateQueue", &json!({"QueueName": name}));
+            assert_eq!(made.0, 200, "{made:?}");
+        }
+        let bob = |line: &str, body: Value| {
+            let (status, told) = api(&server, "bob", line, &body);
+            assert!(status < 300, "{line} {status} {told}");
+            told
+        };
+        let x = json!({"messages": [{"body": "x"}]});
+        for queue in ["sec", "ann"] {
+            bob(&format!("POST /queues/{queue}/messages"), x.clone());
+            let path = format!("PATCH /queues/{queue}/settings");
+            bob(&path, json!({"attempts_max": 1, "dead_letter": "ann-dead"}));
+            let taken = bob(&format!("POST /queues/{queue}/reserve"), json!({}));
+            let lease = taken["messages"][0]["lease"].as_str().expect("a lease");
+            bob(&format!("POST /leases/{lease}/release"), json!({}));
+        }
+        let ready = |queue: &str| bob(&format!("GET /queues/{queue}"), json!({}))["ready"].clone();
+        await_that("both are dead", || ready("ann-dead") == 2);
+        let back = json!({"SourceArn": arn("ann-dead")});
+        assert_eq!(sqs(&server, "StartMessageMoveTask", &back).0, 403);
+        bob("PATCH /queues/sec/settings", json!({"dead_letter": null}));
+        assert_eq!(sqs(&server, "StartMessageMoveTask", &back).0, 200);
+        await_that("the task is over", || {
+            let (_, told) = sqs(&server, "ListMessageMoveTasks", &back);
+            told["Results"][0]["Status"] == "COMPLETED"
+        });
+        let counts = ["sec", "ann-dead", "ann"].map(|queue| ready(queue).as_u64());
+        assert_eq!(counts, [0, 1, 1].map(Some));
+        // No client says where a message came from.
+        let forged = json!({"messages": [{"body": "x", "headers": {"dead_letter_queue": "sec"}}]});
+        let path = "POST /queues/ann-dead/messages";
+        assert_eq!(api(&server, "ann", path, &forged).0, 400);
+    }
+}
+
+#[test]
+fn nobody_but_the_server_has_its_attributes_and_tags() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let callback = json!({"queue": "ann", "headers": {"dir": "queue/sec/msg/1/1"}});
+    for event in ["success", "complete"] {
+        let (status, told) = api(&server, "ann", "POST /batches", &json!({event: callback}));
+        let field = format!("{event}.headers.dir");
+        assert_eq!((status, &told["field"]), (400, &json!(field)), "{told}");
+    }
+    let made = sqs(&server, "CreateQueue", &json!({"QueueName": "ann"}));
+    assert_eq!(made.0, 200, "{made:?}");
+    let bob = |line: &str, body: Value| api(&server, "bob", line, &body);
+    let path = "PATCH /queues/ann/settings";
+    assert_eq!(bob(path, json!({"take_rate": "9/s"})).0, 200);
+    for (action, input) in [
+        (
+            "TagQueue",
+            json!({"Tags": {"quintet:set:take_rate": "1700000000000 eve"}}),
+        ),
+        ("UntagQueue", json!({"TagKeys": ["quintet:set:take_rate"]})),
+    ] {
+        let mut input = input;
+        input["QueueUrl"] = json!("ann");
+        assert_eq!(sqs(&server, action, &input).0, 400, "{action}");
+    }
+    let (_, told) = bob("GET /queues/ann/settings", Value::Null);
+    let settings = told["settings"].as_array().expect("a list");
+    let rate = settings.iter().find(|one| one["key"] == "take_rate");
+    assert_eq!(rate.expect("a setting")["set_by"], "bob");
+}
+
+#[test]
 fn what_administers_is_written_down() {
     let dir = tempfile::tempdir().expect("a folder");
     let open = Start {
         listen: LISTEN,
+        config: Some("[[queue]]\nname = 'lk'\nlocked = ['paused']\n"),
         ..Start::default()
     };
     // Where nobody logs in, too.
@@ -247,6 +323,12 @@ fn what_administers_is_written_down() {
     memcache.expect(b"END\r\nEND\r\nSTORED\r\nSTORED\r\n");
     faktory.send(b"QUEUE PAUSE work\r\nQUEUE RESUME work\r\n");
     faktory.expect(b"+OK\r\n+OK\r\n");
+    // A pause that is refused is told.
+    memcache.send(b"set lk 0 0 1\r\nx\r\n");
+    memcache.expect(b"STORED\r\n");
+    faktory.send(b"QUEUE PAUSE lk\r\n");
+    let said = text(&faktory.until(b"\r\n"));
+    assert!(said.starts_with("-ERR"), "{said}");
     memcache.send(b"dump_config\r\n");
     memcache.until(b"END\r\n");
     let plain = |line: &str, body: Value| {
@@ -270,6 +352,17 @@ fn what_administers_is_written_down() {
     beanstalk.send(format!("forget-batch {}\r\n", forgotten[1]).as_bytes());
     beanstalk.until(b"\r\n");
     assert!(plain("POST /queues/work/acts/purge", json!({})).0 < 300);
+    assert!(plain("POST /queues/dead/acts/move", json!({"to": "elsewhere"})).0 < 300);
+    for method in ["delete", "commit"] {
+        let head = "POST /q/work/1 HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n";
+        let form = format!("_method={method}&x_format=json");
+        asked(server.address_of("http"), head, &form);
+    }
+    let named = json!({"messages": [{"body": "x", "name": "n"}]});
+    assert!(plain("POST /queues/names/messages", named).0 < 300);
+    assert!(plain("POST /queues/names/reserve", json!({})).0 < 300);
+    assert!(plain("POST /queues/names/names/n/extend", json!({})).0 < 300);
+    assert!(plain("POST /queues/names/names/n/finish", json!({})).0 < 300);
 
     let audit = text(&server.run(&["audit"]).stdout);
     let lines: Vec<&str> = audit.lines().collect();
@@ -292,6 +385,10 @@ fn what_administers_is_written_down() {
         (&format!("DELETE /api/v1/batches/{}", forgotten[0]), 1),
         (&format!("forget_batch {}", forgotten[1]), 1),
         ("POST /api/v1/queues/work/acts/purge", 1),
+        ("POST /api/v1/queues/dead/acts/move to elsewhere", 1),
+        ("POST /q/work/1 delete", 1),
+        ("POST /q/work/1", 1),
+        ("names/n", 0),
     ] {
         assert_eq!(count(words), times, "{words}:\n{audit}");
     }

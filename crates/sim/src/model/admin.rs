@@ -405,7 +405,7 @@ impl Model {
             if !message.is_expired(self.now) {
                 self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);
-                totals.taken = totals.taken.saturating_sub(1);
+                totals.restored += 1;
                 let id = message.id;
                 self.items.push(Item {
                     message,

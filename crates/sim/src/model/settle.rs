@@ -59,6 +59,12 @@ impl Model {
         id: MessageId,
         by: By,
     ) -> Result<Outcome, CommandError> {
+        if by == By::Anyone && self.message(id)?.state == State::Reserved {
+            self.fares(id, Fares::Lost);
+            let queue = self.remove(id).queue;
+            self.totals(queue).deleted += 1;
+            return Ok(Outcome::Done);
+        }
         self.settle(client_id, id, by, How::Finish)
     }
 
@@ -382,7 +388,7 @@ impl Model {
             Return::Released => (RetryOn::RELEASE, ""),
             Return::Timeout => (RetryOn::TIMEOUT, "its lease ran out"),
             Return::Lost => (RetryOn::LOST, "its connection was lost"),
-            Return::Pending => return None,
+            Return::Pending | Return::Unheard => return None,
         };
         let counts = policy && due.is_none() && settings.retry_on.has(cause);
         let own_counts = |retry: Retry| {
@@ -483,7 +489,7 @@ impl Model {
             .map_or(BackTo::Position, |lease| lease.back_to);
         match why {
             Return::Released | Return::Timeout => item.end_lease(),
-            Return::Lost | Return::Pending => item.lease = None,
+            Return::Lost | Return::Pending | Return::Unheard => item.lease = None,
         }
         item.message.state = State::Ready;
         item.message.priority = priority;
@@ -517,7 +523,7 @@ impl Model {
         *match why {
             Return::Released => &mut totals.releases,
             Return::Timeout => &mut totals.timeouts,
-            Return::Lost => &mut totals.cancels,
+            Return::Lost | Return::Unheard => &mut totals.cancels,
             // The model has no hooks.
             Return::Pending => return,
         } += 1;

@@ -350,6 +350,14 @@ fn operating_a_queue() {
     assert_eq!(world.post("/q/test/adminoper", "back=/").status, 400);
     assert_eq!(world.post("/q/test/adminoper", "up=1&down=1").status, 400);
     assert_eq!(world.post("/q/nope/adminoper", "up=1").status, 404);
+    // Of a queue without a script nothing would be paused.
+    crate::common::console::put(&world, "plain", "x");
+    let reply = world.post("/q/plain/adminoper", "pause=1&x_format=json");
+    assert!(
+        reply.text().contains("the queue has no script"),
+        "{}",
+        reply.text()
+    );
     assert_eq!(world.post("/q/test/restart", "back=/q/test").status, 303);
     assert_eq!(world.post("/q/nope/restart", "back=/").status, 404);
 }

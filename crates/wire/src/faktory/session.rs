@@ -509,9 +509,7 @@ impl FaktorySession {
                 reply::outcome(&FaktoryReply::Done, outcome, output);
             }
             FaktoryReply::Each(mut each) => {
-                if let Outcome::Refused(CommandError::NotPermitted | CommandError::Unavailable) =
-                    outcome
-                {
+                if fails(outcome) {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
                 } else if let Some(next) = each.go_on(outcome) {
                     return self.owed.again(FaktoryReply::Each(each), next);
@@ -528,9 +526,7 @@ impl FaktorySession {
                     .again(FaktoryReply::Mutate(mutating), page((0, 0)));
             }
             FaktoryReply::Mutate(mut mutating) => {
-                if let Outcome::Refused(CommandError::NotPermitted | CommandError::Unavailable) =
-                    outcome
-                {
+                if fails(outcome) {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
                 } else if let Some(next) =
                     mutating.go_on(outcome, &self.shared.foreign_jobtype, now)
@@ -543,6 +539,13 @@ impl FaktorySession {
         }
         Next::Done
     }
+}
+
+/// True for an error that is told. A queue or job that is gone by now is none.
+fn fails(outcome: &Outcome) -> bool {
+    let gone = Outcome::Refused(CommandError::QueueNotFound);
+    let job_gone = Outcome::Refused(CommandError::NotFound);
+    matches!(outcome, Outcome::Refused(_)) && *outcome != gone && *outcome != job_gone
 }
 
 /// The request of a TRACK, and its pending reply.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quintet_types::{
-    BackTo, Body, By, Command, CommandError, LargeBody, LeaseOwner, LeaseRequest, LeaseTime,
+    BackTo, Body, By, Command, CommandError, How, LargeBody, LeaseOwner, LeaseRequest, LeaseTime,
     MessageId, Name, Put, Take, Wait,
 };
 
@@ -262,9 +262,11 @@ impl JobqueueSession {
             return Step::More;
         };
         env.tally.bump(Count::Delete as usize);
-        let command = Command::Delete {
+        // A worker finishes its job so, perhaps on another connection than it was reserved on.
+        let command = Command::Settle {
             id: MessageId(id),
             by: By::Anyone,
+            how: How::Finish,
         };
         self.owed.ask(
             ID,

@@ -137,6 +137,7 @@ fn get(from: &mut &[u8]) -> Option<(Name, Rings)> {
         counted: Counted::none(moved),
         dead: dead.collect::<Option<_>>()?,
         ended: moved,
+        held: false,
         recent: [].into(),
         created,
         moved,
