@@ -7,6 +7,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod app;
+mod attempts;
 mod authorization;
 mod clients;
 mod consumers;
@@ -19,6 +20,7 @@ pub mod form;
 pub mod gate;
 mod guard;
 mod guest;
+mod head;
 mod heard;
 pub mod held;
 mod paced;
@@ -36,8 +38,10 @@ mod slots;
 mod streams;
 mod undo;
 pub mod upload;
+mod watched;
 
 pub use app::{App, RequestBody, content_type};
+pub use attempts::{Attempt, Attempts};
 pub use clients::{Client, ClientNow, Clients, Present};
 pub use consumers::{Consumer, Consumers, WORKER_MAX};
 pub use elsewhere::{Called, CalledAs, Elsewhere};

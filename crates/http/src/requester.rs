@@ -33,10 +33,12 @@ impl Requester {
     /// Waits until a request of this one's may be answered.
     ///
     /// # Errors
-    /// 429.
+    /// 429; or the server stops.
     pub async fn pace(&self) -> Result<(), Problem> {
         match &self.known {
-            Some((principal, gate)) => pace(Some(gate), None, Some(*principal)).await,
+            Some((principal, gate)) => {
+                pace(Some(gate), None, Some(*principal), self.client.as_deref()).await
+            }
             None => Ok(()),
         }
     }
