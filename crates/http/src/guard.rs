@@ -248,7 +248,10 @@ fn cross_site(host: Option<&str>, headers: &HeaderMap) -> bool {
 /// The name without the port; `None`: it is not both, a name and maybe a port.
 fn host_name(host: &str) -> Option<&str> {
     let name = match host.starts_with('[') {
-        true => host.split_inclusive(']').next().filter(|name| name.ends_with(']')),
+        true => host
+            .split_inclusive(']')
+            .next()
+            .filter(|name| name.ends_with(']')),
         false => host.split(':').next(),
     };
     let (name, behind) = host.split_at(name?.len());

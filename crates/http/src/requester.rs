@@ -7,7 +7,8 @@ use quintet_types::{Name, Principal, Verb};
 
 use crate::clients::Client;
 use crate::cookie::Token;
-use crate::gate::{Gate, not_permitted, pace};
+use crate::gate::{Gate, not_permitted};
+use crate::pace::pace;
 use crate::reply::Problem;
 /// The author of a request: among its extensions.
 #[derive(Clone, Default)]

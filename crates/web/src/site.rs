@@ -20,7 +20,7 @@ use quintet_types::{Command, Outcome, Principal};
 use crate::{metrics, rights};
 use quintet_http::{
     Answering, App, Client, Denied, DoneTo, Errand, Guard, Known, OnlyCounted, Payer, Problem,
-    Replied, Requester, Serve, Settings, gate, heard, held, paths, replies,
+    Replied, Requester, Serve, Settings, heard, held, pace, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -214,7 +214,7 @@ impl Site {
             return Err(Problem::not_found("Page"));
         }
         let client = request.extensions().get::<Arc<Client>>().cloned();
-        gate::pace(self.guard.gate.as_ref(), peer, None, client.as_deref()).await?;
+        pace(self.guard.gate.as_ref(), peer, None, client.as_deref()).await?;
         let checked = self
             .guard
             .check(peer, request.method(), request.uri(), request.headers());
