@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quintet_http::{Client, Undo};
+use quintet_http::{Attempt, Client, Undo};
 use quintet_types::{Caller, Message, Take, Wait};
 
 use super::Api;
@@ -26,6 +26,8 @@ pub(super) struct Taker<'a> {
     pub(super) client: Option<&'a Client>,
     /// The same, if its end ends the wait.
     pub(super) waits: Option<&'a Client>,
+    /// The take under its token, if it has one. Its end ends the wait, too.
+    pub(super) attempt: Option<&'a Attempt>,
 }
 
 impl Reserve {

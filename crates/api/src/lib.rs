@@ -34,6 +34,7 @@ mod stream;
 mod tail;
 mod trace;
 mod types;
+mod uploads;
 mod workers;
 
 use std::sync::{Arc, OnceLock};
@@ -46,7 +47,7 @@ use quintet_client::{ClientApi, Share};
 use quintet_types::{
     BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Wait,
 };
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
@@ -63,12 +64,10 @@ pub use read::version;
 pub use schedules::{Schedule, nexts};
 pub use setup::version as version_of_setup;
 pub use types::{Dedupe, NewMessage};
+use uploads::Uploads;
 
 /// Estimated size of a row of a list before it is known, bytes.
 const ROW_BYTES: u64 = 256;
-
-/// Large bodies that come in at once at most; more wait.
-const UPLOADS: usize = 8;
 
 /// Memory of a list of connections while it is made, bytes.
 const LIST_BYTES: u64 = 4 << 20;
@@ -79,8 +78,7 @@ pub struct Api {
     client_api: Arc<dyn ClientApi>,
     losses: Losses,
     events: Arc<Hub>,
-    /// Large bodies that are stored as they come keep a thread each.
-    uploads: Semaphore,
+    uploads: Uploads,
 }
 
 /// A connection's client, for as long as it is there.
@@ -101,7 +99,7 @@ impl Api {
             client_api,
             losses,
             events: Arc::new(events),
-            uploads: Semaphore::new(UPLOADS),
+            uploads: Uploads::default(),
         })
     }
 
@@ -160,10 +158,21 @@ impl Api {
             client_id: client_of(own, guest.as_ref()),
             principal: requester.principal(),
         };
+        if waits.is_some_and(Client::has_ended) {
+            // The reply may never arrive, and no wait would be seen to end.
+            let name = take.queues.first().cloned().unwrap_or_default();
+            return Ok((Undo::new(&self.losses, caller, Handed::new()), name));
+        }
+        let attempts = &self.app.settings().clients.attempts;
+        let attempt = match (&take.token, take.queues.first()) {
+            (Some(token), Some(queue)) => Some(attempts.begin(queue.as_bytes(), token).await),
+            _ => None,
+        };
         let taker = Taker {
             caller,
             client,
             waits,
+            attempt: attempt.as_ref(),
         };
         let again = gather.map(|gather| (gather, take.clone()));
         let (messages, name) = self.take_once(&taker, take).await?;
@@ -187,7 +196,14 @@ impl Api {
             caller,
             client,
             waits,
+            attempt,
         } = *taker;
+        let replaced = async {
+            match attempt {
+                Some(attempt) => attempt.is_replaced().await,
+                None => std::future::pending().await,
+            }
+        };
         let (tell, mut told) = oneshot::channel();
         let losses = self.losses.clone();
         let reply = Box::new(move |outcome, name| {
@@ -205,7 +221,7 @@ impl Api {
             Some(client) => tokio::select! {
                 biased;
                 outcome = &mut told => outcome,
-                () = client.is_let_go() => {
+                () = either(client.is_let_go(), replaced) => {
                     // The take itself is answered with the outcome.
                     self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
                     (&mut told).await
@@ -320,6 +336,14 @@ impl Api {
             client.waits_as(None);
         }
         told
+    }
+}
+
+/// Returns with the first of both.
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    tokio::select! {
+        () = one => {}
+        () = other => {}
     }
 }
 

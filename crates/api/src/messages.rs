@@ -143,9 +143,13 @@ fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {
 }
 
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else {
         return Ok(None);
     };
+    if values.next().is_some() {
+        return Err(Problem::field("Idempotency-Key", "one of them"));
+    }
     let key = value
         .to_str()
         .ok()

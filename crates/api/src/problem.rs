@@ -154,6 +154,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
     }
 
+    pub(crate) fn too_many_uploads() -> Self {
+        let detail = "too many large bodies are under way, of all clients or of this address";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_uploads", detail)
+    }
+
     pub(crate) fn too_many_polls() -> Self {
         let detail = "too many polls wait (max_connections)";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
@@ -283,6 +288,9 @@ impl Problem {
 impl From<quintet_http::Problem> for Problem {
     fn from(problem: quintet_http::Problem) -> Self {
         let no_memory = problem == quintet_http::Problem::NoMemory;
+        if problem == quintet_http::Problem::Stopping {
+            return Self::stopping();
+        }
         let (status, text) = problem.status_and_text();
         let code = match status {
             StatusCode::UNAUTHORIZED => "login_needed",
@@ -309,6 +317,7 @@ impl IntoResponse for Problem {
         if [
             CommandError::Unavailable.code(),
             "too_many_streams",
+            "too_many_uploads",
             TOO_MANY,
         ]
         .contains(&self.code)

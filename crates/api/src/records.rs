@@ -2,6 +2,7 @@
 //! prints and exports. A reply is a line of JSON, `{"messages": [...], "cursor": ...}`, and behind
 //! it of each message so many bytes of its body as its `follows` says.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,9 @@ use hyper::header::CONTENT_LENGTH;
 use hyper::{StatusCode, Uri};
 use quintet_client::{Share, StoreError};
 use quintet_control::told;
-use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, Waited, download, reply, upload};
+use quintet_http::{
+    ConnectionSlot, Consumer, Leaving, Payer, Requester, Waited, download, reply, upload,
+};
 use quintet_types::{
     Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
     Verb, Wait,
@@ -26,6 +29,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::types::NewMessage;
+use super::uploads::is_slow;
 use super::{Api, bulk, messages, read};
 
 /// Bytes of the line before a message's body at most.
@@ -239,6 +243,8 @@ async fn within<T>(time: Duration, all: impl Future<Output = T>) -> Result<T, Pr
 /// The part of a request's body that is still to come.
 pub(super) struct Came {
     body: axum::body::Body,
+    /// Where its client is; `None`: on this machine.
+    peer: Option<IpAddr>,
     /// A piece comes in this time.
     timeout: Duration,
 }
@@ -249,7 +255,9 @@ impl Came {
         let length = request.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         let length = length.ok_or_else(|| Problem::field("Content-Length", "how long it is"))?;
+        let payer = request.extensions().get::<Payer>();
         let came = Self {
+            peer: payer.and_then(|payer| payer.peer),
             body: request.into_body(),
             timeout: api.app.settings().limits.timeout,
         };
@@ -323,19 +331,27 @@ impl Api {
         if length <= messages::SMALL as u64 {
             return Ok(Body::new(&came.whole(length, &first).await?));
         }
-        let Ok(_turn) = within(came.timeout, self.uploads.acquire()).await? else {
-            return Err(Problem::stopping());
-        };
+        let _turn = self.uploads.turn(came.peer, came.timeout).await?;
         let (feed, mut pieces) = upload::pipe();
         let (client_api, queue) = (self.client_api(), queue.clone());
         let stored =
             tokio::task::spawn_blocking(move || client_api.store(&queue, length, &mut pieces));
         let fed = async {
+            let (mut bytes, mut took) = (first.len() as u64, Duration::ZERO);
             let mut wanted = feed.give(first).await;
             // Nobody reads what is not wanted, so that the reply is.
             while wanted {
-                match came.piece().await? {
-                    Some(piece) => wanted = feed.give(piece).await,
+                let since = Instant::now();
+                let piece = came.piece().await?;
+                took += since.elapsed();
+                match piece {
+                    Some(piece) => {
+                        bytes += piece.len() as u64;
+                        if is_slow(bytes, took, came.timeout) {
+                            return Err(quintet_http::Problem::TooSlow.into());
+                        }
+                        wanted = feed.give(piece).await;
+                    }
                     None => {
                         feed.end().await;
                         break;

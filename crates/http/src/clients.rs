@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use hyper::{Method, Uri};
+use hyper::Method;
 use quintet_client::Did;
 use quintet_types::{ClientId, Principal};
 use tokio::sync::{Notify, watch};
 
+use crate::attempts::Attempts;
 use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
+use crate::watched::FarEnd;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -33,6 +35,8 @@ pub struct Clients {
     crowded_told: AtomicU64,
     /// The consumers of the newest requests.
     pub consumers: Consumers,
+    /// The takes that wait under tokens.
+    pub attempts: Attempts,
 }
 
 /// Those that are there.
@@ -45,6 +49,9 @@ struct There {
 
 /// Numbers go round from here on; there are never as many connections.
 const NUMBERS: u64 = (1 << 21) - 1;
+
+/// Bytes of an address that a list of connections shows at most.
+const PATH_MAX: usize = 255;
 
 /// A connection as a list shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -64,7 +71,7 @@ pub struct ClientNow {
     pub idle_ms: u64,
     /// Bytes of a reply that its client does not take.
     pub unread_bytes: u64,
-    /// The present request, without its query: `GET /q`.
+    /// The present request, without its query: `GET /q`; of its address 255 bytes at most.
     pub asks: Option<String>,
     /// The client in the shards that waits for it.
     pub client_id: Option<ClientId>,
@@ -88,6 +95,8 @@ pub struct Client {
     /// True once the client has ended its side of the connection, or reset it, while a request
     /// of it was being answered.
     ended: watch::Sender<bool>,
+    /// Closed once the client has done so, also behind bytes that nobody reads yet.
+    far_end: OnceLock<FarEnd>,
     /// The server waits for more of a request's body.
     body_waits: AtomicBool,
     /// The server does not wait for the rest of a body: it waits for too many others.
@@ -101,7 +110,10 @@ pub struct Client {
 /// The last request, and whose it was.
 #[derive(Default)]
 struct Last {
-    asked: Option<(Method, Uri)>,
+    method: Option<Method>,
+    /// Of its address, without the query: [`PATH_MAX`] bytes at most. Nothing else of a head is
+    /// kept, which may be long.
+    path: String,
     /// The request is not answered yet.
     busy: bool,
     /// The task that reads on once it is. Under the same lock as `busy`: a reply that ends wakes
@@ -135,6 +147,7 @@ impl Default for Clients {
             crowded: AtomicU64::new(0),
             crowded_told: AtomicU64::new(0),
             consumers: Consumers::default(),
+            attempts: Attempts::default(),
         }
     }
 }
@@ -260,6 +273,7 @@ impl Clients {
             last: Mutex::default(),
             cut: Notify::new(),
             ended: watch::Sender::new(false),
+            far_end: OnceLock::new(),
             body_waits: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             stops: self.stops.subscribe(),
@@ -300,9 +314,13 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// The head of a request is there.
-    pub(crate) fn asks(&self, method: &Method, uri: &Uri) {
+    pub(crate) fn asks(&self, method: &Method, path: &str) {
+        let mut ends = (0..=path.len().min(PATH_MAX)).rev();
+        let end = ends.find(|&end| path.is_char_boundary(end));
         let mut last = locked(&self.last);
-        last.asked = Some((method.clone(), uri.clone()));
+        last.method = Some(method.clone());
+        last.path.clear();
+        last.path.push_str(&path[..end.unwrap_or(0)]);
         last.busy = true;
     }
 
@@ -331,19 +349,45 @@ impl Client {
         true
     }
 
-    /// True once the client sends nothing more.
-    pub fn has_ended(&self) -> bool {
-        *self.ended.borrow()
+    /// Its connection is a socket with this other end.
+    pub(crate) fn is_at(&self, far_end: FarEnd) {
+        // Nobody else has set it.
+        let _new = self.far_end.set(far_end);
     }
 
-    /// Returns when waits for this client have to end: the client sends nothing more, or the
-    /// server stops.
+    /// True once the client sends nothing more. Bytes that came before may be unread.
+    pub fn has_ended(&self) -> bool {
+        *self.ended.borrow() || self.far_end.get().is_some_and(FarEnd::has_closed)
+    }
+
+    /// Returns when waits for this client have to end: the client sends nothing more, also if
+    /// bytes that came before are unread, or the server stops.
     pub async fn is_let_go(&self) {
-        let mut stops = self.stops.clone();
+        let far_end = async {
+            match self.far_end.get() {
+                Some(far_end) => far_end.is_closed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = far_end => {}
+            () = self.reads_no_more() => {}
+        }
+    }
+
+    /// Returns when the rest of a request cannot come: the client has ended its side of the
+    /// connection and all before that was read, or the server stops.
+    pub(crate) async fn reads_no_more(&self) {
         tokio::select! {
             () = told(&self.ended) => {}
-            _ = stops.wait_for(|stops| *stops) => {}
+            () = self.is_stopped() => {}
         }
+    }
+
+    /// Returns when the server stops.
+    pub(crate) async fn is_stopped(&self) {
+        let mut stops = self.stops.clone();
+        let _gone = stops.wait_for(|stops| *stops).await;
     }
 
     /// The server waits for more of a request's body, or no longer does.
@@ -406,8 +450,7 @@ impl Client {
 
     fn now(&self) -> ClientNow {
         let last = locked(&self.last);
-        let asked = last.asked.as_ref();
-        let asked = asked.filter(|_| last.busy);
+        let method = last.method.as_ref().filter(|_| last.busy);
         let who = last.who.as_ref();
         let client_id = self.client_id.load(Ordering::Relaxed);
         ClientNow {
@@ -419,7 +462,7 @@ impl Client {
             tls: self.tls,
             idle_ms: ms_since(self.started).saturating_sub(self.active.load(Ordering::Relaxed)),
             unread_bytes: self.unread.load(Ordering::Relaxed),
-            asks: asked.map(|(method, uri)| format!("{method} {}", uri.path())),
+            asks: method.map(|method| format!("{method} {}", last.path)),
             client_id: (client_id > 0).then_some(ClientId(client_id)),
         }
     }
@@ -442,9 +485,8 @@ mod tests {
         let clients = Arc::new(Clients::default());
         let present = clients.come("http", &"here".into(), None, false);
         let client = present.client();
-        let uri = Uri::from_static("/");
         for _ in 0..5_000 {
-            client.asks(&Method::GET, &uri);
+            client.asks(&Method::GET, "/");
             let woken = Arc::new(Woken(AtomicBool::new(false)));
             let waker = Waker::from(Arc::clone(&woken));
             let turn = AtomicU64::new(0);
@@ -479,8 +521,11 @@ mod tests {
         assert_eq!((told[0].peer, told[0].tls), (peer, true));
         assert_eq!((&told[0].asks, told[0].client_id), (&None, None));
         let client = first.client();
-        let uri = Uri::from_static("/q/a?secret=1");
-        client.asks(&Method::GET, &uri);
+        client.asks(&Method::GET, &format!("/{}", "\u{e9}".repeat(4_000)));
+        let told = clients.list().swap_remove(0);
+        let path = format!("GET /{}", "\u{e9}".repeat(127));
+        assert_eq!(told.asks, Some(path), "the start of its address");
+        client.asks(&Method::GET, "/q/a");
         client.waits_as(Some(ClientId(7)));
         client.set_unread(9);
         let told = clients.list().swap_remove(0);

@@ -115,26 +115,6 @@ pub enum Answer {
     NotNow(&'static str),
 }
 
-/// Waits until a request may be answered, as `gate` says.
-///
-/// # Errors
-/// 429, with the time after which it may be.
-pub async fn pace(
-    gate: Option<&Arc<dyn Gate>>,
-    peer: Option<IpAddr>,
-    principal: Option<Principal>,
-) -> Result<(), Problem> {
-    let Some(gate) = gate else { return Ok(()) };
-    match gate.pace(peer, principal) {
-        Pace::In(Duration::ZERO) => Ok(()),
-        Pace::In(wait) => {
-            tokio::time::sleep(wait).await;
-            Ok(())
-        }
-        Pace::Not(why, wait) => Err(Problem::TooMany(why, wait)),
-    }
-}
-
 /// 403.
 pub fn not_permitted() -> Problem {
     Problem::said(StatusCode::FORBIDDEN, "not permitted")

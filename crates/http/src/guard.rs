@@ -165,15 +165,20 @@ impl Guard {
     /// A page of another site can point its own name at this machine, but not
     /// an address or a name it does not own.
     fn host_known(&self, host: &str) -> bool {
-        let name = host_name(host);
+        if self.hosts.iter().any(|known| known == "*") {
+            return true;
+        }
+        let Some(name) = host_name(host) else {
+            return false;
+        };
         let own = rustix::system::uname();
         let own = own.nodename().to_str().unwrap_or_default();
-        let same = |known: &str| known == "*" || known.eq_ignore_ascii_case(name);
+        let same = |known: &str| known.eq_ignore_ascii_case(name);
         name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
             || same("localhost")
             || name.to_ascii_lowercase().ends_with(".localhost")
             || (!own.is_empty() && same(own))
-            || (self.short_hosts && !name.is_empty() && !name.contains(['.', ':']))
+            || (self.short_hosts && is_label(name))
             || self.hosts.iter().any(|known| same(known))
     }
 
@@ -240,12 +245,25 @@ fn cross_site(host: Option<&str>, headers: &HeaderMap) -> bool {
     })
 }
 
-/// The name without the port.
-fn host_name(host: &str) -> &str {
-    if host.starts_with('[') {
-        return host.split_inclusive(']').next().unwrap_or(host);
-    }
-    host.split(':').next().unwrap_or(host)
+/// The name without the port; `None`: it is not both, a name and maybe a port.
+fn host_name(host: &str) -> Option<&str> {
+    let name = match host.starts_with('[') {
+        true => host
+            .split_inclusive(']')
+            .next()
+            .filter(|name| name.ends_with(']')),
+        false => host.split(':').next(),
+    };
+    let (name, behind) = host.split_at(name?.len());
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let whole = behind.is_empty() || behind.strip_prefix(':').is_some_and(is_port);
+    whole.then_some(name)
+}
+
+/// True for a host's name without a dot.
+fn is_label(name: &str) -> bool {
+    let of_names = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !name.is_empty() && name.bytes().all(of_names)
 }
 
 /// A header's value; one that is no text is rubbish and fits nothing.

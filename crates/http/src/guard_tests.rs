@@ -43,10 +43,31 @@ fn hosts_that_are_not_ours_are_rebound_names() {
         "evil.example",
         "evil.example:3333",
         "localhost.evil.example",
+        "[::1].evil.example",
+        "[::1]evil.example:80",
+        "[::1",
+        "localhost:80.evil.example",
+        "localhost:80:evil.example",
+        "127.0.0.1:80@evil.example",
         "",
         "a b",
     ] {
         let denied = ask(&guard, Method::GET, &[("host", strange)]);
+        assert_eq!(denied, Err(Denied::Host), "{strange}");
+    }
+    let short = Guard {
+        short_hosts: true,
+        ..Guard::default()
+    };
+    assert_eq!(ask(&short, Method::GET, &[("host", "queue_1:80")]), Ok(()));
+    for strange in [
+        "localhost, evil",
+        "a b",
+        "\u{fffd}",
+        "loc\u{ff}alhost",
+        ":80",
+    ] {
+        let denied = ask(&short, Method::GET, &[("host", strange)]);
         assert_eq!(denied, Err(Denied::Host), "{strange}");
     }
     // Old clients name none; no browser is among them.

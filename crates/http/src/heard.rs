@@ -68,7 +68,7 @@ impl HyperBody for Heard {
         }
         let let_go = this.let_go.get_or_insert_with(|| {
             let client = Arc::clone(client);
-            Box::pin(async move { client.is_let_go().await })
+            Box::pin(async move { client.reads_no_more().await })
         });
         match let_go.as_mut().poll(cx) {
             Poll::Ready(()) => {

@@ -7,6 +7,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod app;
+mod attempts;
 mod authorization;
 mod clients;
 mod consumers;
@@ -19,8 +20,10 @@ pub mod form;
 pub mod gate;
 mod guard;
 mod guest;
+mod head;
 mod heard;
 pub mod held;
+mod pace;
 mod paced;
 pub mod paths;
 mod payer;
@@ -36,18 +39,19 @@ mod slots;
 mod streams;
 mod undo;
 pub mod upload;
+mod watched;
 
 pub use app::{App, RequestBody, content_type};
+pub use attempts::{Attempt, Attempts};
 pub use clients::{Client, ClientNow, Clients, Present};
 pub use consumers::{Consumer, Consumers, WORKER_MAX};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Form, Kind, Whole, whole};
-pub use gate::{
-    Answer, Counted, DoneTo, DoneWith, Full, Gate, Known, OnlyCounted, Pace, Shown, Tell, pace,
-};
+pub use gate::{Answer, Counted, DoneTo, DoneWith, Full, Gate, Known, OnlyCounted, Pace, Shown, Tell};
 pub use guard::{Asked, Denied, Guard, Logins, User, is_one_of};
 pub use guest::Guest;
 pub use heard::heard;
+pub use pace::pace;
 pub use payer::{Held, Payer};
 pub use replies::{Errand, Replied, TellReply, Waited};
 pub use reply::Problem;

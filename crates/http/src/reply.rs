@@ -30,6 +30,8 @@ pub enum Problem {
     TooMany(&'static str, Duration),
     /// Too few machines could store the result now.
     Unavailable,
+    /// The server stops, and did nothing of it.
+    Stopping,
     /// The body ended early.
     BrokeOff,
     /// The body is no form, in the parser's words.
@@ -84,6 +86,10 @@ impl Problem {
             Problem::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 CommandError::Unavailable.text().to_owned(),
+            ),
+            Problem::Stopping => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server is stopping".to_owned(),
             ),
             Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body ended early".to_owned()),
             Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),

@@ -7,7 +7,8 @@ use quintet_types::{Name, Principal, Verb};
 
 use crate::clients::Client;
 use crate::cookie::Token;
-use crate::gate::{Gate, not_permitted, pace};
+use crate::gate::{Gate, not_permitted};
+use crate::pace::pace;
 use crate::reply::Problem;
 /// The author of a request: among its extensions.
 #[derive(Clone, Default)]
@@ -33,10 +34,12 @@ impl Requester {
     /// Waits until a request of this one's may be answered.
     ///
     /// # Errors
-    /// 429.
+    /// 429; or the server stops.
     pub async fn pace(&self) -> Result<(), Problem> {
         match &self.known {
-            Some((principal, gate)) => pace(Some(gate), None, Some(*principal)).await,
+            Some((principal, gate)) => {
+                pace(Some(gate), None, Some(*principal), self.client.as_deref()).await
+            }
             None => Ok(()),
         }
     }

@@ -8,6 +8,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::watched::Watched;
+
 /// To a client that does not begin as TLS does.
 const PLAIN_REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\
     Content-Length: 43\r\nConnection: close\r\n\r\nthis port speaks TLS: ask with https://...\n";
@@ -19,7 +21,7 @@ const PLAIN_REFUSED: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/pl
 pub(crate) async fn handshake(
     mut stream: TcpStream,
     tls: &Secure,
-) -> io::Result<TlsStream<TcpStream>> {
+) -> io::Result<TlsStream<Watched>> {
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -32,7 +34,7 @@ pub(crate) async fn handshake(
         return Err(Failure::Plain.into());
     }
     TlsAcceptor::from(tls.acceptor.config())
-        .accept(stream)
+        .accept(Watched::from(stream))
         .await
 }
 

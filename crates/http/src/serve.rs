@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONNECTION, HeaderValue, RETRY_AFTER};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
@@ -27,12 +27,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::gate::{Counted, Known};
+use crate::head::{HEAD_SLACK, wrong_head};
 use crate::paced::Paced;
 use crate::reply::{self, Problem};
 use crate::secure;
 use crate::settings::Settings;
 use crate::slots::{Busy, ConnectionSlot, OfAddress, SlotPermit, Slots};
 use crate::undo::Leaving;
+use crate::watched::{FarEnd, Watched};
 
 /// Threads that wait for the shards and the disk, of each thread that serves;
 /// further requests wait for one. Uploads hold one each, so there are more of these than of those.
@@ -622,9 +624,13 @@ fn serve_stream(
             let tls = tls.clone();
             tokio::spawn(begin(stream, from, site, tls, watcher, connection_slot));
         }
-        (Stream::Tcp(stream), _) => connection(stream, from, &site, watcher, connection_slot, None),
-        (Stream::Unix(stream), _) => {
-            connection(stream, from, &site, watcher, connection_slot, None)
+        (stream, _) => {
+            let socket = match stream {
+                Stream::Tcp(stream) => Watched::from(stream),
+                Stream::Unix(stream) => Watched::from(stream),
+            };
+            let far_end = socket.far_end();
+            connection(socket, far_end, from, &site, watcher, connection_slot, None);
         }
     }
 }
@@ -647,9 +653,19 @@ async fn begin(
     };
     match shaken {
         Ok(stream) => {
-            from.identity = identity(stream.get_ref().1.peer_certificates());
-            let opened = tls.shared.open_until_dropped();
-            connection(stream, from, &site, watcher, connection_slot, Some(opened));
+            let (socket, tls_side) = stream.get_ref();
+            from.identity = identity(tls_side.peer_certificates());
+            let far_end = socket.far_end();
+            let opened = Some(tls.shared.open_until_dropped());
+            connection(
+                stream,
+                far_end,
+                from,
+                &site,
+                watcher,
+                connection_slot,
+                opened,
+            );
         }
         Err(error) => {
             tls.shared
@@ -660,35 +676,10 @@ async fn begin(
     }
 }
 
-/// Bytes beyond the longest head that are read to see that it is longer.
-const HEAD_SLACK: usize = 8 << 10;
-
-/// The error in a head as a whole.
-fn wrong_head(request: &Request<Incoming>, max: usize) -> Option<Problem> {
-    let headers = request.headers();
-    if headers.get_all(HOST).iter().nth(1).is_some() {
-        return Some(Problem::bad("a request has one Host line"));
-    }
-    let uri = request.uri();
-    let target = uri
-        .path_and_query()
-        .map_or(0, |target| target.as_str().len());
-    let before = uri.authority().zip(uri.scheme_str());
-    let before = before.map_or(0, |(host, scheme)| host.as_str().len() + scheme.len() + 3);
-    let line = request.method().as_str().len() + before + target + "  HTTP/1.1\r\n".len();
-    let fields = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len() + 4);
-    let bytes = line + fields.sum::<usize>() + 2;
-    (bytes > max).then(|| {
-        let text = format!("the head of a request has at most {max} bytes (max_header)");
-        Problem::said(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
-    })
-}
-
 /// Serves a connection; `opened` is kept as long as it is there.
 fn connection<S>(
     stream: S,
+    far_end: FarEnd,
     mut from: From,
     site: &Arc<Site>,
     watcher: Watcher,
@@ -705,6 +696,7 @@ fn connection<S>(
             .clients
             .come(site.serve.protocol(), &settings.address, from.peer, secret);
     let client = Arc::clone(present.client());
+    client.is_at(far_end);
     // Nobody else has set it.
     let _new = connection_slot.client.set(Arc::clone(&client));
     let limits = &settings.limits;
@@ -740,7 +732,7 @@ fn connection<S>(
                 let peer = from.peer.map(|peer| peer.ip());
                 let serve = Arc::clone(&site.serve);
                 asking.is_busy();
-                client.asks(request.method(), request.uri());
+                client.asks(request.method(), request.uri().path());
                 request.extensions_mut().insert(Arc::clone(&client));
                 let connection_slot = Arc::clone(&asking);
                 // For a stream, which gives its place away.

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hyper::Method;
 use hyper::header::COOKIE;
-use hyper::{Method, Uri};
 use quintet_types::{Name, Verb};
 
 use super::*;
@@ -91,9 +91,7 @@ async fn what_a_session_opened_ends_when_its_time_is_over() {
     let gate: Arc<dyn Gate> = Arc::new(Everybody::default());
     let [streams, other] = [(); 2].map(|()| {
         let present = clients.come("http", &"here".into(), None, false);
-        present
-            .client()
-            .asks(&Method::GET, &Uri::from_static("/api/v1/events"));
+        present.client().asks(&Method::GET, "/api/v1/events");
         present.client().is_of(Some(&(ANN, Arc::clone(&gate))), 0);
         present
     });

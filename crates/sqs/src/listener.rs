@@ -153,6 +153,8 @@ pub(crate) struct Visit {
     pub(crate) stops: watch::Receiver<bool>,
     /// The place its connection has, which is another's while it waits.
     pub(crate) connection_slot: Option<Arc<ConnectionSlot>>,
+    /// Its connection, if it came by one.
+    pub(crate) client: Option<Arc<Client>>,
 }
 
 /// Result of an action: its reply, how long it waited for messages, and the undoing if the reply
@@ -296,7 +298,9 @@ impl Sqs {
         if parts.method != Method::POST && parts.method != Method::GET {
             return refuse(Fault::no_action(parts.method.as_str()));
         }
-        if let Err(problem) = pace(self.guard.gate.as_ref(), peer, None).await {
+        let client = parts.extensions.get::<Arc<Client>>().cloned();
+        let gate = self.guard.gate.as_ref();
+        if let Err(problem) = pace(gate, peer, None, client.as_deref()).await {
             return refuse(of_problem(&problem));
         }
         // A GET does things here, too.
@@ -313,7 +317,6 @@ impl Sqs {
         };
         let mut to_read = Request::new(body);
         to_read.extensions_mut().insert(payer);
-        let client = parts.extensions.get::<Arc<Client>>().cloned();
         let (bytes, _held) = match whole(to_read, &self.settings).await {
             Ok(read) => read,
             Err(problem) => {
@@ -392,6 +395,7 @@ impl Sqs {
             agent: text(&parts.headers, &hyper::header::USER_AGENT).map(str::to_owned),
             stops: self.stops.subscribe(),
             connection_slot: parts.extensions.get::<Arc<ConnectionSlot>>().cloned(),
+            client: client.cloned(),
         };
         let action = match asked.action {
             Ok(action) => action,
@@ -499,7 +503,14 @@ impl Sqs {
                 "The security token included in the request is invalid.",
             ));
         }
-        if let Err(problem) = pace(Some(gate), None, Some(principal)).await {
+        if let Err(problem) = pace(
+            Some(gate),
+            None,
+            Some(principal),
+            client.map(|client| &**client),
+        )
+        .await
+        {
             return Err(of_problem(&problem));
         }
         Ok((principal, key))
@@ -711,7 +722,9 @@ fn of_denied(denied: Denied) -> Fault {
 fn of_problem(problem: &Problem) -> Fault {
     let (status, text) = problem.status_and_text();
     let shape = match problem {
-        Problem::NoMemory | Problem::TooMany(..) | Problem::Unavailable => Shape::RequestThrottled,
+        Problem::NoMemory | Problem::TooMany(..) | Problem::Unavailable | Problem::Stopping => {
+            Shape::RequestThrottled
+        }
         Problem::FormTooLarge(max) => {
             let text = format!("A request has {max} bytes at most (max_request).");
             return Fault::parameter(text).with_status(413);

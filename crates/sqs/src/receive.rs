@@ -24,7 +24,7 @@ use crate::request;
 use crate::send::sequence;
 use crate::value::{Value, ValueKind};
 use crate::whole::Whole;
-use quintet_http::{Undo, Waits};
+use quintet_http::{Client, Undo, Waits};
 
 /// Messages of an answer at most, as AWS has it.
 const MESSAGES_MAX: i64 = 10;
@@ -195,9 +195,14 @@ impl Sqs {
         })
     }
 
-    /// Takes, and comes back empty when the server stops.
+    /// Takes; a wait comes back empty when its client ends its side of the connection, and when the
+    /// server stops.
     async fn take(&self, visit: &Visit, take: Take) -> Result<Handed, Fault> {
         let waits = take.wait != Wait::No;
+        let client = visit.client.as_deref().filter(|_| waits);
+        if client.is_some_and(Client::has_ended) {
+            return Ok(Handed::new());
+        }
         let _apart = match visit.connection_slot.as_ref().filter(|_| waits) {
             Some(connection_slot) => Some(connection_slot.waits(Waits::Poll).ok_or_else(|| {
                 let text = "Too many polls wait: max_connections is reached.";
@@ -205,14 +210,37 @@ impl Sqs {
             })?),
             None => None,
         };
+        let attempts = &self.settings.clients.attempts;
+        let attempt = match (&take.token, take.queues.first()) {
+            (Some(token), Some(queue)) => Some(attempts.begin(queue.as_bytes(), token).await),
+            _ => None,
+        };
         let mut coming = visit.asker.begin(Command::Take(take));
         let mut stops = visit.stops.clone();
+        let over = async {
+            let replaced = async {
+                match &attempt {
+                    Some(attempt) => attempt.is_replaced().await,
+                    None => std::future::pending().await,
+                }
+            };
+            let goes = async {
+                match client {
+                    Some(client) => client.is_let_go().await,
+                    None => stopped(&mut stops).await,
+                }
+            };
+            tokio::select! {
+                () = replaced => {}
+                () = goes => {}
+            }
+        };
         let outcome = match waits {
             false => coming.outcome().await,
             true => tokio::select! {
                 biased;
                 outcome = coming.outcome() => outcome,
-                () = stopped(&mut stops) => {
+                () = over => {
                     // The take itself is answered with the outcome.
                     drop(visit.asker.begin(Command::StopWaiting));
                     coming.outcome().await
@@ -220,6 +248,11 @@ impl Sqs {
             },
         };
         match said(outcome)? {
+            Outcome::Messages(messages) if client.is_some_and(Client::has_ended) => {
+                let lost = &visit.asker.lost;
+                lost.give_back(visit.asker.caller, messages.into_vec());
+                Ok(Handed::new())
+            }
             Outcome::Messages(messages) => Ok(messages),
             Outcome::Empty => Ok(Handed::new()),
             _ => Err(unexpected()),

@@ -20,7 +20,7 @@ use quintet_types::{Command, Outcome, Principal};
 use crate::{metrics, rights};
 use quintet_http::{
     Answering, App, Client, Denied, DoneTo, DoneWith, Errand, Guard, Known, OnlyCounted, Payer,
-    Problem, Replied, Requester, Serve, Settings, gate, heard, held, paths, replies,
+    Problem, Replied, Requester, Serve, Settings, heard, held, pace, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -213,7 +213,8 @@ impl Site {
         if self.only_api && !path.starts_with(API) && path != "/metrics" {
             return Err(Problem::not_found("Page"));
         }
-        gate::pace(self.guard.gate.as_ref(), peer, None).await?;
+        let client = request.extensions().get::<Arc<Client>>().cloned();
+        pace(self.guard.gate.as_ref(), peer, None, client.as_deref()).await?;
         let checked = self
             .guard
             .check(peer, request.method(), request.uri(), request.headers());
@@ -249,7 +250,7 @@ impl Site {
             }
             Err(denied) => return self.deny(denied, &path),
         };
-        requester.client = request.extensions().get::<Arc<Client>>().cloned();
+        requester.client = client;
         if let Some(client) = &requester.client {
             client.is_of(requester.known.as_ref(), requester.proof);
             if let Some(token) = requester.session {

@@ -312,6 +312,13 @@ impl Conn {
         self.phase.is_open() && self.out.unsent() < output_bytes_max
     }
 
+    /// True if a connection that waits is read nevertheless, up to some bytes. Under TLS a record
+    /// says that its client has ended its side.
+    pub(super) fn reads_ahead(&self) -> bool {
+        let is_read = matches!(self.phase, Phase::Waits(_)) && self.secrecy != Secrecy::Plain;
+        is_read && self.inbox.bytes.len() < FREE_BYTES / 2
+    }
+
     /// Its memory, bytes; 0 for as much as any connection may hold.
     pub(super) fn footprint(&self) -> u64 {
         let held = self.session.held_bytes();

@@ -160,7 +160,11 @@ impl IoThread {
             conn.close_after_flush();
         }
         let Some(is_short) = self.waiting.look(conn, slot, edge, instant) else {
-            return Err(Stop::Quiet);
+            if !conn.reads_ahead() || edge.connection_memory.is_tight() {
+                return Err(Stop::Quiet);
+            }
+            input.is_short = true;
+            return Ok(true);
         };
         input.is_short = is_short;
         if input.requests >= REQUESTS {

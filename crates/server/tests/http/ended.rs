@@ -50,16 +50,14 @@ fn poll(server: &Server, queue: &str) -> Client {
 }
 
 /// One that the system resets when it is dropped, as something of it is unread.
-fn poll_that_resets(server: &Server, queue: &str) -> TcpStream {
+fn poll_that_resets(server: &Server, request: &str) -> TcpStream {
     use std::io::Write as _;
     let mut client = TcpStream::connect(server.address_of("http")).expect("connected");
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let first = "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n";
     client.write_all(first.as_bytes()).expect("sent");
     client.peek(&mut [0]).expect("its answer is there");
-    client
-        .write_all(reserve(queue, "close").as_bytes())
-        .expect("sent");
+    client.write_all(request.as_bytes()).expect("sent");
     server.await_number("waiters", |waiters| waiters > 0);
     client
 }
@@ -82,7 +80,7 @@ fn a_poll_whose_client_is_gone_takes_nothing() {
         // It ends in good order, and by a reset.
         drop(poll(&server, "q"));
         is_there("closed");
-        drop(poll_that_resets(&server, "q"));
+        drop(poll_that_resets(&server, &reserve("q", "close")));
         is_there("reset");
         // It says that it sends no more, and may still listen: it is told that there is nothing.
         let mut half = poll(&server, "q");
@@ -91,6 +89,128 @@ fn a_poll_whose_client_is_gone_takes_nothing() {
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         assert!(reply.contains("\"messages\":[]"), "{reply}");
         is_there("half closed");
+    }
+}
+
+/// Nobody reads the bytes behind a poll while it waits, and its end is seen behind them.
+#[test]
+fn a_poll_with_bytes_behind_it_ends_with_its_client() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir, 1);
+    let poll = reserve("q", "keep-alive");
+    let body = json!({"queues": ["q"], "wait_ms": 60_000}).to_string();
+    let take = format!(
+        "POST /api/v1/take HTTP/1.1\r\nhost: localhost\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let is_there = |asked: &str| {
+        server.await_number("waiters", |waiters| waiters == 0);
+        let put = json!({"messages": [{"body": "1"}, {"body": "2"}]});
+        assert_eq!(post(&server, "/queues/q/messages", &put).status, 201);
+        let asks = json!({"lease_ms": 60_000, "max": 10});
+        let taken = post(&server, "/queues/q/reserve", &asks);
+        let taken = taken.json["messages"].as_array().map(Vec::len);
+        assert_eq!(taken, Some(2), "somebody else got one: {asked}");
+    };
+    for (first, behind) in [
+        (&poll, &*poll),
+        (&poll, "GET /he"),
+        (&poll, "\r\n\r\nG"),
+        (&take, &*take),
+    ] {
+        let asked = format!("{first}{behind}");
+        let mut client = server.client_of("http");
+        client.send(asked.as_bytes());
+        server.await_number("waiters", |waiters| waiters > 0);
+        drop(client);
+        is_there(&asked);
+        drop(poll_that_resets(&server, &asked));
+        is_there(&asked);
+    }
+    // It still listens.
+    let mut half = server.client_of("http");
+    half.send(format!("{poll}{}", reserve("q", "close")).as_bytes());
+    server.await_number("waiters", |waiters| waiters > 0);
+    half.half_close();
+    let replies = text(&half.exact(usize::MAX));
+    assert_eq!(replies.matches("\"messages\":[]").count(), 2, "{replies}");
+    is_there("half closed");
+
+    let form = |body: &str| {
+        format!(
+            "POST / HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let mut sqs = server.client_of("sqs");
+    sqs.send(form("Action=CreateQueue&QueueName=s").as_bytes());
+    sqs.until(b"</CreateQueueResponse>");
+    let receive =
+        "Action=ReceiveMessage&WaitTimeSeconds=20&QueueUrl=http://localhost/000000000000/s";
+    for behind in [&*form(receive), "GET /he"] {
+        let mut sqs = server.client_of("sqs");
+        sqs.send(format!("{}{behind}", form(receive)).as_bytes());
+        server.await_number("waiters", |waiters| waiters > 0);
+        let began = Instant::now();
+        drop(sqs);
+        server.await_number("waiters", |waiters| waiters == 0);
+        assert!(began.elapsed() < Duration::from_secs(19), "{behind}");
+    }
+}
+
+/// A reserve that is sent again while it waits goes on in the newer request alone.
+#[test]
+fn a_repeat_takes_the_place_of_a_reserve_that_waits() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir, 1);
+    let keyed = |queue: &str| {
+        let line = "\r\nidempotency-key: k\r\nconnection";
+        reserve(queue, "close").replacen("\r\nconnection", line, 1)
+    };
+    let mut first = server.client_of("http");
+    first.send(keyed("q").as_bytes());
+    server.await_number("waiters", |waiters| waiters == 1);
+    let mut elsewhere = server.client_of("http");
+    elsewhere.send(keyed("r").as_bytes());
+    server.await_number("waiters", |waiters| waiters == 2);
+    let mut again = server.client_of("http");
+    again.send(keyed("q").as_bytes());
+    let began = Instant::now();
+    let reply = text(&first.exact(usize::MAX));
+    assert!(began.elapsed() < Duration::from_secs(50), "its time ended");
+    assert!(reply.contains("\"messages\":[]"), "{reply}");
+    server.await_number("waiters", |waiters| waiters == 2);
+    let put = json!({"messages": [{"body": "1"}, {"body": "2"}]});
+    assert_eq!(post(&server, "/queues/q/messages", &put).status, 201);
+    let reply = text(&again.exact(usize::MAX));
+    assert!(reply.contains("\"body\":\"1\""), "{reply}");
+    let shown = get(&server, "/queues/q").json;
+    assert_eq!(
+        (&shown["ready"], &shown["reserved"]),
+        (&json!(1), &json!(1))
+    );
+    drop(elsewhere);
+}
+
+/// Heads that leave open for whom or under which key a request is.
+#[test]
+fn a_request_has_one_host_and_at_most_one_key() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir, 1);
+    let two_keys = "connection: close\r\nidempotency-key: a\r\nidempotency-key: b\r\n";
+    let two_keys = reserve_in("q", "close", 0).replacen("connection: close\r\n", two_keys, 1);
+    for (protocol, request, status) in [
+        ("http", "GET /api/v1/queues HTTP/1.1\r\n\r\n", "400"),
+        ("sqs", "GET /?Action=ListQueues HTTP/1.1\r\n\r\n", "400"),
+        ("http", "GET /api/v1/queues HTTP/1.0\r\n\r\n", "200"),
+        ("http", &two_keys, "400"),
+    ] {
+        let mut client = server.client_of(protocol);
+        client.send(request.as_bytes());
+        let reply = text(&client.exact(usize::MAX));
+        assert_eq!(reply.split(' ').nth(1), Some(status), "{request}: {reply}");
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use quintet_tls::rustls::version::{TLS12, TLS13};
 use quintet_tls::rustls::{ClientConfig, ConnectionTrafficSecrets, SupportedProtocolVersion};
@@ -176,6 +177,43 @@ impl SelfSigned {
         let lines = log.lines().filter(|line| line.contains("TLS refused"));
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// TLS says the end of a client's side in a record of its own, which a wait must not leave unread.
+#[test]
+fn waits_under_tls_end_with_their_clients() {
+    let listen = ["memcache=0", "beanstalk=0", "faktory=0", "http=0"];
+    let start = Start::of("tls = 'self-signed'\n").listen(&listen);
+    let own = SelfSigned {
+        server: start.serve_logged(),
+    };
+    let mut client = own.client("beanstalk");
+    client.send(b"watch q\r\nreserve\r\nwatch more\r\n");
+    own.server.await_number("waiters", |waiters| waiters > 0);
+    client.half_close();
+    let replies = text(&client.exact(usize::MAX));
+    assert!(replies.contains("TIMED_OUT\r\n"), "{replies}");
+    // A job is nobody's whose client has gone.
+    let mut client = own.client("faktory");
+    client.send(b"HELLO {\"v\":2}\r\nFETCH f\r\n");
+    own.server.await_number("waiters", |waiters| waiters > 0);
+    client.half_close();
+    let replies = text(&client.exact(usize::MAX));
+    assert!(replies.ends_with("$-1\r\n"), "{replies}");
+    // A poll and another behind it, which is in memory while the first waits.
+    let body = "{\"wait_ms\":60000}";
+    let poll = format!(
+        "POST /api/v1/queues/q/reserve HTTP/1.1\r\nhost: localhost\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut client = own.client("http");
+    client.send(poll.repeat(2).as_bytes());
+    own.server.await_number("waiters", |waiters| waiters > 0);
+    let began = Instant::now();
+    drop(client);
+    own.server.await_number("waiters", |waiters| waiters == 0);
+    assert!(began.elapsed() < Duration::from_secs(50));
 }
 
 #[test]
