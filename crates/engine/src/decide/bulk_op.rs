@@ -4,7 +4,7 @@ use std::ops::Bound as Edge;
 
 use super::cold::{Cold, Stop};
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, CommandError, Cursor, Filter, ListState, Message, MessageId,
+    BulkAction, BulkDone, BulkOp, CommandError, Cursor, ListState, Message, MessageId,
     Name, Outcome, QueueId, Removal, State, StateIndex, Transfer, Verb,
 };
 

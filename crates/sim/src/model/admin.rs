@@ -1,7 +1,7 @@
 //! Acts on stored messages and on queues.
 
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, Filter, How,
+    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, How,
     ListState, Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State,
     Transfer,
 };
