@@ -14,8 +14,8 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
-    Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving, Losses, Payer,
-    Problem, Replied, Serve, Settings, Shown, Undo, heard, held, pace, whole,
+    Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving, Losses,
+    Payer, Problem, Replied, Serve, Settings, Shown, Undo, heard, held, pace, whole,
 };
 use quintet_types::{Caller, Name, Principal, QueueSettings};
 use tokio::sync::{oneshot, watch};

@@ -4,8 +4,8 @@ use std::ops::Bound as Edge;
 
 use super::cold::{Cold, Stop};
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, CommandError, Cursor, ListState, Message, MessageId,
-    Name, Outcome, QueueId, Removal, State, StateIndex, Transfer, Verb,
+    BulkAction, BulkDone, BulkOp, CommandError, Cursor, ListState, Message, MessageId, Name,
+    Outcome, QueueId, Removal, State, StateIndex, Transfer, Verb,
 };
 
 use crate::engine::{Cx, Engine};

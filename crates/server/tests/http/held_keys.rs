@@ -135,7 +135,10 @@ fn many_held_keys_are_listed_in_pages() {
     let key = |number: usize| format!("{number:0900}");
     for number in 0..150 {
         let hold = format!("/queues/calls/keys/{}/hold", key(number));
-        assert_eq!(post(&server, &hold, &json!({ "hold_ms": HOUR })).status, 204);
+        assert_eq!(
+            post(&server, &hold, &json!({ "hold_ms": HOUR })).status,
+            204
+        );
     }
     let page = |query: &str| get(&server, &format!("/queues/calls/keys/held{query}"));
     let (mut seen, mut query, mut pages) = (Vec::new(), String::new(), 0);

@@ -1,9 +1,8 @@
 //! Acts on stored messages and on queues.
 
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, How,
-    ListState, Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State,
-    Transfer,
+    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, How, ListState,
+    Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State, Transfer,
 };
 
 use super::put::due;
