@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
-use quintet_client::attention::{Findings, Found, Level};
+use quintet_client::attention::{Findings, Found, Level, NAMES_MAX};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -13,8 +13,12 @@ use super::problem::Problem;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
-/// Findings of a list at most: some 300 KiB.
+/// Findings of a list at most.
 const FINDINGS: usize = 1000;
+
+/// Memory of a list while it is made, bytes: names are in it twice, and kept twice while it is
+/// sorted.
+const LIST_BYTES: u64 = 4 * NAMES_MAX as u64;
 
 /// Why queues need attention, the worst first.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -58,7 +62,7 @@ impl Finding {
     }
 }
 
-/// Lists why queues need attention, the worst first, 1,000 at most. The console's first page shows
+/// Lists why queues need attention, the worst first, 1,000 at most, with names of 256 KiB together. The console's first page shows
 /// the same. Rules and their settings: docs/attention.md.
 #[utoipa::path(get, path = "/api/v1/attention", operation_id = "show_attention", tag = "queues",
     responses((status = 200, body = Attention), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -68,6 +72,7 @@ pub(super) async fn attention(
     uri: Uri,
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
+    let _room = api.room(LIST_BYTES)?;
     let thresholds = api.client_api.thresholds();
     let mut found = Findings::new(FINDINGS);
     let mut next = Some((0, 0));

@@ -18,6 +18,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::{Act, Acted, Cancel};
 use super::{Api, read};
+use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{DoneWith, OnlyCounted, Requester, reply};
 
 /// Slices done for one request at most: it takes about a second.
@@ -122,6 +123,8 @@ impl Api {
 struct Kind {
     /// The first line of their error, with each number as `#`; empty: nobody said why.
     error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_base64: Option<String>,
     messages: u64,
     /// The id of the newest.
     newest: u64,
@@ -165,7 +168,8 @@ pub(crate) async fn errors(
     let (kinds, looked, next) = api.errors(&requester, bulk_op).await?;
     let now = api.client_api.now();
     let kinds = kinds.into_iter().map(|kind| Kind {
-        error: String::from_utf8_lossy(&kind.kind).into_owned(),
+        error: lossy(&kind.kind),
+        error_base64: base64_unless_text(&kind.kind),
         messages: kind.count,
         newest: kind.newest.0,
         newest_ms: now.since(kind.at),
@@ -199,8 +203,8 @@ pub(super) async fn act(
     let attrs = given.headers.into_iter();
     let filter = Filter {
         body: given.contains.map(bytes),
-        key: given.key.map(bytes),
-        name: given.name.map(bytes),
+        key: read::bytes_of("key", given.key.as_deref(), given.key_base64.as_deref())?,
+        name: read::bytes_of("name", given.name.as_deref(), given.name_base64.as_deref())?,
         attrs: attrs
             .map(|(name, value)| (bytes(name), bytes(value)))
             .collect(),

@@ -351,7 +351,18 @@ pub(super) async fn browse(
 
 /// Fields of a query that says which messages of a queue are listed, beside `header`.
 pub(super) const FILTER: &[&str] = &[
-    "state", "contains", "key", "name", "error", "dead", "older_ms", "batch", "max", "cursor",
+    "state",
+    "contains",
+    "key",
+    "key_base64",
+    "name",
+    "name_base64",
+    "error",
+    "dead",
+    "older_ms",
+    "batch",
+    "max",
+    "cursor",
 ];
 
 /// The bulk operation of such a query.
@@ -362,13 +373,14 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
     };
     let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
     let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
+    let named = |name, base64| read::bytes_of(name, query.get(name), query.get(base64));
     Ok(BulkOp {
         queue: read::queue(queue)?,
         state: read::state(query.get("state").unwrap_or("ready"))?,
         filter: Filter {
             body: bytes("contains"),
-            key: bytes("key"),
-            name: bytes("name"),
+            key: named("key", "key_base64")?,
+            name: named("name", "name_base64")?,
             attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
             older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
             dead: query.flag("dead")?,

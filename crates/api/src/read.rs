@@ -1,9 +1,12 @@
 //! Reading requests: bodies, queries, names, versions.
 
 use axum::extract::Request;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
+use percent_encoding::percent_decode_str;
 use quintet_types::{BatchId, ListState, Message, MessageId, Name, QueueId, Seen, State};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -117,6 +120,17 @@ impl Query {
             }
             fields.push((name.into_owned(), value.into_owned()));
         }
+        // They were read with U+FFFD in place of what is no text.
+        let is_text = |part: &str| percent_decode_str(part).decode_utf8().is_ok();
+        for field in uri.query().unwrap_or_default().split('&') {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            if !is_text(name) || !is_text(value) {
+                let name = percent_decode_str(name).decode_utf8_lossy();
+                let detail =
+                    "escaped bytes (%NN) are UTF-8; key_base64 and name_base64 take others";
+                return Err(Problem::field(&name, detail));
+            }
+        }
         Ok(Self(fields))
     }
 
@@ -181,6 +195,25 @@ pub(super) fn batch(text: Option<&str>) -> Result<Option<BatchId>, Problem> {
     match text.map(BatchId::parse) {
         Some(None) => Err(Problem::field("batch", "this is not the id of a batch")),
         batch => Ok(batch.flatten()),
+    }
+}
+
+/// The bytes of a field, which is given as text or in base64.
+pub(super) fn bytes_of(
+    name: &str,
+    text: Option<&str>,
+    base64: Option<&str>,
+) -> Result<Option<Box<[u8]>>, Problem> {
+    let Some(base64) = base64 else {
+        return Ok(text.map(|text| text.as_bytes().into()));
+    };
+    if text.is_some() {
+        let detail = format!("either {name} or {name}_base64");
+        return Err(Problem::field(name, detail));
+    }
+    match BASE64_STANDARD.decode(base64) {
+        Ok(bytes) => Ok(Some(bytes.into())),
+        Err(error) => Err(Problem::field(&format!("{name}_base64"), error.to_string())),
     }
 }
 

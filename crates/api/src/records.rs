@@ -15,7 +15,7 @@ use hyper::{StatusCode, Uri};
 use quintet_client::{Share, StoreError};
 use quintet_control::told;
 use quintet_http::{
-    ConnectionSlot, Consumer, Leaving, Payer, Requester, Waited, download, reply, upload,
+    ConnectionSlot, Consumer, Leaving, Payer, Requester, Waited, download, held, reply, upload,
 };
 use quintet_types::{
     Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
@@ -40,6 +40,9 @@ const QUEUES_MAX: usize = 1024;
 
 /// Bytes of the line that are counted at a time.
 const COUNTED: usize = 64 << 10;
+
+/// Estimated size of a message in the line, without its texts, bytes.
+const ROW_BYTES: u64 = 1024;
 
 /// Bytes of a body that are its start.
 const START: usize = 256;
@@ -69,7 +72,15 @@ fn records<'a>(
     queue: &Name,
     bodies: Bodies,
     cursor: Option<String>,
-) -> Response {
+) -> Result<Response, Problem> {
+    let all: Vec<_> = all.collect();
+    // Bodies are copied once; the rest is text, which has six letters for some.
+    let held = all.iter().map(|(message, _)| {
+        let body = bodies.of(&message.body);
+        let body = body.as_small().map_or(0, |bytes| bytes.len() as u64);
+        body + 6 * message.extra_bytes() + ROW_BYTES
+    });
+    let share = held::room(api.app.settings(), held.sum())?;
     let (mut heads, mut large, mut small) = (Vec::new(), Vec::new(), Vec::new());
     for (message, lease) in all {
         let body = bodies.of(&message.body);
@@ -91,7 +102,7 @@ fn records<'a>(
     let line = json!({ "messages": heads, "cursor": cursor }).to_string() + "\n";
     let mut parts = vec![Body::new(line.as_bytes())];
     parts.extend(large.into_iter().filter(|body| !body.is_empty()));
-    download::joined(api.client_api(), parts)
+    Ok(download::joined(api.client_api(), parts, share))
 }
 
 /// A lease: whose it is, and its times in Unix ms. When it was given, or last
@@ -143,7 +154,7 @@ pub(super) async fn list(
     // An export has no cancelled messages: an import would bring them back.
     let all = all.filter(|(message, _)| bodies == Bodies::Start || message.cancelled().is_none());
     let cursor = bulk_done.next.map(bulk::cursor_text);
-    Ok(records(&api, all, &name, bodies, cursor))
+    records(&api, all, &name, bodies, cursor)
 }
 
 /// The message that is next in a queue, or due or buried first, with all that is known of it and
@@ -188,7 +199,7 @@ async fn seen(api: &Api, requester: &Requester, peek: Peek) -> Result<Response, 
         return Err(Problem::refused(CommandError::NotFound));
     };
     let all = messages.iter().map(|message| (message, None));
-    Ok(records(api, all, &queue, Bodies::Whole, None))
+    records(api, all, &queue, Bodies::Whole, None)
 }
 
 /// Reply to a put.
@@ -425,7 +436,7 @@ pub(super) async fn take(
         .await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let all = undo.messages().iter().map(|message| (message, None));
-    let mut response = records(&api, all, &queue, Bodies::Whole, None);
+    let mut response = records(&api, all, &queue, Bodies::Whole, None)?;
     response.extensions_mut().insert(Leaving::new(undo));
     if let Some(waited) = waited {
         response.extensions_mut().insert(waited);

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
-use crate::bytes_in_json::lossy;
+use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{Requester, reply};
 
 /// The events of a queue's messages.
@@ -39,10 +39,14 @@ pub(super) struct Event {
     pub(super) event: &'static str,
     /// Why it failed or was buried; how many were purged.
     pub(super) note: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note_base64: Option<String>,
     /// Length of the body; null: the message was put before the queue was followed.
     pub(super) bytes: Option<u64>,
     /// How the body begins, 256 bytes at most.
     pub(super) body_start: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body_start_base64: Option<String>,
 }
 
 impl Tail {
@@ -52,8 +56,10 @@ impl Tail {
             id: one.id.0,
             event: one.what,
             note: lossy(&one.note),
+            note_base64: base64_unless_text(&one.note),
             bytes: one.bytes,
             body_start: lossy(&one.body),
+            body_start_base64: base64_unless_text(&one.body),
         };
         Self {
             events: followed.events.into_iter().map(event).collect(),

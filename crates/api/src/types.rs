@@ -337,6 +337,8 @@ pub(super) struct Heard {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ShownCancelled {
     pub(super) reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason_base64: Option<String>,
     /// Its lease ends then at the latest.
     pub(super) until_ms: u64,
 }
@@ -381,8 +383,12 @@ pub(super) struct Act {
     pub(super) contains: Option<String>,
     /// Their key.
     pub(super) key: Option<String>,
+    /// Instead of `key`, one that is no text.
+    pub(super) key_base64: Option<String>,
     /// Their name.
     pub(super) name: Option<String>,
+    /// Instead of `name`, one that is no text.
+    pub(super) name_base64: Option<String>,
     /// Attributes they have.
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
@@ -731,7 +737,8 @@ impl Shown {
             progress: message.progress(),
             reply_to: message.reply_to().map(|reply| reply.queue.to_string()),
             cancelled: message.cancelled().map(|cancelled| ShownCancelled {
-                reason: String::from_utf8_lossy(&cancelled.reason).into_owned(),
+                reason: lossy(&cancelled.reason),
+                reason_base64: base64_unless_text(&cancelled.reason),
                 until_ms: cancelled.until.0,
             }),
             attempts: message.reserves,

@@ -409,6 +409,28 @@ fn within(recent: &Recent) -> String {
 /// A finding and its queue; `None` where it is about several queues, or about the server.
 pub type Found = (Option<Name>, Finding);
 
+/// Bytes of the shown names of a list at most.
+pub const NAMES_MAX: usize = 256 << 10;
+
+/// Room for the names of a list: they may be long, and the list's limit is a number of rows.
+#[derive(Clone, Copy, Debug)]
+pub struct NameRoom(usize);
+
+impl Default for NameRoom {
+    fn default() -> Self {
+        Self(NAMES_MAX)
+    }
+}
+
+impl NameRoom {
+    /// Takes room for the name, as it is shown; false: there is none left for it.
+    pub fn take(&mut self, name: &Name) -> bool {
+        let left = self.0.checked_sub(name.shown_len());
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+}
+
 /// The findings about many queues: the worst of them, and counts of all.
 pub struct Findings {
     most: usize,
@@ -418,16 +440,19 @@ pub struct Findings {
     pub needing: [u64; Rule::ALL.len()],
     /// Ready messages of all queues without consumers.
     unconsumed: u64,
+    /// For names that came since `kept` was cut.
+    names: NameRoom,
 }
 
 impl Findings {
-    /// Keeps so many findings.
+    /// Keeps so many findings, as long as their names have room.
     pub fn new(most: usize) -> Self {
         Self {
             most,
             kept: Vec::new(),
             needing: [0; Rule::ALL.len()],
             unconsumed: 0,
+            names: NameRoom::default(),
         }
     }
 
@@ -442,7 +467,7 @@ impl Findings {
             }
         }
         self.kept.push((queue.clone(), finding));
-        if self.kept.len() >= 2 * self.most.max(1) {
+        if !self.names.take(queue) || self.kept.len() >= 2 * self.most.max(1) {
             self.cut();
         }
     }
@@ -454,6 +479,9 @@ impl Findings {
             by.then_with(|| a.cmp(b))
         });
         self.kept.truncate(self.most);
+        self.names = NameRoom::default();
+        let mut names = self.names;
+        self.kept.retain(|(name, _)| names.take(name));
     }
 
     /// The kept findings in the order in which they are shown: by rule, then by weight, then by

@@ -456,3 +456,19 @@ fn why_messages_wait_is_said_of_the_nearest_cause() {
     stats.down = true;
     assert_eq!(why_slow(&stats, Some(&recent)), "The queue is down.");
 }
+
+#[test]
+fn findings_end_where_their_names_have_no_more_room() {
+    let mut findings = Findings::new(1000);
+    for weight in 0..9_u8 {
+        let finding = Finding::new(Rule::Down, weight.into(), String::new(), "");
+        let name = format!("{weight}{}", "x".repeat(100_000));
+        findings.add(&Name::from(name.as_str()), finding.clone());
+        findings.add(&Name::new(&[255, b'0' + weight]), finding);
+    }
+    assert_eq!(findings.needing[Rule::Down as usize], 18);
+    let found = findings.ranked(None);
+    let names = found.iter().filter_map(|(name, _)| name.as_ref());
+    let lengths: Vec<usize> = names.map(Name::shown_len).collect();
+    assert_eq!(lengths, [100_001, 5, 100_001, 5, 5, 5, 5, 5, 5, 5, 5]);
+}

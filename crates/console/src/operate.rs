@@ -19,6 +19,10 @@ use quintet_http::reply;
 /// Lines of the audit on a page.
 const LINES: usize = 500;
 
+/// Memory of this page while it is made, bytes: 256 KiB of lines as they are, as they are shown, and
+/// as HTML.
+const LOG_BYTES: u64 = 1 << 20;
+
 /// Refuses who may not do what concerns all queues.
 ///
 /// # Errors
@@ -228,6 +232,7 @@ struct Log {
 pub(super) async fn log(asked: Asked) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
+    let _room = asked.console.api.room(LOG_BYTES)?;
     let client_api = asked.console.api.client_api();
     let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
     let read = read

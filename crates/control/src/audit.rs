@@ -1,8 +1,9 @@
 //! The audit file: what was done, a line of JSON each. The server writes it, and the command line
 //! reads it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use quintet_config::end_text;
@@ -106,5 +107,39 @@ pub fn read(data: &Path, since_ms: u64) -> io::Result<Vec<Act>> {
         let read = lines.filter_map(|line| serde_json::from_slice::<Act>(line).ok());
         acts.extend(read.filter(|act| act.at_ms >= since_ms));
     }
+    Ok(acts)
+}
+
+/// Bytes of the files that [`newest`] reads at most.
+pub const NEWEST_BYTES: usize = 256 << 10;
+
+/// The newest `most` acts of a data directory, oldest of them first. The files are read from their
+/// end, [`NEWEST_BYTES`] of them at most.
+///
+/// # Errors
+/// The files are there and cannot be read.
+pub fn newest(data: &Path, most: usize) -> io::Result<Vec<Act>> {
+    let path = data.join(FILE);
+    let (mut acts, mut left) = (Vec::new(), NEWEST_BYTES);
+    for path in [path.clone(), older(&path)] {
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let len = file.metadata()?.len();
+        let mut text = vec![0; left.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        let from = len - text.len() as u64;
+        file.read_exact_at(&mut text, from)?;
+        left -= text.len();
+        // The end of a line that began before is no act; nor is a line that a crash cut off.
+        let lines = text.rsplit(|byte| *byte == b'\n');
+        let read = lines.filter_map(|line| serde_json::from_slice::<Act>(line).ok());
+        acts.extend(read.take(most - acts.len()));
+        if acts.len() == most || from > 0 {
+            break;
+        }
+    }
+    acts.reverse();
     Ok(acts)
 }

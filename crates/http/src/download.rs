@@ -8,49 +8,64 @@ use axum::response::Response;
 use hyper::header::{
     CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue,
 };
-use quintet_client::ClientApi;
+use quintet_client::{ClientApi, Share};
 use quintet_types::MessageId;
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
 
-/// The reply that streams bodies one behind the other.
-pub fn joined(client_api: Arc<dyn ClientApi>, bodies: Vec<quintet_types::Body>) -> Response {
+/// The reply that streams bodies one behind the other; it holds `share`, the memory of those that
+/// are in memory, until it has left.
+pub fn joined(
+    client_api: Arc<dyn ClientApi>,
+    bodies: Vec<quintet_types::Body>,
+    share: Option<Share>,
+) -> Response {
     let len: u64 = bodies.iter().map(quintet_types::Body::len).sum();
     let bodies = VecDeque::from(bodies);
-    let stream = futures_util::stream::unfold((bodies, 0), move |(mut bodies, from)| {
-        let client_api = Arc::clone(&client_api);
-        async move {
-            let body = bodies.front()?.clone();
-            if let (quintet_types::Body::Small(bytes), 0) = (&body, from) {
-                bodies.pop_front();
-                return Some((Ok(bytes.to_vec()), (bodies, 0)));
-            }
-            let len = body.len();
-            let read = tokio::task::spawn_blocking(move || {
-                let mut piece = vec![0; PIECE];
-                let read = client_api.read(&body, from, &mut piece)?;
-                if read == 0 {
-                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+    let stream =
+        futures_util::stream::unfold((bodies, 0, share), move |(mut bodies, from, share)| {
+            let client_api = Arc::clone(&client_api);
+            async move {
+                let body = bodies.front()?.clone();
+                if let quintet_types::Body::Small(bytes) = &body {
+                    let start = usize::try_from(from).unwrap_or(usize::MAX);
+                    let rest = bytes.get(start..).unwrap_or_default();
+                    let piece = rest[..rest.len().min(PIECE)].to_vec();
+                    let next = match piece.len() == rest.len() {
+                        true => {
+                            bodies.pop_front();
+                            0
+                        }
+                        false => from + piece.len() as u64,
+                    };
+                    return Some((Ok(piece), (bodies, next, share)));
                 }
-                piece.truncate(read);
-                Ok(piece)
-            });
-            let piece = read
-                .await
-                .unwrap_or_else(|error| Err(std::io::Error::other(error)));
-            let mut next = from;
-            match &piece {
-                Ok(piece) => next += piece.len() as u64,
-                Err(_) => bodies.clear(),
+                let len = body.len();
+                let read = tokio::task::spawn_blocking(move || {
+                    let mut piece = vec![0; PIECE];
+                    let read = client_api.read(&body, from, &mut piece)?;
+                    if read == 0 {
+                        return Err(std::io::ErrorKind::UnexpectedEof.into());
+                    }
+                    piece.truncate(read);
+                    Ok(piece)
+                });
+                let piece = read
+                    .await
+                    .unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                let mut next = from;
+                match &piece {
+                    Ok(piece) => next += piece.len() as u64,
+                    Err(_) => bodies.clear(),
+                }
+                if next >= len {
+                    bodies.pop_front();
+                    next = 0;
+                }
+                Some((piece, (bodies, next, share)))
             }
-            if next >= len {
-                bodies.pop_front();
-                next = 0;
-            }
-            Some((piece, (bodies, next)))
-        }
-    });
+        });
     let mut response = Response::new(Body::from_stream(stream));
     let headers = response.headers_mut();
     headers.insert(
@@ -71,7 +86,7 @@ pub fn response(
     id: MessageId,
     body: quintet_types::Body,
 ) -> Response {
-    let mut response = joined(client_api, vec![body]);
+    let mut response = joined(client_api, vec![body], None);
     let name = format!("attachment; filename=\"message-{}.bin\"", id.0);
     if let Ok(name) = HeaderValue::from_str(&name) {
         response.headers_mut().insert(CONTENT_DISPOSITION, name);

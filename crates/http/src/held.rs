@@ -21,7 +21,7 @@ const PIECE: usize = 32 << 10;
 /// A reply in memory, sent in pieces.
 struct Held {
     bytes: Bytes,
-    _share: Share,
+    _share: Option<Share>,
 }
 
 impl hyper::body::Body for Held {
@@ -48,30 +48,38 @@ impl hyper::body::Body for Held {
     }
 }
 
+/// Takes memory for so many bytes of a reply, of the memory that all connections share. `None`: the
+/// reply is too short to count, or nothing bounds the memory.
+///
+/// # Errors
+/// There is no room.
+pub fn room(settings: &Settings, bytes: u64) -> Result<Option<Share>, Problem> {
+    let memory = settings.memory.as_ref().filter(|_| bytes > FREE_BYTES);
+    let share = memory.map(|memory| memory.take(bytes).ok_or(Problem::NoMemory));
+    share.transpose()
+}
+
+/// The body of a reply that holds its share of the memory until it has left.
+pub fn body(bytes: Bytes, share: Option<Share>) -> Body {
+    Body::new(Held {
+        bytes,
+        _share: share,
+    })
+}
+
 /// Counts a reply that is in memory as a whole, if it is long; one that there
 /// is no room for becomes an error. What is read from files while it is sent
 /// has no size beforehand and passes.
 pub async fn count(response: Response, settings: &Settings) -> Response {
-    let Some(memory) = &settings.memory else {
-        return response;
-    };
     let len = response.body().size_hint().exact().unwrap_or(0);
-    if len <= FREE_BYTES {
-        return response;
-    }
-    let Some(share) = memory.take(len) else {
-        return Problem::NoMemory.into_response();
+    let share = match room(settings, len) {
+        Ok(None) => return response,
+        Ok(share) => share,
+        Err(problem) => return problem.into_response(),
     };
-    let (head, body) = response.into_parts();
-    match body.collect().await {
-        Ok(body) => {
-            let bytes = body.to_bytes();
-            let held = Held {
-                bytes,
-                _share: share,
-            };
-            Response::from_parts(head, Body::new(held))
-        }
+    let (head, whole) = response.into_parts();
+    match whole.collect().await {
+        Ok(collected) => Response::from_parts(head, body(collected.to_bytes(), share)),
         Err(error) => Problem::internal(format!("the reply failed: {error}")).into_response(),
     }
 }

@@ -47,7 +47,9 @@ pub use clients::{Client, ClientNow, Clients, Present};
 pub use consumers::{Consumer, Consumers, WORKER_MAX};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Form, Kind, Whole, whole};
-pub use gate::{Answer, Counted, DoneTo, DoneWith, Full, Gate, Known, OnlyCounted, Pace, Shown, Tell};
+pub use gate::{
+    Answer, Counted, DoneTo, DoneWith, Full, Gate, Known, OnlyCounted, Pace, Shown, Tell,
+};
 pub use guard::{Asked, Denied, Guard, Logins, User, is_one_of};
 pub use guest::Guest;
 pub use heard::heard;

@@ -9,13 +9,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use quintet_client::{AuditLine, AuditLog, Did};
-use quintet_control::audit::{Act, FILE, older, read};
+use quintet_control::audit::{Act, FILE, newest as newest_acts, older};
 use quintet_host::{locked, wall_ms};
 
 /// Bytes of the file before it becomes the older one, which is then lost.
 const BYTES_MAX: u64 = 8 << 20;
 /// Steps of one act are a line for so long, ms.
 const STEPS_MS: u64 = 10_000;
+
+/// Bytes of an act, and of its subject, that are written down: a client chooses how long they are.
+const TEXT_MAX: usize = 255;
+
+fn start_of(text: &str) -> &str {
+    let mut end = text.len().min(TEXT_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
 
 /// The file that is appended to.
 pub struct Audit {
@@ -61,8 +72,8 @@ impl Audit {
             at_ms: wall_ms(),
             who: who.to_owned(),
             from: from.map(|from| from.to_string()).unwrap_or_default(),
-            act: act.to_owned(),
-            what: what.to_owned(),
+            act: start_of(act).to_owned(),
+            what: start_of(what).to_owned(),
             result: result.to_owned(),
             steps: 0,
             messages: did.messages,
@@ -181,14 +192,13 @@ fn is_step_of(act: &Act, of: &Act) -> bool {
             == (&of.who, &of.from, &of.act, &of.what, &of.result)
 }
 
-/// The newest `most` acts of a data directory, oldest of them first.
+/// The newest `most` acts of a data directory, oldest of them first, of the last 256 KiB.
 ///
 /// # Errors
-/// As of [`read`].
+/// The files are there and cannot be read.
 pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
-    let operations = read(data, 0)?;
-    let older = operations.len().saturating_sub(most);
-    let lines = operations.into_iter().skip(older).map(|act| AuditLine {
+    let operations = newest_acts(data, most)?;
+    let lines = operations.into_iter().map(|act| AuditLine {
         result: act.told(),
         at_ms: act.at_ms,
         who: act.who,
@@ -201,6 +211,8 @@ pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
 
 #[cfg(test)]
 mod tests {
+    use quintet_control::audit::read;
+
     use super::*;
 
     #[test]
@@ -229,6 +241,32 @@ mod tests {
         let operations = read(dir.path(), 0).expect("read");
         assert_eq!(operations.last().map(|act| &*act.who), Some("bob"));
         assert_eq!(operations.len(), 3);
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_the_newest_lines_are_read_from_the_end() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let audit = Audit::new(dir.path());
+        let long = format!("x{}", "é".repeat(200));
+        audit.note("ann", None, &long, &long, "ok");
+        let act = newest(dir.path(), 1).expect("read").remove(0);
+        assert_eq!((act.act.len(), act.what.len()), (255, 255));
+        let who = |most| {
+            let lines = newest(dir.path(), most).expect("read").into_iter();
+            lines.map(|line| line.who).collect::<Vec<_>>()
+        };
+        // As older versions wrote them: a client chose how long.
+        let result = "x".repeat(100 << 10);
+        for who in ["1", "2", "3", "4"] {
+            audit.note(who, None, "flush", "", &result);
+        }
+        assert_eq!(who(500), ["3", "4"], "256 KiB have no more");
+        assert_eq!(who(1), ["4"]);
+        // The file before it is read, too.
+        fs::rename(dir.path().join(FILE), older(&dir.path().join(FILE))).expect("renamed");
+        Audit::new(dir.path()).note("5", None, "flush", "", "ok");
+        assert_eq!(who(500), ["3", "4", "5"]);
+        assert_eq!(who(2), ["4", "5"]);
     }
 
     #[test]
@@ -269,7 +307,7 @@ mod tests {
         let long = "x".repeat(64 << 10);
         let lines = 2 * BYTES_MAX / (64 << 10) + 20;
         for number in 0..lines {
-            audit.note(&number.to_string(), None, "flush", &long, "ok");
+            audit.note(&number.to_string(), None, "flush", "", &long);
         }
         let size = |path: PathBuf| fs::metadata(path).expect("there").len();
         let path = dir.path().join(FILE);
@@ -291,7 +329,7 @@ mod tests {
         let audit = Audit::new(dir.path());
         let long = "x".repeat(64 << 10);
         let lines = BYTES_MAX / (64 << 10) + 3;
-        let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
+        let note = |number: u64| audit.note(&number.to_string(), None, "flush", "", &long);
         (0..lines).for_each(note);
         fs::remove_dir_all(older(&path)).expect("removed");
         let noted = |operations: Vec<Act>| {
@@ -317,7 +355,7 @@ mod tests {
         let path = dir.path().join(FILE);
         let audit = Audit::new(dir.path());
         let long = "x".repeat(64 << 10);
-        let note = |number: u64| audit.note(&number.to_string(), None, "flush", &long, "ok");
+        let note = |number: u64| audit.note(&number.to_string(), None, "flush", "", &long);
         let size = || fs::metadata(&path).map_or(0, |about| about.len());
         let mut lines = 0;
         while size() + (128 << 10) <= BYTES_MAX {

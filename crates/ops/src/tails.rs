@@ -9,7 +9,7 @@ use memchr::memmem;
 use quintet_client::{FOLLOWED_BODY, Followed, Happened};
 use quintet_engine::{Engine, Fact};
 use quintet_host::{Core, Observer, locked};
-use quintet_types::{Body, Message, MessageId, Ms, Name, QueueId, Removal, Return, Transfer};
+use quintet_types::{Body, Message, MessageId, Ms, Name, QueueId, Removal, Return, Transfer, cut};
 
 /// Queues that are followed at once.
 const QUEUES: usize = 16;
@@ -379,7 +379,7 @@ fn body_of(fact: &Fact) -> Option<&Body> {
 
 fn start_of(body: &Body) -> &[u8] {
     let bytes = body.as_small().unwrap_or_default();
-    &bytes[..bytes.len().min(FOLLOWED_BODY)]
+    cut(bytes, FOLLOWED_BODY)
 }
 
 fn happened(id: MessageId, what: &'static str, note: &[u8]) -> Happened {
@@ -387,7 +387,7 @@ fn happened(id: MessageId, what: &'static str, note: &[u8]) -> Happened {
         at: Ms(0),
         id,
         what,
-        note: note.iter().copied().take(FOLLOWED_BODY).collect(),
+        note: cut(note, FOLLOWED_BODY).into(),
         bytes: None,
         body: Box::default(),
     }

@@ -2,23 +2,20 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use hyper::body::{Body as HyperBody, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
-use quintet_client::{ClientApi, Did};
+use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
-    Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Losses, Payer,
-    Problem, Replied, Serve, Settings, Shown, Undo, heard, pace, whole,
+    Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving, Losses,
+    Payer, Problem, Replied, Serve, Settings, Shown, Undo, heard, held, pace, whole,
 };
 use quintet_types::{Caller, Name, Principal, QueueSettings};
 use tokio::sync::{oneshot, watch};
@@ -163,6 +160,8 @@ pub(crate) struct Done {
     pub(crate) reply: Reply,
     pub(crate) waited: Duration,
     pub(crate) undo: Option<Undo>,
+    /// Memory of the messages in the reply.
+    pub(crate) _share: Option<Share>,
 }
 
 impl From<Reply> for Done {
@@ -171,39 +170,8 @@ impl From<Reply> for Done {
             reply,
             waited: Duration::ZERO,
             undo: None,
+            _share: None,
         }
-    }
-}
-
-/// A reply whose messages go back if it never begins to leave.
-struct Leaving {
-    bytes: Bytes,
-    undo: Option<Undo>,
-}
-
-impl HyperBody for Leaving {
-    type Data = Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        if let Some(undo) = &mut self.undo {
-            undo.disarm();
-        }
-        match std::mem::take(&mut self.bytes) {
-            bytes if bytes.is_empty() => Poll::Ready(None),
-            bytes => Poll::Ready(Some(Ok(Frame::data(bytes)))),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
     }
 }
 
@@ -412,11 +380,20 @@ impl Sqs {
         if let Some(client) = client {
             client.waits_as(None);
         }
+        let done = done.and_then(|done| {
+            let len = reply::len_max(format, &done.reply);
+            Ok((self.room(len as u64)?, len, done))
+        });
         let mut answered = match done {
-            Ok(done) => {
-                let written = reply::write(format, name, id, &done.reply);
-                let mut answered = Answered::with(written, done.undo);
+            Ok((share, len, done)) => {
+                let written = reply::write(format, name, id, (&done.reply, len));
+                let mut answered = Answered::with(written, share);
                 answered.waited = done.waited;
+                // It goes back, unless the reply begins to leave.
+                if let Some(undo) = done.undo {
+                    let leaving = Leaving::new(undo);
+                    answered.response.extensions_mut().insert(leaving);
+                }
                 answered
             }
             Err(fault) => {
@@ -437,6 +414,15 @@ impl Sqs {
             gate.note(principal, peer, &act, status, Did::default());
         }
         answered
+    }
+
+    /// Takes memory for so many bytes of a reply, of the memory that all connections share. Short
+    /// replies are not counted.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn room(&self, bytes: u64) -> Result<Option<Share>, Fault> {
+        held::room(&self.settings, bytes).map_err(|problem| of_problem(&problem))
     }
 
     /// The client: by the signature, where keys are known; then by the server's users, if there are
@@ -636,12 +622,9 @@ impl Answered {
         Self::with(written, None)
     }
 
-    fn with(written: Written, undo: Option<Undo>) -> Self {
-        let body = Leaving {
-            bytes: written.body.into(),
-            undo,
-        };
-        let mut response = Response::new(Body::new(body));
+    /// A reply that holds its share of the memory until it has left.
+    fn with(written: Written, share: Option<Share>) -> Self {
+        let mut response = Response::new(held::body(written.body.into(), share));
         *response.status_mut() = StatusCode::from_u16(written.status).unwrap_or_default();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(written.content_type));

@@ -184,6 +184,9 @@ impl Sqs {
             let clients = &self.settings.clients;
             clients.took(client_id, "sqs", visit.key.as_deref(), agent);
         }
+        // Each is read, or is in memory, and becomes a text.
+        let sizes = undo.messages().iter().map(|message| 2 * message.size());
+        let share = self.room(sizes.sum())?;
         let mut received = Vec::with_capacity(undo.messages().len());
         for message in undo.messages() {
             received.push(self.received(visit, &asked, message).await?);
@@ -192,6 +195,7 @@ impl Sqs {
             reply: Reply::Received(received),
             waited,
             undo: Some(undo),
+            _share: share,
         })
     }
 

@@ -102,11 +102,85 @@ pub(crate) struct Written {
 const JSON: &str = "application/x-amz-json-1.0";
 const XML: &str = "text/xml";
 
-/// Writes a reply to an action; `request` is the request's id.
-pub(crate) fn write(format: WireFormat, action: &str, request: &str, reply: &Reply) -> Written {
+/// Bytes of a reply at most, as it will be written.
+pub(crate) fn len_max(format: WireFormat, reply: &Reply) -> usize {
+    let escaped = |text: &str| -> usize {
+        let bytes = text.bytes();
+        match format {
+            WireFormat::Json => bytes.map(json_len).sum(),
+            WireFormat::Query => bytes.map(xml_len).sum(),
+        }
+    };
+    match reply {
+        Reply::Received(messages) => {
+            let each = messages.iter().map(|message| {
+                let texts = message.attributes.iter().map(|(_, text)| escaped(text));
+                let values = message.values.iter().map(|value| {
+                    let bytes = match value.kind {
+                        ValueKind::Binary => value.bytes.len() * 2,
+                        ValueKind::String | ValueKind::Number => value.bytes.len() * 6,
+                    };
+                    ELEMENT + escaped(&value.name) + escaped(&value.data_type) + bytes
+                });
+                escaped(&message.body)
+                    + escaped(&message.handle)
+                    + texts.map(|len| len + ELEMENT).sum::<usize>()
+                    + values.sum::<usize>()
+                    + MESSAGE
+            });
+            MESSAGE + each.sum::<usize>()
+        }
+        Reply::Queues { urls, .. } => {
+            MESSAGE + urls.iter().map(|url| ELEMENT + escaped(url)).sum::<usize>()
+        }
+        Reply::Done
+        | Reply::Queue(_)
+        | Reply::Attributes(_)
+        | Reply::Tags(_)
+        | Reply::Sent(_)
+        | Reply::SentBatch(..)
+        | Reply::Batch(..)
+        | Reply::TaskBegun(_)
+        | Reply::TaskCancelled(_)
+        | Reply::Tasks(_) => MESSAGE,
+    }
+}
+
+/// Bytes of names and punctuation around a message in a reply, or of a whole reply, at most.
+const MESSAGE: usize = 1024;
+
+/// The same around an attribute or a URL.
+const ELEMENT: usize = 160;
+
+fn json_len(byte: u8) -> usize {
+    match byte {
+        ..b' ' => 6,
+        b'"' | b'\\' => 2,
+        _ => 1,
+    }
+}
+
+fn xml_len(byte: u8) -> usize {
+    match byte {
+        b'"' => "&quot;".len(),
+        b'&' | b'\r' => "&amp;".len(),
+        b'<' | b'>' => "&lt;".len(),
+        ..b' ' => '\u{fffd}'.len_utf8(),
+        _ => 1,
+    }
+}
+
+/// Writes a reply to an action, in memory for `len` bytes or as many as it needs; `request` is the
+/// request's id.
+pub(crate) fn write(
+    format: WireFormat,
+    action: &str,
+    request: &str,
+    (reply, len): (&Reply, usize),
+) -> Written {
     let (content_type, body) = match format {
-        WireFormat::Json => (JSON, json_of(reply)),
-        WireFormat::Query => (XML, xml_of(action, request, reply).into_bytes()),
+        WireFormat::Json => (JSON, json_of(reply, len)),
+        WireFormat::Query => (XML, xml_of(action, request, (reply, len)).into_bytes()),
     };
     Written {
         status: 200,
@@ -256,8 +330,8 @@ fn failed_json(members: &mut Members, failed: &[Failed]) {
     });
 }
 
-fn json_of(reply: &Reply) -> Vec<u8> {
-    let mut members = Members::begin(Vec::with_capacity(256));
+fn json_of(reply: &Reply, len: usize) -> Vec<u8> {
+    let mut members = Members::begin(Vec::with_capacity(len));
     match reply {
         Reply::Done => {}
         Reply::Queue(url) => members.text("QueueUrl", url),
@@ -377,9 +451,9 @@ const WITHOUT_RESULT: &[&str] = &[
     "UntagQueue",
 ];
 
-fn xml_of(action: &str, request: &str, reply: &Reply) -> String {
+fn xml_of(action: &str, request: &str, (reply, len): (&Reply, usize)) -> String {
     let (response, result) = (format!("{action}Response"), format!("{action}Result"));
-    let mut xml = Xml::new();
+    let mut xml = Xml::with_capacity(len);
     xml.root(&response);
     if !WITHOUT_RESULT.contains(&action) {
         xml.open(&result);
@@ -558,13 +632,13 @@ mod tests {
     }
 
     fn json(reply: &Reply) -> String {
-        let written = write(WireFormat::Json, "X", "id", reply);
+        let written = write(WireFormat::Json, "X", "id", (reply, 0));
         assert_eq!((written.status, written.content_type), (200, JSON));
         String::from_utf8(written.body).expect("text")
     }
 
     fn xml(action: &str, reply: &Reply) -> String {
-        let written = write(WireFormat::Query, action, "id", reply);
+        let written = write(WireFormat::Query, action, "id", (reply, 0));
         assert_eq!((written.status, written.content_type), (200, XML));
         String::from_utf8(written.body).expect("text")
     }

@@ -6,7 +6,14 @@ pub(crate) struct Xml(String);
 impl Xml {
     /// Begins with the declaration.
     pub(crate) fn new() -> Self {
-        Self("<?xml version=\"1.0\"?>".to_owned())
+        Self::with_capacity(0)
+    }
+
+    /// The same, with memory for so many bytes.
+    pub(crate) fn with_capacity(len: usize) -> Self {
+        let mut text = String::with_capacity(len);
+        text.push_str("<?xml version=\"1.0\"?>");
+        Self(text)
     }
 
     /// Begins an element.

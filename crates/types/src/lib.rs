@@ -53,7 +53,7 @@ pub use command::{
     Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, How, LeaseOwner, LeaseRef, LeaseRequest,
     LeaseTime, ListState, MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, NamedAct, PROGRESS, Past,
     Peek, PendingDecision, PendingDecisionKind, PendingDecisions, Pick, Put, PutMore, Seen,
-    StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
+    StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait, When, cut,
 };
 pub use command_error::{Class, CommandError};
 pub use ends::{Ended, Ending};

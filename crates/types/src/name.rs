@@ -70,6 +70,16 @@ impl Name {
         !self.is_empty() && self.0.len() <= 65_535
     }
 
+    /// Bytes of its printable form.
+    pub fn shown_len(&self) -> usize {
+        let shown = |byte: &u8| match byte {
+            b'\\' => 2,
+            0x20..=0x7e => 1,
+            _ => 4,
+        };
+        self.0.iter().map(shown).sum()
+    }
+
     /// The fan-out child `name` of this queue: `mail` and `audit` are
     /// `mail+audit`, which lives in the same shard
     /// ([`shard_of_queue`](crate::shard_of_queue)). `None`: it would be too

@@ -7,8 +7,13 @@ use axum::response::Response;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use quintet_client::{ClientApi, Exposition};
+use tokio::sync::Semaphore;
 
 use quintet_http::{App, Problem, reply::plain};
+
+/// One scrape is written at a time: it is long where there are many queues, and only counted once
+/// it is written.
+static SCRAPES: Semaphore = Semaphore::const_new(1);
 
 /// Query of a request.
 pub(crate) struct Asked {
@@ -31,8 +36,12 @@ impl Asked {
     /// Every number it asks for.
     pub(crate) async fn answer(self, client_api: Arc<dyn ClientApi>) -> Result<Response, Problem> {
         let Self { exposition, names } = self;
-        let written =
-            tokio::task::spawn_blocking(move || client_api.metrics(exposition, &names, true));
+        // It goes on if the client goes, and keeps its turn.
+        let turn = SCRAPES.acquire().await;
+        let written = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            client_api.metrics(exposition, &names, true)
+        });
         let written = written
             .await
             .map_err(|error| Problem::internal(format!("the request failed: {error}")))?

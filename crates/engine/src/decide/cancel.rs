@@ -3,7 +3,7 @@
 use super::Stop;
 use quintet_types::{
     ByName, Cancel, Cancelled, CommandError, ERROR_BYTES_MAX, Message, MessageId, Outcome, Removal,
-    State, TrackState,
+    State, TrackState, cut,
 };
 
 use crate::engine::{Cx, Engine};
@@ -74,7 +74,7 @@ impl Engine {
             let reason = &cancel.reason;
             let cancelled = Some(Box::new(Cancelled {
                 until: self.after(cancel.grace_ms),
-                reason: reason[..reason.len().min(ERROR_BYTES_MAX)].into(),
+                reason: cut(reason, ERROR_BYTES_MAX).into(),
             }));
             let change = Box::new(Change {
                 now,

@@ -1,7 +1,7 @@
 //! How far the work on a message has come, as its holder says.
 
 use quintet_types::{
-    By, ClientId, CommandError, ERROR_BYTES_MAX, MessageId, Outcome, PROGRESS, State,
+    By, ClientId, CommandError, ERROR_BYTES_MAX, MessageId, Outcome, PROGRESS, State, cut,
 };
 
 use crate::engine::{Cx, Engine};
@@ -43,7 +43,7 @@ impl Engine {
             let value = percent.min(100).to_string().into_bytes();
             merged(message, vec![(PROGRESS.into(), Some(value.into()))])
         });
-        let status = text.map(|text| text[..text.len().min(ERROR_BYTES_MAX)].into());
+        let status = text.map(|text| cut(text, ERROR_BYTES_MAX).into());
         if attrs.is_some() || status.is_some() {
             let change = Change {
                 now: self.now,

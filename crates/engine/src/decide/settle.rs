@@ -5,7 +5,7 @@ use super::admin::merged;
 use quintet_types::{
     BackTo, Bound, By, ClientId, CommandError, DeadLetter, ERROR_BYTES_MAX, How, Lease, Message,
     MessageId, Ms, Name, Outcome, PendingDecisionKind, QueueId, Removal, Retry, Return, State,
-    Transfer,
+    Transfer, cut,
 };
 
 use crate::engine::{Cx, Engine};
@@ -232,7 +232,7 @@ impl Engine {
             }
             How::Bury { priority, reason } => {
                 let priority = priority.unwrap_or(at.priority);
-                let reason = reason[..reason.len().min(ERROR_BYTES_MAX)].into();
+                let reason = cut(reason, ERROR_BYTES_MAX).into();
                 self.fact(
                     cx,
                     Fact::Buried {
@@ -303,7 +303,7 @@ impl Engine {
         let own = self.store.messages.at(slot).retry();
         let settings = &self.store.seated(at.queue).live.settings;
         let failed: Option<Box<[u8]>> = match back.failed {
-            Some(Failed::Error(error)) => Some(error[..error.len().min(ERROR_BYTES_MAX)].into()),
+            Some(Failed::Error(error)) => Some(cut(error, ERROR_BYTES_MAX).into()),
             Some(Failed::ByPolicy)
                 if own.map_or_else(|| settings.fails_by(why), |own| own.fails_by(why)) =>
             {

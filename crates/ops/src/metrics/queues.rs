@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use quintet_client::attention::{Findings, Found, Rule};
+use quintet_client::attention::{Findings, Found, NameRoom, Rule};
 use quintet_client::{ClientApi, Visit};
 use quintet_types::{Command, Left, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
 
@@ -92,7 +92,8 @@ const STATES: [State; 8] = [
 
 const TOLD: Family = Family {
     name: "queues_told",
-    help: "Queues with their own series: those with the most bytes (metrics_queues).",
+    help: "Queues with their own series: those with the most bytes (metrics_queues), as long as \
+           their names have 256 KiB.",
     kind: Kind::Gauge,
 };
 
@@ -216,9 +217,11 @@ pub fn look(client_api: &dyn ClientApi, most: usize) -> Told {
     }
 }
 
-/// Twice as many as are wanted, at most.
+/// Twice as many as are wanted, at most, and twice what there is room for.
 struct Largest {
     most: usize,
+    /// For names that came since the last cut.
+    names: NameRoom,
     queues: Vec<QueueStats>,
 }
 
@@ -226,23 +229,26 @@ impl Largest {
     fn new(most: usize) -> Self {
         Self {
             most,
+            names: NameRoom::default(),
             queues: Vec::new(),
         }
     }
 
     fn add(&mut self, queue: QueueStats) {
+        let fits = self.names.take(&queue.name);
         self.queues.push(queue);
-        if self.queues.len() >= 2 * self.most {
+        if !fits || self.queues.len() >= 2 * self.most {
             self.cut();
         }
     }
 
     fn cut(&mut self) {
-        if self.queues.len() > self.most {
-            let order = |queue: &QueueStats| Reverse(queue.gauges.bytes);
-            self.queues.select_nth_unstable_by_key(self.most, order);
-            self.queues.truncate(self.most);
-        }
+        let order = |queue: &QueueStats| Reverse(queue.gauges.bytes);
+        self.queues.sort_unstable_by_key(order);
+        self.queues.truncate(self.most);
+        self.names = NameRoom::default();
+        let mut names = self.names;
+        self.queues.retain(|queue| names.take(&queue.name));
     }
 
     fn end(mut self) -> Vec<QueueStats> {
@@ -283,6 +289,15 @@ mod tests {
         }
         let names: Vec<String> = largest.end().iter().map(|q| q.name.to_string()).collect();
         assert_eq!(names, ["b", "d", "f"]);
+        // The names have room for two of these.
+        let mut largest = Largest::new(1000);
+        for bytes in 0..9 {
+            let name = format!("{bytes}{}", "x".repeat(100_000));
+            largest.add(queue(&name, bytes));
+            largest.add(queue(&bytes.to_string(), 100));
+        }
+        let names: Vec<usize> = largest.end().iter().map(|q| q.name.shown_len()).collect();
+        assert_eq!(names, [1, 1, 1, 1, 1, 1, 1, 1, 100_001, 1, 100_001]);
     }
 
     #[test]

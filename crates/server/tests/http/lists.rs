@@ -108,3 +108,109 @@ fn messages_with_long_headers_come_in_pages() {
         .map_or(0, str::len);
     assert_eq!(status, 4096);
 }
+
+/// Messages with their bodies count as connection memory until they have left.
+#[test]
+fn unread_records_are_counted() {
+    let server = Start::of("sync = '50ms'\nconnection_memory = '8MiB'\n")
+        .listen(&["http=0", "memcache=0"])
+        .serve();
+    let mut client = server.client_of("memcache");
+    for _ in 0..20 {
+        client.put("q", &"x".repeat(60_000).into_bytes());
+    }
+    // More than sockets hold.
+    let list = "GET /api/v1/queues/q/records HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(20);
+    let mut unread = server.client_of("http");
+    unread.send(list.as_bytes());
+    server.await_number("connections_memory_bytes", |n| n > 1_000_000);
+    // Seven more find no room.
+    let others: Vec<Client> = (0..7)
+        .map(|_| {
+            let mut other = server.client_of("http");
+            other.send(list.as_bytes());
+            other
+        })
+        .collect();
+    server.await_number("connections_closed_for_memory", |n| n > 0);
+    let taken = post(&server, "/take", &json!({"queues": ["q"]}));
+    assert!([200, 503].contains(&taken.status), "{}", taken.status);
+    drop((unread, others));
+    server.await_number("connections_memory_bytes", |n| n == 0);
+    let records = get(&server, "/queues/q/records");
+    assert_eq!(records.status, 200);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_told_whole_and_filter_messages() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir);
+    let tail = |after: &Value| get(&server, &format!("/queues/q/tail?after={after}")).json;
+    let next = tail(&json!(0))["next"].take();
+    let messages = json!({"messages": [
+        {"body_base64": "/wA="}, {"body": "text", "key": "k"}]});
+    assert_eq!(post(&server, "/queues/q/messages", &messages).status, 201);
+    let events = tail(&next)["events"].take();
+    assert_eq!(events[0]["body_start_base64"], "/wA=");
+    assert_eq!(events[1]["body_start_base64"], Value::Null);
+
+    for query in [
+        "key=%FF",
+        "name=a%C3",
+        "contains=%80",
+        "header=a%3D%FF",
+        "%FF=1",
+    ] {
+        assert_eq!(
+            get(&server, &format!("/queues/q/messages?{query}")).status,
+            400,
+            "{query}"
+        );
+    }
+    let listed = |query: &str| {
+        let page = get(&server, &format!("/queues/q/messages?{query}")).json;
+        page["messages"].as_array().map_or(usize::MAX, Vec::len)
+    };
+    assert_eq!(listed("key_base64=%2Fw%3D%3D"), 0);
+    assert_eq!(listed("key=k"), 1);
+    assert_eq!(listed("key_base64=aw=="), 1);
+    for both in ["key=k&key_base64=aw%3D%3D", "key_base64=%21"] {
+        assert_eq!(
+            get(&server, &format!("/queues/q/messages?{both}")).status,
+            400
+        );
+    }
+    let purge = |key: &str| {
+        let act = json!({"key_base64": key, "dry_run": true});
+        post(&server, "/queues/q/acts/purge", &act).json["messages"].take()
+    };
+    assert_eq!((purge("aw=="), purge("/w==")), (json!(1), json!(0)));
+    let whole = json!({"max": 1});
+    post(&server, "/queues/q/reserve", &whole);
+
+    // An error is cut between two characters.
+    let lease = post(&server, "/queues/q/reserve", &json!({})).json["messages"][0]["lease"].take();
+    let lease = lease.as_str().expect("a lease");
+    let error = format!("x{}", "é".repeat(4000));
+    let buried = post(
+        &server,
+        &format!("/leases/{lease}/bury"),
+        &json!({"reason": error}),
+    );
+    assert!(buried.status < 300, "{}", buried.json);
+    let message = get(&server, "/queues/q/messages?state=buried").json["messages"][0].take();
+    assert_eq!(message["status"].as_str().map(str::len), Some(4095));
+    assert_eq!(message["status_base64"], Value::Null);
+    let errors = get(&server, "/queues/q/errors").json;
+    let told = errors["errors"][0]["error"]
+        .as_str()
+        .expect("an error")
+        .to_owned();
+    assert_eq!((told.len(), told.contains('\u{fffd}')), (199, false));
+    let notes = tail(&next)["events"].take();
+    let last = notes
+        .as_array()
+        .and_then(|all| all.last())
+        .expect("an event");
+    assert_eq!(last["note"].as_str().map(str::len), Some(255), "{last}");
+}

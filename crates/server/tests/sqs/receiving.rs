@@ -437,3 +437,37 @@ fn a_stop_ends_polls() {
     assert!(stopped.join().expect("stopped").success());
     drop(dir);
 }
+
+/// Replies count as connection memory until they have left. One that there is no room for gives its
+/// messages back.
+#[test]
+fn replies_keep_to_the_memory_of_connections() {
+    let s = Sqs::start_with("connection_memory = '16MiB'\n", "", None);
+    s.create("q");
+    // As XML it is five times as long, and longer than what sockets hold.
+    let body = "&".repeat(200_000);
+    for _ in 0..20 {
+        s.send("q", &body);
+    }
+    let form = "Action=ReceiveMessage&MaxNumberOfMessages=10&QueueUrl=/0/q";
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+         Content-Length: {}\r\n\r\n{form}",
+        s.address,
+        form.len()
+    );
+    let mut unread = s.connect();
+    unread.send(request.as_bytes()).expect("sent");
+    s.server
+        .await_number("connections_memory_bytes", |n| n > 10_000_000);
+    let refused = s.q(form);
+    assert!(
+        refused.body.contains("<Code>RequestThrottled</Code>"),
+        "{refused:?}"
+    );
+    await_that("ten go back", || s.counts("q")[0] == "10");
+    assert_eq!(answer(&mut unread).body.matches("&amp;").count(), 2_000_000);
+    s.server
+        .await_number("connections_memory_bytes", |n| n == 0);
+    assert!(s.q(form).body.len() > 10_000_000);
+}

@@ -220,7 +220,7 @@ impl Message {
             .next()
             .unwrap_or_default();
         let mut kind: Vec<u8> = Vec::new();
-        for byte in &line[..line.len().min(ERROR_KIND_BYTES)] {
+        for byte in super::cut(line, ERROR_KIND_BYTES) {
             match byte.is_ascii_digit() {
                 true if kind.last() == Some(&b'#') => {}
                 true => kind.push(b'#'),
@@ -256,6 +256,7 @@ mod tests {
         };
         assert_eq!(kind(b"HTTP 503 after 12.5 s\nat x"), "HTTP # after #.# s");
         assert_eq!(kind(&[b'x'; 300]).len(), 200);
+        assert_eq!(kind(format!("x{}", "é".repeat(200)).as_bytes()).len(), 199);
         assert_eq!(kind(b""), "");
         message.extra_mut().attrs = vec![(ERROR.into(), b"no 7"[..].into())];
         assert_eq!(message.error_kind(), b"no #");
