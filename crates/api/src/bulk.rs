@@ -227,7 +227,7 @@ pub(super) async fn act(
     let act = match (act.as_str(), given.to) {
         ("purge", None) => {
             let all = state == ListState::Ready && filter == Filter::default();
-            match all && given.max.is_none() {
+            match all && (given.all || given.max.is_none()) {
                 true => BulkAction::Purge,
                 false => BulkAction::Delete,
             }

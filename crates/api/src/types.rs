@@ -401,6 +401,10 @@ pub(super) struct Act {
     pub(super) older_ms: u64,
     /// So many at most.
     pub(super) max: Option<u64>,
+    /// Of a purge with a `max`: that is all there is, so deduplication ids are forgotten, as
+    /// without a `max`.
+    #[serde(default)]
+    pub(super) all: bool,
     /// Only count them.
     #[serde(default)]
     pub(super) dry_run: bool,

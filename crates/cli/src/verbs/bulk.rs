@@ -224,7 +224,11 @@ impl<'a> Bulk<'a> {
             let most = (*there).min(left);
             // A purge of all forgets deduplication ids, of an empty queue too.
             let always = (state, act) == PURGE[0] && self.is_of_all();
-            let (done, ended) = walk(api, self.request(state, act)?, (most, always), &mut each)?;
+            let (path, mut request) = self.request(state, act)?;
+            if always {
+                request.insert("all".into(), true.into());
+            }
+            let (done, ended) = walk(api, (path, request), (most, always), &mut each)?;
             left = left.saturating_sub(done);
             if !ended {
                 return Ok(false);

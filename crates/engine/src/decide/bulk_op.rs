@@ -25,7 +25,8 @@ impl Engine {
         let queue = self.existing(&bulk_op.queue)?;
         self.store.promote(queue, self.now);
         let mut done = BulkDone::default();
-        if !bulk_op.act.is_for(bulk_op.state) || bulk_op.max == 0 {
+        let purges = bulk_op.act == BulkAction::Purge && bulk_op.after.is_none();
+        if !bulk_op.act.is_for(bulk_op.state) || (bulk_op.max == 0 && !purges) {
             return Ok(Outcome::BulkDone(Box::new(done)));
         }
         // Where nearly all fit, more than are wanted are not gone through.
@@ -47,7 +48,7 @@ impl Engine {
                 return Ok(Outcome::BulkDone(Box::new(done)));
             }
         }
-        if bulk_op.act == BulkAction::Purge && bulk_op.after.is_none() {
+        if purges {
             self.forget_repeats(cx, queue);
         }
         let ends_here = slots.len() < looks;
