@@ -401,18 +401,6 @@ pub struct LeaseRef {
 /// Bytes that are kept of what a failure is said to be about.
 pub const ERROR_BYTES_MAX: usize = 4096;
 
-/// The first `max` bytes of a text, or a few less: a character of UTF-8 is not cut.
-pub fn cut(text: &[u8], max: usize) -> &[u8] {
-    let Some(start) = text.get(..max).filter(|_| text.len() > max) else {
-        return text;
-    };
-    match std::str::from_utf8(start) {
-        // It is text up to a character that is not whole.
-        Err(error) if error.error_len().is_none() => &start[..error.valid_up_to()],
-        _ => start,
-    }
-}
-
 /// The attribute that says how far the work on a message has come, in percent.
 pub const PROGRESS: &[u8] = b"progress";
 

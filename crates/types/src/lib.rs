@@ -53,7 +53,7 @@ pub use command::{
     Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, How, LeaseOwner, LeaseRef, LeaseRequest,
     LeaseTime, ListState, MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, NamedAct, PROGRESS, Past,
     Peek, PendingDecision, PendingDecisionKind, PendingDecisions, Pick, Put, PutMore, Seen,
-    StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait, When, cut,
+    StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
 };
 pub use command_error::{Class, CommandError};
 pub use ends::{Ended, Ending};
@@ -61,6 +61,7 @@ pub use id::{MessageId, QueueId, RunId};
 pub use lease::{BackTo, Bound, Cancel, Cancelled, Lease, Removal, Return, Transfer};
 pub use message::{
     At, Attachment, Attr, AttrChange, Extra, FOLDER, Message, PRIORITY_DEFAULT, SegmentRef, State,
+    cut,
 };
 pub use name::Name;
 pub use outcome::{Answer, BulkDone, Delivery, Dropped, Handed, Hold, Outcome};

@@ -215,8 +215,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "a poll goes on without its client",
         edits: &[(
             "crates/http/src/clients.rs",
-            "            () = told(&self.ended) => {}\n            _ = stops",
-            "            () = told(&self.ended), if false => {}\n            _ = stops",
+            "            () = far_end => {}\n            () = self.reads_no_more() => {}",
+            "            () = far_end, if false => {}\n            () = self.is_stopped() => {}",
         )],
         tests: &[&["--test=http", "a_poll_whose_client_is_gone"]],
     },
@@ -225,8 +225,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "half of a body over HTTP waits without its client",
         edits: &[(
             "crates/http/src/clients.rs",
-            "            () = told(&self.ended) => {}\n            _ = stops",
-            "            () = told(&self.ended), if false => {}\n            _ = stops",
+            "            () = told(&self.ended) => {}\n            () = self.is_stopped() => {}",
+            "            () = told(&self.ended), if false => {}\n            () = self.is_stopped() => {}",
         )],
         tests: &[&["--test=http", "half_a_body_of_a_client"]],
     },

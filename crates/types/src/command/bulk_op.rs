@@ -220,7 +220,7 @@ impl Message {
             .next()
             .unwrap_or_default();
         let mut kind: Vec<u8> = Vec::new();
-        for byte in super::cut(line, ERROR_KIND_BYTES) {
+        for byte in crate::cut(line, ERROR_KIND_BYTES) {
             match byte.is_ascii_digit() {
                 true if kind.last() == Some(&b'#') => {}
                 true => kind.push(b'#'),
