@@ -165,7 +165,10 @@ impl Api {
         }
         let attempts = &self.app.settings().clients.attempts;
         let attempt = match (&take.token, take.queues.first()) {
-            (Some(token), Some(queue)) => Some(attempts.begin(queue.as_bytes(), token).await),
+            (Some(token), Some(queue)) => {
+                let user = caller.principal;
+                Some(attempts.begin(user, queue.as_bytes(), token).await)
+            }
             _ => None,
         };
         let taker = Taker {

@@ -226,18 +226,23 @@ impl Engine {
         if message.is_tracked() || message.reply_to().is_some() {
             self.follow();
         }
-        let queue = self
-            .store
-            .find(to)
-            .unwrap_or_else(|| self.make(to, Maker::default()));
+        // A reply was in no queue before.
+        let is_new = message.state == State::Prepared;
+        let queue = match is_new {
+            true => self.find_or_make_ours(to).ok(),
+            false => Some(
+                self.store
+                    .find(to)
+                    .unwrap_or_else(|| self.make(to, Maker::default())),
+            ),
+        };
+        let Some(queue) = queue else { return };
         self.record_queue(cx, queue);
         let logged = self
             .store
             .queue(queue)
             .is_some_and(|queue| !queue.live.settings.memory);
         let from = message.id;
-        // A reply was in no queue before.
-        let is_new = message.state == State::Prepared;
         if !is_new {
             message.extra_mut().born = message.born();
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use quintet_types::{MessageId, Ms, QueueId};
+use quintet_types::{ClientId, MessageId, Ms, QueueId};
 
 /// For how long a token is known, ms (`protocols/sqs.md`, A10).
 pub(crate) const KNOWN_MS: u64 = 5 * 60 * 1000;
@@ -22,6 +22,8 @@ pub(crate) struct Given {
     pub(crate) number: u32,
     /// Its end. One that ends at another time was changed since.
     pub(crate) until: Option<Ms>,
+    /// Its holder: a number that a lease gave back may be another's.
+    pub(crate) client_id: ClientId,
 }
 
 #[derive(Debug)]
@@ -118,6 +120,7 @@ mod tests {
             id: MessageId(id),
             number: 1,
             until: None,
+            client_id: ClientId(7),
         };
         vec![given; 2].into()
     }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use quintet_types::Principal;
 use tokio::sync::watch;
 
 /// Those of all listeners, the newest of each token.
@@ -27,9 +28,10 @@ impl Attempts {
     }
 
     /// Begins one, and returns when the one before it under the same token in the same queue is
-    /// over.
-    pub async fn begin(&self, queue: &[u8], token: &[u8]) -> Attempt {
-        let token: Box<[u8]> = [queue, b"\0", token].concat().into();
+    /// over. Other users' tokens are others.
+    pub async fn begin(&self, user: Principal, queue: &[u8], token: &[u8]) -> Attempt {
+        let user = user.0.to_le_bytes();
+        let token: Box<[u8]> = [&user[..], queue, b"\0", token].concat().into();
         let replaced = Arc::new(watch::Sender::new(false));
         let before = self.locked().insert(token.clone(), Arc::clone(&replaced));
         let attempt = Attempt {
@@ -70,16 +72,19 @@ impl Drop for Attempt {
 mod tests {
     use super::*;
 
+    const USER: Principal = Principal(1);
+
     #[tokio::test(flavor = "current_thread")]
     async fn an_attempt_begins_when_the_one_before_it_is_over() {
         let attempts = Attempts::default();
-        let first = attempts.begin(b"q", b"a").await;
-        let other = attempts.begin(b"q", b"b").await;
-        let elsewhere = attempts.begin(b"r", b"a").await;
+        let first = attempts.begin(USER, b"q", b"a").await;
+        let other = attempts.begin(USER, b"q", b"b").await;
+        let elsewhere = attempts.begin(USER, b"r", b"a").await;
+        let another = attempts.begin(Principal(2), b"q", b"a").await;
         let first = tokio::spawn(async move { first.is_replaced().await });
-        let second = attempts.begin(b"q", b"a").await;
+        let second = attempts.begin(USER, b"q", b"a").await;
         assert!(first.is_finished(), "it was told, and ended");
-        drop((second, other, elsewhere));
+        drop((second, other, elsewhere, another));
         assert!(attempts.locked().is_empty());
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, CommandError, Filter, ListState, Message, Name, Outcome,
+    BulkAction, BulkOp, Command, CommandError, Cursor, Filter, ListState, Message, Name, Outcome,
     Overrides, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,8 @@ use crate::reply::{self, Reply};
 
 /// Messages of a step.
 const STEP: u64 = 100;
+/// Messages that are looked at together for those that may go.
+const PAGE: u64 = 1000;
 /// Moves of a queue that are remembered.
 const KEPT: usize = 10;
 /// Messages a second at most, where a rate is given.
@@ -332,6 +334,7 @@ impl Sqs {
         let asker = self.asker(&guest);
         let queue = Name::new(source.as_bytes());
         let mut stops = self.stopping();
+        let mut after = None;
         while task.status == Status::Running {
             let began = Instant::now();
             let (step, rest) = match task.rate {
@@ -350,7 +353,7 @@ impl Sqs {
                 Err(_) => {}
             }
             let mut moved = 0;
-            let came = move_some(&asker, &queue, &task, step, &mut moved).await;
+            let came = move_some(&asker, &queue, &task, step, (&mut moved, &mut after)).await;
             let mut there = match tasks(&asker, &queue).await {
                 Ok(there) => there,
                 // The queue is gone, and the move with it.
@@ -403,13 +406,13 @@ async fn move_some(
     from: &Name,
     task: &Task,
     max: u64,
-    moved: &mut u64,
+    (moved, after): (&mut u64, &mut Option<Cursor>),
 ) -> Result<(), Fault> {
     if let Some(to) = &task.to {
         let to = Name::new(to.as_bytes());
         return move_into(asker, from, to, Filter::default(), max, moved).await;
     }
-    for (source, messages) in sources(asker, from, task.back_to.as_deref(), max).await? {
+    for (source, messages) in sources(asker, from, task.back_to.as_deref(), max, after).await? {
         let came_from = (DEAD_FROM.into(), source.as_bytes().into());
         let filter = Filter {
             attrs: vec![came_from],
@@ -457,12 +460,13 @@ async fn move_into(
 }
 
 /// The queues that so many of the oldest dead letters came from, and how many of these each.
-/// Those of other queues than `back_to` stay.
+/// Those of other queues than `back_to` stay; `after` leaves those in front out from then on.
 async fn sources(
     asker: &Asker,
     from: &Name,
     back_to: Option<&[String]>,
     max: u64,
+    after: &mut Option<Cursor>,
 ) -> Result<BTreeMap<Name, u64>, Fault> {
     let may = |source: &Name| {
         back_to.is_none_or(|names| {
@@ -479,13 +483,15 @@ async fn sources(
             ..Filter::default()
         },
         act: BulkAction::Show,
-        after: None,
+        after: *after,
         max: 0,
     };
     let mut sources = BTreeMap::new();
     let mut left = max;
     while left > 0 {
-        bulk_op.max = u32::try_from(left).unwrap_or(u32::MAX);
+        // Many of those in front may stay.
+        let page = back_to.map_or(left, |_| left.max(PAGE));
+        bulk_op.max = u32::try_from(page).unwrap_or(u32::MAX);
         let Outcome::BulkDone(bulk_done) = asker
             .ask(Command::BulkOp(Box::new(bulk_op.clone())))
             .await?
@@ -493,11 +499,18 @@ async fn sources(
             return Err(unexpected());
         };
         let came_from = bulk_done.messages.iter().filter_map(Message::came_from);
-        for source in came_from.filter(may) {
+        for source in came_from
+            .filter(may)
+            .take(usize::try_from(left).unwrap_or(usize::MAX))
+        {
             *sources.entry(source).or_default() += 1;
-            left = left.saturating_sub(1);
+            left -= 1;
         }
         bulk_op.after = bulk_done.next;
+        if sources.is_empty() {
+            // Nothing in front of it may ever go.
+            *after = bulk_done.next.or(*after);
+        }
         if bulk_done.next.is_none() {
             break;
         }

@@ -216,7 +216,10 @@ impl Sqs {
         };
         let attempts = &self.settings.clients.attempts;
         let attempt = match (&take.token, take.queues.first()) {
-            (Some(token), Some(queue)) => Some(attempts.begin(queue.as_bytes(), token).await),
+            (Some(token), Some(queue)) => {
+                let user = visit.asker.caller.principal;
+                Some(attempts.begin(user, queue.as_bytes(), token).await)
+            }
             _ => None,
         };
         let mut coming = visit.asker.begin(Command::Take(take));

@@ -160,7 +160,8 @@ impl IoThread {
             conn.close_after_flush();
         }
         let Some(is_short) = self.waiting.look(conn, slot, edge, instant) else {
-            if !conn.reads_ahead() || edge.connection_memory.is_tight() {
+            // However tight memory is: that is little, and nobody reads later.
+            if !conn.reads_ahead() {
                 return Err(Stop::Quiet);
             }
             input.is_short = true;

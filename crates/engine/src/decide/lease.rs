@@ -87,15 +87,18 @@ impl Engine {
                 && message.state == State::Reserved
                 && message.reserves == lease.number
                 && message.cancelled().is_none();
-            let as_given = |held: &Lease| held.bound == Bound::Time && held.until == lease.until;
+            let as_given = |held: &Lease| {
+                let given = (lease.until, lease.client_id);
+                held.bound == Bound::Time && (held.until, held.client_id) == given
+            };
             if !lasts || !self.store.leases.get(&slot).is_some_and(as_given) {
                 return None;
             }
-            again.push(slot);
+            again.push((slot, lease.client_id));
         }
         let mut given = Vec::with_capacity(again.len());
         let mut handed = Handed::new();
-        for slot in again {
+        for (slot, client_id) in again {
             let lease = self.lease_for(ClientId(0), slot, ask);
             let message = self.store.messages.at(slot);
             let at = message.at();
@@ -103,6 +106,7 @@ impl Engine {
                 id: at.id,
                 number: message.reserves,
                 until: lease.until,
+                client_id,
             });
             let mut message = message.clone();
             message.ttr_ms = message.ttr_ms.or(given_ms(ask, &lease));
@@ -129,11 +133,12 @@ impl Engine {
         };
         let given = handed.iter().filter_map(|message| {
             let slot = self.store.slot(message.id)?;
-            let until = self.store.leases.get(&slot)?.until;
+            let lease = self.store.leases.get(&slot)?;
             Some(Given {
                 id: message.id,
                 number: message.reserves,
-                until,
+                until: lease.until,
+                client_id: lease.client_id,
             })
         });
         let given = given.collect();

@@ -12,7 +12,6 @@ use crate::awaits::Await;
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::step::Call;
-use crate::store::Maker;
 
 /// Waits that end in one tick.
 const STEPS: usize = 256;
@@ -145,21 +144,34 @@ impl Engine {
     #[inline]
     pub(super) fn may_reply(&mut self, call: Call, put: &Put) -> Result<(), CommandError> {
         let reply = put.more.as_ref().and_then(|more| more.reply.as_deref());
-        reply.map_or(Ok(()), |reply| self.may_reply_to(call, reply))
+        reply.map_or(Ok(()), |reply| self.may_reply_to(call, &put.queue, reply))
     }
 
+    /// A reply shows what became of the message, as a peek does. Its queue is made under the limits
+    /// of its caller, as if the caller put into it.
     #[cold]
-    fn may_reply_to(&mut self, call: Call, reply: &ReplyTo) -> Result<(), CommandError> {
-        if !reply.queue.is_possible() {
+    fn may_reply_to(
+        &mut self,
+        call: Call,
+        from: &Name,
+        reply: &ReplyTo,
+    ) -> Result<(), CommandError> {
+        // Each message of a backlog may have one.
+        if !reply.queue.is_possible() || reply.queue.as_bytes().len() > MESSAGE_NAME_BYTES_MAX {
             return Err(CommandError::BadName);
         }
         if reply.correlation.len() > MESSAGE_NAME_BYTES_MAX {
             return Err(CommandError::BadMessageName);
         }
-        match self.may(call.caller.principal, Verb::Put, &reply.queue) {
-            true => Ok(()),
-            false => Err(CommandError::NotPermitted),
+        let principal = call.caller.principal;
+        if !self.may(principal, Verb::Put, &reply.queue) || !self.may(principal, Verb::Peek, from) {
+            return Err(CommandError::NotPermitted);
         }
+        if !self.belongs_elsewhere(&reply.queue) {
+            let made = self.find_or_make(call, &reply.queue)?;
+            self.forget_unused(made);
+        }
+        Ok(())
     }
 
     /// The reply of a message that a fact, which is about to be applied, ends; its queue is not yet
@@ -169,6 +181,25 @@ impl Engine {
         let (id, state) = end_in(fact)?;
         let message = self.store.message(id)?;
         let reply = message.reply_to().filter(|_| state != ResultState::Moved)?;
+        if let Fact::Removed { why, .. } = fact {
+            let silent = match why {
+                // As where a purge or a drop removes it in one fact with all others.
+                Removal::Purged | Removal::Doomed => true,
+                // It makes room there.
+                Removal::Discarded => reply.queue == self.store.name_of(message.queue),
+                Removal::Taken
+                | Removal::Finished
+                | Removal::Deleted
+                | Removal::Expired
+                | Removal::Retention
+                | Removal::Replaced
+                | Removal::Failed
+                | Removal::Cancelled => false,
+            };
+            if silent {
+                return None;
+            }
+        }
         let result = self.result_in(fact)?;
         let at = At {
             id: MessageId(0),
@@ -184,8 +215,8 @@ impl Engine {
     }
 
     /// Puts a reply in the step that ends its message; sets it aside if its queue is another
-    /// shard's. Its queue is made if need be, also beyond the limits, and takes it when it is full:
-    /// nothing could refuse it but the end of the message.
+    /// shard's. Its queue is made if need be, and takes it when it is full: nothing could refuse it
+    /// but the end of the message. Where no more queues may be made there is no reply.
     #[cold]
     pub(crate) fn send_reply<J: Journal>(
         &mut self,
@@ -201,8 +232,10 @@ impl Engine {
             self.fact_alone(cx, Fact::SentImage(message, to));
             return;
         }
-        let found = self.store.find(&to);
-        let queue = found.unwrap_or_else(|| self.make(&to, Maker::default()));
+        let Ok(queue) = self.find_or_make_ours(&to) else {
+            self.replies -= 1;
+            return;
+        };
         self.record_queue(cx, queue);
         let logged = self.store.is_logged(queue);
         message.id = self.next_id(cx, logged);

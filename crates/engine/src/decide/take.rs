@@ -300,7 +300,7 @@ impl Engine {
         mut waiter: Waiter,
         reads: bool,
     ) -> Result<(), CommandError> {
-        if self.waiters.len() >= self.settings.waiters_max as usize {
+        if self.waiters.len() + self.awaits.len() >= self.settings.waiters_max as usize {
             return Err(CommandError::TooManyWaiters);
         }
         waiter.queues = self.lines_of(call, &mut waiter.take)?;

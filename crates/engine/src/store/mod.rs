@@ -115,6 +115,8 @@ pub(crate) struct Durable {
     pub(crate) tombstones: Tombstones,
     /// Messages for queues of other shards, in the order they were sent.
     pub(crate) outbox: Outbox,
+    /// The greatest id that was ever in it.
+    outbox_most: MessageId,
     /// The messages in runs.
     pub(crate) cold: Cold,
     /// State of all message groups together.

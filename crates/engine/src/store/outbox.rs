@@ -40,7 +40,9 @@ impl Durable {
 
     /// The same for a message whose put replay has not seen.
     pub(super) fn sent(&mut self, mut message: Message, to: Name, segment_ref: SegmentRef) {
-        self.carried(message.id);
+        if message.id <= self.outbox_most {
+            self.carried(message.id);
+        }
         // A reply is aside before it was in any queue.
         self.use_up(message.id.0 as i64);
         message.segment_ref = match &message.body {
@@ -54,6 +56,7 @@ impl Durable {
     }
 
     fn set_aside(&mut self, sent: Sent) {
+        self.outbox_most = self.outbox_most.max(sent.message.id);
         self.count_segment_ref(sent.message.segment_ref);
         self.count_body(run_of_body(&sent.message));
         self.body_bytes += Self::held_bytes(&sent.message);
