@@ -372,13 +372,14 @@ pub(super) async fn define(
     request: Request,
 ) -> Result<Response, Problem> {
     must_operate(&requester)?;
-    let seen = seen(request.headers())?;
+    let headers = request.headers().clone();
     let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
     let schedule = spec.schedule(&name);
     let schedule = schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
     if !requester.may_to(Verb::Put, schedule.queue()) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }
+    let seen = seen(&headers)?;
     // The search for a time that never comes takes long.
     let (timing, now) = (schedule.timing, api.client_api.wall());
     let never = tokio::task::spawn_blocking(move || timing.next(now) == Ms::NEVER).await;

@@ -224,17 +224,20 @@ fn exactly_one_reply_comes_over_shards_and_a_kill() {
 #[test]
 fn a_reply_queue_needs_the_right_to_put() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
+                  rights = ['put', 'peek']\n[[grant]]\nuser = 'ann'\nqueues = ['unseen']\n\
                   rights = ['put']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
     let server = Start::of(config).serve_as_configured();
-    for messages in [
-        json!([{"body": "a", "reply_to": "others"}]),
-        json!([{"body": "a"}, {"body": "a", "reply_to": "others"}]),
+    for (queue, messages) in [
+        ("mine", json!([{"body": "a", "reply_to": "others"}])),
+        (
+            "mine",
+            json!([{"body": "a"}, {"body": "a", "reply_to": "others"}]),
+        ),
+        // A reply would show what may not be seen.
+        ("unseen", json!([{"body": "a", "reply_to": "mine"}])),
     ] {
-        let refused = post(
-            &server,
-            "/queues/mine/messages",
-            &json!({"messages": messages}),
-        );
+        let path = format!("/queues/{queue}/messages");
+        let refused = post(&server, &path, &json!({"messages": messages}));
         assert_eq!(
             (refused.status, &refused.json["code"]),
             (403, &json!("not_permitted"))
