@@ -167,7 +167,8 @@ impl Engine {
         if !self.may(principal, Verb::Put, &reply.queue) || !self.may(principal, Verb::Peek, from) {
             return Err(CommandError::NotPermitted);
         }
-        if !self.belongs_elsewhere(&reply.queue) {
+        // An earlier put of the same command may have made it, and counts on it.
+        if !self.belongs_elsewhere(&reply.queue) && self.store.find(&reply.queue).is_none() {
             let made = self.find_or_make(call, &reply.queue)?;
             self.forget_unused(made);
         }

@@ -294,3 +294,22 @@ fn a_reply_for_another_shard_is_aside_and_arrives_once() {
     assert_eq!(answers(&mut other), ["sum done 5"]);
     assert!(next.0 > id.0 + 1, "the id of the reply is used up");
 }
+
+/// A queue that an earlier put of the same command makes stays the queue of that put.
+#[test]
+fn the_reply_queue_of_one_put_may_be_the_new_queue_of_another() {
+    let mut w = World::new();
+    let mut second = Put::new("second".into(), Body::new(b"b"));
+    second.more = Some(Box::new(PutMore {
+        reply: Some(Box::new(ReplyTo {
+            queue: "first".into(),
+            ..ReplyTo::default()
+        })),
+        ..PutMore::default()
+    }));
+    let first = Put::new("first".into(), Body::new(b"a"));
+    w.ask(1, Command::PutMany(vec![first, second]));
+    assert_eq!(w.pop("first"), "a");
+    assert_eq!(w.pop("second"), "b");
+    w.verify();
+}
