@@ -8,7 +8,7 @@ use quintet_types::{HeldKey, Ms, QueueId};
 
 /// The record of a hold in a snapshot, without its key, bytes at most.
 const RECORD: u64 = 48;
-/// What a hold takes in memory beside that: entries of two trees, which are two thirds full.
+/// Memory of a hold beside that: entries of two trees, which are two thirds full.
 const TREES: u64 = 80;
 
 /// Held keys of one queue.

@@ -68,7 +68,7 @@ pub(crate) struct Run(
     pub(crate) u64,
 );
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "u8", into = "u8")]
 pub(crate) enum How {
@@ -274,7 +274,7 @@ pub(crate) fn look(schedule: &Schedule, mark: &Mark, now: Ms) -> Look {
     }
 }
 
-/// What was due up to then and is not done at `now` was missed.
+/// Due times up to this one that are not done at `now` were missed.
 pub(crate) fn late_at(now: Ms) -> Ms {
     Ms(now.0.saturating_sub(LATE_MS))
 }

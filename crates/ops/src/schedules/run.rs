@@ -31,7 +31,7 @@ const AT_ONCE: usize = 64;
 /// Schedules that are looked at, at most, before orders are obeyed.
 const TURN: usize = 1024;
 
-/// What is due within this time, ms, is read beforehand.
+/// Schedules that are due within this time, ms, are read beforehand.
 const AHEAD_MS: u64 = 1500;
 /// Schedules that are read beforehand at most, and the bytes of such a one: some 12 KiB with its
 /// cron expression.
@@ -49,7 +49,7 @@ pub(super) struct Runner<'a> {
     notes: RefCell<Vec<Command>>,
 }
 
-/// What is to become of a schedule.
+/// The planned step of a schedule.
 struct Planned {
     name: Arc<str>,
     schedule: Arc<Schedule>,

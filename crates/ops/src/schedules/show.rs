@@ -104,7 +104,7 @@ fn told(run: &Run) -> RunSeen {
     }
 }
 
-/// What the tables say of a schedule.
+/// The contents of the tables about a schedule.
 fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> ScheduleSeen {
     let mark = &loaded.mark;
     let stored = loaded.stored.as_ref().filter(|_| of_file.is_none());
