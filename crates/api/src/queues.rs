@@ -6,7 +6,7 @@ use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_client::{Did, SetBy};
-use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags, WallAhead};
+use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags};
 use serde_json::Value;
 
 use super::path::Path;
@@ -82,7 +82,7 @@ pub(super) async fn history(
     // Whether it is there, and may be seen.
     api.queue_stats(&requester, &queue).await?;
     let client_api = &api.client_api;
-    let ahead = WallAhead::between(client_api.now(), client_api.wall());
+    let ahead = client_api.ahead();
     let past = PastOfQueue::of(&queue, client_api.history(&queue), |at| ahead.wall_at(at));
     Ok(reply::document(&past))
 }

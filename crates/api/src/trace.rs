@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use quintet_client::words;
-use quintet_types::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb, WallAhead};
+use quintet_types::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -71,7 +71,7 @@ impl Api {
     /// The trace of one that is there.
     async fn live(&self, requester: &Requester, message: &Message, queue: &Name) -> Traced {
         let now = self.client_api.now();
-        let ahead = WallAhead::between(now, self.client_api.wall());
+        let ahead = self.client_api.ahead();
         let shown = Shown::of(message, queue, now);
         let (holder, until) = match self.held_by(requester, message, queue).await {
             Some((holder, lease)) => (Some(holder.text), lease.until),
@@ -130,7 +130,7 @@ impl Api {
             None => None,
         };
         let now = self.client_api.now();
-        let ahead = WallAhead::between(now, self.client_api.wall());
+        let ahead = self.client_api.ahead();
         Ok(Traced {
             id: id.0,
             state: "gone",

@@ -60,6 +60,9 @@ pub const ACT_STEP: u32 = 128;
 /// processors, and the log, from nobody: some 30,000 messages a second are left.
 pub const ACT_REST: Duration = Duration::from_millis(4);
 
+/// Tries to read two clocks at one moment.
+const READINGS: usize = 8;
+
 /// Told what came of a command: the outcome, and the name of the queue its
 /// first message came from (empty if there is none). Called once, from any
 /// thread, also the caller's own before [`ClientApi::submit`] returns; has to be
@@ -82,7 +85,22 @@ pub trait ClientApi: Send + Sync {
 
     /// Engine time when the wall clock will show `wall`, if nobody sets it.
     fn at_wall(&self, wall: Ms) -> Ms {
-        WallAhead::between(self.now(), self.wall()).engine_at(wall)
+        self.ahead().engine_at(wall)
+    }
+
+    /// How far the wall clock is ahead of engine time.
+    fn ahead(&self) -> WallAhead {
+        let mut now = self.now();
+        let mut wall = self.wall();
+        // A thread may lose its processor between two readings.
+        for _ in 0..READINGS {
+            let after = self.now();
+            if after.since(now) <= 1 {
+                break;
+            }
+            (now, wall) = (after, self.wall());
+        }
+        WallAhead::between(now, wall)
     }
 
     /// The time of this process, or of its owning what it serves: leases that are given now are

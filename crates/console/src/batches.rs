@@ -255,7 +255,7 @@ pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Respo
     let client_api = asked.console.api.client_api();
     let now = client_api.now();
     // What is stored is engine time; people read the wall clock.
-    let ahead = quintet_types::WallAhead::between(now, client_api.wall());
+    let ahead = client_api.ahead();
     let wall = |at: Ms| words::moment(ahead.wall_at(at).0);
     let progress = &batch.progress;
     let children = match (progress.children_running, progress.children_pending) {

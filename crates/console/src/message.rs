@@ -178,7 +178,7 @@ fn past(
     held: Option<(Holder, Lease)>,
 ) -> Vec<(String, Vec<Piece>)> {
     let client_api = asked.console.api.client_api();
-    let ahead = quintet_types::WallAhead::between(client_api.now(), client_api.wall());
+    let ahead = client_api.ahead();
     let mut all = vec![(message.created, "put".as_bytes().to_vec())];
     let mut then = |at: Ms, says: &str, why: &[u8]| {
         let mut text = says.as_bytes().to_vec();
@@ -238,7 +238,7 @@ fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {
     let ahead = asked.console.api.client_api();
     let wall = move |at: Ms| {
         // What is stored is engine time; people read the wall clock.
-        let ahead = quintet_types::WallAhead::between(ahead.now(), ahead.wall());
+        let ahead = ahead.ahead();
         words::moment(ahead.wall_at(at).0)
     };
     let extra = message.extra.as_deref();

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_types::{
     BulkAction, BulkOp, Command, CommandError, Edit, Filter, ListState, Name, Outcome, Overrides,
-    QueueSetup, QueueStats, StatsOf, StatsReply, Tags, WallAhead, When,
+    QueueSetup, QueueStats, StatsOf, StatsReply, Tags, When,
 };
 
 use crate::ask::{Asker, said, unexpected};
@@ -42,7 +42,7 @@ pub(crate) struct There {
 impl Sqs {
     /// A queue as its attributes show it.
     pub(crate) fn seen<'a>(&'a self, name: &'a str, of: &'a There) -> Seen<'a> {
-        let ahead = WallAhead::between(self.client_api.now(), self.client_api.wall());
+        let ahead = self.client_api.ahead();
         let created_s = ahead.wall_at(of.stats.created).0 / 1000;
         let changed = of.setup.settings.tags.get(CHANGED);
         let changed = changed.and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());

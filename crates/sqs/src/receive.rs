@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
     BackTo, Command, End, Handed, LeaseOwner, LeaseRequest, LeaseTime, Message, Name, Outcome,
-    Take, TakeLimit, Wait, WallAhead,
+    Take, TakeLimit, Wait,
 };
 
 use crate::ask::{said, unexpected};
@@ -310,7 +310,7 @@ impl Sqs {
         }
         let every = asked.system.iter().any(|name| name == "All");
         let wants = |wanted: &str| every || asked.system.iter().any(|name| name == wanted);
-        let ahead = WallAhead::between(self.client_api.now(), self.client_api.wall());
+        let ahead = self.client_api.ahead();
         let attr = |name: &[u8]| {
             attr(message, name).and_then(|value| String::from_utf8(value.to_vec()).ok())
         };

@@ -101,9 +101,9 @@ mod tests {
                 .map(|why| settings.fails_by(*why))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(by(&all), [true, true, true, false]);
-        assert_eq!(by(&some), [false, true, true, false]);
-        assert_eq!(by(&QueueSettings::default()), [false; 4], "no policy");
+        assert_eq!(by(&all), [true, true, true, false, false]);
+        assert_eq!(by(&some), [false, true, true, false, false]);
+        assert_eq!(by(&QueueSettings::default()), [false; 5], "no policy");
         assert!(!all.failed_enough(1) && all.failed_enough(2));
     }
 }

@@ -29,10 +29,11 @@ impl Ms {
 pub struct WallAhead(pub i64);
 
 impl WallAhead {
-    /// Of two readings of one moment.
+    /// Of two readings of one moment. Both are cut to whole milliseconds, so one is no distance.
     pub fn between(engine: Ms, wall: Ms) -> Self {
         let signed = |ms: Ms| i64::try_from(ms.0).unwrap_or(i64::MAX);
-        Self(signed(wall) - signed(engine))
+        let ahead = signed(wall) - signed(engine);
+        Self(if ahead.abs() <= 1 { 0 } else { ahead })
     }
 
     /// The wall clock's time at `engine`.

@@ -2,7 +2,6 @@
 
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -29,8 +28,6 @@ pub(in super::super) struct Wait {
 
 /// Between two tries of `wait`.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
-/// A server is waited for so long over one connection, then twice as long, and so on.
-const ANSWERS: Duration = Duration::from_secs(5);
 
 /// Arguments of `drain`.
 #[derive(clap::Args)]
@@ -70,32 +67,19 @@ impl Wait {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let (tell, told) = channel();
         let end = Instant::now() + Duration::from_millis(self.for_ms);
-        let at = Arc::new(self.at);
-        let mut patience = ANSWERS;
+        // A server that reads its log lets clients connect and answers later. This thread ends with
+        // the process.
+        std::thread::spawn(move || {
+            while tell.send(answers(&self.at)).is_ok() {
+                std::thread::sleep(TRY_AGAIN);
+            }
+        });
         let mut why = anyhow!("the server does not respond; it may still be reading its log");
         loop {
-            // A server that reads its log lets clients connect and answers later. This thread ends
-            // with the process.
-            let (at, tell) = (Arc::clone(&at), tell.clone());
-            std::thread::spawn(move || {
-                let mut answer = answers(&at);
-                while answer.is_err() && tell.send(answer).is_ok() {
-                    std::thread::sleep(TRY_AGAIN);
-                    answer = answers(&at);
-                }
-                // Nobody waits any more only if the process ends.
-                let _ended = tell.send(Ok(()));
-            });
-            // Without an answer it is asked anew, over another connection.
-            let next = end.min(Instant::now() + patience);
-            patience *= 2;
-            loop {
-                match told.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                    Ok(Ok(())) => return Ok(ExitCode::SUCCESS),
-                    Ok(Err(error)) => why = error,
-                    Err(_) if Instant::now() >= end => return Err(why),
-                    Err(_) => break,
-                }
+            match told.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(Ok(())) => return Ok(ExitCode::SUCCESS),
+                Ok(Err(error)) => why = error,
+                Err(_) => return Err(why),
             }
         }
     }
