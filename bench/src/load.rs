@@ -15,7 +15,7 @@ use crate::report::{Live, Openings, Report};
 use crate::stream::Stream;
 use crate::target::Target;
 use crate::tls::{Openers, Tls};
-use crate::worker::{Found, SILENCE, Work, Worker, lock};
+use crate::worker::{LoadResults, SILENCE, Work, Worker, lock};
 
 /// Idle connections at most.
 pub const IDLE_MAX: usize = 100_000;
@@ -169,7 +169,7 @@ impl Load {
         let mut idle: Vec<Stream> = (0..self.idle)
             .map(|_| self.connect())
             .collect::<Result<_>>()?;
-        let found = Arc::new(Mutex::new(Found::new()));
+        let found = Arc::new(Mutex::new(LoadResults::new()));
         let workers: Vec<Worker> = self
             .share_out(&found)?
             .into_iter()
@@ -295,7 +295,7 @@ impl Load {
     }
 
     /// The work of each thread, with its connections open.
-    fn share_out(&self, found: &Arc<Mutex<Found>>) -> Result<Vec<Work>> {
+    fn share_out(&self, found: &Arc<Mutex<LoadResults>>) -> Result<Vec<Work>> {
         let threads = self.threads.min(self.connections);
         let end = u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX);
         let body: Arc<[u8]> = (0..self.size).map(|at| b'a' + (at % 26) as u8).collect();
@@ -340,7 +340,7 @@ impl Load {
     }
 }
 
-fn live(found: &Mutex<Found>, start: Instant, seen: &mut (f64, u64)) -> Live {
+fn live(found: &Mutex<LoadResults>, start: Instant, seen: &mut (f64, u64)) -> Live {
     let mut found = lock(found);
     let seconds = start.elapsed().as_secs_f64();
     let requests = found.total.count();
@@ -355,7 +355,7 @@ fn live(found: &Mutex<Found>, start: Instant, seen: &mut (f64, u64)) -> Live {
     live
 }
 
-fn report(found: &Found) -> Report {
+fn report(found: &LoadResults) -> Report {
     let requests = found.puts + found.takes;
     let seconds = if found.last == 0 {
         SILENCE.as_secs_f64()

@@ -33,7 +33,7 @@ const READ_BYTES: usize = 256 << 10;
 const TIMER: Token = Token(usize::MAX);
 
 /// Results of all threads so far.
-pub(crate) struct Found {
+pub(crate) struct LoadResults {
     pub(crate) total: Recorder,
     /// Since the last look.
     pub(crate) window: Recorder,
@@ -45,7 +45,7 @@ pub(crate) struct Found {
     pub(crate) last: u64,
 }
 
-impl Found {
+impl LoadResults {
     pub(crate) fn new() -> Self {
         Self {
             total: Recorder::new(),
@@ -60,7 +60,7 @@ impl Found {
 }
 
 /// Locks what was found; a thread that panicked left it whole.
-pub(crate) fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+pub(crate) fn lock(found: &Mutex<LoadResults>) -> MutexGuard<'_, LoadResults> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Work {
     pub(crate) end: u64,
     /// At a fixed rate, when each request is due.
     pub(crate) pace: Option<Pace>,
-    pub(crate) found: Arc<Mutex<Found>>,
+    pub(crate) found: Arc<Mutex<LoadResults>>,
 }
 
 /// A thread at work.
@@ -87,7 +87,7 @@ pub(crate) struct Worker {
     records: Scratch,
     start: Instant,
     /// Not yet shown to others.
-    fresh: Found,
+    fresh: LoadResults,
     published: Instant,
     /// Requests sent, and not yet answered.
     asked: u64,
@@ -123,7 +123,7 @@ impl Worker {
             timer,
             records: Scratch::new(READ_BYTES),
             start: Instant::now(),
-            fresh: Found::new(),
+            fresh: LoadResults::new(),
             published: Instant::now(),
             asked: 0,
             in_flight: 0,

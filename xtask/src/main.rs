@@ -43,11 +43,11 @@ use clap::{Args, CommandFactory as _, Parser};
 enum Task {
     /// Run all tests, as CI does, or the parts that are named
     #[command(alias = "ci", after_help = parts::HELP)]
-    Test(parts::Asked),
+    Test(parts::PartsArgs),
     /// Format check, house rules, clippy (also of clients/rust), and third-party crates
     Lint,
     /// Real client libraries against the real binary
-    Clients(parts::Asked),
+    Clients(parts::PartsArgs),
     /// House rules
     Tidy {
         /// Lower the numbers of xtask/prose.txt to those of the comments and pages
@@ -56,17 +56,17 @@ enum Task {
     },
     /// Run tests that wait or race again and again on a busy machine
     #[command(after_help = repeat::HELP)]
-    Repeat(repeat::Asked),
+    Repeat(repeat::RepeatArgs),
     /// Plant defects one by one, and see whether the tests notice
     #[command(after_help = plant::HELP)]
-    Plant(plant::Asked),
+    Plant(plant::PlantArgs),
     /// Write the crates in the binary as CycloneDX: target/quintet.cdx.json
     ///
     /// The first run builds cargo-cyclonedx, for some minutes, below the target directory.
     Sbom,
     /// Build what is published: static program, Debian package, sums
     #[command(after_help = package::HELP)]
-    Package(package::Asked),
+    Package(package::PackageArgs),
     /// Run the real binary under load, faults, kills and hostile clients, and check its promises
     Stress(Passed),
     /// The same of three nodes over three NATS servers; without an option the part of that name
@@ -96,9 +96,9 @@ fn main() -> ExitCode {
     let root = root();
     let result = match Task::parse() {
         Task::Test(asked) => parts::run(&root, &asked),
-        Task::Lint => parts::run(&root, &parts::Asked::of(&table::LINT)),
+        Task::Lint => parts::run(&root, &parts::PartsArgs::of(&table::LINT)),
         Task::Clients(asked) => parts::run(&root, &asked.and(&table::CLIENTS)),
-        Task::Tidy { lower: false } => parts::run(&root, &parts::Asked::of(&["tidy"])),
+        Task::Tidy { lower: false } => parts::run(&root, &parts::PartsArgs::of(&["tidy"])),
         Task::Tidy { lower: true } => {
             tidy::files(&root).and_then(|files| prose::lower(&root, &files))
         }
@@ -108,7 +108,7 @@ fn main() -> ExitCode {
         Task::Package(asked) => package::run_task(&root, &asked),
         Task::Stress(passed) => stress::run(&root, &passed.options),
         Task::Cluster(passed) if passed.options.is_empty() => {
-            parts::run(&root, &parts::Asked::of(&["cluster"]))
+            parts::run(&root, &parts::PartsArgs::of(&["cluster"]))
         }
         Task::Cluster(passed) => stress::run_cluster(&root, &passed.options),
         Task::Bench => compare::short(&root),
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
         Task::Backlog(passed) => compare::backlog(&root, &passed.options),
         Task::BenchCluster(passed) => compare::cluster(&root, &passed.options),
         Task::Part(words) if words == ["help"] => Task::command().print_help().map_err(Into::into),
-        Task::Part(words) => parts::run(&root, &parts::Asked::parse_from(part(words))),
+        Task::Part(words) => parts::run(&root, &parts::PartsArgs::parse_from(part(words))),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

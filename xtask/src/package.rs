@@ -30,7 +30,7 @@ const SOURCES: &str = "/usr/src/quintet";
 
 /// The options.
 #[derive(clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct PackageArgs {
     /// Link glibc instead of musl, also where musl is to be had
     #[arg(long)]
     glibc: bool,
@@ -102,7 +102,7 @@ fn said(command: &mut Command) -> Result<String> {
 ///
 /// # Errors
 /// Something is missing, does not build, or the program is too large.
-pub(crate) fn run_task(root: &Path, asked: &Asked) -> Result<()> {
+pub(crate) fn run_task(root: &Path, asked: &PackageArgs) -> Result<()> {
     let source = Source::new(root)?;
     let out = crate::target(root).join("package");
     if out.exists() {

@@ -20,7 +20,7 @@ the end names them.";
 
 /// The parts to run.
 #[derive(clap::Parser, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PartsArgs {
     /// The parts; without a name all of them
     names: Vec<String>,
     /// Print the parts, their times and missing programs
@@ -40,7 +40,7 @@ pub(crate) struct Asked {
     timings: Option<PathBuf>,
 }
 
-impl Asked {
+impl PartsArgs {
     /// These parts alone.
     pub(crate) fn of(names: &[&str]) -> Self {
         Self::default().and(names)
@@ -57,7 +57,7 @@ impl Asked {
 ///
 /// # Errors
 /// There is no such part; parts failed, which are then named.
-pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
+pub(crate) fn run(root: &Path, asked: &PartsArgs) -> Result<()> {
     let mut out = std::io::stdout();
     if asked.list {
         return list(PARTS, &mut out);

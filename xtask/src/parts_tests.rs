@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use anyhow::bail;
 use clap::Parser as _;
 
-use super::{Asked, announce, chosen, list, run_of};
+use super::{PartsArgs, announce, chosen, list, run_of};
 use crate::Task;
 use crate::context::{Extra, Run};
 use crate::needs::{Need, program};
@@ -130,7 +130,7 @@ fn parts_are_run_by_name() {
 fn the_command_line_is_read() {
     let read = |line: &str| Task::try_parse_from(line.split(' '));
     let asked = |line: &str| match read(line).expect("options") {
-        Task::Part(words) => Asked::parse_from(crate::part(words)),
+        Task::Part(words) => PartsArgs::parse_from(crate::part(words)),
         Task::Test(asked) => asked,
         _ => unreachable!("{line}"),
     };

@@ -277,7 +277,7 @@ struct Defect {
 
 /// The defects to plant.
 #[derive(clap::Parser)]
-pub(crate) struct Asked {
+pub(crate) struct PlantArgs {
     /// Print the listed defects
     #[arg(long)]
     list: bool,
@@ -293,7 +293,7 @@ pub(crate) struct Asked {
     seed: Option<u64>,
 }
 
-impl Asked {
+impl PlantArgs {
     /// All listed defects, then changes by chance.
     pub(crate) fn all(minutes: u64) -> Self {
         Self {
@@ -316,7 +316,7 @@ fn known(name: &str) -> Result<String> {
 /// # Errors
 /// A listed defect survives, does not fit the tree any more or does not build; the tests
 /// fail without any.
-pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
+pub(crate) fn run(root: &Path, asked: &PlantArgs) -> Result<()> {
     if asked.list {
         all().for_each(|one| println!("{:26} {}", one.name, one.what));
         return Ok(());

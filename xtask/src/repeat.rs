@@ -34,7 +34,7 @@ A test that fails stops no other. The output of each run that failed is in targe
 
 /// The tests to repeat.
 #[derive(clap::Parser, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RepeatArgs {
     /// How often each is run
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     times: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Asked {
     filters: Vec<String>,
 }
 
-impl Asked {
+impl RepeatArgs {
     /// Whether `package`'s test file `name` is asked for.
     fn wants(&self, package: &str, name: &str) -> bool {
         if self.tests.is_empty() {
@@ -67,7 +67,7 @@ impl Asked {
 ///
 /// # Errors
 /// It does not build, there is no such test, or one failed.
-pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
+pub(crate) fn run(root: &Path, asked: &RepeatArgs) -> Result<()> {
     let programs: Vec<Program> = built(root)?
         .into_iter()
         .filter(|program| asked.wants(&program.package, &program.name))
@@ -105,7 +105,11 @@ pub(crate) fn run(root: &Path, asked: &Asked) -> Result<()> {
 }
 
 /// Answers how often which test failed.
-fn repeat_all(programs: &[Program], asked: &Asked, kept: &Path) -> Result<BTreeMap<String, u32>> {
+fn repeat_all(
+    programs: &[Program],
+    asked: &RepeatArgs,
+    kept: &Path,
+) -> Result<BTreeMap<String, u32>> {
     let mut failures = BTreeMap::new();
     let mut any = false;
     for program in programs {
@@ -155,7 +159,7 @@ fn repeat_all(programs: &[Program], asked: &Asked, kept: &Path) -> Result<BTreeM
 /// Seeds that simulations try in each repetition, unless told: what is repeated are their waits.
 const SEEDS: &str = "200";
 
-fn command(program: &Program, asked: &Asked) -> Command {
+fn command(program: &Program, asked: &RepeatArgs) -> Command {
     let mut command = program.command(&asked.filters);
     if std::env::var_os("SEEDS").is_none() {
         command.env("SEEDS", SEEDS);
@@ -164,7 +168,7 @@ fn command(program: &Program, asked: &Asked) -> Command {
 }
 
 /// How many tests of the program are asked for.
-fn count(program: &Program, asked: &Asked) -> Result<usize> {
+fn count(program: &Program, asked: &RepeatArgs) -> Result<usize> {
     let output = command(program, asked).arg("--list").output();
     let output = output.with_context(|| program.file.display().to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -175,10 +179,10 @@ fn count(program: &Program, asked: &Asked) -> Result<usize> {
 mod tests {
     use clap::Parser as _;
 
-    use super::{Asked, WAITING};
+    use super::{RepeatArgs, WAITING};
 
-    fn asked(line: &str) -> Asked {
-        Asked::parse_from(format!("repeat {line}").split_whitespace())
+    fn asked(line: &str) -> RepeatArgs {
+        RepeatArgs::parse_from(format!("repeat {line}").split_whitespace())
     }
 
     #[test]

@@ -326,7 +326,7 @@ pub(crate) const PARTS: &[Part] = &[
         seconds: 7_500,
         lane: Lane::Long,
         needs: &[BUILD],
-        run: |run, _| plant::run(&run.root, &plant::Asked::all(60)),
+        run: |run, _| plant::run(&run.root, &plant::PlantArgs::all(60)),
         ..PART
     },
 ];

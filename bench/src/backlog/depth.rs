@@ -6,7 +6,7 @@ use quintet_bench::Report;
 
 use super::bulk::{Pile, measure};
 use super::server::{DEFAULT, SMALL, Server};
-use super::{Found, Lab};
+use super::{ExperimentResult, Lab};
 use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, bytes, count, fine, us};
 
 /// The least part of the rate on an empty queue.
@@ -62,7 +62,7 @@ fn ratios(pair: &Pair, of: fn(&Report) -> f64) -> impl Iterator<Item = f64> {
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn depth(lab: &Lab) -> Result<Found> {
+pub(crate) fn depth(lab: &Lab) -> Result<ExperimentResult> {
     const COLUMNS: [(&str, Show); 7] = [
         ("empty queue, requests/s", count),
         ("backlog, requests/s", count),
@@ -72,7 +72,7 @@ pub(crate) fn depth(lab: &Lab) -> Result<Found> {
         ("longest, backlog", us),
         ("resident", bytes),
     ];
-    let mut found = Found::default();
+    let mut found = ExperimentResult::default();
     for (name, protocol) in [
         ("first in, first out", "memcache"),
         ("100 priorities", "beanstalk-ranks"),
@@ -118,7 +118,7 @@ pub(crate) fn depth(lab: &Lab) -> Result<Found> {
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn fairness(lab: &Lab) -> Result<Found> {
+pub(crate) fn fairness(lab: &Lab) -> Result<ExperimentResult> {
     const COLUMNS: [(&str, Show); 5] = [
         ("requests/s", count),
         ("p50", us),
@@ -131,7 +131,7 @@ pub(crate) fn fairness(lab: &Lab) -> Result<Found> {
     deep.put(&server, lab.messages, &mut |_| {})?;
     server.rest()?;
     let mut table = Sheet::new("10 connections on one queue", &COLUMNS);
-    let mut found = Found::default();
+    let mut found = ExperimentResult::default();
     let backlog = format!("{} held", count(lab.messages as f64));
     for (pace, rate) in [
         ("closed loop".to_owned(), None),

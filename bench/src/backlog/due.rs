@@ -9,7 +9,7 @@ use quintet_bench::{Load, Report};
 
 use super::bulk::measure;
 use super::server::{DEFAULT, Server};
-use super::{Found, Lab, Talk};
+use super::{ExperimentResult, Lab, Talk};
 use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, count, us};
 
 /// Messages put in one go, before their replies are read.
@@ -40,7 +40,7 @@ const LONGER_WANTED: f64 = 2.0;
 ///
 /// # Errors
 /// A server or a load fails, or not all become ready.
-pub(crate) fn due(lab: &Lab) -> Result<Found> {
+pub(crate) fn due(lab: &Lab) -> Result<ExperimentResult> {
     const COLUMNS: [(&str, Show); 6] = [
         ("messages", count),
         ("first behind its time", us),
@@ -73,7 +73,7 @@ pub(crate) fn due(lab: &Lab) -> Result<Found> {
     }
     let figure = |what: &str, of: Vec<f64>, bound| Figure::new(what, of, Some(bound));
     let most = Spread::of(longer.iter().copied()).most;
-    Ok(Found {
+    Ok(ExperimentResult {
         tables: vec![table],
         figures: vec![
             figure("the first one, ms", first, Bound::AtMost(FIRST_WANTED)),

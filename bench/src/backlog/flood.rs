@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::bulk::{Bulk, CONNECTIONS, Pile};
 use super::server::{SMALL, Server};
-use super::{Found, Lab};
+use super::{ExperimentResult, Lab};
 use crate::common::sheet::{Bound, Figure, Sheet, Show, count, fine, us};
 
 /// Thousands of messages a second that one connection should drain.
@@ -38,12 +38,12 @@ fn values(Bulk { report, trace }: &Bulk) -> [f64; 6] {
 ///
 /// # Errors
 /// A server or a load fails, or a message is missing.
-pub(crate) fn flood(lab: &Lab) -> Result<Found> {
+pub(crate) fn flood(lab: &Lab) -> Result<ExperimentResult> {
     let server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("flood");
     let put = pile.put(&server, lab.messages, &mut |_| {})?;
     let taken = pile.take(&server, lab.messages, CONNECTIONS)?;
-    let mut found = Found::default();
+    let mut found = ExperimentResult::default();
     let mut table = Sheet::new("10 connections, 64 deep", &COLUMNS);
     for (name, bulk) in [("put", put), ("take", taken)] {
         let values = values(&bulk);
@@ -61,7 +61,7 @@ pub(crate) fn flood(lab: &Lab) -> Result<Found> {
 ///
 /// # Errors
 /// A server or a load fails, or a message is missing.
-pub(crate) fn drain(lab: &Lab) -> Result<Found> {
+pub(crate) fn drain(lab: &Lab) -> Result<ExperimentResult> {
     let count = lab.share(1, 5);
     let mut server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("drain");
@@ -83,7 +83,7 @@ pub(crate) fn drain(lab: &Lab) -> Result<Found> {
     }
     let what = "thousand cold messages/s through one connection";
     let figures = vec![Figure::new(what, rates, Some(Bound::AtLeast(DRAIN_WANTED)))];
-    Ok(Found {
+    Ok(ExperimentResult {
         tables: vec![table],
         figures,
     })

@@ -9,7 +9,7 @@ use super::bulk::{CONNECTIONS, Pile, measure};
 use super::disk::Disk;
 use super::memory::{Memory, Peak};
 use super::server::{DEFAULT, SMALL, Server};
-use super::{Found, Lab};
+use super::{ExperimentResult, Lab};
 use crate::common::sheet::{Bound, Figure, Sheet, bytes, count, fine, mib};
 
 /// MiB it may take with a budget of 64 MiB, and with three times as many
@@ -30,7 +30,7 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn resident(lab: &Lab) -> Result<Found> {
+pub(crate) fn resident(lab: &Lab) -> Result<ExperimentResult> {
     let server = Server::new(&lab.ground, SMALL)?;
     let pile = Pile::small("held");
     let columns = [
@@ -89,7 +89,7 @@ pub(crate) fn resident(lab: &Lab) -> Result<Found> {
             grown,
         ),
     ];
-    Ok(Found {
+    Ok(ExperimentResult {
         tables: vec![table],
         figures,
     })
@@ -100,8 +100,8 @@ pub(crate) fn resident(lab: &Lab) -> Result<Found> {
 ///
 /// # Errors
 /// A server or a load fails, or a message is missing.
-pub(crate) fn packing(lab: &Lab) -> Result<Found> {
-    let mut found = Found::default();
+pub(crate) fn packing(lab: &Lab) -> Result<ExperimentResult> {
+    let mut found = ExperimentResult::default();
     let priorities = Pile {
         protocol: "beanstalk-ranks",
         prefix: "priorities",
@@ -160,7 +160,7 @@ pub(crate) fn packing(lab: &Lab) -> Result<Found> {
 ///
 /// # Errors
 /// A server or a load fails, or an old message is gone.
-pub(crate) fn disk(lab: &Lab) -> Result<Found> {
+pub(crate) fn disk(lab: &Lab) -> Result<ExperimentResult> {
     let server = Server::new(&lab.ground, DEFAULT)?;
     let pile = Pile::small("through");
     let queue = pile.queue();
@@ -216,7 +216,7 @@ pub(crate) fn disk(lab: &Lab) -> Result<Found> {
         let what = format!("{name}, MiB beyond the spare segments");
         figures.push(Figure::new(what, [mib(beyond as f64)], bound));
     }
-    Ok(Found {
+    Ok(ExperimentResult {
         tables: vec![table],
         figures,
     })

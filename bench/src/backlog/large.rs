@@ -8,7 +8,7 @@ use quintet_bench::{Load, Report};
 
 use super::bulk::{Pile, measure};
 use super::server::{DEFAULT, Server};
-use super::{Found, Lab};
+use super::{ExperimentResult, Lab};
 use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, count, us};
 
 /// Connections with large messages, and bytes of these.
@@ -28,7 +28,7 @@ const WANTED_MS: f64 = 5.0;
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn large(lab: &Lab) -> Result<Found> {
+pub(crate) fn large(lab: &Lab) -> Result<ExperimentResult> {
     const COLUMNS: [(&str, Show); 5] = [
         ("p50", us),
         ("p99, median of the turns", us),
@@ -90,7 +90,7 @@ pub(crate) fn large(lab: &Lab) -> Result<Found> {
             figures.push(Figure::new(format!("{name}: p99, ms"), p99, bound));
         }
     }
-    Ok(Found {
+    Ok(ExperimentResult {
         tables: vec![table],
         figures,
     })

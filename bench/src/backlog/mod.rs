@@ -44,7 +44,7 @@ struct Experiment {
     /// On the command line, and of its plots.
     name: &'static str,
     title: &'static str,
-    run: fn(&Lab) -> Result<Found>,
+    run: fn(&Lab) -> Result<ExperimentResult>,
 }
 
 /// All there are, in the order they are run.
@@ -145,7 +145,7 @@ impl Lab {
 
 /// All of one experiment.
 #[derive(Default, Serialize)]
-struct Found {
+struct ExperimentResult {
     tables: Vec<Sheet>,
     figures: Vec<Figure>,
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::bulk::Pile;
 use super::server::{SMALL, Server};
-use super::{Found, Lab};
+use super::{ExperimentResult, Lab};
 use crate::common::sheet::{Bound, Figure, Sheet, Spread, bytes, count, fine, whole};
 
 /// Seconds to the first reply after a stop, and after `kill -9`.
@@ -24,7 +24,7 @@ const LOAD_MAX: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// A server or a load fails.
-pub(crate) fn restart(lab: &Lab) -> Result<Found> {
+pub(crate) fn restart(lab: &Lab) -> Result<ExperimentResult> {
     let columns = [
         ("seconds, median", fine as _),
         ("least", fine as _),
@@ -65,7 +65,7 @@ pub(crate) fn restart(lab: &Lab) -> Result<Found> {
         table.row(how, [median, least, most, log as f64, runs as f64, more]);
         figures.push(figure);
     }
-    Ok(Found {
+    Ok(ExperimentResult {
         tables: vec![table],
         figures,
     })

@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "beanstalk",
@@ -33,13 +33,17 @@ impl Speaker for Beanstalk {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>> {
+    ) -> Result<Option<ReplyHead>> {
         read(ask, input, out)
     }
 }
 
 /// [`Speaker::read`] of anybody who speaks beanstalk.
-pub(super) fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Result<Option<Heard>> {
+pub(super) fn read(
+    ask: ClientRequest,
+    input: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Option<ReplyHead>> {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
@@ -50,7 +54,7 @@ pub(super) fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Resul
         _ => None,
     };
     if let Some(outcome) = done {
-        return Ok(Some(Heard::line(head, outcome)));
+        return Ok(Some(ReplyHead::line(head, outcome)));
     }
     if ask == ClientRequest::Take
         && let Some(rest) = line.strip_prefix(b"RESERVED ")
@@ -60,7 +64,7 @@ pub(super) fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Resul
         out.extend_from_slice(b"delete ");
         out.extend_from_slice(&rest[..space]);
         out.extend_from_slice(b"\r\n");
-        return Ok(Some(Heard {
+        return Ok(Some(ReplyHead {
             head,
             body,
             tail: b"\r\n",

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "echo",
@@ -23,8 +23,13 @@ impl Speaker for Echo {
         out.extend_from_slice(&self.body);
     }
 
-    fn read(&mut self, _: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
-        let whole = Heard {
+    fn read(
+        &mut self,
+        _: ClientRequest,
+        input: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Result<Option<ReplyHead>> {
+        let whole = ReplyHead {
             head: 0,
             body: self.body.len(),
             tail: &[],

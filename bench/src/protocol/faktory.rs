@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "faktory",
@@ -65,7 +65,7 @@ impl Speaker for Faktory {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>> {
+    ) -> Result<Option<ReplyHead>> {
         let mut used = 0;
         if !self.greeted {
             for start in WELCOME {
@@ -83,19 +83,24 @@ impl Speaker for Faktory {
         };
         self.greeted = true;
         let head = used + heard.head;
-        Ok(Some(Heard { head, ..heard }))
+        Ok(Some(ReplyHead { head, ..heard }))
     }
 }
 
-fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Result<Option<Heard>> {
+fn read(
+    ask: ClientRequest,
+    input: &[u8],
+    body: usize,
+    out: &mut Vec<u8>,
+) -> Result<Option<ReplyHead>> {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
     match (ask, line) {
         (ClientRequest::Put | ClientRequest::Settle, b"+OK") => {
-            return Ok(Some(Heard::line(head, Outcome::Done)));
+            return Ok(Some(ReplyHead::line(head, Outcome::Done)));
         }
-        (ClientRequest::Take, b"$-1") => return Ok(Some(Heard::line(head, Outcome::Empty))),
+        (ClientRequest::Take, b"$-1") => return Ok(Some(ReplyHead::line(head, Outcome::Empty))),
         (ClientRequest::Take, [b'$', digits @ ..]) if let Some(length) = number(digits) => {
             let whole = head + length + 2;
             if input.len() < whole {
@@ -111,7 +116,7 @@ fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Res
                 out.extend_from_slice(jid);
                 out.extend_from_slice(b"\"}\r\n");
                 let head = head + argument;
-                return Ok(Some(Heard {
+                return Ok(Some(ReplyHead {
                     head,
                     body,
                     tail: b"",

@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, bail};
 use memchr::memmem;
 
-use super::{ClientRequest, Heard, Keys, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Keys, Outcome, Protocol, ReplyHead, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "http",
@@ -70,14 +70,14 @@ impl Speaker for Http {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>> {
+    ) -> Result<Option<ReplyHead>> {
         let Some((status, head, len)) = head(input)? else {
             return Ok(None);
         };
         let Some(body) = input.get(head..head + len) else {
             return Ok(None);
         };
-        let whole = |outcome| Ok(Some(Heard::line(head + len, outcome)));
+        let whole = |outcome| Ok(Some(ReplyHead::line(head + len, outcome)));
         match (ask, status) {
             (ClientRequest::Put, 201) | (ClientRequest::Settle, 204) => whole(Outcome::Done),
             (ClientRequest::Take, 200) if memmem::find(body, b"\"messages\":[]").is_some() => {
@@ -91,7 +91,7 @@ impl Speaker for Http {
                 };
                 let lease = std::str::from_utf8(lease)?;
                 out.extend_from_slice(&request(&format!("leases/{lease}/finish"), ""));
-                Ok(Some(Heard {
+                Ok(Some(ReplyHead {
                     head: head + at,
                     body: text.len(),
                     tail: b"\"",

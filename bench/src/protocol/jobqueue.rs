@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "jobqueue",
@@ -45,11 +45,11 @@ impl Speaker for Jobqueue {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>> {
+    ) -> Result<Option<ReplyHead>> {
         let whole = |word: &[u8], more: usize, outcome| {
             let head = word.len() + more;
             let there = input.len() >= head;
-            there.then_some(Heard::line(head, outcome))
+            there.then_some(ReplyHead::line(head, outcome))
         };
         match ask {
             ClientRequest::Put if begins(input, b"ADDED\0") => {
@@ -68,7 +68,7 @@ impl Speaker for Jobqueue {
                 };
                 out.extend_from_slice(b"DELETE\0");
                 out.extend_from_slice(&head[ID..ID + 8]);
-                Ok(Some(Heard {
+                Ok(Some(ReplyHead {
                     head: HEAD,
                     body: u32::from_le_bytes(*len) as usize,
                     tail: b"",

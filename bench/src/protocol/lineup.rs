@@ -3,7 +3,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "lineup",
@@ -26,18 +26,23 @@ impl Speaker for Lineup {
         out.extend_from_slice(if put { &self.put } else { b"POP\r\n" });
     }
 
-    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Result<Option<ReplyHead>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
         match (ask, line) {
-            (ClientRequest::Put, b"+OK") => return Ok(Some(Heard::line(head, Outcome::Done))),
+            (ClientRequest::Put, b"+OK") => return Ok(Some(ReplyHead::line(head, Outcome::Done))),
             (ClientRequest::Take, b"-NO_MESSAGES") => {
-                return Ok(Some(Heard::line(head, Outcome::Empty)));
+                return Ok(Some(ReplyHead::line(head, Outcome::Empty)));
             }
             (ClientRequest::Take, [b'$', digits @ ..]) => {
                 if let Some(body) = number(digits) {
-                    return Ok(Some(Heard {
+                    return Ok(Some(ReplyHead {
                         head,
                         body,
                         tail: b"\r\n",

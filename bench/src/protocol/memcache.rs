@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "memcache",
@@ -29,15 +29,20 @@ impl Speaker for Memcache {
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Result<Option<ReplyHead>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
         if ask == ClientRequest::Put && line == b"STORED" {
-            return Ok(Some(Heard::line(head, Outcome::Done)));
+            return Ok(Some(ReplyHead::line(head, Outcome::Done)));
         }
         if ask == ClientRequest::Take && line == b"END" {
-            return Ok(Some(Heard::line(head, Outcome::Empty)));
+            return Ok(Some(ReplyHead::line(head, Outcome::Empty)));
         }
         let bytes = line
             .strip_prefix(b"VALUE ")
@@ -47,7 +52,7 @@ impl Speaker for Memcache {
             .and_then(|rest| rest.rsplit(|&b| b == b' ').next())
             .and_then(number);
         match bytes {
-            Some(body) => Ok(Some(Heard {
+            Some(body) => Ok(Some(ReplyHead {
                 head,
                 body,
                 tail: b"\r\nEND\r\n",

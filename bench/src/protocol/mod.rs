@@ -87,7 +87,7 @@ pub enum Outcome {
 
 /// A reply whose head was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReplyHead {
     /// Bytes up to the body.
     pub head: usize,
     /// Bytes of the body that follows.
@@ -100,7 +100,7 @@ pub struct Heard {
     pub outcome: Outcome,
 }
 
-impl Heard {
+impl ReplyHead {
     /// A reply of `head` bytes without a body.
     fn line(head: usize, outcome: Outcome) -> Self {
         Self {
@@ -128,7 +128,7 @@ pub trait Speaker: Send {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>>;
+    ) -> Result<Option<ReplyHead>>;
 
     /// Gives each message put from now on one of these keys; false if the
     /// protocol has no word for keys.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "pinpriq",
@@ -67,16 +67,21 @@ impl Speaker for Pinpriq {
         self.next += 1;
     }
 
-    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Result<Option<ReplyHead>> {
         let Some(count) = input.first_chunk::<2>() else {
             return Ok(None);
         };
         match (ask, count) {
-            (ClientRequest::Put, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Done))),
-            (ClientRequest::Take, [0, 0]) => Ok(Some(Heard::line(2, Outcome::Empty))),
+            (ClientRequest::Put, [0, 0]) => Ok(Some(ReplyHead::line(2, Outcome::Done))),
+            (ClientRequest::Take, [0, 0]) => Ok(Some(ReplyHead::line(2, Outcome::Empty))),
             (ClientRequest::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
                 None => Ok(None),
-                Some(&[_, _, 0, 8, high, low, ..]) => Ok(Some(Heard {
+                Some(&[_, _, 0, 8, high, low, ..]) => Ok(Some(ReplyHead {
                     head: HEAD,
                     body: usize::from(u16::from_be_bytes([high, low])),
                     tail: b"",

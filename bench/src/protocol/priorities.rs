@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Protocol, Speaker, beanstalk, line, shown};
+use super::{ClientRequest, Protocol, ReplyHead, Speaker, beanstalk, line, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "beanstalk-ranks",
@@ -69,7 +69,7 @@ impl Speaker for Priorities {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>> {
+    ) -> Result<Option<ReplyHead>> {
         let mut used = 0;
         if !self.greeted {
             for start in WELCOME {
@@ -87,7 +87,7 @@ impl Speaker for Priorities {
         };
         self.greeted = true;
         let head = used + reply.head;
-        Ok(Some(Heard { head, ..reply }))
+        Ok(Some(ReplyHead { head, ..reply }))
     }
 }
 

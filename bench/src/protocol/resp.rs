@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, line, number, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, line, number, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "resp",
@@ -28,18 +28,25 @@ impl Speaker for Resp {
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Result<Option<Heard>> {
+    fn read(
+        &mut self,
+        ask: ClientRequest,
+        input: &[u8],
+        _: &mut Vec<u8>,
+    ) -> Result<Option<ReplyHead>> {
         let Some((line, head)) = line(input)? else {
             return Ok(None);
         };
         match (ask, line) {
             (ClientRequest::Put, [b':', digits @ ..]) if number(digits).is_some() => {
-                return Ok(Some(Heard::line(head, Outcome::Done)));
+                return Ok(Some(ReplyHead::line(head, Outcome::Done)));
             }
-            (ClientRequest::Take, b"$-1") => return Ok(Some(Heard::line(head, Outcome::Empty))),
+            (ClientRequest::Take, b"$-1") => {
+                return Ok(Some(ReplyHead::line(head, Outcome::Empty)));
+            }
             (ClientRequest::Take, [b'$', digits @ ..]) => {
                 if let Some(body) = number(digits) {
-                    return Ok(Some(Heard {
+                    return Ok(Some(ReplyHead {
                         head,
                         body,
                         tail: b"\r\n",

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use memchr::memmem;
 
 use super::http::{head, member};
-use super::{ClientRequest, Heard, Outcome, Protocol, Speaker, shown};
+use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, shown};
 
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
@@ -181,7 +181,7 @@ impl Sqs {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>> {
+    ) -> Result<Option<ReplyHead>> {
         let Some((status, head, len)) = head(input)? else {
             return Ok(None);
         };
@@ -195,13 +195,13 @@ impl Sqs {
             bail!("wrong reply: {}", shown(&input[..head + len]));
         }
         if ask != ClientRequest::Take {
-            return Ok(Some(Heard::line(head + len, Outcome::Done)));
+            return Ok(Some(ReplyHead::line(head + len, Outcome::Done)));
         }
         let Some((at, message)) = text(body, b"\"Body\":") else {
-            return Ok(Some(Heard::line(head + len, Outcome::Empty)));
+            return Ok(Some(ReplyHead::line(head + len, Outcome::Empty)));
         };
         self.delete(body, out)?;
-        Ok(Some(Heard {
+        Ok(Some(ReplyHead {
             head: head + at,
             body: message.len(),
             tail: b"\"",
@@ -230,7 +230,7 @@ impl Speaker for Sqs {
         ask: ClientRequest,
         input: &[u8],
         out: &mut Vec<u8>,
-    ) -> Result<Option<Heard>> {
+    ) -> Result<Option<ReplyHead>> {
         if self.made {
             return self.read_one(ask, input, out);
         }

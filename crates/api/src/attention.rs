@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, State};
 use axum::response::Response;
 use hyper::Uri;
-use quintet_client::attention::{Findings, Found, Level, NAMES_MAX};
+use quintet_client::attention::{Findings, Level, NAMES_MAX, QueueFinding};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -43,7 +43,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(crate) fn of((queue, finding): Found) -> Self {
+    pub(crate) fn of((queue, finding): QueueFinding) -> Self {
         let queue = queue.map(|name| name.to_string());
         let level = match finding.rule.level() {
             Level::Alarm => "alarm",

@@ -281,13 +281,13 @@ pub(super) async fn forget(
 #[utoipa::path(post, path = "/api/v1/batches/{id}/{act}", operation_id = "act_on_batch", tag = "batches",
     params(("id" = String, Path), ("act" = String, Path, description = "commit or open")),
     responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn act(
+pub(super) async fn operate(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
-    Path((text, act)): Path<(String, String)>,
+    Path((text, operation)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let id = id(&text)?;
-    let ask = match act.as_str() {
+    let ask = match operation.as_str() {
         "commit" => BatchRequest::Commit(id),
         "open" => BatchRequest::Open(id),
         _ => return Err(Problem::no_such_page()),

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Act, Acted, Cancel};
+use super::types::{Acted, Cancel, OperationRequest};
 use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{DoneWith, OnlyCounted, Requester, reply};
@@ -28,7 +28,7 @@ const SLICES: u32 = 256;
 pub fn cursor(text: &str) -> Result<Cursor, Problem> {
     let read = || {
         let mut parts = text.splitn(4, '_');
-        let held_back = match parts.next()? {
+        let not_selectable = match parts.next()? {
             "0" => false,
             "1" => true,
             _ => return None,
@@ -37,7 +37,10 @@ pub fn cursor(text: &str) -> Result<Cursor, Problem> {
         let b = parts.next()?.parse().ok()?;
         let id = parts.next()?.parse().ok()?;
         let order = (a, b, MessageId(id));
-        Some(Cursor { held_back, order })
+        Some(Cursor {
+            not_selectable,
+            order,
+        })
     };
     read().ok_or_else(|| Problem::field("cursor", "this is not a cursor"))
 }
@@ -45,7 +48,7 @@ pub fn cursor(text: &str) -> Result<Cursor, Problem> {
 /// See [`cursor`].
 pub fn cursor_text(cursor: Cursor) -> String {
     let (a, b, id) = cursor.order;
-    format!("{}_{a}_{b}_{}", u8::from(cursor.held_back), id.0)
+    format!("{}_{a}_{b}_{}", u8::from(cursor.not_selectable), id.0)
 }
 
 /// Messages whose errors are counted for one request at most.
@@ -161,7 +164,7 @@ pub(crate) async fn errors(
         queue: read::queue(&queue)?,
         state: read::state(query.get("state").unwrap_or("buried"))?,
         filter: Filter::default(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: query.get("cursor").map(cursor).transpose()?,
         max: 0,
     };
@@ -187,17 +190,21 @@ pub(crate) async fn errors(
 /// A long operation ends with a cursor, to go on with.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", operation_id = "act_on_queue", tag = "acts",
     params(("queue" = String, Path), ("act" = String, Path, description = "purge, cancel, kick, redrive or move")),
-    request_body = Act,
+    request_body = OperationRequest,
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn act(
+pub(super) async fn operate(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
-    Path((queue, act)): Path<(String, String)>,
+    Path((queue, operation)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
-    let (given, _share): (Act, _) = read::body(&api.app, request).await?;
-    let usual = if act == "kick" { "buried" } else { "ready" };
+    let (given, _share): (OperationRequest, _) = read::body(&api.app, request).await?;
+    let usual = if operation == "kick" {
+        "buried"
+    } else {
+        "ready"
+    };
     let state = read::state(given.state.as_deref().unwrap_or(usual))?;
     let bytes = |text: String| text.into_bytes().into_boxed_slice();
     let attrs = given.headers.into_iter();
@@ -208,13 +215,13 @@ pub(super) async fn act(
         attrs: attrs
             .map(|(name, value)| (bytes(name), bytes(value)))
             .collect(),
-        dead: act == "redrive",
+        dead: operation == "redrive",
         error: given.error.map(bytes),
         tried: None,
         older_ms: given.older_ms,
         batch: read::batch(given.batch.as_deref())?,
     };
-    if act != "cancel" && (given.reason.is_some() || given.grace_ms.is_some()) {
+    if operation != "cancel" && (given.reason.is_some() || given.grace_ms.is_some()) {
         return Err(Problem::field(
             "reason",
             "only a cancel has a reason and a grace",
@@ -224,7 +231,7 @@ pub(super) async fn act(
         reason: given.reason.unwrap_or_default(),
         grace_ms: given.grace_ms,
     };
-    let act = match (act.as_str(), given.to) {
+    let operation = match (operation.as_str(), given.to) {
         ("purge", None) => {
             let all = state == ListState::Ready && filter == Filter::default();
             match all && (given.all || given.max.is_none()) {
@@ -242,7 +249,7 @@ pub(super) async fn act(
         }
         _ => return Err(Problem::no_such_page()),
     };
-    let with = match &act {
+    let with = match &operation {
         BulkAction::Move(to) => Some(DoneWith(format!("to {to}"))),
         _ => None,
     };
@@ -250,17 +257,17 @@ pub(super) async fn act(
         queue,
         state,
         filter,
-        act: match (given.dry_run, act) {
+        operation: match (given.dry_run, operation) {
             (true, BulkAction::Cancel(_)) => BulkAction::CountToCancel,
             (true, _) => BulkAction::Count,
-            (false, act) => act,
+            (false, operation) => operation,
         },
         after: given.cursor.as_deref().map(cursor).transpose()?,
         max: 0,
     };
     let most = given.max.unwrap_or(u64::MAX);
     // Counting alone holds nobody up: it goes by the engine's own slices.
-    let (step, rest) = match bulk_op.act.changes() && !given.fast {
+    let (step, rest) = match bulk_op.action.changes() && !given.fast {
         true => (ACT_STEP, ACT_REST),
         false => (u32::MAX, Duration::ZERO),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
-use quintet_types::{By, Command, NamedAct};
+use quintet_types::{By, Command, NamedAction};
 
 use super::messages::done_to;
 use super::names::by_name;
@@ -50,8 +50,8 @@ pub(super) async fn named(
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
     let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
-    let act = NamedAct::Cancel(given.asked()?);
-    let command = by_name(queue.clone(), name, By::Anyone, act);
+    let action = NamedAction::Cancel(given.asked()?);
+    let command = by_name(queue.clone(), name, By::Anyone, action);
     api.ask(&requester, command).await?;
     Ok(done_to(StatusCode::NO_CONTENT.into_response(), Some(queue)))
 }

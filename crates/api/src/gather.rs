@@ -20,8 +20,8 @@ pub(super) struct Gather {
     pub(super) lease_ms: Option<u64>,
 }
 
-/// The client of a take.
-pub(super) struct Taker<'a> {
+/// The client of a reserve request.
+pub(super) struct ReserveClient<'a> {
     pub(super) caller: Caller,
     pub(super) client: Option<&'a Client>,
     /// The same, if its end ends the wait.
@@ -72,7 +72,7 @@ impl Api {
     pub(super) async fn gather(
         &self,
         gather: Gather,
-        taker: &Taker<'_>,
+        reserve_client: &ReserveClient<'_>,
         mut take: Take,
         undo: &mut Undo,
     ) {
@@ -97,7 +97,7 @@ impl Api {
                 [token, missing.as_bytes()].concat().into_boxed_slice()
             });
             let began = Instant::now();
-            match self.take_once(taker, part).await {
+            match self.take_once(reserve_client, part).await {
                 Ok((more, _)) if !more.is_empty() => undo.add(more),
                 // The messages that are there are the reply, also if it may take no more.
                 Ok(_) | Err(_) => return,

@@ -33,7 +33,8 @@ pub(super) struct HoldFor {
 
 /// Held keys of a queue.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Held {
+#[schema(as = Held)]
+pub(super) struct HeldKeyPage {
     /// In their order.
     keys: Vec<HeldOne>,
     /// Go on with this; null: there are no more.
@@ -128,7 +129,7 @@ pub(super) async fn hold(
 /// Lists the keys of a queue that are held, in pages of about 1 MiB.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/keys/held", operation_id = "list_held_keys", tag = "queues",
     params(("queue" = String, Path), ("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = Held), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = HeldKeyPage), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -156,5 +157,5 @@ pub(super) async fn list(
     let keys = page.iter().map(|held| HeldOne::of(held, now)).collect();
     let last = page.last().filter(|_| end < held.len());
     let cursor = last.map(|last| BASE64_URL_SAFE_NO_PAD.encode(&last.key));
-    Ok(reply::document(&Held { keys, cursor }))
+    Ok(reply::document(&HeldKeyPage { keys, cursor }))
 }

@@ -148,9 +148,9 @@ impl Api {
             queue: queue.clone(),
             state: ListState::Reserved,
             filter: Filter::default(),
-            act: BulkAction::Show,
+            action: BulkAction::Show,
             after: Some(Cursor {
-                held_back: false,
+                not_selectable: false,
                 order: (0, 0, before),
             }),
             max: 1,

@@ -82,7 +82,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
 
 /// A batch that is known.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-struct Known {
+#[schema(as = Known)]
+struct KnownBatch {
     /// Its first message.
     id: u64,
 }
@@ -217,7 +218,7 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
 /// Whether messages with this token were imported, within a week.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/imports/{token}", operation_id = "show_import", tag = "messages",
     params(("queue" = String, Path), ("token" = String, Path)),
-    responses((status = 200, body = Known), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = KnownBatch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -230,7 +231,7 @@ pub(super) async fn show(
     let (Outcome::Put { id, .. }, _) = asked else {
         return Err(Problem::unexpected());
     };
-    Ok(reply::document(&Known { id: id.0 }))
+    Ok(reply::document(&KnownBatch { id: id.0 }))
 }
 
 /// Settings that a new queue begins with.

@@ -18,7 +18,8 @@ use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::types::{
-    Bury, Extend, Fail, Finish, Heard, Leased, Leases, Page, Progress, Release, Reserve, Shown,
+    Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
+    Reserve,
 };
 use super::{Api, bulk, hold, read};
 use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
@@ -56,7 +57,7 @@ pub(super) async fn list(
         queue: read::queue(&queue)?,
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
         max: read::page_size(&query)?,
     };
@@ -165,7 +166,7 @@ pub(super) async fn reserve(
     let now = api.client_api.now();
     let leased = undo.messages().iter();
     let messages = leased
-        .map(|message| Shown::leased(message, &queue, now))
+        .map(|message| MessageView::leased(message, &queue, now))
         .collect();
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
@@ -179,7 +180,7 @@ pub(super) async fn reserve(
 /// The reply to the holder of a lease: 204, or that the message is cancelled.
 pub(super) fn heard(outcome: &Outcome) -> Response {
     match *outcome == Outcome::Cancelled {
-        true => reply::document(&Heard { cancelled: true }),
+        true => reply::document(&CancelNotice { cancelled: true }),
         false => StatusCode::NO_CONTENT.into_response(),
     }
 }
@@ -277,7 +278,7 @@ pub(super) async fn bury(
 /// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/progress", operation_id = "report_progress", tag = "leases",
     params(("token" = String, Path)), request_body = Progress,
-    responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn progress(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -302,7 +303,7 @@ pub(super) async fn progress(
 /// The lease lasts longer.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/extend", tag = "leases",
     params(("token" = String, Path)), request_body = Extend,
-    responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,

@@ -52,7 +52,7 @@ use tokio::sync::oneshot;
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
 use events::Hub;
-use gather::{Gather, Taker};
+use gather::{Gather, ReserveClient};
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;
@@ -171,17 +171,17 @@ impl Api {
             }
             _ => None,
         };
-        let taker = Taker {
+        let reserve_client = ReserveClient {
             caller,
             client,
             waits,
             attempt: attempt.as_ref(),
         };
         let again = gather.map(|gather| (gather, take.clone()));
-        let (messages, name) = self.take_once(&taker, take).await?;
+        let (messages, name) = self.take_once(&reserve_client, take).await?;
         let mut undo = Undo::new(&self.losses, caller, messages);
         if let Some((gather, take)) = again.filter(|_| !undo.messages().is_empty()) {
-            self.gather(gather, &taker, take, &mut undo).await;
+            self.gather(gather, &reserve_client, take, &mut undo).await;
         }
         if waits.is_some_and(Client::has_ended) {
             undo = Undo::new(&self.losses, caller, Handed::new());
@@ -194,13 +194,17 @@ impl Api {
     }
 
     /// One take of those that make a reply.
-    async fn take_once(&self, taker: &Taker<'_>, take: Take) -> Result<(Handed, Name), Problem> {
-        let Taker {
+    async fn take_once(
+        &self,
+        reserve_client: &ReserveClient<'_>,
+        take: Take,
+    ) -> Result<(Handed, Name), Problem> {
+        let ReserveClient {
             caller,
             client,
             waits,
             attempt,
-        } = *taker;
+        } = *reserve_client;
         let replaced = async {
             match attempt {
                 Some(attempt) => attempt.is_replaced().await,
@@ -416,7 +420,7 @@ pub fn router(api: Arc<Api>) -> Router {
         )
         .route("/queues/{queue}/record", post(records::put))
         .route("/queues/{queue}/reserve", post(leases::reserve))
-        .route("/queues/{queue}/acts/{act}", post(bulk::act))
+        .route("/queues/{queue}/acts/{act}", post(bulk::operate))
         .route("/queues/{queue}/errors", get(bulk::errors))
         .route(
             "/queues/{queue}/records",
@@ -462,9 +466,9 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/connections/{id}/release", post(release::of_connection))
         .route("/batches", get(batches::list).post(batches::make))
         .route("/batches/{id}", get(batches::show).delete(batches::forget))
-        .route("/batches/{id}/{act}", post(batches::act))
+        .route("/batches/{id}/{act}", post(batches::operate))
         .route("/workers", get(workers::list))
-        .route("/workers/{wid}/{act}", post(workers::act))
+        .route("/workers/{wid}/{act}", post(workers::operate))
         .route("/schedules", get(schedules::list))
         .route(
             "/schedules/{name}",
@@ -483,7 +487,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/server", get(server::numbers))
         .route("/server/config", get(server::config))
         .route("/server/metrics", get(server::metrics))
-        .route("/server/{act}", post(server::act))
+        .route("/server/{act}", post(server::operate))
         .fallback(async || Problem::no_such_page())
         .method_not_allowed_fallback(async || Problem::wrong_method())
         .with_state(api)

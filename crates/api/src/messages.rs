@@ -14,15 +14,15 @@ use quintet_client::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracesta
 use quintet_client::{Did, StoreError};
 use quintet_types::{
     BatchId, Body, BulkAction, BulkOp, By, Command, CommandError, Dedupe, Edit, Expiry, Filter,
-    Guard, Message, MessageId, Name, Outcome, Peek, Put, PutMore, ReplyTo, Seen, Tie, Transaction,
-    Verb, When,
+    Guard, Message, MessageId, MessageVersion, Name, Outcome, Peek, Put, PutMore, ReplyTo, Tie,
+    Transaction, Verb, When,
 };
 
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::results::Stored;
-use super::types::{Changes, NewMessage, Page, Puts, Shown, Target};
+use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
 use super::{Api, bulk, read, results};
 use quintet_http::{DoneTo, Requester, Waited, download, reply};
 
@@ -303,7 +303,7 @@ impl Api {
         if read::version(&message) != version {
             return Err(Problem::changed());
         }
-        let seen = Some(Seen::of(&message));
+        let seen = Some(MessageVersion::of(&message));
         let transaction = Transaction {
             guards: vec![Guard::Message { id, seen }],
             then: Some(Box::new(command)),
@@ -342,7 +342,7 @@ pub(super) async fn browse(
     let shown = bulk_done.messages.iter();
     let page = Page {
         messages: shown
-            .map(|message| Shown::of(message, &name, now))
+            .map(|message| MessageView::of(message, &name, now))
             .collect(),
         cursor: bulk_done.next.map(bulk::cursor_text),
     };
@@ -388,7 +388,7 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
             tried: None,
             batch: read::batch(query.get("batch"))?,
         },
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
         max: read::page_size(query)?,
     })
@@ -397,7 +397,7 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
 /// A message, whatever its state.
 #[utoipa::path(get, path = "/api/v1/messages/{id}", tag = "messages",
     params(("id" = u64, Path)),
-    responses((status = 200, body = Shown, headers(("ETag" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = MessageView, headers(("ETag" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -406,7 +406,7 @@ pub(super) async fn show(
 ) -> Result<Response, Problem> {
     read::Query::of(&uri, &[], &[])?;
     let (message, queue) = api.message(&requester, read::message(&id)?).await?;
-    let shown = Shown::of(&message, &queue, api.client_api.now());
+    let shown = MessageView::of(&message, &queue, api.client_api.now());
     let tag = HeaderValue::from_str(&format!("\"{}\"", shown.version));
     let mut response = reply::document(&shown);
     if let Ok(tag) = tag {

@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
-use quintet_types::{By, ByName, Command, Name, NamedAct, Outcome};
+use quintet_types::{By, ByName, Command, Name, NamedAction, Outcome};
 
 use super::path::Path;
 use super::problem::Problem;
-use super::types::{Bury, Extend, Fail, Finish, Heard, Release, Shown, Tracked};
+use super::types::{Bury, CancelNotice, Extend, Fail, Finish, MessageView, Release, Tracked};
 use super::{Api, hold, leases, read};
 use quintet_http::{Requester, reply};
 
 /// The command for the reserved message of this name; of several the one whose lease has run
 /// longest.
-pub(super) fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Command {
+pub(super) fn by_name(queue: Name, name: String, by: By, action: NamedAction) -> Command {
     let queue = Some(queue);
     let name = name.into_bytes().into();
     Command::ByName(Box::new(ByName {
         queue,
         name,
         by,
-        act,
+        action,
     }))
 }
 
@@ -30,19 +30,19 @@ pub(super) fn by_name(queue: Name, name: String, by: By, act: NamedAct) -> Comma
 /// longest. Those in other states are listed by `name` of `GET messages`.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}", operation_id = "show_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)),
-    responses((status = 200, body = Shown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = MessageView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
     Path((queue, name)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
-    let look = by_name(queue.clone(), name, By::Anyone, NamedAct::Look);
+    let look = by_name(queue.clone(), name, By::Anyone, NamedAction::Look);
     let (Outcome::Messages(messages), _) = api.ask(&requester, look).await? else {
         return Err(Problem::unexpected());
     };
     let now = api.client_api.now();
-    Ok(reply::document(&Shown::of(&messages[0], &queue, now)))
+    Ok(reply::document(&MessageView::of(&messages[0], &queue, now)))
 }
 
 /// Outcome of the tracked message of this name; of several the one that was put last. It is kept
@@ -56,7 +56,7 @@ pub(super) async fn track(
     Path((queue, name)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let queue = read::queue(&queue)?;
-    let ask = by_name(queue, name, By::Anyone, NamedAct::Track);
+    let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
     let (Outcome::Tracked(_, track), _) = api.ask(&requester, ask).await? else {
         return Err(Problem::unexpected());
     };
@@ -71,10 +71,10 @@ impl Api {
         requester: &Requester,
         queue: &str,
         name: String,
-        act: NamedAct,
+        action: NamedAction,
     ) -> Result<Response, Problem> {
         let queue = read::queue(queue)?;
-        let asked = self.ask(requester, by_name(queue, name, By::Bearer, act));
+        let asked = self.ask(requester, by_name(queue, name, By::Bearer, action));
         Ok(leases::heard(&asked.await?.0))
     }
 }
@@ -92,8 +92,8 @@ pub(super) async fn finish(
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
     hold::by_token_only(given.hold_key_ms)?;
-    let act = NamedAct::Settle(given.how()?);
-    api.settle_named(&requester, &queue, name, act).await
+    let action = NamedAction::Settle(given.how()?);
+    api.settle_named(&requester, &queue, name, action).await
 }
 
 /// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
@@ -108,8 +108,8 @@ pub(crate) async fn release(
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
     hold::by_token_only(given.hold_key_ms)?;
-    let act = NamedAct::Settle(given.how());
-    api.settle_named(&requester, &queue, name, act).await
+    let action = NamedAction::Settle(given.how());
+    api.settle_named(&requester, &queue, name, action).await
 }
 
 /// Says that the try of the reserved message of this name failed, if it is under a lease of time
@@ -124,8 +124,8 @@ pub(super) async fn fail(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
-    let act = NamedAct::Settle(given.how());
-    api.settle_named(&requester, &queue, name, act).await
+    let action = NamedAction::Settle(given.how());
+    api.settle_named(&requester, &queue, name, action).await
 }
 
 /// Sets the reserved message of this name aside, if it is under a lease of time alone.
@@ -139,14 +139,14 @@ pub(super) async fn bury(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
-    let act = NamedAct::Settle(given.how());
-    api.settle_named(&requester, &queue, name, act).await
+    let action = NamedAction::Settle(given.how());
+    api.settle_named(&requester, &queue, name, action).await
 }
 
 /// The lease of the reserved message of this name lasts longer, if it is one of time alone.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/extend", operation_id = "extend_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Extend,
-    responses((status = 204), (status = 200, body = Heard, description = "the message is cancelled"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -154,6 +154,6 @@ pub(super) async fn extend(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
-    let act = NamedAct::Extend(leases::lease_ms(given.lease_ms)?);
-    api.settle_named(&requester, &queue, name, act).await
+    let action = NamedAction::Extend(leases::lease_ms(given.lease_ms)?);
+    api.settle_named(&requester, &queue, name, action).await
 }

@@ -12,7 +12,7 @@ use quintet_types::{
 };
 
 use super::problem::Problem;
-use super::types::{Page, Shown};
+use super::types::{MessageView, Page};
 use super::{Api, bulk, read};
 
 use quintet_http::{Requester, reply};
@@ -97,7 +97,7 @@ impl Group {
             ],
             Self::All => vec![
                 (
-                    gauges.ready + gauges.held_back > 0,
+                    gauges.ready + gauges.not_selectable > 0,
                     ListState::Ready,
                     plain(),
                 ),
@@ -233,7 +233,7 @@ impl Api {
                         queue: stats.name.clone(),
                         state,
                         filter,
-                        act: BulkAction::Show,
+                        action: BulkAction::Show,
                         after: after.map(|(.., cursor)| *cursor),
                         max: 0,
                     };
@@ -263,7 +263,7 @@ impl Api {
                             None if full => {
                                 // What stands behind it is behind everything of this state.
                                 let end = Cursor {
-                                    held_back: true,
+                                    not_selectable: true,
                                     order: (u32::MAX, i64::MAX, quintet_types::MessageId(u64::MAX)),
                                 };
                                 at.page = (shard, stats.id.0);
@@ -315,8 +315,11 @@ impl Api {
         let (mut found, mut bytes) = (Over::default(), 0);
         let mut last = None;
         while let Some((order, head)) = heads.pop_first() {
-            let held_back = false;
-            after = Some(Cursor { held_back, order });
+            let not_selectable = false;
+            after = Some(Cursor {
+                not_selectable,
+                order,
+            });
             last = after;
             let Some((message, room)) = head.message else {
                 // What stands behind it in its queue is not known yet.
@@ -355,7 +358,7 @@ impl Api {
                 body: (!has.is_empty()).then(|| has.into()),
                 ..Filter::default()
             },
-            act: BulkAction::Show,
+            action: BulkAction::Show,
             after,
             max: 1,
         };
@@ -413,7 +416,7 @@ pub(super) async fn list(
     let messages = over.messages.iter();
     let page = Page {
         messages: messages
-            .map(|(message, queue)| Shown::of(message, queue, now))
+            .map(|(message, queue)| MessageView::of(message, queue, now))
             .collect(),
         cursor: over.next.clone(),
     };
@@ -428,7 +431,7 @@ mod tests {
     fn a_cursor_is_read_as_it_was_written() {
         let order = (7, -9, quintet_types::MessageId(3));
         let cursor = Cursor {
-            held_back: false,
+            not_selectable: false,
             order,
         };
         for inside in [

@@ -7,12 +7,12 @@ use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
 use percent_encoding::percent_decode_str;
-use quintet_types::{BatchId, ListState, Message, MessageId, Name, QueueId, Seen, State};
+use quintet_types::{BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::problem::Problem;
-use quintet_http::{App, Held, Whole, content_type, form};
+use quintet_http::{App, RequestMemory, Whole, content_type, form};
 
 /// A request waits so long at most, ms.
 pub(super) const WAIT_MAX_MS: u64 = 60_000;
@@ -26,7 +26,7 @@ const PAGE_MAX: u64 = 1000;
 pub(crate) async fn body<T: DeserializeOwned>(
     app: &App,
     request: Request,
-) -> Result<(T, Held), Problem> {
+) -> Result<(T, RequestMemory), Problem> {
     let (bytes, share) = bytes(app, request).await?;
     Ok((parsed(&bytes)?, share))
 }
@@ -38,7 +38,7 @@ pub(crate) async fn body<T: DeserializeOwned>(
 pub(super) async fn summed<T: DeserializeOwned>(
     app: &App,
     request: Request,
-) -> Result<(T, u64, Held), Problem> {
+) -> Result<(T, u64, RequestMemory), Problem> {
     let (bytes, share) = bytes(app, request).await?;
     Ok((parsed(&bytes)?, sum(&bytes), share))
 }
@@ -241,8 +241,8 @@ pub(super) fn token(message: &Message) -> String {
 
 /// See [`token`].
 pub fn version(message: &Message) -> String {
-    let seen = Seen::of(message);
-    let Seen {
+    let seen = MessageVersion::of(message);
+    let MessageVersion {
         queue,
         priority,
         position,
@@ -263,7 +263,7 @@ pub fn version(message: &Message) -> String {
 ///
 /// # Errors
 /// It is no token.
-pub(super) fn lease(token: &str) -> Result<(MessageId, Seen), Problem> {
+pub(super) fn lease(token: &str) -> Result<(MessageId, MessageVersion), Problem> {
     let read = || {
         let (id, version) = token.split_once('.')?;
         let mut parts = version.strip_suffix('l')?.splitn(3, '-');
@@ -271,7 +271,7 @@ pub(super) fn lease(token: &str) -> Result<(MessageId, Seen), Problem> {
         let priority = parts.next()?.parse().ok()?;
         // A place may be below zero.
         let (position, reserves) = parts.next()?.rsplit_once('-')?;
-        let seen = Seen {
+        let seen = MessageVersion {
             queue,
             priority,
             position: position.parse().ok()?,

@@ -8,7 +8,7 @@ use hyper::StatusCode;
 use quintet_client::ACT_STEP;
 use quintet_types::{
     BackTo, BulkAction, BulkOp, By, Caller, ClientId, Command, Filter, Guard, How, ListState,
-    Message, MessageId, Outcome, Seen, Transaction, When,
+    Message, MessageId, MessageVersion, Outcome, Transaction, When,
 };
 use tokio::task::JoinSet;
 
@@ -83,7 +83,7 @@ pub(super) async fn of_queue(
         queue,
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: given.cursor.as_deref().map(bulk::cursor).transpose()?,
         max: ACT_STEP,
     };
@@ -118,7 +118,7 @@ pub(super) async fn of_queue(
 fn guarded(message: &Message) -> Command {
     let id = message.id;
     let (by, how) = (By::Anyone, back());
-    let seen = Some(Seen::of(message));
+    let seen = Some(MessageVersion::of(message));
     Command::Transaction(Box::new(Transaction {
         guards: vec![Guard::Message { id, seen }],
         then: Some(Box::new(Command::Settle { id, by, how })),

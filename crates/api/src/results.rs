@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use quintet_types::{
-    By, ByName, Caller, Command, MessageId, MessageResult, NamedAct, Outcome, ResultState,
+    By, ByName, Caller, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState,
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -120,7 +120,7 @@ pub(super) async fn named(
         queue: Some(queue),
         name: name.into_bytes().into(),
         by: By::Anyone,
-        act: NamedAct::Track,
+        action: NamedAction::Track,
     }));
     let (Outcome::Tracked(id, _), _) = api.ask(&requester, ask).await? else {
         return Err(Problem::unexpected());

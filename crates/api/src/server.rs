@@ -126,17 +126,17 @@ pub(super) async fn close(
     params(("act" = String, Path, description = "drain, undrain or reload"),
         ("wait" = Option<bool>, Query, description = "of reload: answer when it is done")),
     responses((status = 202, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn act(
+pub(super) async fn operate(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
-    Path(act): Path<String>,
+    Path(operation): Path<String>,
     uri: Uri,
 ) -> Result<Response, Problem> {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["wait"], &[])?;
     let waits = query.flag("wait")?;
-    let mut ordered = json!({ "ordered": act });
-    let is_heard = match act.as_str() {
+    let mut ordered = json!({ "ordered": operation });
+    let is_heard = match operation.as_str() {
         "drain" => api.client_api.drain(true),
         "undrain" => api.client_api.drain(false),
         "reload" => {

@@ -91,7 +91,7 @@ pub(super) async fn tail(
         queue: queue.clone(),
         state: ListState::Ready,
         filter: Filter::default(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: None,
         max: 1,
     };

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use super::holder::Holders;
 use super::path::Path;
 use super::problem::Problem;
-use super::types::Shown;
+use super::types::MessageView;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
@@ -72,7 +72,7 @@ impl Api {
     async fn live(&self, requester: &Requester, message: &Message, queue: &Name) -> Traced {
         let now = self.client_api.now();
         let ahead = self.client_api.ahead();
-        let shown = Shown::of(message, queue, now);
+        let shown = MessageView::of(message, queue, now);
         let (holder, until) = match self.held_by(requester, message, queue).await {
             Some((holder, lease)) => (Some(holder.text), lease.until),
             None => (None, None),

@@ -328,7 +328,8 @@ impl Cancel {
 
 /// The message of a lease is cancelled, so its worker should end its work.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Heard {
+#[schema(as = Heard)]
+pub(super) struct CancelNotice {
     /// `true`.
     pub(super) cancelled: bool,
 }
@@ -373,11 +374,12 @@ pub(super) struct PauseFor {
     pub(super) for_ms: Option<u64>,
 }
 
-/// Which messages an act is about; all of it has to fit.
+/// Which messages an operation is about; all of it has to fit.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Act {
-    /// Their state; left out: what the act is mostly about.
+#[schema(as = Act)]
+pub(super) struct OperationRequest {
+    /// Their state; left out: what the operation is mostly about.
     pub(super) state: Option<String>,
     /// Their body, of 64 KiB at most, contains this.
     pub(super) contains: Option<String>,
@@ -417,7 +419,7 @@ pub(super) struct Act {
     pub(super) reason: Option<String>,
     /// Of a cancel: a worker that holds a message has so long to end its work; 30000 if left out.
     pub(super) grace_ms: Option<u64>,
-    /// Go on where the act before ended.
+    /// Go on where the operation before ended.
     pub(super) cursor: Option<String>,
 }
 
@@ -452,7 +454,8 @@ pub(super) struct Acted {
 
 /// A stored message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Shown {
+#[schema(as = Shown)]
+pub(super) struct MessageView {
     pub(super) id: u64,
     pub(super) queue: String,
     pub(super) state: &'static str,
@@ -512,7 +515,7 @@ pub(super) struct Shown {
 /// Messages of a list.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {
-    pub(super) messages: Vec<Shown>,
+    pub(super) messages: Vec<MessageView>,
     /// Go on with this; null: that was all.
     pub(super) cursor: Option<String>,
 }
@@ -700,7 +703,7 @@ fn text_of(bytes: &[u8]) -> Option<String> {
     std::str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-impl Shown {
+impl MessageView {
     pub(crate) fn of(message: &Message, queue: &Name, now: quintet_types::Ms) -> Self {
         let extra = message.extra.as_deref();
         let attrs = extra.map_or(&[][..], |extra| &extra.attrs);

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::{HeaderValue, LINK};
 use hyper::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use quintet_client::{Share, WorkerAct};
+use quintet_client::{Share, WorkerAction};
 use tokio::sync::oneshot;
 
 use super::path::Path;
@@ -68,18 +68,18 @@ impl Api {
 #[utoipa::path(post, path = "/api/v1/workers/{wid}/{act}", operation_id = "act_on_worker", tag = "server",
     params(("wid" = String, Path), ("act" = String, Path, description = "quiet or terminate")),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn act(
+pub(super) async fn operate(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
-    Path((wid, act)): Path<(String, String)>,
+    Path((wid, operation)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     must_operate(&requester)?;
-    let act = match act.as_str() {
-        "quiet" => WorkerAct::Quiet,
-        "terminate" => WorkerAct::Terminate,
+    let operation = match operation.as_str() {
+        "quiet" => WorkerAction::Quiet,
+        "terminate" => WorkerAction::Terminate,
         _ => return Err(Problem::no_such_page()),
     };
-    match api.client_api.steer_worker(act, &wid) {
+    match api.client_api.steer_worker(operation, &wid) {
         true => Ok(StatusCode::NO_CONTENT.into_response()),
         false => Err(Problem::no_such_worker(&wid)),
     }

@@ -86,7 +86,7 @@ pub(super) fn name_owner(directories: &[PathBuf]) -> Result<()> {
 mod tests {
     use std::os::unix::net::UnixListener;
 
-    use quintet_nodes::{Heard, NodeReport};
+    use quintet_nodes::{NodeReport, NodeResponse};
 
     use super::*;
 
@@ -122,7 +122,7 @@ mod tests {
         };
         let mut report = ClusterReport {
             told_by: "a".to_owned(),
-            nodes: vec![Heard {
+            nodes: vec![NodeResponse {
                 node: "b".to_owned(),
                 address: "b:4600".to_owned(),
                 report: Some(owner),

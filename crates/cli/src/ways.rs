@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use quintet_config::{CommandLine, Config, load};
 use quintet_log::DirLock;
-use quintet_nodes::{Fill, Found, Source, ahead, detach, doubt, fill, finish, is_unfinished};
+use quintet_nodes::{Fill, LogContents, Source, ahead, detach, doubt, fill, finish, is_unfinished};
 
 use super::progress::Transfer;
 
@@ -133,7 +133,7 @@ fn shards_fit(config: &Config, source: &Source) -> Result<()> {
     Ok(())
 }
 
-fn said(found: &Found) -> String {
+fn said(found: &LogContents) -> String {
     let written = humantime_of(found.last_ms);
     format!(
         "{} frames, {} MiB, {} runs, {} of them not here; the last was written {written}",

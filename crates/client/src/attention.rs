@@ -407,7 +407,7 @@ fn within(recent: &Recent) -> String {
 }
 
 /// A finding and its queue; `None` where it is about several queues, or about the server.
-pub type Found = (Option<Name>, Finding);
+pub type QueueFinding = (Option<Name>, Finding);
 
 /// Bytes of the shown names of a list at most.
 pub const NAMES_MAX: usize = 256 << 10;
@@ -487,7 +487,7 @@ impl Findings {
     /// The kept findings in the order in which they are shown: by rule, then by weight, then by
     /// name. Several queues without consumers are one finding. `unready`: why the server accepts no
     /// puts.
-    pub fn ranked(mut self, unready: Option<&str>) -> Vec<Found> {
+    pub fn ranked(mut self, unready: Option<&str>) -> Vec<QueueFinding> {
         self.cut();
         let queues = self.needing[Rule::NoConsumers as usize];
         let server = unready.map(|why| {

@@ -46,17 +46,17 @@ pub use spec::{
     SpecUntil,
 };
 pub use told::{
-    AuditLine, Change, ClusterSeen, Did, HeldBack, HookEvent, LogSeen, NoChange, NodeSeen, Parts,
-    SetBy, Setting, Source,
+    AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy,
+    Setting, Source, ThrottledClient,
 };
-pub use worker::WorkerAct;
+pub use worker::WorkerAction;
 
 pub use quintet_types::FOLDER;
 
-/// Messages of one step of an act on many, 1,024 at most: what others wait for.
+/// Messages of one step of a bulk operation, 1,024 at most: what others wait for.
 /// As long as such a step takes is lost in what a request takes anyway.
 pub const ACT_STEP: u32 = 128;
-/// How long such an act rests between its steps, so that it takes the
+/// How long such an operation rests between its steps, so that it takes the
 /// processors, and the log, from nobody: some 30,000 messages a second are left.
 pub const ACT_REST: Duration = Duration::from_millis(4);
 
@@ -113,8 +113,8 @@ pub trait ClientApi: Send + Sync {
         None
     }
 
-    /// Clients that a `[[limit]]` held back: `most` of them at most, the latest first.
-    fn held_back(&self, most: usize) -> Vec<HeldBack> {
+    /// Clients that a `[[limit]]` throttled: `most` of them at most, the latest first.
+    fn throttled(&self, most: usize) -> Vec<ThrottledClient> {
         let _ = most;
         Vec::new()
     }
@@ -272,8 +272,8 @@ pub trait ClientApi: Send + Sync {
 
     /// Asks a worker of a client for more than it was asked so far; false: it is
     /// not known.
-    fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {
-        let _ = (act, wid);
+    fn steer_worker(&self, action: WorkerAction, wid: &str) -> bool {
+        let _ = (action, wid);
         false
     }
 
@@ -286,8 +286,8 @@ pub trait ClientApi: Send + Sync {
 
     /// Steers the schedule of this name; told, perhaps later, when it is durable. Dropped untold
     /// where the server stops.
-    fn steer_schedule(&self, act: ScheduleAct, name: &str, tell: TellSteered) {
-        let _ = act;
+    fn steer_schedule(&self, action: ScheduleAct, name: &str, tell: TellSteered) {
+        let _ = action;
         let name = name.to_owned();
         tell(Err(NotSteered::None {
             name,
@@ -413,13 +413,13 @@ pub fn ask_named(
         .unwrap_or((Outcome::Refused(CommandError::Unknown), Name::default()))
 }
 
-/// A client that leaves when it is dropped.
-pub struct Visit<'a> {
+/// A client for a single purpose. It leaves when this is dropped.
+pub struct ScopedClient<'a> {
     client_api: &'a dyn ClientApi,
     client_id: ClientId,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> ScopedClient<'a> {
     /// Enters without a subscription.
     pub fn new(client_api: &'a dyn ClientApi) -> Self {
         let client_id = client_api.enter(Box::new(|_, _| {}));
@@ -440,7 +440,7 @@ impl<'a> Visit<'a> {
     }
 }
 
-impl Drop for Visit<'_> {
+impl Drop for ScopedClient<'_> {
     fn drop(&mut self) {
         self.client_api.leave(self.client_id);
     }

@@ -101,9 +101,9 @@ pub struct HookEvent {
     pub last_error: Option<String>,
 }
 
-/// An address or a user that a `[[limit]]` held back since it was last idle.
+/// An address or a user that a `[[limit]]` has throttled since it was last idle.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HeldBack {
+pub struct ThrottledClient {
     /// `address 192.0.2.7`, `user ann`.
     pub who: String,
     /// The limits that it has reached now.

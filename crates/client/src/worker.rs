@@ -2,7 +2,7 @@
 
 /// A request to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WorkerAct {
+pub enum WorkerAction {
     /// It finishes what it has and gets nothing more.
     Quiet,
     /// It is to end as well.

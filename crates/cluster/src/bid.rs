@@ -22,7 +22,7 @@ pub(crate) struct Claimant {
     pub(crate) cluster: ClusterId,
     pub(crate) writer: Writer,
     pub(crate) node: String,
-    pub(crate) link: String,
+    pub(crate) peer_address: String,
     pub(crate) limits: Limits,
     pub(crate) lease: Duration,
     pub(crate) fences: Fences,
@@ -52,7 +52,7 @@ impl Claimant {
             epoch,
             writer,
             node: self.node.clone(),
-            link: self.link.clone(),
+            peer_address: self.peer_address.clone(),
         };
         let mut frame = Reign::Claim(claim, Some(copy.beginning())).frame();
         // The frames' epochs are the caller's, who begins the new one.

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{Distrusted, Ends, Found, Seq, TailEvent};
+use crate::{Distrusted, Ends, EntryLookup, Seq, TailEvent};
 
 /// Bytes of entries that wait, about; what comes beyond is read again later.
 const BYTES_MAX: usize = 8 << 20;
@@ -17,7 +17,7 @@ pub(crate) enum Input {
     /// The answer to the question of this number.
     Ends(u64, Option<Ends>),
     /// Content of a position that was asked for.
-    Found(Seq, Found),
+    Found(Seq, EntryLookup),
     /// The answer to a request for another leader.
     Distrusted(Distrusted),
     /// Others should own rather than this member, or not so.

@@ -48,7 +48,7 @@ pub use open::{Fences, StreamStore};
 pub use ownership::{Action, Claimed, Event, Ownership, Successor, Timing};
 pub use reign::{Beginning, Claim, Reign};
 pub use status::{Role, Status, Tally};
-pub use stream::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+pub use stream::{Answer, Distrusted, Ends, EntryLookup, ReplyFn, Seq, Stream, Tail, TailEvent};
 pub use streamlog::{Acks, StreamLog};
 pub use window::Limits;
 pub use world::{Moment, Threads, Ticks, World};

@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+use crate::{Answer, Distrusted, Ends, EntryLookup, ReplyFn, Seq, Stream, Tail, TailEvent};
 
 /// A stream that lives as long as somebody holds it. Every call is answered before it returns.
 #[derive(Clone, Default)]
@@ -118,7 +118,7 @@ impl Stream for MemStream {
         "the stream in memory".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         let mut state = self.lock();
         let answer = if state.last() != expected {
             Answer::Wrong
@@ -134,16 +134,16 @@ impl Stream for MemStream {
         told(answer);
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         let state = self.lock();
         let (first, last) = (state.first, state.last());
         drop(state);
         told(Some(Ends::whole(first, last)));
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         let found = self.lock().entry(seq).cloned();
-        told(found.map_or(Found::Nothing, Found::Entry));
+        told(found.map_or(EntryLookup::Nothing, EntryLookup::Entry));
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
@@ -157,7 +157,7 @@ impl Stream for MemStream {
         Tail::new(tail)
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         assert!(seq >= Seq(2), "a purge below {seq} would take everything");
         let mut state = self.lock();
         while state.first < seq && !state.entries.is_empty() {
@@ -169,7 +169,7 @@ impl Stream for MemStream {
         told(true);
     }
 
-    fn distrust(&self, _: Ends, _: &[String], _: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, _: Ends, _: &[String], _: &[String], told: ReplyFn<Distrusted>) {
         told(Distrusted::NoOther(self.name()));
     }
 }

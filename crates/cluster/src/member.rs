@@ -13,7 +13,7 @@ use std::{
 use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
-    Acks, Action, Claimed, ClusterId, Distrusted, Ends, Event, Fences, Found, Limits, Moment,
+    Acks, Action, Claimed, ClusterId, Distrusted, Ends, EntryLookup, Event, Fences, Limits, Moment,
     Ownership, Role, Seq, Status, Stream, StreamLog, Successor, Tail, TailEvent, Tally, Ticks,
     Timing, World, Writer,
     bid::{Bid, Claimant},
@@ -45,7 +45,7 @@ pub struct Membership {
     /// This node's name; at most 255 bytes.
     pub node: String,
     /// Where proxies reach it; at most 65,535 bytes.
-    pub link: String,
+    pub peer_address: String,
     /// How much may be sent and not acknowledged.
     pub limits: Limits,
     /// How long things take.
@@ -419,7 +419,7 @@ impl<D: Duty> Inner<D> {
             cluster: made.cluster,
             writer: made.writer,
             node: made.node.clone(),
-            link: made.link.clone(),
+            peer_address: made.peer_address.clone(),
             limits: made.limits,
             lease: made.timing.lease,
             fences: made.fences,
@@ -611,7 +611,7 @@ impl<D: Duty> Inner<D> {
         }
     }
 
-    fn found(&mut self, seq: Seq, found: &Found) {
+    fn found(&mut self, seq: Seq, found: &EntryLookup) {
         let Phase::Following(following) = &self.phase else {
             return;
         };
@@ -623,8 +623,8 @@ impl<D: Duty> Inner<D> {
             return;
         }
         let same = match found {
-            Found::Entry(there) => Some(there == entry),
-            Found::Nothing | Found::Unknown => None,
+            EntryLookup::Entry(there) => Some(there == entry),
+            EntryLookup::Nothing | EntryLookup::Unknown => None,
         };
         self.tally.divergences += u64::from(same == Some(false));
         self.step(Event::Compared(same));

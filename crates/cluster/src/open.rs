@@ -34,7 +34,7 @@ pub struct StreamStore {
     /// This node's name, and where proxies reach it.
     pub node: String,
     /// See `node`.
-    pub link: String,
+    pub peer_address: String,
     /// How much may be sent and not acknowledged.
     pub limits: Limits,
     /// Time and waiting.
@@ -88,7 +88,7 @@ impl StreamStore {
             cluster: self.cluster,
             writer: Writer(self.mirror.random()),
             node: self.node.clone(),
-            link: self.link.clone(),
+            peer_address: self.peer_address.clone(),
             limits: self.limits,
             lease: Timing::default().lease,
             fences: self.fences,

@@ -52,7 +52,7 @@ impl Owner {
             epoch: self.author.epoch,
             writer: self.author.writer,
             node: "one".to_owned(),
-            link: String::new(),
+            peer_address: String::new(),
         };
         self.append(Reign::Claim(claim, None).frame(), begins)
             .remove(0)

@@ -21,7 +21,7 @@ pub struct Claim {
     /// The node's name; at most 255 bytes.
     pub node: String,
     /// Where proxies reach it; at most 65,535 bytes.
-    pub link: String,
+    pub peer_address: String,
 }
 
 /// Where the log begins, as its owners decided: entries before this one may be purged, no others.
@@ -52,7 +52,7 @@ impl Reign {
     /// The frame that says so.
     ///
     /// # Panics
-    /// If a node's name or the claim's link is too long.
+    /// If a node's name or the claim's peer address is too long.
     pub fn frame(&self) -> FrameBuf {
         let mut frame = FrameBuf::new(FrameKind::Reign);
         let out = frame.payload_mut();
@@ -97,13 +97,13 @@ impl Reign {
 impl Claim {
     /// `kinds`: without a beginning, and with one.
     fn write(&self, kinds: [u8; 2], from: Option<Beginning>, out: &mut Vec<u8>) {
-        let link = u16::try_from(self.link.len()).expect("an address is short");
+        let peer_address = u16::try_from(self.peer_address.len()).expect("an address is short");
         out.push(kinds[usize::from(from.is_some())]);
         out.extend(self.epoch.0.to_le_bytes());
         out.extend(self.writer.0.to_le_bytes());
         write_name(&self.node, out);
-        out.extend(link.to_le_bytes());
-        out.extend(self.link.as_bytes());
+        out.extend(peer_address.to_le_bytes());
+        out.extend(self.peer_address.as_bytes());
         if let Some(Beginning { segment, seq }) = from {
             out.extend(segment.0.to_le_bytes());
             out.extend(seq.0.to_le_bytes());
@@ -127,8 +127,8 @@ fn claim(mut rest: &[u8], tells: bool) -> Option<(Claim, Option<Beginning>)> {
     let writer = u64::from_le_bytes(*chunk(&mut rest)?);
     let node = usize::from(u8::from_le_bytes(*chunk(&mut rest)?));
     let node = text(&mut rest, node)?;
-    let link = usize::from(u16::from_le_bytes(*chunk(&mut rest)?));
-    let link = text(&mut rest, link)?;
+    let peer_address = usize::from(u16::from_le_bytes(*chunk(&mut rest)?));
+    let peer_address = text(&mut rest, peer_address)?;
     let from = match tells {
         true => Some(Beginning {
             segment: SegmentNumber(u32::from_le_bytes(*chunk(&mut rest)?)),
@@ -140,7 +140,7 @@ fn claim(mut rest: &[u8], tells: bool) -> Option<(Claim, Option<Beginning>)> {
         epoch: Epoch(epoch),
         writer: Writer(writer),
         node,
-        link,
+        peer_address,
     };
     rest.is_empty().then_some((claim, from))
 }
@@ -169,7 +169,7 @@ mod tests {
             epoch: Epoch(7),
             writer: Writer(u64::MAX),
             node: "one".to_owned(),
-            link: "10.0.0.1:4600".to_owned(),
+            peer_address: "10.0.0.1:4600".to_owned(),
         };
         let from = Beginning {
             segment: SegmentNumber(3),

@@ -43,7 +43,7 @@ pub enum Answer {
 
 /// Content of a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum EntryLookup {
     /// This. Always true, whoever answered.
     Entry(Bytes),
     /// Nothing, or nothing any more. Who answered may have been behind.
@@ -108,7 +108,7 @@ pub enum TailEvent {
 
 /// Called from any thread, possibly before the call that was given it returns; or never, which
 /// means no more than that nobody knows.
-pub type Told<T> = Box<dyn FnOnce(T) + Send>;
+pub type ReplyFn<T> = Box<dyn FnOnce(T) + Send>;
 
 /// Keeps a tail going; dropped, it ends.
 pub struct Tail(#[allow(dead_code, reason = "held for its drop")] Box<dyn Send>);
@@ -131,13 +131,13 @@ pub trait Stream: Send + Sync {
     fn name(&self) -> String;
 
     /// Appends `entry` if the stream's last place is `expected`.
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>);
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>);
 
     /// Which places there are, asked of who appends; `None`: nobody answered.
-    fn ends(&self, told: Told<Option<Ends>>);
+    fn ends(&self, told: ReplyFn<Option<Ends>>);
 
     /// Asks the appending connection for the content of `seq`.
-    fn get(&self, seq: Seq, told: Told<Found>);
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>);
 
     /// Tells of every entry from `from` on, in order, without gaps, as they are stored.
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail;
@@ -147,10 +147,10 @@ pub trait Stream: Send + Sync {
     ///
     /// # Panics
     /// If `seq` is below 2: some that implement this take that for everything.
-    fn purge_below(&self, seq: Seq, told: Told<bool>);
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>);
 
     /// The copy of the server that leads is damaged, if it is the one of `ends`, and the stream
     /// still begins there: asks for a leader that is not among `bad`, and for one of `doubted` only
     /// where there is no other.
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>);
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>);
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use quintet_log::{Epoch, Position};
 
 use crate::{
-    Answer, Ends, Found, Moment, Seq, WINDOW_MAX,
+    Answer, Ends, EntryLookup, Moment, Seq, WINDOW_MAX,
     resolve::{self, Kind, Ours, Resolve, Verdict},
 };
 
@@ -368,7 +368,7 @@ impl Window {
     }
 
     /// [`Act::Get`] was answered.
-    pub(crate) fn found(&mut self, now: Moment, seq: Seq, found: &Found) {
+    pub(crate) fn found(&mut self, now: Moment, seq: Seq, found: &EntryLookup) {
         if self.stop.is_some() || self.resolve.is_none() {
             return;
         }
@@ -379,12 +379,12 @@ impl Window {
             return self.ask(now);
         }
         match found {
-            Found::Unknown => {}
-            Found::Nothing => {
+            EntryLookup::Unknown => {}
+            EntryLookup::Nothing => {
                 self.resolve = Some(Resolve::ends(now));
                 self.acts.push_back(Act::Ends);
             }
-            Found::Entry(entry) => {
+            EntryLookup::Entry(entry) => {
                 match resolve::judge(&self.ours, &front.entry, front.kind, entry) {
                     Verdict::Settled => {
                         self.pop(now);

@@ -301,7 +301,7 @@ impl Cluster {
     }
 
     /// Where other nodes reach this one.
-    pub fn link(&self) -> &str {
+    pub fn peer_address(&self) -> &str {
         match self.advertise.as_str() {
             "" => &self.listen,
             advertise => advertise,
@@ -331,7 +331,7 @@ impl Cluster {
                 "nats_version_min = {least:?} takes a version, such as \"2.15.1\""
             ));
         }
-        if self.link().len() > usize::from(u16::MAX) {
+        if self.peer_address().len() > usize::from(u16::MAX) {
             faults.push("advertise is longer than 65535 bytes".to_owned());
         }
         if self.heartbeat_ms == 0 || 2 * self.heartbeat_ms > self.lease_ms {

@@ -13,7 +13,7 @@ use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, 
 use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
-use super::{Asked, queue_of, words};
+use super::{PageRequest, queue_of, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, reply};
 
@@ -32,7 +32,7 @@ const ORIGINS: u32 = 2000;
 
 /// The operation in question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Act {
+pub(super) enum BulkOperation {
     /// All but what is reserved.
     Purge,
     /// Those chosen.
@@ -44,7 +44,7 @@ pub(super) enum Act {
     Drop,
 }
 
-impl Act {
+impl BulkOperation {
     fn of(word: &str) -> Option<Self> {
         Some(match word {
             "purge" => Self::Purge,
@@ -110,7 +110,7 @@ impl Act {
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub(super) who: Option<Principal>,
-    pub(super) act: Act,
+    pub(super) operation: BulkOperation,
     pub(super) queue: Name,
     pub(super) states: Vec<ListState>,
     pub(super) filter: Filter,
@@ -171,7 +171,7 @@ impl Questions {
 }
 
 /// The requester, as questions remember it.
-pub(super) fn who(asked: &Asked) -> Option<Principal> {
+pub(super) fn who(asked: &PageRequest) -> Option<Principal> {
     asked
         .requester
         .known
@@ -212,14 +212,17 @@ struct Page {
 
 /// `/queues/NAME/ask/ACT`.
 pub(super) async fn page(
-    asked: Asked,
+    asked: PageRequest,
     Path((part, word)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
-    let act = Act::of(&word).ok_or_else(Problem::no_such_page)?;
+    let operation = BulkOperation::of(&word).ok_or_else(Problem::no_such_page)?;
     let form = asked.query()?;
     let ids = ids(&form)?;
-    if !asked.requester.may_to(act.verb(!ids.is_empty()), &queue) {
+    if !asked
+        .requester
+        .may_to(operation.verb(!ids.is_empty()), &queue)
+    {
         return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
@@ -227,15 +230,18 @@ pub(super) async fn page(
         return Ok(asked.console.app.redirect(&format!("queues/{part}"), note));
     }
     let which = Which::of(&form)?;
-    let mut filter = match act {
-        Act::Purge | Act::Drop => Filter::default(),
-        Act::Delete | Act::Move | Act::Retry | Act::Redrive => which.filter(),
+    let mut filter = match operation {
+        BulkOperation::Purge | BulkOperation::Drop => Filter::default(),
+        BulkOperation::Delete
+        | BulkOperation::Move
+        | BulkOperation::Retry
+        | BulkOperation::Redrive => which.filter(),
     };
-    filter.dead = act == Act::Redrive;
+    filter.dead = operation == BulkOperation::Redrive;
     let question = Question {
         who: who(&asked),
-        act,
-        states: states(act, &form, which.state, !ids.is_empty())?,
+        operation,
+        states: states(operation, &form, which.state, !ids.is_empty())?,
         filter,
         ids,
         asked: asked.console.api.client_api().now(),
@@ -250,7 +256,12 @@ pub(super) async fn page(
 ///
 /// # Errors
 /// It is nothing that can be asked of this state; `some`: of messages by their ids.
-fn states(act: Act, form: &Form, given: ListState, some: bool) -> Result<Vec<ListState>, Problem> {
+fn states(
+    operation: BulkOperation,
+    form: &Form,
+    given: ListState,
+    some: bool,
+) -> Result<Vec<ListState>, Problem> {
     use ListState::{Archived, Buried, Delayed, Prepared, Ready, Reserved};
     let kicks = |state| match state {
         Buried | Delayed => Ok(vec![state]),
@@ -259,20 +270,26 @@ fn states(act: Act, form: &Form, given: ListState, some: bool) -> Result<Vec<Lis
             "only buried and delayed messages are retried",
         )),
     };
-    match act {
-        Act::Purge | Act::Drop => Ok(vec![Ready, Delayed, Buried, Prepared, Archived]),
-        Act::Retry if form.says("state") => kicks(given),
-        Act::Retry => Ok(vec![Buried]),
-        Act::Delete if given == Reserved && some => Ok(vec![Reserved]),
-        Act::Delete | Act::Move | Act::Redrive if given == Reserved => Err(Problem::field(
-            "state",
-            "a consumer holds this reserved message: put it back first",
-        )),
-        Act::Move | Act::Redrive if given == Prepared => Err(Problem::field(
+    match operation {
+        BulkOperation::Purge | BulkOperation::Drop => {
+            Ok(vec![Ready, Delayed, Buried, Prepared, Archived])
+        }
+        BulkOperation::Retry if form.says("state") => kicks(given),
+        BulkOperation::Retry => Ok(vec![Buried]),
+        BulkOperation::Delete if given == Reserved && some => Ok(vec![Reserved]),
+        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive
+            if given == Reserved =>
+        {
+            Err(Problem::field(
+                "state",
+                "a consumer holds this reserved message: put it back first",
+            ))
+        }
+        BulkOperation::Move | BulkOperation::Redrive if given == Prepared => Err(Problem::field(
             "state",
             "a prepared message is not in the queue yet",
         )),
-        Act::Delete | Act::Move | Act::Redrive => Ok(vec![given]),
+        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive => Ok(vec![given]),
     }
 }
 
@@ -292,7 +309,7 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
 }
 
 /// The holder of a message that is asked about.
-async fn worked_on(asked: &Asked, question: &Question) -> Option<StateRow> {
+async fn worked_on(asked: &PageRequest, question: &Question) -> Option<StateRow> {
     let (api, id) = (&asked.console.api, question.ids.first()?);
     let (message, queue) = asked.message(&id.0.to_string()).await.ok()?;
     let (holder, _) = api.held_by(&asked.requester, &message, &queue).await?;
@@ -302,8 +319,12 @@ async fn worked_on(asked: &Asked, question: &Question) -> Option<StateRow> {
     })
 }
 
-async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Response, Problem> {
-    let (act, queue) = (question.act, question.queue.clone());
+async fn show(
+    asked: &PageRequest,
+    mut question: Question,
+    which: &Which,
+) -> Result<Response, Problem> {
+    let (operation, queue) = (question.operation, question.queue.clone());
     let stats = asked.stats(&queue).await?;
     let mut rows = Vec::new();
     let mut more = false;
@@ -319,12 +340,16 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
                 let least = if all { "" } else { "at least " };
                 rows.push(StateRow {
                     word: listing::word(state),
-                    says: format!("{least}{} {}", words::count(number), will(act, number)),
+                    says: format!(
+                        "{least}{} {}",
+                        words::count(number),
+                        will(operation, number)
+                    ),
                 });
             }
         }
-        if stats.gauges.reserved > 0 && act.loses() {
-            let stay = match act == Act::Drop {
+        if stats.gauges.reserved > 0 && operation.loses() {
+            let stay = match operation == BulkOperation::Drop {
                 true => "are deleted when their consumers release them",
                 false => "stay: their consumers finish them, or they become ready again",
             };
@@ -334,11 +359,12 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
             });
         }
     }
-    let origins = match act == Act::Redrive && question.ids.is_empty() {
+    let origins = match operation == BulkOperation::Redrive && question.ids.is_empty() {
         true => origins(asked, &question).await?,
         false => Vec::new(),
     };
-    question.typed = act == Act::Drop || (act.loses() && question.counted > NAME_TYPED);
+    question.typed =
+        operation == BulkOperation::Drop || (operation.loses() && question.counted > NAME_TYPED);
     let name = Named::new(&queue);
     let messages = words::of(question.counted, "message", "messages");
     let least = if more { "at least " } else { "" };
@@ -346,48 +372,54 @@ async fn show(asked: &Asked, mut question: Question, which: &Which) -> Result<Re
     let page = Page {
         frame: asked
             .frame
-            .of(format!("{} {}", act.word(), name.plain), "queues"),
-        heading: match act {
-            Act::Purge => format!("Purge {}?", name.plain),
-            Act::Drop => format!("Delete the queue {}?", name.plain),
-            Act::Delete | Act::Move | Act::Retry | Act::Redrive => {
-                format!("{} {least}{messages}?", act.verb_words())
+            .of(format!("{} {}", operation.word(), name.plain), "queues"),
+        heading: match operation {
+            BulkOperation::Purge => format!("Purge {}?", name.plain),
+            BulkOperation::Drop => format!("Delete the queue {}?", name.plain),
+            BulkOperation::Delete
+            | BulkOperation::Move
+            | BulkOperation::Retry
+            | BulkOperation::Redrive => {
+                format!("{} {least}{messages}?", operation.verb_words())
             }
         },
-        says: [says(act), which.in_words()].join(" ").trim().to_owned(),
-        word: act.word(),
-        loses: act.loses(),
+        says: [says(operation), which.in_words()]
+            .join(" ")
+            .trim()
+            .to_owned(),
+        word: operation.word(),
+        loses: operation.loses(),
         rows,
         origins,
-        button: format!("{} {least}{messages}", act.verb_words()),
+        button: format!("{} {least}{messages}", operation.verb_words()),
         typed: question.typed,
-        moves: act == Act::Move,
-        may_pause: act.loses() && may(Verb::Pause) && !stats.paused,
-        may_move: act.loses() && act != Act::Delete && may(Verb::Move),
+        moves: operation == BulkOperation::Move,
+        may_pause: operation.loses() && may(Verb::Pause) && !stats.paused,
+        may_move: operation.loses() && operation != BulkOperation::Delete && may(Verb::Move),
         command: command(&question),
-        nothing: question.counted == 0 && act != Act::Drop,
+        nothing: question.counted == 0 && operation != BulkOperation::Drop,
         queue: name,
         token: asked.console.questions.keep(question),
     };
     Ok(reply::show(StatusCode::OK, &page))
 }
 
-fn says(act: Act) -> String {
-    match act {
-        Act::Move => "The messages go to the end of another queue and are ready there.",
-        Act::Retry => "The messages become ready again, at their positions.",
-        Act::Redrive => "Each message goes back to the queue it came from.",
-        Act::Purge | Act::Delete => "Deleted messages cannot be restored.",
-        Act::Drop => "The queue and its messages cannot be restored.",
+fn says(operation: BulkOperation) -> String {
+    match operation {
+        BulkOperation::Move => "The messages go to the end of another queue and are ready there.",
+        BulkOperation::Retry => "The messages become ready again, at their positions.",
+        BulkOperation::Redrive => "Each message goes back to the queue it came from.",
+        BulkOperation::Purge | BulkOperation::Delete => "Deleted messages cannot be restored.",
+        BulkOperation::Drop => "The queue and its messages cannot be restored.",
     }
     .to_owned()
 }
 
-fn will(act: Act, number: u64) -> String {
+fn will(operation: BulkOperation, number: u64) -> String {
     let is = if number == 1 { "is" } else { "are" };
-    match act == Act::Retry {
+    match operation == BulkOperation::Retry {
         true => format!("{is} made ready"),
-        false => format!("{is} {}", act.done()),
+        false => format!("{is} {}", operation.done()),
     }
 }
 
@@ -405,16 +437,20 @@ fn command(question: &Question) -> Option<String> {
                 dead: question.filter.dead,
                 ..Filter::default()
             };
-    match question.act {
-        Act::Redrive if all => Some(format!("quintet redrive {name}")),
-        Act::Drop => Some(format!("quintet drop {name} --messages")),
-        Act::Purge | Act::Delete | Act::Move | Act::Retry | Act::Redrive => None,
+    match question.operation {
+        BulkOperation::Redrive if all => Some(format!("quintet redrive {name}")),
+        BulkOperation::Drop => Some(format!("quintet drop {name} --messages")),
+        BulkOperation::Purge
+        | BulkOperation::Delete
+        | BulkOperation::Move
+        | BulkOperation::Retry
+        | BulkOperation::Redrive => None,
     }
 }
 
 /// How many fit, and whether all were looked at.
 pub(crate) async fn count(
-    asked: &Asked,
+    asked: &PageRequest,
     question: &Question,
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
@@ -422,7 +458,7 @@ pub(crate) async fn count(
         queue: question.queue.clone(),
         state,
         filter: question.filter_at(asked.console.api.client_api().now()),
-        act: BulkAction::Count,
+        action: BulkAction::Count,
         after: None,
         max: u32::MAX,
     };
@@ -439,12 +475,12 @@ pub(crate) async fn count(
 }
 
 /// Where the first dead letters came from.
-async fn origins(asked: &Asked, question: &Question) -> Result<Vec<Origin>, Problem> {
+async fn origins(asked: &PageRequest, question: &Question) -> Result<Vec<Origin>, Problem> {
     let mut bulk_op = BulkOp {
         queue: question.queue.clone(),
         state: question.states[0],
         filter: question.filter.clone(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: None,
         max: ORIGINS,
     };
@@ -476,7 +512,7 @@ mod tests {
     fn question(asked: u64, who: Option<Principal>) -> Question {
         Question {
             who,
-            act: Act::Purge,
+            operation: BulkOperation::Purge,
             queue: Name::from("q"),
             states: vec![ListState::Ready],
             filter: Filter::default(),

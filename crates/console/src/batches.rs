@@ -12,7 +12,7 @@ use quintet_types::{
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{Asked, words};
+use super::{PageRequest, words};
 use quintet_api::{Path, Problem, batches_after, list_batches};
 use quintet_http::reply;
 
@@ -112,7 +112,7 @@ struct Batches {
 }
 
 /// `/batches`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     let form = asked.query()?;
     let has = form.get("has").unwrap_or_default().trim().to_owned();
     let given = form.get("only").unwrap_or_default();
@@ -215,7 +215,7 @@ impl Call {
 
 #[derive(Template)]
 #[template(path = "batch.html")]
-struct Shown {
+struct BatchPage {
     frame: Frame,
     id: String,
     description: Vec<Piece>,
@@ -238,7 +238,7 @@ struct Shown {
 }
 
 /// A batch, if the requester may see it.
-async fn batch(asked: &Asked, ask: BatchRequest) -> Result<Batch, Problem> {
+async fn batch(asked: &PageRequest, ask: BatchRequest) -> Result<Batch, Problem> {
     let Outcome::Batch(batch) = asked.ask(Command::Batch(ask)).await? else {
         return Err(Problem::unexpected());
     };
@@ -250,7 +250,10 @@ fn id_of(part: &str) -> Result<BatchId, Problem> {
 }
 
 /// `/batches/ID`.
-pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn show(
+    asked: PageRequest,
+    Path(part): Path<String>,
+) -> Result<Response, Problem> {
     let batch = batch(&asked, BatchRequest::Show(id_of(&part)?)).await?;
     let client_api = asked.console.api.client_api();
     let now = client_api.now();
@@ -276,7 +279,7 @@ pub(super) async fn show(asked: Asked, Path(part): Path<String>) -> Result<Respo
         Some(Call::new(&batch, event, callback))
     });
     let id = batch.id.to_string();
-    let page = Shown {
+    let page = BatchPage {
         frame: asked.frame.of(format!("Batch {id}"), "batches").live(""),
         description: names::first_line(&made.description),
         state: state(&batch),
@@ -323,7 +326,7 @@ struct Forget {
 
 /// `/batches/ID/ask/forget`.
 pub(super) async fn question(
-    asked: Asked,
+    asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     if act != "forget" {
@@ -368,7 +371,7 @@ pub(super) async fn question(
 
 /// `POST /batches/ID/do/ACT`.
 pub(super) async fn steer(
-    asked: Asked,
+    asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -410,7 +413,7 @@ pub(super) struct Member {
 }
 
 /// The batch of a message.
-pub(crate) async fn of(asked: &Asked, tie: Tie) -> Member {
+pub(crate) async fn of(asked: &PageRequest, tie: Tie) -> Member {
     let seen = batch(asked, BatchRequest::Show(tie.batch)).await;
     Member {
         id: tie.batch.to_string(),

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use quintet_types::Verb;
 
-use super::Asked;
+use super::PageRequest;
 use super::names::{self, Piece};
 use quintet_api::{Path, Problem};
 use quintet_http::download;
@@ -278,7 +278,10 @@ fn new_line(out: &mut String, depth: usize) {
 }
 
 /// `/messages/ID/body`: its bytes, to be kept and never shown.
-pub(super) async fn download(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn download(
+    asked: PageRequest,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
     if !asked.requester.may_to(Verb::Peek, &queue) {
         return Err(Problem::not_found());

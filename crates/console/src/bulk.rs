@@ -7,11 +7,11 @@ use hyper::StatusCode;
 use quintet_client::Did;
 use quintet_types::{Command, Filter, Name, Verb};
 
-use super::ask::{self, Act, Question};
+use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::operations;
-use super::{Asked, words};
+use super::{PageRequest, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, reply};
 
@@ -81,11 +81,11 @@ impl Bulk {
     }
 
     /// The operation on each queue, if it is one on messages.
-    fn act(self) -> Option<Act> {
+    fn operation(self) -> Option<BulkOperation> {
         match self {
             Self::Pause | Self::Resume => None,
-            Self::Purge => Some(Act::Purge),
-            Self::Delete => Some(Act::Drop),
+            Self::Purge => Some(BulkOperation::Purge),
+            Self::Delete => Some(BulkOperation::Drop),
         }
     }
 }
@@ -144,7 +144,10 @@ fn sure(queues: usize) -> String {
 }
 
 /// `/bulk/ACT`: how many it would touch, in which queues.
-pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn page(
+    asked: PageRequest,
+    Path(word): Path<String>,
+) -> Result<Response, Problem> {
     let bulk = Bulk::of(&word)?;
     let selected = queues(&asked.query()?)?;
     if selected.is_empty() {
@@ -175,19 +178,19 @@ pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Respo
         if not.is_empty() {
             total += waiting;
             names.push(names::in_address(&queue));
-            if let Some(act) = bulk.act() {
+            if let Some(operation) = bulk.operation() {
                 tokens.push(
                     asked
                         .console
                         .questions
-                        .keep(question(&asked, act, queue, waiting)),
+                        .keep(question(&asked, operation, queue, waiting)),
                 );
             }
         }
     }
     let messages = words::of(total, "message", "messages");
     let many = sure(names.len());
-    let loses = bulk.act().is_some();
+    let loses = bulk.operation().is_some();
     let page = Page {
         frame: asked
             .frame
@@ -210,40 +213,40 @@ pub(super) async fn page(asked: Asked, Path(word): Path<String>) -> Result<Respo
     Ok(reply::show(StatusCode::OK, &page))
 }
 
-fn question(asked: &Asked, act: Act, queue: Name, counted: u64) -> Question {
+fn question(asked: &PageRequest, operation: BulkOperation, queue: Name, counted: u64) -> Question {
     Question {
         who: ask::who(asked),
-        act,
+        operation,
         queue,
         states: operations::STATES.to_vec(),
         filter: Filter::default(),
         ids: Vec::new(),
         asked: asked.console.api.client_api().now(),
         counted,
-        typed: act == Act::Drop,
+        typed: operation == BulkOperation::Drop,
     }
 }
 
 /// `POST /bulk/ACT`.
-pub(super) async fn act(
-    asked: Asked,
+pub(super) async fn begin(
+    asked: PageRequest,
     Path(word): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let bulk = Bulk::of(&word)?;
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
-    match bulk.act() {
+    match bulk.operation() {
         None => {
             let note = pause(&asked, bulk, &given.form).await?;
             Ok(asked.console.app.redirect("", note))
         }
-        Some(act) => lose(&asked, act, &given.form).await,
+        Some(operation) => lose(&asked, operation, &given.form).await,
     }
 }
 
 /// Pauses or resumes each; what came of it.
-async fn pause(asked: &Asked, bulk: Bulk, form: &Form) -> Result<String, Problem> {
+async fn pause(asked: &PageRequest, bulk: Bulk, form: &Form) -> Result<String, Problem> {
     let for_ms = (bulk == Bulk::Resume).then_some(0);
     let (mut done, mut not) = (0, Vec::new());
     for queue in queues(form)? {
@@ -266,21 +269,28 @@ async fn pause(asked: &Asked, bulk: Bulk, form: &Form) -> Result<String, Problem
 }
 
 /// Does what cannot be undone, to the queues the question was about.
-async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem> {
+async fn lose(
+    asked: &PageRequest,
+    operation: BulkOperation,
+    form: &Form,
+) -> Result<Response, Problem> {
     let console = &asked.console;
     let (who, now) = (ask::who(asked), console.api.client_api().now());
     let tokens: Vec<&str> = form.all("token").collect();
     let taken = tokens
         .iter()
         .map(|token| console.questions.take(token, who, now));
-    let questions: Vec<Question> = taken.flatten().filter(|taken| taken.act == act).collect();
+    let questions: Vec<Question> = taken
+        .flatten()
+        .filter(|taken| taken.operation == operation)
+        .collect();
     if questions.is_empty() || questions.len() != tokens.len() {
         let note = "Nothing was done: the page was used already or is older than 10 minutes. \
                     Select the queues again.";
         return Ok(console.app.redirect("", note.to_owned()));
     }
     let total: u64 = questions.iter().map(|question| question.counted).sum();
-    let must = act == Act::Drop || total > TYPED;
+    let must = operation == BulkOperation::Drop || total > TYPED;
     if must && form.get("name") != Some(&sure(questions.len())) {
         let note = "Nothing was done: the typed text does not match.".to_owned();
         return Ok(console.app.redirect("", note));
@@ -288,7 +298,7 @@ async fn lose(asked: &Asked, act: Act, form: &Form) -> Result<Response, Problem>
     let many = sure(questions.len());
     let came = operations::begin_all(asked, questions).await;
     let failed = came.failed;
-    let mut response = match (came.over, act == Act::Drop) {
+    let mut response = match (came.over, operation == BulkOperation::Drop) {
         (false, _) => {
             let note = format!("{many}: the operations run one after the other.");
             return Ok(console.app.redirect("acts", note));

@@ -8,7 +8,7 @@ use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 
 use super::frame::Frame;
 use super::operate::must_operate;
-use super::{Asked, words};
+use super::{PageRequest, words};
 use quintet_api::{Path, Problem};
 use quintet_http::reply;
 
@@ -110,10 +110,10 @@ impl Log {
 struct Cluster {
     frame: Frame,
     /// `None`: the server is alone.
-    seen: Option<Seen>,
+    seen: Option<ClusterView>,
 }
 
-struct Seen {
+struct ClusterView {
     cluster: String,
     told_by: String,
     verdict: String,
@@ -123,7 +123,7 @@ struct Seen {
     logs: Vec<Log>,
 }
 
-impl Seen {
+impl ClusterView {
     fn new(seen: ClusterSeen) -> Self {
         Self {
             cluster: seen.cluster,
@@ -148,20 +148,20 @@ async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> R
 }
 
 /// `/cluster`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let client_api = asked.console.api.client_api();
     let seen = apart(move || client_api.cluster()).await?;
     let page = Cluster {
         frame: asked.frame.of("Cluster", "cluster"),
-        seen: seen.map(Seen::new),
+        seen: seen.map(ClusterView::new),
     };
     Ok(reply::show(StatusCode::OK, &page))
 }
 
 /// `POST /cluster/NODE/do/ACT`.
 pub(super) async fn order(
-    asked: Asked,
+    asked: PageRequest,
     Path((node, act)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {

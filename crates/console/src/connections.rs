@@ -4,21 +4,21 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_client::HeldBack;
+use quintet_client::ThrottledClient;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::Piece;
 use super::operate::must_operate;
-use super::{Asked, names, words};
+use super::{PageRequest, names, words};
 use quintet_api::{Path, Problem};
 use quintet_http::reply;
 
 /// Rows of a page.
 const ROWS: usize = 200;
-/// Rows of those that limits held back.
-const HELD_BACK: usize = 50;
+/// Rows of throttled clients at most.
+const THROTTLED_MAX: usize = 50;
 
 /// A connection, as the server tells of it.
 #[derive(Clone, Debug, Deserialize)]
@@ -96,19 +96,19 @@ struct Connections {
     rows: Vec<Row>,
     /// More than are shown.
     more: bool,
-    held_back: Vec<Held>,
+    throttled: Vec<ThrottledRow>,
 }
 
-/// A client that a `[[limit]]` held back.
-struct Held {
+/// A client that a `[[limit]]` throttled.
+struct ThrottledRow {
     who: Vec<Piece>,
     now: String,
     times: String,
     ago: String,
 }
 
-impl Held {
-    fn new(held: HeldBack) -> Self {
+impl ThrottledRow {
+    fn new(held: ThrottledClient) -> Self {
         Self {
             who: names::pieces(held.who.as_bytes()),
             now: held.now.join(", ").replace('_', " "),
@@ -119,7 +119,7 @@ impl Held {
 }
 
 /// All connections. `None`: nobody tells of any.
-async fn list(asked: &Asked) -> Result<Option<Vec<Client>>, Problem> {
+async fn list(asked: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
     let (tell, told) = oneshot::channel();
     asked
         .console
@@ -138,7 +138,7 @@ async fn list(asked: &Asked) -> Result<Option<Vec<Client>>, Problem> {
 }
 
 /// `/connections`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let form = asked.query()?;
     let clients = list(&asked).await?.ok_or_else(Problem::stopping)?;
@@ -150,7 +150,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     ))
 }
 
-fn shown(asked: &Asked, mut clients: Vec<Client>, protocol: &str, peer: &str) -> Connections {
+fn shown(asked: &PageRequest, mut clients: Vec<Client>, protocol: &str, peer: &str) -> Connections {
     let number = |is: &dyn Fn(&&Client) -> bool| clients.iter().filter(is).count() as u64;
     let facts = vec![
         ("Connections", words::count(clients.len() as u64)),
@@ -199,17 +199,17 @@ fn shown(asked: &Asked, mut clients: Vec<Client>, protocol: &str, peer: &str) ->
         peer: peer.to_owned(),
         rows: clients.into_iter().map(Row::new).collect(),
         more,
-        held_back: client_api
-            .held_back(HELD_BACK)
+        throttled: client_api
+            .throttled(THROTTLED_MAX)
             .into_iter()
-            .map(Held::new)
+            .map(ThrottledRow::new)
             .collect(),
     }
 }
 
 /// `POST /connections/ID/do/close`.
 pub(super) async fn close(
-    asked: Asked,
+    asked: PageRequest,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {

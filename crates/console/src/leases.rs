@@ -11,7 +11,7 @@ use quintet_types::{
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Asked, listing, words};
+use super::{PageRequest, listing, words};
 use quintet_api::{Holder, Holders, Problem};
 use quintet_http::reply;
 
@@ -66,7 +66,7 @@ struct Leases {
 
 /// Result of a walk over all leases.
 #[derive(Default)]
-struct Found {
+struct LeaseWalk {
     rows: Vec<Row>,
     looked: u64,
     fit: u64,
@@ -76,7 +76,7 @@ struct Found {
     cut: bool,
 }
 
-impl Found {
+impl LeaseWalk {
     fn add(&mut self, want: &Want, row: Row, held_ms: Option<u64>) {
         let has = |text: &str| text.contains(&want.who);
         if !has(&row.holder) && !has(&row.about) {
@@ -98,7 +98,7 @@ impl Found {
 }
 
 /// `/leases`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     let form = asked.query()?;
     let text = |name: &str| form.get(name).unwrap_or_default().trim().to_owned();
     let want = Want {
@@ -106,7 +106,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
         who: text("who"),
     };
     let holders = asked.console.api.holders(&asked.requester).await?;
-    let mut found = Found::default();
+    let mut found = LeaseWalk::default();
     for queue in queues(&asked, &want).await? {
         if found.looked >= LOOKED_MAX {
             found.cut = true;
@@ -119,7 +119,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
 }
 
 /// Those with leases whose messages the requester may see.
-async fn queues(asked: &Asked, want: &Want) -> Result<Vec<Name>, Problem> {
+async fn queues(asked: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem> {
     if !want.queue.is_empty() {
         let name = Name::of_shown(&want.queue);
         if !name.is_possible() {
@@ -146,18 +146,18 @@ async fn queues(asked: &Asked, want: &Want) -> Result<Vec<Name>, Problem> {
 
 /// Looks through the leases of a queue, slice by slice.
 async fn look(
-    asked: &Asked,
+    asked: &PageRequest,
     want: &Want,
     queue: &Name,
     holders: &Holders,
-    found: &mut Found,
+    found: &mut LeaseWalk,
 ) -> Result<(), Problem> {
     let may_settle = asked.requester.may_to(Verb::Settle, queue);
     let mut bulk_op = BulkOp {
         queue: queue.clone(),
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: None,
         max: SLICE,
     };
@@ -219,7 +219,7 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 }
 
 /// `POST /leases/do/release`: the leases that were selected end.
-pub(crate) async fn release(asked: Asked, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn release(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     let app = &asked.console.app;
     let given = app.form(request).await?;
     asked.must_be_ours(&given.form)?;
@@ -252,7 +252,7 @@ pub(crate) async fn release(asked: Asked, request: Request) -> Result<Response, 
     Ok(response)
 }
 
-fn shown(asked: &Asked, want: Want, found: Found) -> Leases {
+fn shown(asked: &PageRequest, want: Want, found: LeaseWalk) -> Leases {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in [("queue", &want.queue), ("who", &want.who)] {
         if !value.is_empty() {

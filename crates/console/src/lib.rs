@@ -84,7 +84,7 @@ impl Console {
 }
 
 /// A request for a page.
-struct Asked {
+struct PageRequest {
     console: Arc<Console>,
     requester: Requester,
     /// Where it comes from, for the audit.
@@ -93,7 +93,7 @@ struct Asked {
     uri: Uri,
 }
 
-impl FromRequestParts<Arc<Console>> for Asked {
+impl FromRequestParts<Arc<Console>> for PageRequest {
     type Rejection = Infallible;
 
     async fn from_request_parts(
@@ -114,7 +114,7 @@ impl FromRequestParts<Arc<Console>> for Asked {
     }
 }
 
-impl Asked {
+impl PageRequest {
     async fn ask(&self, command: Command) -> Result<Outcome, Problem> {
         Ok(self.console.api.ask(&self.requester, command).await?.0)
     }
@@ -239,7 +239,7 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/messages/{id}/body", get(body::download))
         .route("/messages/{id}/log", get(run::download))
         .route("/messages/{id}/do/{act}", post(operations::on_message))
-        .route("/bulk/{act}", get(bulk::page).post(bulk::act))
+        .route("/bulk/{act}", get(bulk::page).post(bulk::begin))
         .route("/acts", get(operations::list))
         .route("/acts/{number}", get(operations::page))
         .route("/acts/{number}/do/stop", post(operations::stop))

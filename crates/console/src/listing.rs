@@ -5,7 +5,7 @@ use quintet_types::{
 };
 
 use super::names::{self, Named, Piece};
-use super::{Asked, words};
+use super::{PageRequest, words};
 use quintet_api::{Problem, cursor, cursor_text, since};
 use quintet_http::Form;
 
@@ -233,7 +233,7 @@ pub(super) struct Page {
 
 /// Lists those that fit.
 pub(super) async fn list(
-    asked: &Asked,
+    asked: &PageRequest,
     queue: &Name,
     which: &Which,
     after: Option<&str>,
@@ -242,7 +242,7 @@ pub(super) async fn list(
         queue: queue.clone(),
         state: which.state,
         filter: which.filter(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: after.map(cursor).transpose()?,
         max: ROWS,
     };
@@ -287,7 +287,7 @@ pub(super) struct Kind {
 
 /// Counts those that fit by their errors, and says of how many.
 pub(super) async fn kinds(
-    asked: &Asked,
+    asked: &PageRequest,
     queue: &Name,
     which: &Which,
 ) -> Result<(Vec<Kind>, String), Problem> {
@@ -295,7 +295,7 @@ pub(super) async fn kinds(
         queue: queue.clone(),
         state: which.state,
         filter: which.filter(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: None,
         max: 0,
     };

@@ -10,7 +10,7 @@ use hyper::header::{HeaderMap, SET_COOKIE};
 use hyper::{Method, StatusCode};
 
 use super::frame::theme;
-use super::{Asked, assets};
+use super::{PageRequest, assets};
 use quintet_api::Problem as Refused;
 use quintet_http::{Answer, App, Gate, Problem, reply, sessions};
 
@@ -126,7 +126,7 @@ fn inside(next: &str) -> &str {
 }
 
 /// `POST /logout`.
-pub(super) async fn logout(asked: Asked, request: Request) -> Result<Response, Refused> {
+pub(super) async fn logout(asked: PageRequest, request: Request) -> Result<Response, Refused> {
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
     let app = &asked.console.app;

@@ -14,7 +14,7 @@ use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
-use super::{Asked, assets, listing, words};
+use super::{PageRequest, assets, listing, words};
 use quintet_api::{Holder, Path, Problem, since};
 use quintet_http::reply;
 
@@ -37,7 +37,7 @@ struct File {
 
 #[derive(Template)]
 #[template(path = "message.html")]
-struct Shown {
+struct MessagePage {
     frame: Frame,
     id: u64,
     queue: Named,
@@ -73,7 +73,7 @@ struct Shown {
 }
 
 /// `/messages/ID`.
-pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
     let client_api = asked.console.api.client_api();
     let reader = Arc::clone(&client_api);
@@ -106,7 +106,7 @@ pub(super) async fn page(asked: Asked, Path(id): Path<String>) -> Result<Respons
     let tree = body::tree(&head).filter(|_| !cut);
     let trace = message.attr(TRACEPARENT.as_bytes());
     let trace = trace.and_then(|parent| trace_link(&client_api.trace_url(), parent));
-    let page = Shown {
+    let page = MessagePage {
         frame: asked
             .frame
             .of(format!("{} of {}", message.id.0, name.plain), "queues"),
@@ -172,7 +172,7 @@ fn trace_link(template: &str, parent: &[u8]) -> Option<String> {
 
 /// The known events of a message, oldest first.
 fn past(
-    asked: &Asked,
+    asked: &PageRequest,
     message: &Message,
     state: ListState,
     held: Option<(Holder, Lease)>,
@@ -234,7 +234,7 @@ fn past(
     shown.collect()
 }
 
-fn facts(asked: &Asked, message: &Message, now: Ms) -> Vec<Fact> {
+fn facts(asked: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
     let ahead = asked.console.api.client_api();
     let wall = move |at: Ms| {
         // What is stored is engine time; people read the wall clock.

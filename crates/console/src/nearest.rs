@@ -2,7 +2,7 @@
 
 use quintet_types::{CommandError, Name};
 
-use super::Asked;
+use super::PageRequest;
 use quintet_api::Problem;
 
 /// Names that are told at most.
@@ -15,7 +15,7 @@ const LETTERS: usize = 100;
 const ALIKE: f64 = 0.8;
 
 /// The page for a queue that is not there; any other problem as it is.
-pub(super) async fn or_nearest(asked: &Asked, queue: &Name, problem: Problem) -> Problem {
+pub(super) async fn or_nearest(asked: &PageRequest, queue: &Name, problem: Problem) -> Problem {
     if problem.code != CommandError::QueueNotFound.code() {
         return problem;
     }

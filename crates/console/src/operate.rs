@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::seen;
-use super::{Asked, words};
+use super::{PageRequest, words};
 use quintet_api::{Problem, in_a_line};
 use quintet_http::reply;
 
@@ -27,7 +27,7 @@ const LOG_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// 403.
-pub(super) fn must_operate(asked: &Asked) -> Result<(), Problem> {
+pub(super) fn must_operate(asked: &PageRequest) -> Result<(), Problem> {
     match asked.requester.may_server() {
         true => Ok(()),
         false => Err(Problem::refused(CommandError::NotPermitted)),
@@ -74,7 +74,7 @@ struct Settings {
 }
 
 /// `/settings`.
-pub(crate) async fn settings(asked: Asked) -> Result<Response, Problem> {
+pub(crate) async fn settings(asked: PageRequest) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let query = asked.query()?;
     let said = query.get("only") == Some("said");
@@ -118,7 +118,7 @@ pub(crate) async fn settings(asked: Asked) -> Result<Response, Problem> {
 const RELOADED: Duration = Duration::from_secs(5);
 
 /// `POST /settings/do/reload`.
-pub(super) async fn reload(asked: Asked, request: Request) -> Result<Response, Problem> {
+pub(super) async fn reload(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
@@ -173,7 +173,7 @@ struct Hooks {
 }
 
 /// `/hooks`.
-pub(super) async fn hooks(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn hooks(asked: PageRequest) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let mut events = asked.console.api.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
@@ -229,7 +229,7 @@ struct Log {
 }
 
 /// `/log`: the newest lines of the audit.
-pub(super) async fn log(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn log(asked: PageRequest) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
     let _room = asked.console.api.room(LOG_BYTES)?;

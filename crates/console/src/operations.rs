@@ -16,11 +16,11 @@ use quintet_types::{
     Name, Outcome, QueueStats, When,
 };
 
-use super::ask::{self, Act, Question};
+use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
-use super::{Asked, queue_of, words};
+use super::{PageRequest, queue_of, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
@@ -55,7 +55,7 @@ pub(super) struct Jobs {
 pub(super) struct Job {
     number: u64,
     requester: Requester,
-    act: Act,
+    operation: BulkOperation,
     queue: Name,
     /// Engine time.
     began: Ms,
@@ -68,11 +68,11 @@ pub(super) struct Job {
 }
 
 impl Jobs {
-    fn begin(&self, asked: &Asked, question: &Question) -> Arc<Job> {
+    fn begin(&self, asked: &PageRequest, question: &Question) -> Arc<Job> {
         let job = Arc::new(Job {
             number: self.count.fetch_add(1, Ordering::Relaxed) + 1,
             requester: asked.requester.clone(),
-            act: question.act,
+            operation: question.operation,
             queue: question.queue.clone(),
             began: asked.console.api.client_api().now(),
             counted: question.counted,
@@ -90,7 +90,7 @@ impl Jobs {
     }
 
     /// The operation of this number, for whoever began it.
-    fn get(&self, number: &str, asked: &Asked) -> Result<Arc<Job>, Problem> {
+    fn get(&self, number: &str, asked: &PageRequest) -> Result<Arc<Job>, Problem> {
         let number: u64 = number.parse().map_err(|_| Problem::no_such_page())?;
         let mut mine = self.of(asked).into_iter();
         let job = mine.find(|job| job.number == number);
@@ -98,7 +98,7 @@ impl Jobs {
     }
 
     /// All that whoever asks began, newest first.
-    fn of(&self, asked: &Asked) -> Vec<Arc<Job>> {
+    fn of(&self, asked: &PageRequest) -> Vec<Arc<Job>> {
         let who = ask::who(asked);
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = all.iter().rev().filter(|job| {
@@ -115,18 +115,27 @@ impl Jobs {
 
 impl Job {
     /// Writes down its end, where the line of the request cannot tell of it.
-    fn tell(&self, asked: &Asked, status: u16) {
-        let act = format!("act {}: {} {}", self.number, self.act.word(), self.queue);
+    fn tell(&self, asked: &PageRequest, status: u16) {
+        let operation = format!(
+            "act {}: {} {}",
+            self.number,
+            self.operation.word(),
+            self.queue
+        );
         let did = Did::to(self.done.load(Ordering::Relaxed));
-        asked.note(&act, status, did);
+        asked.note(&operation, status, did);
     }
 
     /// Summary of the result so far.
     fn note(&self) -> String {
         let done = self.done.load(Ordering::Relaxed);
-        let mut note = match (self.act, self.queue.to_string()) {
-            (Act::Drop, name) => format!("The queue {name} is deleted."),
-            (act, _) => format!("{} {}.", words::of(done, "message", "messages"), act.done()),
+        let mut note = match (self.operation, self.queue.to_string()) {
+            (BulkOperation::Drop, name) => format!("The queue {name} is deleted."),
+            (operation, _) => format!(
+                "{} {}.",
+                words::of(done, "message", "messages"),
+                operation.done()
+            ),
         };
         let passed = self.passed.load(Ordering::Relaxed);
         if passed > 0 {
@@ -145,8 +154,8 @@ impl Job {
 
 /// `POST /queues/NAME/do/ACT`.
 pub(super) async fn on_queue(
-    asked: Asked,
-    Path((part, act)): Path<(String, String)>,
+    asked: PageRequest,
+    Path((part, operation)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
@@ -154,7 +163,7 @@ pub(super) async fn on_queue(
     asked.must_be_ours(&given.form)?;
     let app = &asked.console.app;
     let back = format!("queues/{part}");
-    let for_ms = match act.as_str() {
+    let for_ms = match operation.as_str() {
         "pause" => {
             let typed = given.form.get("for").unwrap_or_default();
             match typed.is_empty() {
@@ -168,7 +177,7 @@ pub(super) async fn on_queue(
             }
         }
         "resume" => Some(0),
-        _ => return answered(&asked, &queue, &act, &given.form).await,
+        _ => return answered(&asked, &queue, &operation, &given.form).await,
     };
     let pause = Command::Pause {
         queue: queue.clone(),
@@ -200,9 +209,9 @@ pub(super) async fn on_queue(
 
 /// Does what was asked, if the answer is to that question.
 async fn answered(
-    asked: &Asked,
+    asked: &PageRequest,
     queue: &Name,
-    act: &str,
+    operation: &str,
     form: &Form,
 ) -> Result<Response, Problem> {
     let console = &asked.console;
@@ -215,17 +224,17 @@ async fn answered(
                     Confirm again.";
         return Ok(console
             .app
-            .redirect(&format!("queues/{part}/ask/{act}"), note.to_owned()));
+            .redirect(&format!("queues/{part}/ask/{operation}"), note.to_owned()));
     };
     if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
         let note = "Nothing was done: the typed name does not match.".to_owned();
         return Ok(console
             .app
-            .redirect(&format!("queues/{part}/ask/{act}"), note));
+            .redirect(&format!("queues/{part}/ask/{operation}"), note));
     }
-    let moves = question.act == Act::Move;
+    let moves = question.operation == BulkOperation::Move;
     let to = moves.then(|| target(form, queue)).transpose()?;
-    if question.ids.is_empty() && question.act != Act::Drop {
+    if question.ids.is_empty() && question.operation != BulkOperation::Drop {
         let mut counted = 0;
         for state in &question.states {
             counted += ask::count(asked, &question, *state).await?.0;
@@ -234,13 +243,13 @@ async fn answered(
             let note = "Nothing was done: there are over a tenth more messages now. Confirm again.";
             return Ok(console
                 .app
-                .redirect(&format!("queues/{part}/ask/{act}"), note.to_owned()));
+                .redirect(&format!("queues/{part}/ask/{operation}"), note.to_owned()));
         }
     }
     let job = console.jobs.begin(asked, &question);
     let mut working = tokio::spawn(work(copy(asked), Arc::clone(&job), question, to));
     let over = tokio::time::timeout(SHORT, &mut working).await.is_ok();
-    let back = match (over, job.act) {
+    let back = match (over, job.operation) {
         (false, _) => {
             // The request is written down before its number is known.
             let (asked, theirs) = (copy(asked), Arc::clone(&job));
@@ -253,7 +262,7 @@ async fn answered(
                 &console.app.link(&format!("acts/{}", job.number)),
             ));
         }
-        (true, Act::Drop) => String::new(),
+        (true, BulkOperation::Drop) => String::new(),
         (true, _) => format!("queues/{part}"),
     };
     let mut response = console.app.redirect(&back, job.note());
@@ -263,8 +272,8 @@ async fn answered(
 }
 
 /// The same request, for what goes on when it was answered.
-fn copy(asked: &Asked) -> Asked {
-    Asked {
+fn copy(asked: &PageRequest) -> PageRequest {
+    PageRequest {
         console: Arc::clone(&asked.console),
         from: asked.from,
         requester: Requester {
@@ -288,7 +297,7 @@ pub(super) struct Came {
 
 /// Begins an operation for each question; they are done one behind the other, and each
 /// can be looked at and stopped.
-pub(super) async fn begin_all(asked: &Asked, questions: Vec<Question>) -> Came {
+pub(super) async fn begin_all(asked: &PageRequest, questions: Vec<Question>) -> Came {
     let begun = questions.into_iter().map(|question| {
         let job = asked.console.jobs.begin(asked, &question);
         (job, question)
@@ -331,11 +340,11 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
 }
 
 /// Does it, slice by slice, to its end; the status that the audit tells.
-async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>) -> u16 {
-    let ended = match (question.act, question.ids.is_empty()) {
+async fn work(asked: PageRequest, job: Arc<Job>, question: Question, to: Option<Name>) -> u16 {
+    let ended = match (question.operation, question.ids.is_empty()) {
         // Before its turn came.
         _ if job.stop.load(Ordering::Relaxed) => Ok(()),
-        (Act::Drop, _) => drop_queue(&asked, &job).await,
+        (BulkOperation::Drop, _) => drop_queue(&asked, &job).await,
         (_, true) => bulk_op(&asked, &job, &question, to).await,
         (_, false) => each(&asked, &job, &question, to).await,
     };
@@ -347,7 +356,7 @@ async fn work(asked: Asked, job: Arc<Job>, question: Question, to: Option<Name>)
     status
 }
 
-async fn drop_queue(asked: &Asked, job: &Job) -> Result<(), Problem> {
+async fn drop_queue(asked: &PageRequest, job: &Job) -> Result<(), Problem> {
     // The engine does not count them, and who may not see them is told nothing.
     let there = asked.stats(&job.queue).await;
     let there = there.map_or(0, |stats| waiting(&stats) + stats.gauges.reserved);
@@ -357,24 +366,26 @@ async fn drop_queue(asked: &Asked, job: &Job) -> Result<(), Problem> {
 }
 
 async fn bulk_op(
-    asked: &Asked,
+    asked: &PageRequest,
     job: &Job,
     question: &Question,
     to: Option<Name>,
 ) -> Result<(), Problem> {
-    let act = match (question.act, to) {
-        (Act::Purge | Act::Delete | Act::Drop, _) => BulkAction::Delete,
-        (Act::Move, Some(to)) => BulkAction::Move(to),
-        (Act::Retry, _) => BulkAction::Kick,
-        (Act::Redrive, _) => BulkAction::Redrive { to: None },
-        (Act::Move, None) => return Err(Problem::unexpected()),
+    let action = match (question.operation, to) {
+        (BulkOperation::Purge | BulkOperation::Delete | BulkOperation::Drop, _) => {
+            BulkAction::Delete
+        }
+        (BulkOperation::Move, Some(to)) => BulkAction::Move(to),
+        (BulkOperation::Retry, _) => BulkAction::Kick,
+        (BulkOperation::Redrive, _) => BulkAction::Redrive { to: None },
+        (BulkOperation::Move, None) => return Err(Problem::unexpected()),
     };
     for state in &question.states {
         let mut bulk_op = BulkOp {
             queue: question.queue.clone(),
             state: *state,
             filter: Filter::default(),
-            act: act.clone(),
+            action: action.clone(),
             after: None,
             max: ACT_STEP,
         };
@@ -384,8 +395,8 @@ async fn bulk_op(
             }
             bulk_op.filter = question.filter_at(asked.console.api.client_api().now());
             let all = *state == ListState::Ready && bulk_op.filter == Filter::default();
-            if question.act == Act::Purge && all {
-                bulk_op.act = BulkAction::Purge;
+            if question.operation == BulkOperation::Purge && all {
+                bulk_op.action = BulkAction::Purge;
             }
             let bulk_done = asked.bulk_op(&bulk_op).await?;
             job.done.fetch_add(bulk_done.matched, Ordering::Relaxed);
@@ -400,7 +411,7 @@ async fn bulk_op(
 }
 
 async fn each(
-    asked: &Asked,
+    asked: &PageRequest,
     job: &Job,
     question: &Question,
     to: Option<Name>,
@@ -410,15 +421,15 @@ async fn each(
             return Ok(());
         }
         let id = *id;
-        let command = match (question.act, &to) {
-            (Act::Move, Some(to)) => Command::Move { id, to: to.clone() },
-            (Act::Retry, _) => Command::KickId(id),
-            (Act::Redrive, _) => Command::Redrive(id),
-            (Act::Delete | Act::Purge, _) => Command::Delete {
+        let command = match (question.operation, &to) {
+            (BulkOperation::Move, Some(to)) => Command::Move { id, to: to.clone() },
+            (BulkOperation::Retry, _) => Command::KickId(id),
+            (BulkOperation::Redrive, _) => Command::Redrive(id),
+            (BulkOperation::Delete | BulkOperation::Purge, _) => Command::Delete {
                 id,
                 by: By::OwnerOrFree,
             },
-            (Act::Move | Act::Drop, _) => {
+            (BulkOperation::Move | BulkOperation::Drop, _) => {
                 return Err(Problem::field(
                     "id",
                     "this operation applies to all messages",
@@ -438,15 +449,15 @@ async fn each(
 
 /// `POST /messages/ID/do/ACT`.
 pub(super) async fn on_message(
-    asked: Asked,
-    Path((id, act)): Path<(String, String)>,
+    asked: PageRequest,
+    Path((id, operation)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
     let (message, queue) = asked.message(&id).await?;
     let id = message.id;
-    let (command, note) = one(id, &act, &given.form).ok_or_else(Problem::no_such_page)?;
+    let (command, note) = one(id, &operation, &given.form).ok_or_else(Problem::no_such_page)?;
     let note = match asked.ask(command).await {
         Ok(Outcome::Cancelled) => {
             "It is cancelled: its lease ends when the time for its worker is over."
@@ -465,13 +476,13 @@ pub(super) async fn on_message(
 }
 
 /// The command for one message, and the words for its result.
-fn one(id: MessageId, act: &str, form: &Form) -> Option<(Command, &'static str)> {
+fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static str)> {
     let settle = |how| Command::Settle {
         id,
         by: By::Anyone,
         how,
     };
-    Some(match act {
+    Some(match operation {
         "retry" => (Command::KickId(id), "The message is ready now."),
         "redrive" => (
             Command::Redrive(id),
@@ -528,7 +539,10 @@ struct Page {
 }
 
 /// `/operations/N`.
-pub(super) async fn page(asked: Asked, Path(number): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn page(
+    asked: PageRequest,
+    Path(number): Path<String>,
+) -> Result<Response, Problem> {
     let job = asked.console.jobs.get(&number, &asked)?;
     let queue = Named::new(&job.queue);
     let page = Page {
@@ -549,7 +563,7 @@ pub(super) async fn page(asked: Asked, Path(number): Path<String>) -> Result<Res
 
 struct Row {
     number: u64,
-    act: &'static str,
+    operation: &'static str,
     queue: Named,
     age: String,
     note: String,
@@ -566,11 +580,11 @@ struct List {
 }
 
 /// `/operations`: those that whoever asks began since the server's start.
-pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn list(asked: PageRequest) -> Result<Response, Problem> {
     let now = asked.console.api.client_api().now();
     let rows = asked.console.jobs.of(&asked).into_iter().map(|job| Row {
         number: job.number,
-        act: job.act.word(),
+        operation: job.operation.word(),
         queue: Named::new(&job.queue),
         age: words::duration(now.since(job.began)),
         note: job.note(),
@@ -587,7 +601,7 @@ pub(super) async fn list(asked: Asked) -> Result<Response, Problem> {
 
 /// `POST /operations/N/do/stop`.
 pub(super) async fn stop(
-    asked: Asked,
+    asked: PageRequest,
     Path(number): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {

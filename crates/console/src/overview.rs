@@ -15,7 +15,7 @@ use super::frame::Frame;
 use super::graph::{Chart, Spark};
 use super::names::{self, Named};
 use super::tiles::{Tiles, tiles};
-use super::{Asked, past, words};
+use super::{PageRequest, past, words};
 use quintet_api::Problem;
 use quintet_http::{Form, reply};
 
@@ -164,7 +164,7 @@ fn consumers(gauges: &QueueGauges) -> u64 {
 }
 
 /// The result of a walk over all queues.
-struct Found {
+struct QueueWalk {
     /// The first of the order, more than are shown, in no order.
     rows: Vec<(Key, QueueStats)>,
     findings: Findings,
@@ -181,7 +181,7 @@ struct Found {
     left: Left<u64>,
 }
 
-impl Found {
+impl QueueWalk {
     fn new() -> Self {
         Self {
             rows: Vec::new(),
@@ -298,7 +298,12 @@ struct Row {
 }
 
 impl Row {
-    fn new(stats: &QueueStats, asked: &Asked, client_api: &dyn ClientApi, made: bool) -> Self {
+    fn new(
+        stats: &QueueStats,
+        asked: &PageRequest,
+        client_api: &dyn ClientApi,
+        made: bool,
+    ) -> Self {
         let gauges = &stats.gauges;
         let may = |verb| asked.requester.may_to(verb, &stats.name);
         let rates = client_api.rates(&stats.name);
@@ -314,7 +319,7 @@ impl Row {
                 .filter(|_| made)
                 .and_then(|other| other.word(&stats.name)),
             ready: Figure::new(gauges.ready),
-            oldest: match gauges.ready + gauges.held_back {
+            oldest: match gauges.ready + gauges.not_selectable {
                 0 => words::NONE.to_owned(),
                 _ => words::duration(stats.oldest_ms),
             },
@@ -392,9 +397,9 @@ struct Overview {
 }
 
 /// `/`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     let want = Want::of(&asked.query()?);
-    let mut found = Found::new();
+    let mut found = QueueWalk::new();
     let mut from = (0, 0);
     let client_api = asked.console.api.client_api();
     let thresholds = client_api.thresholds();
@@ -433,9 +438,9 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
 }
 
 fn shown(
-    asked: &Asked,
+    asked: &PageRequest,
     want: &Want,
-    mut found: Found,
+    mut found: QueueWalk,
     made: &HashSet<Name>,
     warning: Option<String>,
 ) -> Overview {
@@ -533,7 +538,7 @@ fn shown(
 
 /// `/find`: to the queue or the message of this name or id, else to the queues
 /// whose name has it.
-pub(super) async fn find(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn find(asked: PageRequest) -> Result<Response, Problem> {
     let query = asked.query()?;
     let text = query.get("q").unwrap_or_default().trim().to_owned();
     let root = &asked.frame.root;
@@ -599,7 +604,7 @@ mod tests {
                     after: after.take(),
                     ..Want::default()
                 };
-                let mut found = Found::new();
+                let mut found = QueueWalk::new();
                 for stats in &all {
                     found.add(&want, &Thresholds::default(), stats.clone(), None);
                 }

@@ -11,7 +11,7 @@ use quintet_types::{Body, Command, CommandError, Edit, Message, Name, Outcome, V
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Asked, body, words};
+use super::{PageRequest, body, words};
 use quintet_api::{Dedupe, NewMessage, Path, Problem, SMALL, version};
 use quintet_http::{DoneTo, Form, reply};
 
@@ -167,7 +167,7 @@ fn duration(field: &mut Field) -> Option<u64> {
 }
 
 /// The form; with `copy` filled from a message.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     let query = asked.query()?;
     let mut form = Put::of(&query);
     if let Some(id) = query.get("copy") {
@@ -236,7 +236,10 @@ struct Edited {
 }
 
 /// `/messages/ID/edit`.
-pub(super) async fn edit_page(asked: Asked, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn edit_page(
+    asked: PageRequest,
+    Path(id): Path<String>,
+) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
     if !asked.requester.may_to(Verb::Edit, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
@@ -256,7 +259,7 @@ pub(super) async fn edit_page(asked: Asked, Path(id): Path<String>) -> Result<Re
 
 /// `POST /messages/ID/edit`: what is another is changed, if nobody else changed the message.
 pub(super) async fn edit(
-    asked: Asked,
+    asked: PageRequest,
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -324,7 +327,7 @@ pub(super) async fn edit(
 }
 
 /// Puts what the form says, and goes to the message.
-pub(super) async fn put(asked: Asked, request: Request) -> Result<Response, Problem> {
+pub(super) async fn put(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;
     let mut form = Put::of(&given.form);

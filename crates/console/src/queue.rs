@@ -13,7 +13,7 @@ use super::listing::{self, Line, STATES, Which};
 use super::names::{self, Named};
 use super::setup::{self, Setup};
 use super::tiles::{Tiles, tiles};
-use super::{Asked, nearest, past, queue_of, words};
+use super::{PageRequest, nearest, past, queue_of, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Called, CalledAs, Requester, reply};
 
@@ -115,7 +115,7 @@ struct Word {
 /// How many are in a state.
 pub(super) fn number(gauges: &QueueGauges, state: ListState) -> u64 {
     match state {
-        ListState::Ready => gauges.ready + gauges.held_back,
+        ListState::Ready => gauges.ready + gauges.not_selectable,
         ListState::Delayed => gauges.delayed,
         ListState::Reserved => gauges.reserved,
         ListState::Buried => gauges.buried,
@@ -125,7 +125,10 @@ pub(super) fn number(gauges: &QueueGauges, state: ListState) -> u64 {
 }
 
 /// `/queues/NAME`.
-pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn page(
+    asked: PageRequest,
+    Path(part): Path<String>,
+) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
     let query = asked.query()?;
     let which = Which::of(&query)?;
@@ -225,7 +228,7 @@ fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {
     finding.is_some_and(|finding| finding.rule == rule)
 }
 
-fn elsewhere_of(asked: &Asked, called: Called) -> Elsewhere {
+fn elsewhere_of(asked: &PageRequest, called: Called) -> Elsewhere {
     let word = |(word, value): (String, CalledAs)| {
         let (text, queue) = match value {
             CalledAs::Text(text) => (names::seen(&text), None),
@@ -276,7 +279,7 @@ fn keys(stats: &QueueStats, settings: &QueueSettings) -> Option<[(&'static str, 
 
 fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> Tiles {
     let (gauges, totals) = (&stats.gauges, &stats.totals);
-    let oldest = match gauges.ready + gauges.held_back {
+    let oldest = match gauges.ready + gauges.not_selectable {
         0 => words::NONE.to_owned(),
         _ => words::duration(stats.oldest_ms),
     };

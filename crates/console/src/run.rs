@@ -9,7 +9,7 @@ use hyper::{HeaderMap, StatusCode};
 use quintet_types::{ListState, Message, Name, Verb};
 
 use super::ansi::{self, Run};
-use super::{Asked, listing, words};
+use super::{PageRequest, listing, words};
 use quintet_api::{Path as Part, Problem};
 use quintet_http::files;
 
@@ -39,7 +39,7 @@ fn may_run(state: ListState) -> bool {
 
 /// The log of a message, and whether a script takes its queue's messages.
 async fn find(
-    asked: &Asked,
+    asked: &PageRequest,
     message: &Message,
     queue: &Name,
 ) -> Result<(Option<PathBuf>, bool), Problem> {
@@ -58,7 +58,7 @@ async fn find(
 /// # Errors
 /// It cannot be read.
 pub(super) async fn log(
-    asked: &Asked,
+    asked: &PageRequest,
     message: &Message,
     queue: &Name,
     state: ListState,
@@ -105,7 +105,7 @@ fn end_of(path: &Path) -> io::Result<(u64, Vec<u8>)> {
 /// `/messages/ID/log`: its bytes, whole or from some place on, and the message's state. 204: there
 /// is none yet.
 pub(super) async fn download(
-    asked: Asked,
+    asked: PageRequest,
     Part(id): Part<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {

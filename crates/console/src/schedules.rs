@@ -10,7 +10,7 @@ use quintet_types::Name;
 use super::frame::Frame;
 use super::names::{Named, seen};
 use super::operate::must_operate;
-use super::{Asked, names, words};
+use super::{PageRequest, names, words};
 use quintet_api::{Path, Problem, Schedule, nexts};
 use quintet_http::reply;
 
@@ -98,7 +98,7 @@ struct Schedules {
 }
 
 /// `/schedules`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
     let (found, more) = match has.is_empty() {
@@ -137,7 +137,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
 }
 
 /// Schedules whose name or queue has this text, and whether there may be more.
-async fn search(asked: &Asked, has: &str) -> Result<(Vec<ScheduleSeen>, bool), Problem> {
+async fn search(asked: &PageRequest, has: &str) -> Result<(Vec<ScheduleSeen>, bool), Problem> {
     let (mut found, mut after) = (Vec::new(), None);
     let mut searched = 0;
     while searched < SEARCHED {
@@ -192,7 +192,7 @@ fn calendar(schedules: &[ScheduleSeen], wall: u64) -> (Vec<Hour>, Vec<String>) {
 
 /// `POST /schedules/NAME/do/ACT`.
 pub(super) async fn steer(
-    asked: Asked,
+    asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {

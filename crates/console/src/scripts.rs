@@ -9,7 +9,7 @@ use quintet_types::{ListState, Name, QueueStats, Verb};
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{Asked, listing};
+use super::{PageRequest, listing};
 use quintet_api::Problem;
 use quintet_http::reply;
 
@@ -50,7 +50,7 @@ struct Page {
 }
 
 /// `/scripts`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     let query = asked.query()?;
     let after = query.get("after").and_then(names::of_address);
     let first = after.is_some();
@@ -79,7 +79,7 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
     Ok(reply::show(StatusCode::OK, &page))
 }
 
-async fn row(asked: &Asked, script: Scripted) -> Result<Row, Problem> {
+async fn row(asked: &PageRequest, script: Scripted) -> Result<Row, Problem> {
     let name = Name::from(script.name.as_str());
     let stats = match asked.stats(&name).await {
         // Nothing was put to it yet.
@@ -92,7 +92,7 @@ async fn row(asked: &Asked, script: Scripted) -> Result<Row, Problem> {
         paused: stats.paused,
         running: script.running,
         workers: script.workers,
-        ready: Figure::new(gauges.ready + gauges.held_back),
+        ready: Figure::new(gauges.ready + gauges.not_selectable),
         delayed: Figure::new(gauges.delayed),
         buried: Figure::new(gauges.buried),
         failures: failures(asked, &name, &script.failed).await,
@@ -113,7 +113,7 @@ fn state(script: &Scripted) -> (&'static str, &'static str) {
 }
 
 /// Those that are buried in this queue still, if they may be seen.
-async fn failures(asked: &Asked, queue: &Name, ids: &[u64]) -> Vec<Failure> {
+async fn failures(asked: &PageRequest, queue: &Name, ids: &[u64]) -> Vec<Failure> {
     let now = asked.console.api.client_api().now();
     let mut all = Vec::new();
     for id in ids {

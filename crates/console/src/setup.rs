@@ -9,7 +9,7 @@ use quintet_types::{Name, QueueSetup, Tags, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Asked, queue_of, words};
+use super::{PageRequest, queue_of, words};
 use quintet_api::{Path, Problem, version_of_setup};
 use quintet_http::reply;
 
@@ -44,7 +44,7 @@ impl Value {
     }
 }
 
-pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
+pub(crate) fn of(asked: &PageRequest, setup: &QueueSetup) -> Setup {
     let settings = asked.console.api.client_api().queue_settings(setup);
     let now = asked.console.api.client_api().wall().0;
     let values = settings.into_iter().map(|setting| Value {
@@ -71,7 +71,7 @@ pub(crate) fn of(asked: &Asked, setup: &QueueSetup) -> Setup {
 }
 
 /// `by anna, 12:01:05 UTC`: who paused the queue by command, if that is known.
-pub(super) fn paused_by(asked: &Asked, setup: &QueueSetup) -> Option<String> {
+pub(super) fn paused_by(asked: &PageRequest, setup: &QueueSetup) -> Option<String> {
     let by = SetBy::of(setup, Tags::PAUSED_BY)?;
     Some(who(&by, asked.console.api.client_api().wall().0))
 }
@@ -103,7 +103,10 @@ struct Changed {
 }
 
 /// `/queues/NAME/settings`.
-pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn page(
+    asked: PageRequest,
+    Path(part): Path<String>,
+) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_lowercase();
     let given = asked.console.api.setup(&asked.requester, &queue).await?;
@@ -130,7 +133,7 @@ pub(super) async fn page(asked: Asked, Path(part): Path<String>) -> Result<Respo
 
 /// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.
 pub(crate) async fn change(
-    asked: Asked,
+    asked: PageRequest,
     Path((part, key)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -176,7 +179,7 @@ pub(crate) async fn change(
     Ok(app.back(&given.form, &format!("queues/{part}/settings"), note))
 }
 
-fn of_key(asked: &Asked, setup: &QueueSetup, key: &str) -> Option<Setting> {
+fn of_key(asked: &PageRequest, setup: &QueueSetup, key: &str) -> Option<Setting> {
     let settings = asked.console.api.client_api().queue_settings(setup);
     settings.into_iter().find(|setting| setting.key == key)
 }

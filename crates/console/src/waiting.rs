@@ -6,7 +6,7 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_types::{Name, Verb};
 
-use super::Asked;
+use super::PageRequest;
 use super::frame::Frame;
 use super::listing::{self, Line};
 use super::names::Named;
@@ -37,7 +37,7 @@ struct Waiting {
 }
 
 /// `/waiting`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     let query = asked.query()?;
     let group = Group::of(query.get("group").unwrap_or("scheduled"))?;
     let has = query.get("has").unwrap_or_default().to_owned();

@@ -5,7 +5,7 @@ use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_client::WorkerAct;
+use quintet_client::WorkerAction;
 use quintet_types::Name;
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::names::{in_address, of_address, seen};
 use super::operate::must_operate;
 use super::overview::Figure;
-use super::{Asked, words};
+use super::{PageRequest, words};
 use quintet_api::{Path, Problem};
 use quintet_http::reply;
 
@@ -130,7 +130,10 @@ struct Workers {
 }
 
 /// Shows the workers to `look`, page after page, until it has seen enough.
-async fn each(asked: &Asked, mut look: impl FnMut(Vec<Worker>) -> bool) -> Result<(), Problem> {
+async fn each(
+    asked: &PageRequest,
+    mut look: impl FnMut(Vec<Worker>) -> bool,
+) -> Result<(), Problem> {
     let mut after = None;
     loop {
         let (list, next, _room) = asked.console.api.workers(after).await?;
@@ -144,7 +147,7 @@ async fn each(asked: &Asked, mut look: impl FnMut(Vec<Worker>) -> bool) -> Resul
 }
 
 /// `/workers`.
-pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
     let (mut workers, mut more) = (Vec::new(), false);
@@ -185,13 +188,13 @@ pub(super) async fn page(asked: Asked) -> Result<Response, Problem> {
 }
 
 /// A worker's name, by its part of an address, and what it is asked for.
-fn named(part: &str, act: &str) -> Result<(String, WorkerAct), Problem> {
+fn named(part: &str, act: &str) -> Result<(String, WorkerAction), Problem> {
     let name = of_address(part).ok_or_else(Problem::no_such_page)?;
     let wid = String::from_utf8(name.as_bytes().to_vec());
     let wid = wid.map_err(|_| Problem::no_such_page())?;
     match act {
-        "quiet" => Ok((wid, WorkerAct::Quiet)),
-        "terminate" => Ok((wid, WorkerAct::Terminate)),
+        "quiet" => Ok((wid, WorkerAction::Quiet)),
+        "terminate" => Ok((wid, WorkerAction::Terminate)),
         _ => Err(Problem::no_such_page()),
     }
 }
@@ -216,7 +219,7 @@ struct WorkerAsk {
 
 /// `/workers/WID/ask/ACT`.
 pub(super) async fn question(
-    asked: Asked,
+    asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
@@ -235,15 +238,15 @@ pub(super) async fn question(
     let page = WorkerAsk {
         frame: asked.frame.of(format!("{act} {shown}"), "workers"),
         heading: match wanted {
-            WorkerAct::Quiet => format!("Ask {shown} to be quiet?"),
-            WorkerAct::Terminate => format!("Ask {shown} to end?"),
+            WorkerAction::Quiet => format!("Ask {shown} to be quiet?"),
+            WorkerAction::Terminate => format!("Ask {shown} to end?"),
         },
         says: match wanted {
-            WorkerAct::Quiet => {
+            WorkerAction::Quiet => {
                 "The worker gets no more jobs and finishes the jobs that it has. This cannot be \
                  undone: only a restarted worker gets jobs again."
             }
-            WorkerAct::Terminate => {
+            WorkerAction::Terminate => {
                 "The worker gets no more jobs and is asked to end. Most workers give their jobs some \
                  seconds, then return the rest. This cannot be undone."
             }
@@ -253,8 +256,8 @@ pub(super) async fn question(
         jobs: held.clone(),
         silent: words::duration(worker.silent_ms),
         button: match wanted {
-            WorkerAct::Quiet => format!("Ask the worker to be quiet, with {held}"),
-            WorkerAct::Terminate => format!("Ask the worker to end, with {held}"),
+            WorkerAction::Quiet => format!("Ask the worker to be quiet, with {held}"),
+            WorkerAction::Terminate => format!("Ask the worker to end, with {held}"),
         },
         command: command.then(|| format!("quintet workers {act} {wid}")),
         part,
@@ -266,7 +269,7 @@ pub(super) async fn question(
 
 /// `POST /workers/WID/do/ACT`.
 pub(super) async fn steer(
-    asked: Asked,
+    asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -277,10 +280,10 @@ pub(super) async fn steer(
     let there = asked.console.api.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
     let note = match (there, act) {
-        (true, WorkerAct::Quiet) => {
+        (true, WorkerAction::Quiet) => {
             format!("{wid} gets no more jobs. Its next heartbeat tells it to be quiet.")
         }
-        (true, WorkerAct::Terminate) => {
+        (true, WorkerAction::Terminate) => {
             format!("{wid} gets no more jobs. Its next heartbeat tells it to end.")
         }
         (false, _) => format!("{wid} is gone already."),

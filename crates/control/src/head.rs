@@ -27,8 +27,8 @@ pub struct Head {
     #[serde(default, skip_serializing_if = "is_default")]
     pub place: i64,
     /// Leaves only with a companion.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub held_back: bool,
+    #[serde(default, rename = "held_back", skip_serializing_if = "is_default")]
+    pub not_selectable: bool,
     /// Client's flags.
     #[serde(default, skip_serializing_if = "is_default")]
     pub flags: u32,
@@ -167,7 +167,7 @@ impl Head {
             },
             priority: Some(message.priority),
             place: message.position(),
-            held_back: !message.selectable,
+            not_selectable: !message.selectable,
             flags: message.flags,
             created_ms: Some(message.created.0),
             due_ms: message.due().map(|at| at.0),
@@ -215,7 +215,7 @@ impl Head {
         };
         let attrs = self.attrs.into_iter();
         let more = PutMore {
-            held_back: self.held_back,
+            not_selectable: self.not_selectable,
             key: self.key.map(|key| key.0.into()),
             name: self.name.map(|name| name.0.into()),
             attrs: attrs
@@ -265,7 +265,7 @@ mod tests {
             state: Standing::Buried,
             priority: Some(0),
             place: -3,
-            held_back: true,
+            not_selectable: true,
             flags: 5,
             created_ms: Some(1),
             due_ms: Some(2),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mio::Registry;
 use quintet_config::{RESERVE, control};
-use quintet_http::{Known, Linked, Links, Web};
+use quintet_http::{AuthenticatedClient, ForwardedConnection, Forwarding, Web};
 use quintet_types::{CommandError, LargeBody, Principal};
 use quintet_wire::{
     ClientRequest, Env, HookReply, Listener, Next, Options, Output, Protocol, ServerResponse,
@@ -77,7 +77,7 @@ impl Session for NotHttp {
 
 /// The way in for connections of the control socket.
 pub struct Control {
-    links: Links,
+    forwarding: Forwarding,
     open: Arc<AtomicU64>,
 }
 
@@ -94,7 +94,7 @@ impl Control {
     /// Hands connections on to the first site of `web`.
     pub fn new(web: &Web) -> Self {
         Self {
-            links: web.links(),
+            forwarding: web.forwarding(),
             open: Arc::default(),
         }
     }
@@ -112,14 +112,14 @@ impl Control {
             stream.last_word(FULL);
             return;
         }
-        let known = (principal != Principal::ANONYMOUS).then(|| Known {
+        let known = (principal != Principal::ANONYMOUS).then(|| AuthenticatedClient {
             principal,
             gate: HttpGate::of_account(security, stream.account()),
         });
         match stream.hand_on(registry) {
-            Ok(stream) => self.links.take(
+            Ok(stream) => self.forwarding.take(
                 0,
-                Linked {
+                ForwardedConnection {
                     stream,
                     peer: None,
                     identity: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quintet_client::ByteBudget;
 use quintet_config::{Config, Places, Served};
 use quintet_host::Core;
-use quintet_http::Links;
+use quintet_http::Forwarding;
 use quintet_tls::Secure;
 use quintet_types::Settings;
 use quintet_wire::{Foreign, Listener, PROTOCOLS};
@@ -19,7 +19,7 @@ use crate::io::{Guests, Mailbox, ThreadCounts};
 use crate::tls::Tls;
 
 /// The ways in for clients that come through other nodes, by protocol.
-pub type LinksByProtocol = Vec<(&'static str, Links)>;
+pub type ForwardingByProtocol = Vec<(&'static str, Forwarding)>;
 
 /// Listeners, their connections, and what all of these together may use.
 pub struct Edge {

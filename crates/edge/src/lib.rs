@@ -19,7 +19,7 @@ pub use auth::{Auth, AuthCounts, HttpGate, Security};
 pub use clients::{Client, TellClients};
 pub use control::{CONTROL, Control};
 pub use dispatchers::Dispatchers;
-pub use edge::{Edge, Limits, LinksByProtocol, Listening};
+pub use edge::{Edge, ForwardingByProtocol, Limits, Listening};
 pub use hooks::Hooks;
 pub use http_counts::HttpCounts;
 pub use io::{Guests, IoThread, Mailbox, Operator, Stream, TellText, ThreadCounts, Upload};

@@ -182,7 +182,7 @@ impl Engine {
     /// Why the queue, which does not exist, cannot be made; or that it has to be there.
     pub fn may_receive(&mut self, name: &Name, command: &Command) -> Result<(), CommandError> {
         if let Command::BulkOp(bulk_op) = command
-            && bulk_op.act.must_exist()
+            && bulk_op.action.must_exist()
         {
             return self.existing(name).map(drop);
         }

@@ -119,7 +119,7 @@ impl EntryFacts {
             urgent: state_index == StateIndex::Ready && message.priority < URGENT_BELOW,
             apart: match state_index {
                 StateIndex::Delayed | StateIndex::Archived => is_apart(message),
-                StateIndex::Ready | StateIndex::HeldBack | StateIndex::Buried => false,
+                StateIndex::Ready | StateIndex::NotSelectable | StateIndex::Buried => false,
             },
             keyed: message.key().is_some(),
         }
@@ -193,7 +193,7 @@ pub enum Want {
 
 /// The block or entry found for a [`Want`].
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum LookupResult {
     /// The block's messages with their ordinals; `None`: it cannot be read.
     Block(BlockAt, Option<Vec<(u32, Message)>>),
     /// Where it is: several places if it left some of them.

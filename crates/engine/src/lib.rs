@@ -35,7 +35,7 @@ mod waiters;
 pub use across::{Across, Best};
 pub use carry::{Side, carry, carry_owed, put_member};
 pub use codec::{FactError, FactKind, LargeBodies, read_message, write_message};
-pub use cold::{Block, BlockAt, EntryFacts, Found, Picked, Rewritten, Want, Written};
+pub use cold::{Block, BlockAt, EntryFacts, LookupResult, Picked, Rewritten, Want, Written};
 pub use decide::Spill;
 pub use engine::{CopiedOut, Engine, PurgedBlock, Space};
 pub use fact::{Change, DedupeId, DedupeKind, Fact, Journal, Pause, ShardCounts};

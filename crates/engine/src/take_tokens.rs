@@ -16,7 +16,7 @@ const BYTES_MAX: usize = 8 << 20;
 
 /// A lease as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct LeaseGrant {
     pub(crate) id: MessageId,
     /// Which of the message's leases ([`quintet_types::Message::reserves`]).
     pub(crate) number: u32,
@@ -27,13 +27,13 @@ pub(crate) struct Given {
 }
 
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TakeRecord {
     /// Unknown from then on.
     ends: Ms,
     /// See [`quintet_types::Take::token_sum`].
     pub(crate) sum: u64,
     /// The leases.
-    pub(crate) given: Box<[Given]>,
+    pub(crate) given: Box<[LeaseGrant]>,
 }
 
 type Key = (QueueId, Arc<[u8]>);
@@ -41,7 +41,7 @@ type Key = (QueueId, Arc<[u8]>);
 /// All that are known.
 #[derive(Debug, Default)]
 pub(crate) struct TakeTokens {
-    known: HashMap<Key, Taken, foldhash::fast::RandomState>,
+    known: HashMap<Key, TakeRecord, foldhash::fast::RandomState>,
     /// As they came, with the memory each takes. One that came again since has a later end in
     /// `known`.
     ends: VecDeque<(Ms, Key, usize)>,
@@ -53,14 +53,14 @@ pub(crate) struct TakeTokens {
 
 impl TakeTokens {
     /// The last take with this token.
-    pub(crate) fn of(&self, queue: QueueId, token: &[u8], now: Ms) -> Option<&Taken> {
+    pub(crate) fn of(&self, queue: QueueId, token: &[u8], now: Ms) -> Option<&TakeRecord> {
         // Looked up by what it borrows, which a pair cannot.
         let taken = self.known.get(&(queue, Arc::from(token)))?;
         (taken.ends > now).then_some(taken)
     }
 
     /// Those leases begin anew; the token is known no longer than before.
-    pub(crate) fn renew(&mut self, queue: QueueId, token: &[u8], given: Box<[Given]>) {
+    pub(crate) fn renew(&mut self, queue: QueueId, token: &[u8], given: Box<[LeaseGrant]>) {
         if let Some(taken) = self.known.get_mut(&(queue, Arc::from(token))) {
             let leases = given.iter().map(|lease| (lease.id, lease.number));
             self.repeated.extend(leases);
@@ -73,7 +73,7 @@ impl TakeTokens {
         self.repeated.contains(&(id, number))
     }
 
-    fn forget(&mut self, taken: Option<Taken>) {
+    fn forget(&mut self, taken: Option<TakeRecord>) {
         for lease in taken.iter().flat_map(|taken| &*taken.given) {
             self.repeated.remove(&(lease.id, lease.number));
         }
@@ -85,12 +85,14 @@ impl TakeTokens {
         queue: QueueId,
         token: &[u8],
         sum: u64,
-        given: Box<[Given]>,
+        given: Box<[LeaseGrant]>,
         now: Ms,
     ) {
         let (key, ends): (Key, Ms) = ((queue, token.into()), now + KNOWN_MS);
         let bytes = bytes_of(token.len(), given.len());
-        let before = self.known.insert(key.clone(), Taken { ends, sum, given });
+        let before = self
+            .known
+            .insert(key.clone(), TakeRecord { ends, sum, given });
         self.forget(before);
         self.ends.push_back((ends, key, bytes));
         self.bytes += bytes;
@@ -108,15 +110,15 @@ impl TakeTokens {
 
 /// With the places in both lists.
 const fn bytes_of(token: usize, leases: usize) -> usize {
-    120 + token + leases * (size_of::<Given>() + 2 * size_of::<(MessageId, u32)>())
+    120 + token + leases * (size_of::<LeaseGrant>() + 2 * size_of::<(MessageId, u32)>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn given(id: u64) -> Box<[Given]> {
-        let given = Given {
+    fn given(id: u64) -> Box<[LeaseGrant]> {
+        let given = LeaseGrant {
             id: MessageId(id),
             number: 1,
             until: None,

@@ -129,7 +129,7 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             Some(reply) => text(lua, reply.queue.as_bytes())?,
             None => Value::Nil,
         },
-        b"held_back" => Value::Boolean(more.is_some_and(|more| more.held_back)),
+        b"held_back" => Value::Boolean(more.is_some_and(|more| more.not_selectable)),
         b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
             Some(dedupe) => text(lua, &dedupe.id)?,
             None => Value::Nil,
@@ -459,7 +459,7 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             let reply = &mut put.more.get_or_insert_default().reply;
             reply.get_or_insert_default().queue = name(field, value)?;
         }
-        "held_back" => put.more.get_or_insert_default().held_back = truth(field, value)?,
+        "held_back" => put.more.get_or_insert_default().not_selectable = truth(field, value)?,
         "dedupe" => {
             let dedupe = if let Value::Table(table) = value {
                 dedupe_of(table)?

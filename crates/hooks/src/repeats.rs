@@ -11,10 +11,10 @@ const LINES_MAX: usize = 64;
 
 /// Texts that were logged lately.
 #[derive(Debug, Default)]
-pub(crate) struct Repeats(BTreeMap<String, Told>);
+pub(crate) struct Repeats(BTreeMap<String, LoggedText>);
 
 #[derive(Debug)]
-struct Told {
+struct LoggedText {
     at: Ms,
     /// The newest that was not told.
     last: String,
@@ -22,7 +22,7 @@ struct Told {
     more: u64,
 }
 
-impl Told {
+impl LoggedText {
     fn line(self) -> String {
         match self.more {
             0 | 1 => self.last,
@@ -55,7 +55,7 @@ impl Repeats {
     }
 
     fn remember(&mut self, key: &str, at: Ms) {
-        let told = Told {
+        let told = LoggedText {
             at,
             last: String::new(),
             more: 0,
@@ -66,7 +66,7 @@ impl Repeats {
     /// The lines whose time has come while nothing new did. Forgets those that
     /// do not come any more.
     pub(crate) fn overdue(&mut self, now: Ms) -> Vec<String> {
-        let due = |told: &Told| now.since(told.at) >= EVERY_MS;
+        let due = |told: &LoggedText| now.since(told.at) >= EVERY_MS;
         let over: Vec<String> = self
             .0
             .iter()
@@ -74,7 +74,9 @@ impl Repeats {
             .map(|(key, _)| key.clone())
             .collect();
         let gone = over.into_iter().filter_map(|key| self.0.remove(&key));
-        gone.filter(|told| told.more > 0).map(Told::line).collect()
+        gone.filter(|told| told.more > 0)
+            .map(LoggedText::line)
+            .collect()
     }
 }
 

@@ -1,6 +1,8 @@
 //! The reads and requests of a call so far.
 
-use quintet_types::{Caller, Effect, Guard, Message, MessageId, Name, Put, Seen, Transaction};
+use quintet_types::{
+    Caller, Effect, Guard, Message, MessageId, MessageVersion, Name, Put, Transaction,
+};
 
 use crate::host::Host;
 use crate::register::Registered;
@@ -74,7 +76,7 @@ impl Step {
         if !known {
             self.guards.push(Guard::Message {
                 id: message.id,
-                seen: Some(Seen::of(message)),
+                seen: Some(MessageVersion::of(message)),
             });
         }
     }

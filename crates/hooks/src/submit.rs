@@ -1,7 +1,8 @@
 //! A command and the events around it.
 
 use quintet_types::{
-    ByName, ClientId, Command, CommandError, How, MessageId, Name, NamedAct, Outcome, Put, Subject,
+    ByName, ClientId, Command, CommandError, How, MessageId, Name, NamedAction, Outcome, Put,
+    Subject,
 };
 
 use crate::error::HookError;
@@ -351,7 +352,10 @@ fn first_queue(subject: Subject<'_>) -> Option<&Name> {
 
 /// True if it settles what it names.
 fn ends_lease(by_name: &ByName) -> bool {
-    matches!(by_name.act, NamedAct::Settle(_) | NamedAct::Cancel(_))
+    matches!(
+        by_name.action,
+        NamedAction::Settle(_) | NamedAction::Cancel(_)
+    )
 }
 
 fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
@@ -362,7 +366,7 @@ fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table>
         Some(how)
     } else if let Command::ByName(by_name) = command {
         table.raw_set("message_name", lua.create_string(&by_name.name)?)?;
-        if let NamedAct::Settle(how) = &by_name.act {
+        if let NamedAction::Settle(how) = &by_name.action {
             Some(how)
         } else {
             word = "cancel";

@@ -125,7 +125,7 @@ fn store(link: &Link, disk: u64, node: &str, world: Arc<dyn World>) -> StreamSto
         options: Options::default(),
         cluster: ClusterId(7),
         node: node.to_owned(),
-        link: String::new(),
+        peer_address: String::new(),
         limits: Limits::default(),
         world,
         fences: Fences::default(),

@@ -12,11 +12,11 @@ use super::{Core, locked};
 
 /// Every large body somebody holds: a message, an upload or a reply.
 pub(crate) struct Bodies {
-    known: Mutex<Known>,
+    known: Mutex<BodyTable>,
     next: AtomicU64,
 }
 
-struct Known {
+struct BodyTable {
     bodies: BTreeMap<u64, LargeBody>,
     /// Dead entries are looked for when the map has grown to this.
     sweep_at: usize,
@@ -37,7 +37,7 @@ impl Bodies {
     /// their upper half, so none is used twice, not even after a crash.
     pub(crate) fn new(bodies: BTreeMap<u64, LargeBody>, epoch: Epoch) -> Self {
         Self {
-            known: Mutex::new(Known {
+            known: Mutex::new(BodyTable {
                 bodies,
                 sweep_at: 1024,
             }),

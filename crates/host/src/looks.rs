@@ -13,7 +13,7 @@ use super::{ClientKey, Core, Decided, Required, SLOTS_MAX, locked};
 /// The number that stands for an I/O thread in these clients.
 const THREAD: usize = 255;
 
-type Told = SyncSender<(Outcome, Name, Required)>;
+type OutcomeSender = SyncSender<(Outcome, Name, Required)>;
 
 /// Commands that wait for a run to be read.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Looks {
 
 #[derive(Default)]
 struct Waiting {
-    told: HashMap<ClientId, Told>,
+    told: HashMap<ClientId, OutcomeSender>,
     /// The server stops: nobody waits any more.
     ended: bool,
 }

@@ -51,7 +51,7 @@ pub struct Layout {
 /// does who follows a log that another writes.
 pub struct Replay {
     pub(crate) engines: Vec<Engine>,
-    bodies: BTreeMap<u64, Found>,
+    bodies: BTreeMap<u64, PartialBody>,
     began: Instant,
     told: Instant,
     bytes: u64,
@@ -65,7 +65,7 @@ pub struct Replay {
 
 /// A large body as far as the log told.
 #[derive(Default)]
-struct Found {
+struct PartialBody {
     body: Option<LargeBody>,
     places: Vec<Option<ChunkPlace>>,
 }

@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use quintet_types::{ByName, Command, Message, NamedAct, Outcome, shard_of_id};
+use quintet_types::{ByName, Command, Message, NamedAction, Outcome, shard_of_id};
 
 /// Names that are remembered. Two names in one slot cost the search of before.
 const SLOTS: usize = 64 << 10;
@@ -59,8 +59,8 @@ impl Reserved {
     pub(crate) fn first_for(&self, command: &Command) -> usize {
         // A tracked message may be one that nobody has reserved.
         if let Command::ByName(by_name) = command
-            && let ByName { name, act, .. } = &**by_name
-            && *act != NamedAct::Track
+            && let ByName { name, action, .. } = &**by_name
+            && *action != NamedAction::Track
             && let Some(slot) = self.slot(name)
         {
             usize::from(slot.load(Ordering::Relaxed)).min(self.shards - 1)

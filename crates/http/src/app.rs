@@ -9,7 +9,7 @@ use hyper::{HeaderMap, Uri};
 
 use crate::flash::Flash;
 use crate::form::{self, Form, Kind};
-use crate::payer::Held;
+use crate::payer::RequestMemory;
 use crate::reply::{self, Problem};
 use crate::sessions::Sessions;
 use crate::settings::Settings;
@@ -126,7 +126,7 @@ pub struct RequestBody {
     pub form: Form,
     pub json: Option<bytes::Bytes>,
     /// Its share of the memory for connections.
-    _share: Held,
+    _share: RequestMemory,
 }
 
 /// The header of that name, if it is text.

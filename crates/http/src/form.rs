@@ -7,7 +7,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use serde_json::{Map, Value};
 
-use crate::payer::{Held, Payer};
+use crate::payer::{Payer, RequestMemory};
 use crate::reply::Problem;
 use crate::settings::{Limits, Settings};
 
@@ -88,7 +88,7 @@ impl Form {
 }
 
 /// A body, and what it holds of what connections may.
-pub type Whole = (Bytes, Held);
+pub type Whole = (Bytes, RequestMemory);
 
 /// Reads a body whole; for forms and JSON, never for files.
 ///
@@ -109,7 +109,7 @@ async fn collected(request: Request, settings: &Settings) -> Result<Whole, Probl
     let mut body = request.into_body();
     let max = settings.limits.form_bytes_max;
     let mut bytes = BytesMut::new();
-    let mut held = Held::default();
+    let mut held = RequestMemory::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::BrokeOff)?;
         let Some(data) = frame.data_ref() else {
@@ -168,7 +168,7 @@ pub(crate) async fn read(
     request: Request,
     form: &mut Form,
     settings: &Settings,
-) -> Result<Held, Problem> {
+) -> Result<RequestMemory, Problem> {
     let limits = &settings.limits;
     let (bytes, share) = whole(request, settings).await?;
     let Kind::Multipart(boundary) = kind else {

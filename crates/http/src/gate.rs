@@ -18,7 +18,7 @@ pub trait Gate: Send + Sync {
 
     /// Logs a client in with the credentials it shows. `tell` may be called at once, or later from
     /// another thread.
-    fn log_in(&self, peer: Option<IpAddr>, shown: Shown<'_>, tell: Tell);
+    fn log_in(&self, peer: Option<IpAddr>, shown: LoginCredentials<'_>, tell: Tell);
 
     /// A connection comes from `peer`; it is kept count of until what is
     /// answered is dropped.
@@ -71,7 +71,7 @@ pub type Counted = Option<Box<dyn Send + Sync>>;
 
 /// The client of a connection, as the one who accepted it knows it.
 #[derive(Clone)]
-pub struct Known {
+pub struct AuthenticatedClient {
     pub principal: Principal,
     /// Asked for this connection.
     pub gate: Arc<dyn Gate>,
@@ -95,7 +95,7 @@ pub type Tell = Box<dyn FnOnce(Answer) + Send>;
 
 /// Credentials of a request.
 #[derive(Clone, Copy)]
-pub enum Shown<'a> {
+pub enum LoginCredentials<'a> {
     Nothing,
     /// A name and a password.
     Basic(&'a [u8], &'a [u8]),

@@ -9,7 +9,7 @@ use hyper::{HeaderMap, Method, Uri};
 use ipnet::IpNet;
 
 use crate::authorization::Authorization;
-use crate::gate::{Answer, Gate, Shown, Tell};
+use crate::gate::{Answer, Gate, LoginCredentials, Tell};
 use crate::requester::Requester;
 
 /// A name and its password.
@@ -32,10 +32,10 @@ impl std::fmt::Debug for User {
 /// password, both empty if the client gave none. `None`: it does not know.
 /// Called for every request, so it has to be quick.
 #[derive(Clone)]
-pub struct Logins(pub Arc<Asked>);
+pub struct Logins(pub Arc<LoginCheck>);
 
 /// See [`Logins`].
-pub type Asked = dyn Fn(&str, &[u8]) -> Option<bool> + Send + Sync;
+pub type LoginCheck = dyn Fn(&str, &[u8]) -> Option<bool> + Send + Sync;
 
 impl std::fmt::Debug for Logins {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,11 +79,11 @@ pub enum Denied {
 }
 
 /// Its credentials.
-fn shown(given: &Authorization) -> Shown<'_> {
+fn shown(given: &Authorization) -> LoginCredentials<'_> {
     match given {
-        Authorization::Nothing => Shown::Nothing,
-        Authorization::Basic(name, password) => Shown::Basic(name, password),
-        Authorization::Bearer(token) => Shown::Bearer(token),
+        Authorization::Nothing => LoginCredentials::Nothing,
+        Authorization::Basic(name, password) => LoginCredentials::Basic(name, password),
+        Authorization::Bearer(token) => LoginCredentials::Bearer(token),
     }
 }
 
@@ -139,7 +139,7 @@ impl Guard {
         });
         let given = Authorization::read(text(headers, &AUTHORIZATION));
         let shown = match (shown(&given), certified) {
-            (Shown::Nothing, Some(name)) => Shown::Certificate(name),
+            (LoginCredentials::Nothing, Some(name)) => LoginCredentials::Certificate(name),
             (shown, _) => shown,
         };
         gate.log_in(peer, shown, tell);

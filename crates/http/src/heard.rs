@@ -15,7 +15,7 @@ use crate::slots::{Apart, ConnectionSlot, Waits};
 
 /// Breaks off when the client ends its side of the connection, and when the server stops while
 /// more of the body is waited for.
-struct Heard {
+struct InterruptibleBody {
     body: Incoming,
     client: Arc<Client>,
     connection_slot: Option<Arc<ConnectionSlot>>,
@@ -30,7 +30,7 @@ pub fn heard(request: Request<Incoming>) -> Request<Body> {
     let client = request.extensions().get::<Arc<Client>>().cloned();
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     request.map(|body| match client {
-        Some(client) if !body.is_end_stream() => Body::new(Heard {
+        Some(client) if !body.is_end_stream() => Body::new(InterruptibleBody {
             body,
             client,
             connection_slot,
@@ -41,7 +41,7 @@ pub fn heard(request: Request<Incoming>) -> Request<Body> {
     })
 }
 
-impl HyperBody for Heard {
+impl HyperBody for InterruptibleBody {
     type Data = Bytes;
     type Error = io::Error;
 

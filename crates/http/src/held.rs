@@ -19,12 +19,12 @@ use crate::settings::Settings;
 const PIECE: usize = 32 << 10;
 
 /// A reply in memory, sent in pieces.
-struct Held {
+struct MemoryBody {
     bytes: Bytes,
     _share: Option<Share>,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for MemoryBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -61,7 +61,7 @@ pub fn room(settings: &Settings, bytes: u64) -> Result<Option<Share>, Problem> {
 
 /// The body of a reply that holds its share of the memory until it has left.
 pub fn body(bytes: Bytes, share: Option<Share>) -> Body {
-    Body::new(Held {
+    Body::new(MemoryBody {
         bytes,
         _share: share,
     })

@@ -48,17 +48,18 @@ pub use consumers::{Consumer, Consumers, WORKER_MAX};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Form, Kind, Whole, whole};
 pub use gate::{
-    Answer, Counted, DoneTo, DoneWith, Full, Gate, Known, OnlyCounted, Pace, Shown, Tell,
+    Answer, AuthenticatedClient, Counted, DoneTo, DoneWith, Full, Gate, LoginCredentials,
+    OnlyCounted, Pace, Tell,
 };
-pub use guard::{Asked, Denied, Guard, Logins, User, is_one_of};
+pub use guard::{Denied, Guard, LoginCheck, Logins, User, is_one_of};
 pub use guest::Guest;
 pub use heard::heard;
 pub use pace::pace;
-pub use payer::{Held, Payer};
+pub use payer::{Payer, RequestMemory};
 pub use replies::{Errand, Replied, TellReply, Waited};
 pub use reply::Problem;
 pub use requester::Requester;
-pub use serve::{Answering, Connected, Linked, Links, Serve, Socket, Task, Web};
+pub use serve::{Answering, Connected, ForwardedConnection, Forwarding, Serve, Socket, Task, Web};
 pub use settings::{Limits, Settings};
 pub use slots::{Apart, ConnectionSlot, SlotPermit, Slots, Waits};
 pub use streams::{OpenStream, StreamCounts};

@@ -34,13 +34,13 @@ impl fmt::Debug for Payer {
 
 /// Memory that a request holds, until this is dropped.
 #[derive(Default, Debug)]
-pub struct Held {
+pub struct RequestMemory {
     of_all: Option<Share>,
     /// Of its address and its user, a share each time it grew.
     own: Vec<Share>,
 }
 
-impl Held {
+impl RequestMemory {
     /// Takes so many bytes more. The first piece, which every one may have, is
     /// not counted.
     ///

@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::gate::{Counted, Known};
+use crate::gate::{AuthenticatedClient, Counted};
 use crate::head::{HEAD_SLACK, wrong_head};
 use crate::paced::Paced;
 use crate::reply::{self, Problem};
@@ -151,12 +151,12 @@ impl Site {
 pub enum Socket {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),
-    /// None: connections come by [`Links`] alone.
+    /// None: connections come by [`Forwarding`] alone.
     Elsewhere,
 }
 
 /// A connection that somebody else accepted.
-pub struct Linked {
+pub struct ForwardedConnection {
     /// Its bytes, not blocking.
     pub stream: Connected,
     /// Where its client is; `None`: on a unix socket.
@@ -164,14 +164,16 @@ pub struct Linked {
     /// The client's identity by a certificate that the node it came through has checked.
     pub identity: Option<Arc<Identity>>,
     /// The client as long as its requests show no login.
-    pub known: Option<Known>,
+    pub known: Option<AuthenticatedClient>,
     /// Kept as long as the connection is there.
     pub counted: Counted,
 }
 
-impl std::fmt::Debug for Linked {
+impl std::fmt::Debug for ForwardedConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Linked").field("peer", &self.peer).finish()
+        f.debug_struct("ForwardedConnection")
+            .field("peer", &self.peer)
+            .finish()
     }
 }
 
@@ -185,9 +187,9 @@ pub enum Connected {
 
 /// The way in for connections that somebody else accepted; clones lead to the same.
 #[derive(Clone, Debug)]
-pub struct Links(Arc<[mpsc::UnboundedSender<Linked>]>);
+pub struct Forwarding(Arc<[mpsc::UnboundedSender<ForwardedConnection>]>);
 
-impl Links {
+impl Forwarding {
     /// Whether the site of this number takes connections; false: HTTP has ended. `None`: there is
     /// no such site.
     pub fn serves(&self, site: usize) -> Option<bool> {
@@ -196,9 +198,9 @@ impl Links {
 
     /// Serves a connection by the site of this number, in the order of [`Web::start`], when it has
     /// a place. Closed if there is none or HTTP has ended.
-    pub fn take(&self, site: usize, linked: Linked) {
+    pub fn take(&self, site: usize, forwarded: ForwardedConnection) {
         if let Some(site) = self.0.get(site)
-            && site.send(linked).is_err()
+            && site.send(forwarded).is_err()
         {
             tracing::debug!("http: a connection came too late");
         }
@@ -214,7 +216,7 @@ pub struct Web {
     stop: oneshot::Sender<Duration>,
     /// The first one, which waits for the others.
     thread: JoinHandle<bool>,
-    links: Links,
+    forwarding: Forwarding,
 }
 
 impl Web {
@@ -240,7 +242,7 @@ impl Web {
         let others = (1..threads).map(|_| Other::start(name, runtime()?));
         let others: Vec<Other> = others.collect::<io::Result<_>>()?;
         let mut listeners = Vec::new();
-        let mut links = Vec::new();
+        let mut forwarding = Vec::new();
         {
             // Sockets become part of the runtime they are made in.
             let _inside = first.enter();
@@ -249,10 +251,10 @@ impl Web {
                     serve,
                     tls_told: AtomicBool::new(false),
                 });
-                let (link, linked) = mpsc::unbounded_channel();
-                links.push(link);
+                let (sender, forwarded) = mpsc::unbounded_channel();
+                forwarding.push(sender);
                 let socket = Listener::new(socket)?;
-                listeners.push((Listeners { socket, linked }, site));
+                listeners.push((Listeners { socket, forwarded }, site));
             }
         }
         let (stop, stopped) = oneshot::channel();
@@ -268,13 +270,13 @@ impl Web {
         Ok(Self {
             stop,
             thread,
-            links: Links(links.into()),
+            forwarding: Forwarding(forwarding.into()),
         })
     }
 
     /// The way in for connections that somebody else accepted.
-    pub fn links(&self) -> Links {
-        self.links.clone()
+    pub fn forwarding(&self) -> Forwarding {
+        self.forwarding.clone()
     }
 
     /// Accepts no more, lets requests under way end within `grace`, then cuts
@@ -378,7 +380,7 @@ impl Load {
 /// Where a site's connections come from.
 struct Listeners {
     socket: Listener,
-    linked: mpsc::UnboundedReceiver<Linked>,
+    forwarded: mpsc::UnboundedReceiver<ForwardedConnection>,
 }
 
 enum Listener {
@@ -438,8 +440,8 @@ impl Listeners {
     async fn accept(&mut self) -> io::Result<(Stream, From)> {
         tokio::select! {
             accepted = self.socket.accept() => accepted,
-            Some(Linked { stream, peer, identity, known, counted }) = self.linked.recv() => {
-                let came = Came::Linked;
+            Some(ForwardedConnection { stream, peer, identity, known, counted }) = self.forwarded.recv() => {
+                let came = Came::Forwarded;
                 Ok((
                     Stream::of(stream)?,
                     From {
@@ -497,7 +499,7 @@ async fn accept(
             match site.arrive(from.address(), &slots) {
                 Ok(counted) => from.counted = Some(Box::new((from.counted, counted))),
                 Err(why) => {
-                    let clear = site.settings().tls.is_none() || from.came == Came::Linked;
+                    let clear = site.settings().tls.is_none() || from.came == Came::Forwarded;
                     if let (true, Stream::Tcp(stream)) = (clear, stream) {
                         tokio::spawn(refuse(stream, why, place));
                     }
@@ -548,7 +550,7 @@ struct From {
     /// The client's identity, if a certificate names it.
     identity: Option<Arc<Identity>>,
     /// The client without a login.
-    known: Option<Known>,
+    known: Option<AuthenticatedClient>,
     came: Came,
     /// As long as it is there, it counts.
     counted: Counted,
@@ -561,7 +563,7 @@ enum Came {
     /// By this listener.
     Direct,
     /// Through another node, which has taken its TLS off.
-    Linked,
+    Forwarded,
 }
 
 impl From {

@@ -15,7 +15,7 @@ use quintet_types::Principal;
 use tokio::sync::oneshot;
 
 use crate::cookie::{HOST_NAME, NAME, Session, Token};
-use crate::gate::{Answer, Gate, Shown, Tell};
+use crate::gate::{Answer, Gate, LoginCredentials, Tell};
 use crate::requester::Requester;
 
 /// Sessions of one listener.
@@ -154,8 +154,8 @@ pub async fn log_in(gate: &dyn Gate, peer: Option<IpAddr>, name: &str, secret: &
         let _heard = tell.send(answer);
     });
     let shown = match name {
-        "" => Shown::Bearer(secret.as_bytes()),
-        name => Shown::Basic(name.as_bytes(), secret.as_bytes()),
+        "" => LoginCredentials::Bearer(secret.as_bytes()),
+        name => LoginCredentials::Basic(name.as_bytes(), secret.as_bytes()),
     };
     gate.log_in(peer, shown, tell);
     told.await

@@ -17,7 +17,7 @@ impl Gate for Everybody {
     fn is_used(&self) -> bool {
         true
     }
-    fn log_in(&self, _: Option<IpAddr>, _: Shown<'_>, tell: Tell) {
+    fn log_in(&self, _: Option<IpAddr>, _: LoginCredentials<'_>, tell: Tell) {
         tell(Answer::No);
     }
     fn arrive(&self, _: Option<IpAddr>) -> Result<Counted, &'static str> {

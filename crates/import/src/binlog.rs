@@ -61,7 +61,7 @@ pub struct Full {
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct BinlogRecord {
     pub id: u64,
     pub fields: Fields,
     /// `None`: a short one.
@@ -85,7 +85,7 @@ pub fn version(file: &[u8]) -> Result<Option<Version>, u32> {
 pub fn records(
     file: &[u8],
     version: Version,
-) -> impl Iterator<Item = Result<Found, (u64, &'static str)>> + '_ {
+) -> impl Iterator<Item = Result<BinlogRecord, (u64, &'static str)>> + '_ {
     let mut at = 4;
     let mut over = false;
     std::iter::from_fn(move || {
@@ -115,7 +115,7 @@ fn record(
     file: &[u8],
     at: usize,
     version: Version,
-) -> Result<Option<(Found, usize)>, &'static str> {
+) -> Result<Option<(BinlogRecord, usize)>, &'static str> {
     if at == file.len() {
         return Ok(None);
     }
@@ -144,7 +144,7 @@ fn record(
     let (fields, body_bytes) = fields(file, fields_at, version).ok_or(CUT)??;
     if name_bytes == 0 {
         let full = None;
-        return Ok(Some((Found { id, fields, full }, end)));
+        return Ok(Some((BinlogRecord { id, fields, full }, end)));
     }
     let body = part(file, end, body_bytes)?;
     let tube = std::str::from_utf8(&file[name]).map_err(|_| STRANGE)?;
@@ -155,7 +155,7 @@ fn record(
         tube: tube.to_owned(),
         at: body.start as u64,
     });
-    Ok(Some((Found { id, fields, full }, body.end)))
+    Ok(Some((BinlogRecord { id, fields, full }, body.end)))
 }
 
 /// The fields, and the length of the body with its end; `None`: the file ends inside.
@@ -285,7 +285,7 @@ mod tests {
             assert_eq!(version(&bytes), Ok(Some(version_of)));
             let whole = bytes.len();
             bytes.resize(whole + 300, 0);
-            let found: Vec<Found> = records(&bytes, version_of)
+            let found: Vec<BinlogRecord> = records(&bytes, version_of)
                 .collect::<Result<_, _>>()
                 .unwrap();
             assert_eq!(found.len(), 4);
@@ -330,7 +330,7 @@ mod tests {
             for len in 4..bytes.len() {
                 let cut: Vec<_> = records(&bytes[..len], version).collect();
                 let (good, bad): (Vec<_>, Vec<_>) = cut.into_iter().partition(Result::is_ok);
-                let good: Vec<Found> = good.into_iter().map(Result::unwrap).collect();
+                let good: Vec<BinlogRecord> = good.into_iter().map(Result::unwrap).collect();
                 assert!(all.starts_with(&good), "{len}");
                 match bad.first() {
                     Some(Err((at, why))) => assert!(*at < len as u64 && *why == CUT, "{len}"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use quintet_cluster::{Answer, Ends, Found, Seq};
+use quintet_cluster::{Answer, Ends, EntryLookup, Seq};
 use serde::{Deserialize, Serialize};
 
 /// The longest entry a stream takes, bytes.
@@ -336,7 +336,7 @@ pub(crate) fn is_absent(refused: &Refused) -> bool {
 }
 
 /// The leader's content of `seq`.
-pub(crate) fn found(seq: Seq, bytes: &[u8]) -> Found {
+pub(crate) fn found(seq: Seq, bytes: &[u8]) -> EntryLookup {
     #[derive(Deserialize)]
     struct Got {
         message: Message,
@@ -350,12 +350,12 @@ pub(crate) fn found(seq: Seq, bytes: &[u8]) -> Found {
     match reply::<Got>(bytes) {
         Some(Ok(Got { message })) if message.seq == seq.0 => {
             match BASE64_STANDARD.decode(message.data) {
-                Ok(data) => Found::Entry(data.into()),
-                Err(_) => Found::Unknown,
+                Ok(data) => EntryLookup::Entry(data.into()),
+                Err(_) => EntryLookup::Unknown,
             }
         }
-        Some(Err(refused)) if refused.err_code == NO_MESSAGE => Found::Nothing,
-        Some(_) | None => Found::Unknown,
+        Some(Err(refused)) if refused.err_code == NO_MESSAGE => EntryLookup::Nothing,
+        Some(_) | None => EntryLookup::Unknown,
     }
 }
 
@@ -374,11 +374,11 @@ pub(crate) fn acknowledged(bytes: &[u8]) -> Option<Result<(), Refused>> {
 /// Whether something was done that is answered with yes or no.
 pub(crate) fn done(bytes: &[u8]) -> Option<Result<(), Refused>> {
     #[derive(Deserialize)]
-    struct Done {
+    struct SuccessResponse {
         success: bool,
     }
-    match reply::<Done>(bytes)? {
-        Ok(Done { success }) => success.then_some(Ok(())),
+    match reply::<SuccessResponse>(bytes)? {
+        Ok(SuccessResponse { success }) => success.then_some(Ok(())),
         Err(refused) => Some(Err(refused)),
     }
 }
@@ -493,12 +493,12 @@ mod tests {
     #[test]
     fn what_stands_at_a_place_is_what_was_asked_for() {
         let entry = br#"{"type":"x","message":{"subject":"s","seq":3,"data":"YWJj","time":"t"}}"#;
-        assert_eq!(found(Seq(3), entry), Found::Entry("abc".into()));
-        assert_eq!(found(Seq(4), entry), Found::Unknown);
+        assert_eq!(found(Seq(3), entry), EntryLookup::Entry("abc".into()));
+        assert_eq!(found(Seq(4), entry), EntryLookup::Unknown);
         let none = br#"{"error":{"code":404,"err_code":10037,"description":"no message found"}}"#;
-        assert_eq!(found(Seq(3), none), Found::Nothing);
+        assert_eq!(found(Seq(3), none), EntryLookup::Nothing);
         let bad = br#"{"message":{"seq":3,"data":"!"}}"#;
-        assert_eq!(found(Seq(3), bad), Found::Unknown);
+        assert_eq!(found(Seq(3), bad), EntryLookup::Unknown);
     }
 
     #[test]

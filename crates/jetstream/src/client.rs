@@ -13,7 +13,9 @@ use futures_util::{
     StreamExt as _,
     future::{Either, select},
 };
-use quintet_cluster::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+use quintet_cluster::{
+    Answer, Distrusted, Ends, EntryLookup, ReplyFn, Seq, Stream, Tail, TailEvent,
+};
 use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 
 use crate::{
@@ -68,14 +70,14 @@ struct Inner {
 struct Append {
     expected: Seq,
     entry: Bytes,
-    told: Told<Answer>,
+    told: ReplyFn<Answer>,
 }
 
 /// Appends that were sent and not answered, by number.
 #[derive(Default)]
 struct Waiting {
     next: u64,
-    told: BTreeMap<u64, Told<Answer>>,
+    told: BTreeMap<u64, ReplyFn<Answer>>,
 }
 
 impl JetStream {
@@ -281,7 +283,7 @@ impl JetStream {
         &self,
         question: &str,
         payload: Vec<u8>,
-        told: Told<T>,
+        told: ReplyFn<T>,
         read: impl FnOnce(Option<Bytes>) -> T + Send + 'static,
     ) {
         let inner = Arc::clone(&self.inner);
@@ -397,7 +399,7 @@ impl Stream for JetStream {
         format!("JetStream's {}", self.names.stream)
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         let append = Append {
             expected,
             entry,
@@ -408,7 +410,7 @@ impl Stream for JetStream {
         }
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         let inner = Arc::clone(&self.inner);
         self.runtime.spawn(async move {
             let (far, near) = (
@@ -419,10 +421,10 @@ impl Stream for JetStream {
         });
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         let question = format!("{{\"seq\":{seq}}}");
         self.ask_far("STREAM.MSG.GET", question.into(), told, move |reply| {
-            reply.map_or(Found::Unknown, |reply| api::found(seq, &reply))
+            reply.map_or(EntryLookup::Unknown, |reply| api::found(seq, &reply))
         });
     }
 
@@ -432,7 +434,7 @@ impl Stream for JetStream {
         Tail::new(Following(task))
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         // Asked for less, the servers empty the whole stream.
         assert!(seq >= Seq(2), "a purge below {seq} would take everything");
         let question = format!("{{\"seq\":{seq}}}");
@@ -441,7 +443,7 @@ impl Stream for JetStream {
         });
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
         let (bad, doubted) = (bad.to_vec(), doubted.to_vec());
         let inner = Arc::clone(&self.inner);
         self.runtime.spawn(async move {

@@ -77,7 +77,7 @@ fn write_all(to: &dyn StorageFile, mut at: u64, mut rest: &[u8]) -> io::Result<(
 }
 
 /// Result of one question.
-enum Said<T> {
+enum FetchResult<T> {
     This(T),
     /// It is not where it was asked for: with a replica, that may be behind.
     Nothing,
@@ -90,40 +90,42 @@ async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
     let began = Instant::now();
     loop {
         let mut said = last(place).await;
-        if let Said::Nothing = said {
+        if let FetchResult::Nothing = said {
             said = confirmed(place).await;
         }
         match said {
-            Said::This(info) => {
+            FetchResult::This(info) => {
                 let info: ObjectInfo = serde_json::from_slice(&info)?;
                 return Ok((!info.deleted).then_some(info));
             }
-            Said::Nothing => return Ok(None),
-            Said::Failed(error) if began.elapsed() >= SILENCE => return Err(error),
-            Said::Failed(_) => sleep(AGAIN).await,
+            FetchResult::Nothing => return Ok(None),
+            FetchResult::Failed(error) if began.elapsed() >= SILENCE => return Err(error),
+            FetchResult::Failed(_) => sleep(AGAIN).await,
         }
     }
 }
 
 /// A replica's last entry.
-async fn last(place: &Place<'_>) -> Said<Bytes> {
+async fn last(place: &Place<'_>) -> FetchResult<Bytes> {
     let asked = place.stream.direct_get_last_for_subject(place.subject);
     match timeout(ANSWER, asked).await {
-        Ok(Ok(message)) => Said::This(message.payload),
-        Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => Said::Nothing,
-        Ok(Err(error)) => Said::Failed(io::Error::other(error)),
-        Err(late) => Said::Failed(late.into()),
+        Ok(Ok(message)) => FetchResult::This(message.payload),
+        Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => FetchResult::Nothing,
+        Ok(Err(error)) => FetchResult::Failed(io::Error::other(error)),
+        Err(late) => FetchResult::Failed(late.into()),
     }
 }
 
 /// The last entry of the leader, which is not behind.
-async fn confirmed(place: &Place<'_>) -> Said<Bytes> {
+async fn confirmed(place: &Place<'_>) -> FetchResult<Bytes> {
     let asked = place.stream.get_last_raw_message_by_subject(place.subject);
     match timeout(ANSWER, asked).await {
-        Ok(Ok(message)) => Said::This(message.payload),
-        Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Said::Nothing,
-        Ok(Err(error)) => Said::Failed(io::Error::other(error)),
-        Err(late) => Said::Failed(late.into()),
+        Ok(Ok(message)) => FetchResult::This(message.payload),
+        Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
+            FetchResult::Nothing
+        }
+        Ok(Err(error)) => FetchResult::Failed(io::Error::other(error)),
+        Err(late) => FetchResult::Failed(late.into()),
     }
 }
 

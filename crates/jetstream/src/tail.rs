@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_nats::Subscriber;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use quintet_cluster::{Ends, Found, Seq, TailEvent};
+use quintet_cluster::{Ends, EntryLookup, Seq, TailEvent};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -186,7 +186,7 @@ async fn fetch_singly(
         let seq = follow.next();
         let question = Bytes::from(format!("{{\"seq\":{seq}}}"));
         let reply = ask(line, names.api("STREAM.MSG.GET"), question, None, ANSWER).await;
-        let Some(Found::Entry(entry)) = reply.map(|reply| api::found(seq, &reply)) else {
+        let Some(EntryLookup::Entry(entry)) = reply.map(|reply| api::found(seq, &reply)) else {
             break;
         };
         follow.came(seq, entry, &mut |seq, entry| {

@@ -145,7 +145,7 @@ impl LocalLog {
     fn with(
         storage: Arc<dyn Storage>,
         mut options: Options,
-        found: recovery::Found,
+        found: recovery::RecoveredLog,
     ) -> Result<(Self, Recovery), LogError> {
         let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
         if options.scratch {

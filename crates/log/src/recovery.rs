@@ -56,7 +56,7 @@ pub struct Cut {
 }
 
 /// An open log, before it is one.
-pub(crate) struct Found {
+pub(crate) struct RecoveredLog {
     pub(crate) recovery: Recovery,
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) current: Option<Arc<dyn StorageFile>>,
@@ -117,7 +117,7 @@ pub(crate) fn recover(
     storage: &dyn Storage,
     shard: u16,
     replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
-) -> Result<Found, LogError> {
+) -> Result<RecoveredLog, LogError> {
     let (extent, extent_names) = Extent::find(storage)?;
     let (files, strays) = open_segments(storage, shard)?;
     let first = files.first().map(|first| first.header.number);
@@ -171,7 +171,7 @@ pub(crate) fn recover(
         // No segment at all. The directory's own durability still matters to the first one.
         strays.remove(storage)?;
         storage.sync_dir().map_err(sync_dir_failed)?;
-        return Ok(Found {
+        return Ok(RecoveredLog {
             recovery,
             segments,
             current: None,
@@ -220,7 +220,7 @@ pub(crate) fn recover(
     storage.sync_dir().map_err(sync_dir_failed)?;
     recovery.end = end.position;
     recovery.segments = segments.len() as u64;
-    Ok(Found {
+    Ok(RecoveredLog {
         recovery,
         segments,
         current: Some(Arc::clone(&last.file)),
@@ -236,7 +236,7 @@ pub(crate) fn nothing_before(
     storage: &dyn Storage,
     segment: SegmentNumber,
     first: Position,
-) -> Result<Found, LogError> {
+) -> Result<RecoveredLog, LogError> {
     if let Some(file) = SegmentFile::list(storage, "the log's directory")?.first() {
         return Err(LogError::NotEmpty { file: file.name() });
     }
@@ -246,7 +246,7 @@ pub(crate) fn nothing_before(
             file: extent_names.concat(),
         });
     }
-    Ok(Found {
+    Ok(RecoveredLog {
         recovery: Recovery {
             end: first,
             ..Recovery::default()

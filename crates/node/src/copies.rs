@@ -18,12 +18,12 @@ const SAID: Duration = Duration::from_secs(30);
 pub(super) struct Copies {
     monitor: Vec<String>,
     stream: String,
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<CopyCheck>>,
 }
 
 /// The last question to them.
 #[derive(Default)]
-struct Asked {
+struct CopyCheck {
     /// They are being asked.
     now: bool,
     /// The entry they were asked of, and when they answered that all begin with it.
@@ -70,7 +70,7 @@ impl Copies {
     }
 }
 
-impl Asked {
+impl CopyCheck {
     /// They have answered.
     fn came(&mut self, first: Seq, came: Result<()>) {
         let now = Instant::now();

@@ -17,7 +17,7 @@ use super::runs::Runs;
 use super::{Serving, say, step_down};
 
 /// Reports of the member to the rest of the process.
-pub(super) struct Told {
+pub(super) struct MemberSignals {
     /// Where the main thread is told to look.
     pub(super) orders: Sender<Order>,
     pub(super) happened: Mutex<Happened>,
@@ -42,7 +42,7 @@ pub(super) struct Happened {
     ready: bool,
 }
 
-impl Told {
+impl MemberSignals {
     /// The events since it was asked last.
     pub(super) fn take(&self) -> (Option<Owned<Replay>>, Option<LogError>) {
         let mut happened = locked(&self.happened);
@@ -88,14 +88,14 @@ impl Told {
 pub(crate) struct Work {
     shards: usize,
     settings: Settings,
-    told: Arc<Told>,
+    told: Arc<MemberSignals>,
     began: bool,
     /// It has caught up with the log.
     stands_by: bool,
 }
 
 impl Work {
-    pub(super) fn new(shards: usize, settings: Settings, told: Arc<Told>) -> Self {
+    pub(super) fn new(shards: usize, settings: Settings, told: Arc<MemberSignals>) -> Self {
         Self {
             shards,
             settings,
@@ -231,7 +231,7 @@ impl Work {
         Owners::Other(Hint {
             epoch: claim.epoch.0,
             node: claim.node.clone(),
-            address: claim.link.clone(),
+            address: claim.peer_address.clone(),
         })
     }
 }

@@ -35,7 +35,7 @@ use quintet_process::{Order, again};
 use quintet_proxy::{Intake, Owners, watch};
 
 use copies::Copies;
-use duty::{Told, Work};
+use duty::{MemberSignals, Work};
 use proxy_listeners::ProxyListeners;
 use runs::Runs;
 use teller::Teller;
@@ -66,7 +66,7 @@ fn timing(cluster: &quintet_config::Cluster) -> Timing {
 /// This process, as a node.
 pub struct Node {
     member: Arc<Member<Work>>,
-    told: Arc<Told>,
+    told: Arc<MemberSignals>,
     world: Arc<World>,
     proxy_listeners: ProxyListeners,
     files: Arc<Files>,
@@ -253,7 +253,7 @@ pub fn follow(
     checks::before(config)?;
     let cluster = &config.cluster;
     let tls = proxy_listeners::tls(cluster)?;
-    let link = proxy_listeners::open_link(config)?;
+    let peer_listener = proxy_listeners::open_peer_listener(config)?;
     let servers = checks::servers(cluster)?;
     let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, 0));
     let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
@@ -265,7 +265,7 @@ pub fn follow(
     let random = || std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
     let writer = Writer(random());
     let ourselves = registry::Ourselves {
-        link: link.address.clone(),
+        peer_address: peer_listener.address.clone(),
         home: mirror::home(&config.data, random())?,
         writer,
     };
@@ -296,7 +296,7 @@ pub fn follow(
     let Some(attached) = attached else {
         return Ok(None);
     };
-    let told = Arc::new(Told {
+    let told = Arc::new(MemberSignals {
         orders: orders.clone(),
         happened: Default::default(),
         core: OnceLock::new(),
@@ -320,7 +320,7 @@ pub fn follow(
         cluster: registered,
         writer,
         node: cluster.node(),
-        link: link.address.clone(),
+        peer_address: peer_listener.address.clone(),
         limits: Limits {
             entries: usize::try_from(cluster.window).unwrap_or(1),
             ..Limits::default()
@@ -355,7 +355,7 @@ pub fn follow(
         node: Arc::clone(&node),
         stream,
         cluster: cluster.clone(),
-        address: link.address.clone(),
+        address: peer_listener.address.clone(),
         settings: settings.clone(),
         audit,
         arrivals,
@@ -364,7 +364,7 @@ pub fn follow(
     let owners = node.told.owners.subscribe();
     let speaks = Arc::<Teller>::clone(&teller);
     node.proxy_listeners
-        .open(proxy_listeners, link, settings, owners, speaks)?;
+        .open(proxy_listeners, peer_listener, settings, owners, speaks)?;
     teller.ask_who_owns();
     upkeep::start(&teller, nudged)?;
     wait(&node, inbox, reload)

@@ -7,7 +7,7 @@ use quintet_host::locked;
 use quintet_nodes::stores::BucketCopy;
 
 use super::Node;
-use quintet_nodes::{ClusterReport, Heard, NodeReport};
+use quintet_nodes::{ClusterReport, NodeReport, NodeResponse};
 
 impl Node {
     /// How it stands, and how the others did when it looked last.
@@ -59,7 +59,7 @@ fn of_all(numbers: &mut ClusterNumbers, seen: &ClusterReport) {
     numbers.nodes = seen.nodes.iter().map(of_node).collect();
 }
 
-fn of_node(heard: &Heard) -> NodeNumbers {
+fn of_node(heard: &NodeResponse) -> NodeNumbers {
     let node = heard.node.clone();
     let Some(report) = &heard.report else {
         return NodeNumbers {
@@ -101,10 +101,10 @@ mod tests {
             lag_p99_ms: Some(9),
             ..NodeReport::default()
         };
-        let heard = |node: &str, report| Heard {
+        let heard = |node: &str, report| NodeResponse {
             node: node.to_owned(),
             report,
-            ..Heard::default()
+            ..NodeResponse::default()
         };
         let seen = ClusterReport {
             groups: vec![GroupReport {

@@ -11,7 +11,8 @@ use quintet_proxy::line::Question;
 
 use super::teller::{Teller, line};
 use quintet_nodes::{
-    DRAIN, Fault, Heard, MOVE, NodeReport, REPORT, REPORT_OF, Reply, STALE_MS, Successor, UNDRAIN,
+    DRAIN, Fault, MOVE, NodeReport, NodeResponse, REPORT, REPORT_OF, Reply, STALE_MS, Successor,
+    UNDRAIN,
 };
 
 /// To the owner: that node is to own.
@@ -80,7 +81,10 @@ impl Teller {
     }
 
     /// The owner, that gets acknowledgements.
-    fn owner<'a>(&self, heard: &'a [Heard]) -> Result<(&'a Heard, &'a NodeReport), OrderError> {
+    fn owner<'a>(
+        &self,
+        heard: &'a [NodeResponse],
+    ) -> Result<(&'a NodeResponse, &'a NodeReport), OrderError> {
         let owners = heard.iter().filter_map(|heard| {
             let report = heard.report.as_ref()?;
             report.is_owner().then_some((heard, report))
@@ -195,10 +199,10 @@ impl Teller {
         let target = listed.iter().find(|one| one.node == node);
         let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
         self.write_drained(node, false)?;
-        let there = Heard {
+        let there = NodeResponse {
             node: node.to_owned(),
             address: target.address.clone(),
-            ..Heard::default()
+            ..NodeResponse::default()
         };
         // One that is away finds it when it starts.
         let told = self.tell(&there, &[LOOK]);
@@ -219,7 +223,7 @@ impl Teller {
     }
 
     /// Has another node, or this one, do something.
-    fn tell(&self, node: &Heard, words: &[&str]) -> Result<(), OrderError> {
+    fn tell(&self, node: &NodeResponse, words: &[&str]) -> Result<(), OrderError> {
         let reply = if node.node == self.cluster.node() {
             self.obey(words)
         } else {
@@ -275,7 +279,7 @@ impl Teller {
 }
 
 /// Of those that could serve at once and are not drained, the one that is furthest; not `but`.
-fn best(heard: &[Heard], listed: &[Listed], but: &str) -> Option<Successor> {
+fn best(heard: &[NodeResponse], listed: &[Listed], but: &str) -> Option<Successor> {
     let drained = |name: &str| listed.iter().any(|one| one.node == name && one.drained);
     let ready = heard.iter().filter_map(|one| {
         let report = one

@@ -11,14 +11,16 @@ use quintet_config::{Address, Cluster, Config};
 use quintet_host::locked;
 use quintet_nodes::NODE_SOCKET;
 use quintet_process::{Bound, again, bind, restrict};
-use quintet_proxy::tls::{Files, LinkTls};
-use quintet_proxy::{Intake, Node as Asked, Owners, Proxy, ProxyListener, Settings, Socket, watch};
+use quintet_proxy::tls::{Files, PeerTls};
+use quintet_proxy::{
+    Intake, Node as ProxyNode, Owners, Proxy, ProxyListener, Settings, Socket, watch,
+};
 
 /// A client waits for an owner so long, its bytes unread.
 const WAIT: Duration = Duration::from_secs(15);
 
 /// Where other nodes bring their clients, and where tools on this machine ask, open.
-pub(super) struct Link {
+pub(super) struct PeerListener {
     sockets: Vec<Socket>,
     /// Where other nodes reach the first.
     pub(super) address: String,
@@ -30,7 +32,7 @@ pub(super) struct Link {
 ///
 /// # Errors
 /// The address is none, or in use.
-pub(super) fn open_link(config: &Config) -> Result<Link> {
+pub(super) fn open_peer_listener(config: &Config) -> Result<PeerListener> {
     let cluster = &config.cluster;
     let wrong = |why: String| anyhow!("cluster.listen = {:?}: {why}", cluster.listen);
     let address = Address::parse(&cluster.listen).map_err(wrong)?;
@@ -41,7 +43,7 @@ pub(super) fn open_link(config: &Config) -> Result<Link> {
     let tools = bind("tools", &address)?;
     restrict(&path).with_context(|| format!("cannot protect {}", path.display()))?;
     again::keep(address.to_string(), tools.duplicate()?);
-    Ok(Link {
+    Ok(PeerListener {
         sockets: vec![socket(&nodes)?, socket(&tools)?],
         address: match cluster.advertise.as_str() {
             "" => nodes.address.to_string(),
@@ -63,11 +65,11 @@ pub fn socket(bound: &Bound) -> std::io::Result<Socket> {
     })
 }
 
-/// TLS of links, if there is any.
+/// TLS of peer connections, if there is any.
 ///
 /// # Errors
 /// What is wrong with the files.
-pub(super) fn tls(cluster: &Cluster) -> Result<Option<LinkTls>> {
+pub(super) fn tls(cluster: &Cluster) -> Result<Option<PeerTls>> {
     if cluster.peer_tls_ca.is_empty() {
         return Ok(None);
     }
@@ -77,12 +79,12 @@ pub(super) fn tls(cluster: &Cluster) -> Result<Option<LinkTls>> {
         key: PathBuf::from(&cluster.peer_tls_key),
     };
     let tls =
-        LinkTls::load(&files).context("cannot set up TLS for the connections between nodes")?;
+        PeerTls::load(&files).context("cannot set up TLS for the connections between nodes")?;
     Ok(Some(tls))
 }
 
 /// Settings of a proxy; `connections`: clients at once.
-pub(super) fn settings(cluster: ClusterId, tls: Option<LinkTls>, connections: u64) -> Settings {
+pub(super) fn settings(cluster: ClusterId, tls: Option<PeerTls>, connections: u64) -> Settings {
     Settings {
         cluster: cluster.0,
         wait: WAIT,
@@ -105,15 +107,21 @@ impl ProxyListeners {
     pub(super) fn open(
         &self,
         proxy_listeners: Vec<ProxyListener>,
-        link: Link,
+        peer_listener: PeerListener,
         settings: Settings,
         owners: watch::Receiver<Owners>,
-        node: Arc<dyn Asked>,
+        node: Arc<dyn ProxyNode>,
     ) -> Result<()> {
-        let proxy = Proxy::start(proxy_listeners, link.sockets, owners, node, settings);
+        let proxy = Proxy::start(
+            proxy_listeners,
+            peer_listener.sockets,
+            owners,
+            node,
+            settings,
+        );
         *locked(&self.0) = Some(Open {
             proxy: proxy.context("cannot start the proxy")?,
-            _bound: link.bound,
+            _bound: peer_listener.bound,
         });
         Ok(())
     }

@@ -26,11 +26,11 @@ pub(super) struct Runs {
     cached: Arc<CachedRuns>,
     /// Runs to fetch, and the living messages in each.
     wanted: SyncSender<BTreeMap<RunName, u64>>,
-    looked: Mutex<Looked>,
+    looked: Mutex<RunFetchState>,
 }
 
 #[derive(Default)]
-struct Looked {
+struct RunFetchState {
     /// Runs whose files have what the log counts in them.
     whole: BTreeSet<RunName>,
     /// Runs whose files had not, each of which is fetched once more.
@@ -71,7 +71,7 @@ impl Runs {
     pub(super) fn look(&self, replay: &Replay) {
         let needed = replay.needed_runs();
         let mut looked = locked(&self.looked);
-        let Looked { whole, bad, .. } = &mut *looked;
+        let RunFetchState { whole, bad, .. } = &mut *looked;
         whole.retain(|run| needed.binary_search(run).is_ok());
         bad.retain(|run| needed.binary_search(run).is_ok());
         let (mut absent, mut hopeless) = (Vec::new(), 0);

@@ -1,7 +1,7 @@
 //! The cluster for those who look at it through this server: the console.
 
 use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
-use quintet_nodes::{ClusterReport, DRAIN, GroupReport, Heard, MOVE, Reply, UNDRAIN};
+use quintet_nodes::{ClusterReport, DRAIN, GroupReport, MOVE, NodeResponse, Reply, UNDRAIN};
 
 use super::Node;
 
@@ -50,7 +50,7 @@ fn cluster_seen(report: ClusterReport) -> ClusterSeen {
     }
 }
 
-fn node_seen(heard: Heard) -> NodeSeen {
+fn node_seen(heard: NodeResponse) -> NodeSeen {
     let Some(report) = heard.report else {
         return NodeSeen {
             node: heard.node,

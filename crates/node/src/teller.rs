@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use quintet_client::{Arrivals, AuditLog};
 use quintet_cluster::entry::Entry;
-use quintet_cluster::{Acks, ClusterId, Ends, Found, Role, Seq, Stream as _, World as _};
+use quintet_cluster::{Acks, ClusterId, Ends, EntryLookup, Role, Seq, Stream as _, World as _};
 use quintet_config::Cluster;
 use quintet_jetstream::JetStream;
 use quintet_nodes::{
-    ClusterReport, GroupReport, Heard, NodeReport, REPORT, Replica, StreamReport, registry, stores,
+    ClusterReport, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport, registry,
+    stores,
 };
 use quintet_proxy::line::Question;
-use quintet_proxy::{Held, Hint, Node as Asked, Settings, ask_node};
+use quintet_proxy::{DropGuard, Hint, Node as ProxyNode, Settings, ask_node};
 use serde::Serialize;
 
 use super::Node;
@@ -56,7 +57,10 @@ impl Teller {
             since_ms: ms(now.saturating_sub(status.since)),
             epoch: status.epoch.0,
             owner: status.owner.as_ref().map(|claim| claim.node.clone()),
-            owner_address: status.owner.as_ref().map(|claim| claim.link.clone()),
+            owner_address: status
+                .owner
+                .as_ref()
+                .map(|claim| claim.peer_address.clone()),
             serves: owns && self.node.serves_now(),
             drained: self.node.is_drained(),
             entry: acks.map_or(status.read, Acks::last).0,
@@ -122,7 +126,7 @@ impl Teller {
         let answer = Box::new(move |found| drop(tell.send(found)));
         self.stream.get(ends.first, answer);
         // What was purged since is nothing, as is no answer.
-        let Ok(Found::Entry(entry)) = told.recv() else {
+        let Ok(EntryLookup::Entry(entry)) = told.recv() else {
             return None;
         };
         match Entry::decode(ClusterId(self.settings.cluster), &entry) {
@@ -204,7 +208,7 @@ impl Teller {
     }
 
     /// The cluster, with what its nodes say of themselves.
-    pub(super) fn report_of_all(&self, nodes: Vec<Heard>) -> ClusterReport {
+    pub(super) fn report_of_all(&self, nodes: Vec<NodeResponse>) -> ClusterReport {
         ClusterReport {
             cluster: self.cluster.name.clone(),
             id: format!("{:016x}", self.settings.cluster),
@@ -220,26 +224,26 @@ impl Teller {
     }
 
     /// All nodes of the registry.
-    fn nodes(&self) -> Vec<Heard> {
+    fn nodes(&self) -> Vec<NodeResponse> {
         self.nodes_of(registry::nodes(&self.stream, &self.cluster).unwrap_or_default())
     }
 
     /// This node and those of `listed`, each asked for its report at the same time. Whether one
     /// is drained is told by the registry, which is what counts: the node itself may not have
     /// looked there since.
-    pub(super) fn nodes_of(&self, listed: Vec<registry::Listed>) -> Vec<Heard> {
+    pub(super) fn nodes_of(&self, listed: Vec<registry::Listed>) -> Vec<NodeResponse> {
         let own = self.cluster.node();
         let mut report = self.report();
         if let Some(listed) = listed.iter().find(|listed| listed.node == own) {
             report.drained = listed.drained;
         }
-        let ourselves = Heard {
+        let ourselves = NodeResponse {
             node: own.clone(),
             address: self.address.clone(),
             report: Some(report),
             silent: None,
         };
-        let mut heard: Vec<Heard> = std::thread::scope(|scope| {
+        let mut heard: Vec<NodeResponse> = std::thread::scope(|scope| {
             let others = listed.into_iter().filter(|listed| listed.node != own);
             let asked: Vec<_> = others
                 .map(|listed| scope.spawn(move || ask(&self.settings, listed)))
@@ -254,7 +258,7 @@ impl Teller {
 }
 
 /// A node's report of itself, and the registry's of its being drained.
-pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
+pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> NodeResponse {
     let question = Question::Order(vec![REPORT.to_owned()]);
     let told = ask_node(settings, &listed.address, question);
     let report = told
@@ -267,7 +271,7 @@ pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> Heard {
         }
         Err(why) => (None, Some(why)),
     };
-    Heard {
+    NodeResponse {
         node: listed.node,
         address: listed.address,
         report,
@@ -289,7 +293,7 @@ fn report_in(line: &str, node: &str) -> Result<NodeReport, String> {
     }
 }
 
-impl Asked for Teller {
+impl ProxyNode for Teller {
     fn status(&self) -> String {
         line(&self.report_now())
     }
@@ -299,7 +303,7 @@ impl Asked for Teller {
         self.obey(&words)
     }
 
-    fn arrive(&self, peer: SocketAddr) -> Option<Held> {
+    fn arrive(&self, peer: SocketAddr) -> Option<DropGuard> {
         self.arrivals.arrive(peer.ip().to_canonical())
     }
 

@@ -99,7 +99,7 @@ impl Teller {
         let began = Instant::now();
         // What is on its way while a leader goes is not answered, and then asked for: far longer
         // than the change itself takes.
-        let _held = Held::new(acks);
+        let _held = HoldGuard::new(acks);
         while acks.on_way() > 0 && began.elapsed() < HOLD {
             std::thread::sleep(LOOK);
         }
@@ -149,16 +149,16 @@ fn next_leader<'a>(
 }
 
 /// Nothing is sent while it lives.
-struct Held<'a>(&'a Acks);
+struct HoldGuard<'a>(&'a Acks);
 
-impl<'a> Held<'a> {
+impl<'a> HoldGuard<'a> {
     fn new(acks: &'a Acks) -> Self {
         acks.hold(true);
         Self(acks)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for HoldGuard<'_> {
     fn drop(&mut self) {
         self.0.hold(false);
     }
@@ -167,7 +167,7 @@ impl Drop for Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quintet_nodes::{GroupReport, Heard, NodeReport, StreamReport};
+    use quintet_nodes::{GroupReport, NodeReport, NodeResponse, StreamReport};
 
     #[test]
     fn the_lead_moves_to_no_server_that_a_node_distrusts() {
@@ -188,12 +188,12 @@ mod tests {
             })
             .collect();
         let distrusting = |names: &[&str]| ClusterReport {
-            nodes: vec![Heard {
+            nodes: vec![NodeResponse {
                 report: Some(NodeReport {
                     distrusted: names.iter().map(|name| (*name).to_owned()).collect(),
                     ..NodeReport::default()
                 }),
-                ..Heard::default()
+                ..NodeResponse::default()
             }],
             ..ClusterReport::default()
         };

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use quintet_host::SHARDS_FILE;
 
-use super::source::{Found, Source};
+use super::source::{LogContents, Source};
 
 /// The folder of scripts, in a data directory.
 const SCRIPTS: &str = "rq";
@@ -14,7 +14,7 @@ const SCRIPTS: &str = "rq";
 const UNFINISHED: &str = "detaching";
 
 /// Why a node's directory is not what the cluster had in the end, if it is not.
-pub fn doubt(found: &Found) -> Option<String> {
+pub fn doubt(found: &LogContents) -> Option<String> {
     if let Some(cut) = &found.cut {
         return Some(format!("the mirror of the log is damaged, {cut}"));
     }
@@ -37,7 +37,7 @@ pub fn doubt(found: &Found) -> Option<String> {
 /// # Errors
 /// It cannot; `to` is not there then, and it may be tried again; or it is there and
 /// [`is_unfinished`].
-pub fn detach(data: &Path, source: &Source, found: &Found, to: &Path) -> Result<()> {
+pub fn detach(data: &Path, source: &Source, found: &LogContents, to: &Path) -> Result<()> {
     if fs::symlink_metadata(to).is_ok() {
         bail!("{} exists already", to.display());
     }

@@ -17,7 +17,7 @@ use quintet_log::{
 
 use super::files::place;
 use super::registry::Fill;
-use super::source::{Found, Source};
+use super::source::{LogContents, Source};
 use super::{checks, registry};
 
 /// Bytes that are sent before they are waited for.
@@ -38,7 +38,7 @@ pub struct Filled {
 }
 
 /// Hears how many of how many bytes are through.
-pub(crate) type Told<'a> = &'a mut dyn FnMut(u64, u64);
+pub(crate) type ProgressCallback<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Runs of a server that goes on serving.
 #[derive(Default)]
@@ -59,9 +59,9 @@ pub struct Ahead {
 pub fn fill(
     config: &Config,
     source: &Source,
-    found: &Found,
+    found: &LogContents,
     how: Fill,
-    told: Told<'_>,
+    told: ProgressCallback<'_>,
 ) -> Result<Filled> {
     let began = Instant::now();
     let (stream, begun) = begin(config, how)?;
@@ -86,7 +86,7 @@ pub fn fill(
         },
         cluster: begun.cluster,
         node: cluster.node(),
-        link: String::new(),
+        peer_address: String::new(),
         limits: Limits::default(),
         world: Arc::new(Threads::new()),
         fences: Fences::default(),
@@ -111,7 +111,7 @@ pub fn fill(
 ///
 /// # Errors
 /// It must not be, and why; or it could not be finished, and may be tried again.
-pub fn ahead(config: &Config, told: Told<'_>) -> Result<Ahead> {
+pub fn ahead(config: &Config, told: ProgressCallback<'_>) -> Result<Ahead> {
     let began = Instant::now();
     let (stream, _) = begin(config, Fill::Ahead)?;
     let cluster = &config.cluster;
@@ -182,7 +182,12 @@ fn remove(folder: &Path) -> Result<()> {
 
 /// Stores the runs that are needed under their names, whatever else was there; those that are only
 /// there stay. Answers how many were there already.
-fn bring_runs(source: &Source, found: &Found, to: &Objects, told: Told<'_>) -> Result<usize> {
+fn bring_runs(
+    source: &Source,
+    found: &LogContents,
+    to: &Objects,
+    told: ProgressCallback<'_>,
+) -> Result<usize> {
     let (mut ahead, mut through) = (0, 0);
     let disk = source.disk_of_runs();
     let there = quintet_cluster::Blobs::list(to).context("cannot list the bucket of runs")?;
@@ -226,7 +231,12 @@ fn bring_attachments(root: &Path, to: &Objects) -> Result<usize> {
 
 /// Appends the frames of `source` to an empty log, as whole segments; answers how many entries it
 /// has.
-fn append_all(source: &Source, found: &Found, mut log: StreamLog, told: Told<'_>) -> Result<u64> {
+fn append_all(
+    source: &Source,
+    found: &LogContents,
+    mut log: StreamLog,
+    told: ProgressCallback<'_>,
+) -> Result<u64> {
     let mut through = found.run_bytes;
     let (mut frame, mut unsynced, mut stamp) = (FrameBuf::new(FrameKind::Facts), 0, None);
     let mut begins = false;

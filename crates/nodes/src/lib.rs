@@ -20,9 +20,9 @@ pub use fill::{Ahead, Filled, ahead, fill};
 pub use order::{DRAIN, Fault, MOVE, REPORT, REPORT_OF, Reply, Successor, UNDRAIN};
 pub use registry::Fill;
 pub use report::{
-    ClusterReport, GroupReport, Heard, NodeReport, Replica, STALE_MS, StreamReport, Verdict,
+    ClusterReport, GroupReport, NodeReport, NodeResponse, Replica, STALE_MS, StreamReport, Verdict,
 };
-pub use source::{Found, RUNS, Source, tell_shards};
+pub use source::{LogContents, RUNS, Source, tell_shards};
 
 /// Where a node answers tools on its own machine, in its data directory.
 pub const NODE_SOCKET: &str = "node.sock";

@@ -111,7 +111,7 @@ struct Wish {
 #[derive(Clone)]
 pub struct Ourselves {
     /// Where other nodes reach it.
-    pub link: String,
+    pub peer_address: String,
     /// Its data directory's number, and its own.
     pub home: u64,
     pub writer: Writer,
@@ -120,7 +120,7 @@ pub struct Ourselves {
 impl Ourselves {
     fn entry(&self, cluster: &Cluster) -> Entry {
         Entry {
-            address: self.link.clone(),
+            address: self.peer_address.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             writer: self.writer.0,
             home: self.home,

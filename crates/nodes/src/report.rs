@@ -73,7 +73,7 @@ pub struct NodeReport {
 
 /// A node of the registry, and what it said when it was asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heard {
+pub struct NodeResponse {
     pub node: String,
     pub address: String,
     pub report: Option<NodeReport>,
@@ -129,7 +129,7 @@ pub struct ClusterReport {
     /// The node that reports.
     pub told_by: String,
     pub groups: Vec<GroupReport>,
-    pub nodes: Vec<Heard>,
+    pub nodes: Vec<NodeResponse>,
 }
 
 /// Judgement of a report.
@@ -309,7 +309,7 @@ impl ClusterReport {
         for group in &self.groups {
             line(group.text());
         }
-        let width = |of: fn(&Heard) -> usize| self.nodes.iter().map(of).max().unwrap_or(0);
+        let width = |of: fn(&NodeResponse) -> usize| self.nodes.iter().map(of).max().unwrap_or(0);
         let (name, address) = (width(|n| n.node.len()), width(|n| n.address.len()));
         for heard in &self.nodes {
             let told = match (&heard.report, &heard.silent) {
@@ -513,8 +513,8 @@ fn span(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn node(name: &str, role: &str) -> Heard {
-        Heard {
+    fn node(name: &str, role: &str) -> NodeResponse {
+        NodeResponse {
             node: name.to_owned(),
             address: format!("{name}:4600"),
             report: Some(NodeReport {

@@ -40,7 +40,7 @@ pub struct Source {
 
 /// The log's contents, as far as they can be read without a gap.
 #[derive(Default)]
-pub struct Found {
+pub struct LogContents {
     pub frames: u64,
     pub bytes: u64,
     /// When the last was written, Unix ms.
@@ -133,9 +133,9 @@ impl Source {
     ///
     /// # Errors
     /// The disk failed, or the frames make no sense.
-    pub fn look(&self) -> Result<Found> {
+    pub fn look(&self) -> Result<LogContents> {
         let mut contents = Contents::new(&self.data)?;
-        let mut found = Found::default();
+        let mut found = LogContents::default();
         let cut = self.frames(&mut |frame| {
             found.frames += 1;
             found.bytes += (frame.payload.len() + FRAME_HEADER_BYTES) as u64;

@@ -49,7 +49,7 @@ pub struct BucketCopy {
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// A server's report.
-struct Told {
+struct ServerReport {
     /// Its name.
     server: String,
     streams: Value,
@@ -57,7 +57,7 @@ struct Told {
     health: String,
 }
 
-impl Told {
+impl ServerReport {
     /// Servers of a cluster end JetStream when a disk is full.
     fn has_ended(&self) -> bool {
         self.health.contains("JetStream not enabled")
@@ -93,7 +93,7 @@ pub fn differing(addresses: &[String], buckets: &[String], replicas: usize) -> V
 
 fn differing_in(
     addresses: &[String],
-    told: &[Result<Told>],
+    told: &[Result<ServerReport>],
     bucket: &str,
     replicas: usize,
 ) -> Vec<BucketCopy> {
@@ -139,7 +139,7 @@ fn differing_in(
 }
 
 /// Asks all of them at the same time.
-fn ask_all(addresses: &[String]) -> Vec<Result<Told>> {
+fn ask_all(addresses: &[String]) -> Vec<Result<ServerReport>> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = addresses
             .iter()
@@ -203,7 +203,7 @@ pub fn begin_with(addresses: &[String], stream: &str, first: Seq) -> Result<()> 
 
 fn all_begin_with(
     addresses: &[String],
-    told: &[Result<Told>],
+    told: &[Result<ServerReport>],
     stream: &str,
     first: Seq,
 ) -> Result<()> {
@@ -230,12 +230,12 @@ fn all_begin_with(
     Ok(())
 }
 
-fn ask(address: &str) -> Result<Told> {
+fn ask(address: &str) -> Result<ServerReport> {
     let about = monitored(address, "/varz")?;
     let server = about["server_name"].as_str().context("it has no name")?;
     let told = monitored(address, "/jsz?streams=1")?;
     let health = monitored(address, "/healthz")?;
-    Ok(Told {
+    Ok(ServerReport {
         server: server.to_owned(),
         streams: told,
         health: health["error"].as_str().unwrap_or_default().to_owned(),
@@ -358,10 +358,10 @@ mod tests {
         let behind = r#"{"messages": 7, "first_seq": 3, "last_seq": 9}"#;
         let asked = |third: Result<Value>, stream: &str| {
             let all = [Ok(told(whole)), Ok(told(behind)), third];
-            let all: Vec<Result<Told>> = (0..)
+            let all: Vec<Result<ServerReport>> = (0..)
                 .zip(all)
                 .map(|(at, streams)| {
-                    Ok(Told {
+                    Ok(ServerReport {
                         server: format!("n{at}"),
                         streams: streams?,
                         health: String::new(),
@@ -400,9 +400,9 @@ mod tests {
     #[test]
     fn a_bucket_that_most_servers_have_otherwise_is_named() {
         let addresses = ["n0:8222", "n1:8222", "n2:8222"].map(str::to_owned);
-        let with = |states: [Option<&str>; 3]| -> Vec<Result<Told>> {
+        let with = |states: [Option<&str>; 3]| -> Vec<Result<ServerReport>> {
             let told = (0..).zip(states).map(|(at, state)| {
-                Ok(Told {
+                Ok(ServerReport {
                     server: format!("n{at}"),
                     streams: state.map_or(Value::Null, told),
                     health: String::new(),
@@ -437,7 +437,7 @@ mod tests {
     fn a_stream_that_a_server_froze_is_told_of_in_its_words() {
         let health = "JetStream stream '$G > OBJ_Q_quintet_0_runs' write error: write 1.blk: no \
                       space left on device";
-        let told = |health: &str| Told {
+        let told = |health: &str| ServerReport {
             server: "n0".to_owned(),
             streams: Value::Null,
             health: health.to_owned(),

@@ -26,7 +26,7 @@ use exposition::{Family, Text, labels};
 
 pub use edge::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
 pub use process::Process;
-pub use queues::{Told, look};
+pub use queues::{QueueSurvey, look};
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -438,7 +438,7 @@ metrics! {
     Gauge "messages_urgent" ("urgent") "Messages of these with a priority below 1024."
         = |r| r.shard.gauges.urgent;
     Gauge "messages_held_back" ("held_back") "Messages that are ready but not selectable."
-        = |r| r.shard.gauges.held_back;
+        = |r| r.shard.gauges.not_selectable;
     Gauge "messages_delayed" ("delayed") "Messages that are delayed until their due time."
         = |r| r.shard.gauges.delayed;
     Gauge "messages_retrying" ("retrying") "Messages of these that have failed."
@@ -699,7 +699,7 @@ const OLD_NAMES: &[(&str, &str)] = &[
 /// All numbers of the table, and those of `queues` if they are told of.
 pub fn text(
     reading: &Reading<'_>,
-    queues: Option<&Told>,
+    queues: Option<&QueueSurvey>,
     exposition: Exposition,
     names: &[String],
 ) -> String {

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers of a proxy and of its node's links, for statistics.
+/// Numbers of a proxy and of its node's peer connections, for statistics.
 #[derive(Debug, Default)]
 pub struct Counts {
     tunneled: AtomicU64,
     waiting: AtomicU64,
-    links: AtomicU64,
+    peer_connections: AtomicU64,
     given_up: AtomicU64,
     turned_away: AtomicU64,
     refused: AtomicU64,
@@ -25,9 +25,10 @@ impl Counts {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Links of other proxies, and of this one to itself, that this node handed on as connections.
-    pub fn links(&self) -> u64 {
-        self.links.load(Ordering::Relaxed)
+    /// Peer connections of other proxies, and of this one to itself, that this node handed on as
+    /// clients' connections.
+    pub fn peer_connections(&self) -> u64 {
+        self.peer_connections.load(Ordering::Relaxed)
     }
 
     /// Connections closed since start because there was no owner for too long.
@@ -40,7 +41,8 @@ impl Counts {
         self.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Links refused since start: another cluster's, no link at all, without a certificate.
+    /// Peer connections refused since start: another cluster's, no peer at all, or without a
+    /// certificate.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -63,29 +65,29 @@ impl Counts {
     }
 
     pub(crate) fn handed(&self) {
-        self.links.fetch_add(1, Ordering::Relaxed);
+        self.peer_connections.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn waits(&self) -> Held<'_> {
-        Held::new(&self.waiting)
+    pub(crate) fn waits(&self) -> CountGuard<'_> {
+        CountGuard::new(&self.waiting)
     }
 
-    pub(crate) fn tunnels(&self) -> Held<'_> {
-        Held::new(&self.tunneled)
+    pub(crate) fn tunnels(&self) -> CountGuard<'_> {
+        CountGuard::new(&self.tunneled)
     }
 }
 
 /// Counts one for as long as it lives.
-pub(crate) struct Held<'a>(&'a AtomicU64);
+pub(crate) struct CountGuard<'a>(&'a AtomicU64);
 
-impl<'a> Held<'a> {
+impl<'a> CountGuard<'a> {
     fn new(of: &'a AtomicU64) -> Self {
         of.fetch_add(1, Ordering::Relaxed);
         Self(of)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -3,8 +3,8 @@
 //! protocol, HTTP and the control socket work through it unchanged.
 //!
 //! [`line`] is what proxies and owners say to each other before a client's bytes flow; `tunnel`
-//! holds the clients' side, `link` the owner's; [`tls`] is what links are protected with. Who owns
-//! is told by a [`watch`](tokio::sync::watch) of [`Owners`], which somebody else keeps. Nothing
+//! holds the clients' side, `peer_connection` the owner's; [`tls`] protects peer connections. A
+//! [`watch`](tokio::sync::watch) of [`Owners`], which somebody else keeps, tells who owns. Nothing
 //! here knows of queues, logs or NATS.
 
 #![warn(
@@ -17,7 +17,7 @@
 
 mod counts;
 pub mod line;
-mod link;
+mod peer_connection;
 mod proxy;
 mod secure;
 mod shared;
@@ -27,7 +27,7 @@ mod tunnel;
 
 pub use counts::Counts;
 pub use proxy::{Proxy, ProxyListener};
-pub use shared::{Client, Held, Intake, Node, Settings, Stream};
+pub use shared::{Client, DropGuard, Intake, Node, Settings, Stream};
 pub use socket::Socket;
 /// How a proxy is told who owns.
 pub use tokio::sync::watch;
@@ -39,7 +39,7 @@ pub enum Owners {
     /// Nobody, or nobody known.
     #[default]
     Nobody,
-    /// Another node, at this address of its [`Settings::link`](Settings) listener.
+    /// Another node, at this address for peer connections.
     Other(Hint),
     /// This one: the threads that serve the queues accept from its proxy listeners.
     Us(Hint),
@@ -52,7 +52,7 @@ pub struct Hint {
     pub epoch: u64,
     /// The node's name.
     pub node: String,
-    /// Where links to it go, `HOST:PORT`.
+    /// Where peer connections to it go, `HOST:PORT`.
     pub address: String,
 }
 

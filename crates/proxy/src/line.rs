@@ -1,19 +1,19 @@
-//! The first line of a link, and its answer. Text, so that a link can be looked at with `nc`.
+//! The first line of a peer connection, and its answer. Text, so that it can be read with `nc`.
 //!
 //! ```text
 //! QUINTET-LINK 1 00000000000000c0 splice beanstalk 0 10.0.0.7:51234 -
 //! OK
 //! ```
 //!
-//! Words are separated by one space and percent-encoded; a word that is absent is `-`. What a link
-//! is for comes fourth: `splice` (a client's bytes follow the answer, both ways), `status` (a line
+//! Words are separated by one space and percent-encoded; a word that is absent is `-`. The fourth
+//! word is the purpose: `splice` (a client's bytes follow the answer, both ways), `status` (a line
 //! of JSON is the answer), or a word for the node such as `move`, whose answer is a line of text.
 
 use std::net::SocketAddr;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// Bytes of a line at most, its end included. What is longer is no link.
+/// Bytes of a line at most, its end included. A longer line is no peer connection.
 pub const LINE_MAX: usize = 16 << 10;
 
 const MAGIC: &str = "QUINTET-LINK";
@@ -21,7 +21,7 @@ const VERSION: &str = "1";
 /// Characters that a word cannot carry as they are. `-` alone stands for an absent word.
 const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
-/// Purpose of a link.
+/// Purpose of a peer connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A client's connection.
@@ -49,7 +49,8 @@ pub struct Tunnel {
     /// Where the client is; a unix socket has no address.
     pub peer: Option<SocketAddr>,
     /// The client's identity by the certificate it has shown at the proxy, as
-    /// `quintet_tls::Identity` writes it; empty: none. Believed only over links with certificates.
+    /// `quintet_tls::Identity` writes it; empty: none. Believed only over peer connections with
+    /// certificates.
     pub principal: String,
 }
 
@@ -71,7 +72,7 @@ pub enum Answer {
 pub enum Wrong {
     /// It does not begin as one.
     #[error("this is no link")]
-    NoLink,
+    NoPeerConnection,
     /// A later program's.
     #[error("it speaks another version of links")]
     Version,
@@ -133,7 +134,7 @@ impl Purpose {
     pub fn read(line: &str, cluster: u64, local: bool) -> Result<Self, Wrong> {
         let mut words = line.split(' ');
         if words.next() != Some(MAGIC) {
-            return Err(Wrong::NoLink);
+            return Err(Wrong::NoPeerConnection);
         }
         if words.next() != Some(VERSION) {
             return Err(Wrong::Version);
@@ -223,10 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_link_is_refused_by_name() {
+    fn lines_of_no_peer_are_refused_by_name() {
         for (line, wrong) in [
-            ("GET / HTTP/1.1", Wrong::NoLink),
-            ("", Wrong::NoLink),
+            ("GET / HTTP/1.1", Wrong::NoPeerConnection),
+            ("", Wrong::NoPeerConnection),
             ("QUINTET-LINK 2 0000000000000001 status", Wrong::Version),
             ("QUINTET-LINK 1 0000000000000002 status", Wrong::Cluster),
             ("QUINTET-LINK 1 1 status", Wrong::Words),

@@ -1,4 +1,4 @@
-//! The thread a proxy lives in: its listeners for clients, and the listener for links.
+//! The thread of a proxy: its listeners for clients, and the listener for peer connections.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +12,9 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use crate::line::Tunnel;
 use crate::shared::{Intake, Node, Settings, Shared};
 use crate::socket::{Listener, Socket};
-use crate::{Counts, Owners, link, secure, tunnel};
+use crate::{Counts, Owners, peer_connection, secure, tunnel};
 
-/// Links that have not said what they are for, at most; more wait to be accepted.
+/// Peer connections that have not stated their purpose, at most; more wait to be accepted.
 const UNSAID_MAX: usize = 1024;
 /// Pause after the system had no file or memory for a connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -32,8 +32,8 @@ pub struct ProxyListener {
     pub tls: Option<Secure>,
 }
 
-/// A proxy and its node's end of links, running in a thread of its own. Dropped, all of its
-/// connections end.
+/// A proxy and its node's end of peer connections, running in a thread of its own. Dropped, all of
+/// its connections end.
 pub struct Proxy {
     shared: Arc<Shared>,
     stop: Option<oneshot::Sender<()>>,
@@ -41,14 +41,14 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts. `links` are where other nodes and tools ask: the address that is advertised, and
-    /// the node's own socket.
+    /// Starts. `peer_sockets` are where other nodes and tools ask: the address that is advertised,
+    /// and the node's own socket.
     ///
     /// # Errors
     /// The system has no thread or no event queue to give.
     pub fn start(
         proxy_listeners: Vec<ProxyListener>,
-        links: Vec<Socket>,
+        peer_sockets: Vec<Socket>,
         owners: watch::Receiver<Owners>,
         node: Arc<dyn Node>,
         settings: Settings,
@@ -92,7 +92,7 @@ impl Proxy {
                     connections,
                 ));
             }
-            for socket in links {
+            for socket in peer_sockets {
                 runtime.spawn(nodes(Arc::clone(&shared), Listener::new(socket)?));
             }
         }
@@ -216,7 +216,7 @@ async fn clients(
     }
 }
 
-/// Accepts links.
+/// Accepts peer connections.
 async fn nodes(shared: Arc<Shared>, listener: Listener) {
     let places = Arc::new(Semaphore::new(UNSAID_MAX));
     loop {
@@ -225,10 +225,15 @@ async fn nodes(shared: Arc<Shared>, listener: Listener) {
         };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                tokio::spawn(link::serve(Arc::clone(&shared), stream, peer, place));
+                tokio::spawn(peer_connection::serve(
+                    Arc::clone(&shared),
+                    stream,
+                    peer,
+                    place,
+                ));
             }
             Err(error) => {
-                tracing::warn!("cannot accept a link: {error}");
+                tracing::warn!("cannot accept a peer connection: {error}");
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }

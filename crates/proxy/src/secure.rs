@@ -10,7 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::line::Tunnel;
-use crate::shared::{Held, Shared};
+use crate::shared::{DropGuard, Shared};
 use crate::socket::Plain;
 use crate::tunnel;
 
@@ -20,7 +20,7 @@ pub(crate) async fn run(
     client: Plain,
     mut tunnel: Tunnel,
     tls: Secure,
-    counted: Option<Held>,
+    counted: Option<DropGuard>,
 ) {
     let stream = match client {
         // A unix socket is on this machine.

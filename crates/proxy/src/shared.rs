@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::line::Tunnel;
-use crate::tls::LinkTls;
+use crate::tls::PeerTls;
 use crate::{Counts, Owners};
 
 /// A client's connection as it is handed to whoever serves the queues.
@@ -24,9 +24,9 @@ pub struct Client {
 /// The carrier of its bytes.
 #[derive(Debug)]
 pub enum Stream {
-    /// The link itself.
+    /// The peer connection itself.
     Tcp(std::net::TcpStream),
-    /// One end of a pair; the link's encryption is taken off at the other.
+    /// One end of a pair; the other end decrypts the peer connection.
     Unix(std::os::unix::net::UnixStream),
 }
 
@@ -51,8 +51,8 @@ pub struct Settings {
     pub wait: Duration,
     /// Clients at once, waiting or tunneled; more are closed.
     pub connections_max: usize,
-    /// How links are protected; `None`: not at all.
-    pub tls: Option<LinkTls>,
+    /// How peer connections are protected; `None`: not at all.
+    pub tls: Option<PeerTls>,
 }
 
 /// Replies of a node to other nodes and tools. Called from threads that may wait.
@@ -66,7 +66,7 @@ pub trait Node: Send + Sync {
     /// A client comes from there by TCP. What counts it for as long as it is held, which is until
     /// its handshake is over: from then on the owner counts it. `None`: it is to be closed. Must
     /// not wait.
-    fn arrive(&self, _peer: SocketAddr) -> Option<Held> {
+    fn arrive(&self, _peer: SocketAddr) -> Option<DropGuard> {
         Some(Box::new(()))
     }
 
@@ -75,7 +75,7 @@ pub trait Node: Send + Sync {
 }
 
 /// Something that has its effect when it is dropped.
-pub type Held = Box<dyn Any + Send>;
+pub type DropGuard = Box<dyn Any + Send>;
 
 /// State that all tasks share.
 pub(crate) struct Shared {

@@ -52,12 +52,12 @@ impl Listener {
     }
 }
 
-/// Silence of the other node's machine that ends a link: three seconds.
+/// Silence of the other node's machine that ends a peer connection: three seconds.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 const KEEPALIVE_TRIES: u32 = 2;
 
-/// Settings of a link's socket, at both ends: a machine that is gone sends no reset.
-pub(crate) fn set_up_link(stream: &TcpStream) -> io::Result<()> {
+/// Settings of a peer connection's socket, at both ends: a machine that is gone sends no reset.
+pub(crate) fn set_up_peer_socket(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;

@@ -1,4 +1,4 @@
-//! TLS of links: both sides show a certificate that the cluster's authority signed.
+//! TLS of peer connections: both sides show a certificate that the cluster's authority signed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ pub struct Files {
     pub key: PathBuf,
 }
 
-/// Both ends of a node's links.
+/// Both ends of a node's peer connections.
 #[derive(Clone)]
-pub struct LinkTls {
+pub struct PeerTls {
     pub(crate) accept: TlsAcceptor,
     pub(crate) connect: TlsConnector,
 }
 
-impl LinkTls {
+impl PeerTls {
     /// Reads the files.
     ///
     /// # Errors
@@ -62,9 +62,9 @@ impl LinkTls {
     }
 }
 
-impl std::fmt::Debug for LinkTls {
+impl std::fmt::Debug for PeerTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkTls").finish_non_exhaustive()
+        f.debug_struct("PeerTls").finish_non_exhaustive()
     }
 }
 

@@ -13,9 +13,9 @@ use tokio_util::either::Either;
 
 use crate::Owners;
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel};
-use crate::link::{SAY, line_and_more, line_of};
+use crate::peer_connection::{SAY, line_and_more, line_of};
 use crate::shared::{Settings, Shared};
-use crate::socket::set_up_link;
+use crate::socket::set_up_peer_socket;
 use crate::tls;
 
 /// A node that is there takes a connection much sooner.
@@ -34,12 +34,12 @@ const TOLD_MAX: usize = 64 << 10;
 /// unread bytes resets it, and the client might never see the last reply.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// A link to an owner: as it is, or encrypted.
-type Link = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+/// A peer connection to an owner: as it is, or encrypted.
+type PeerConnection = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// One that brings a client.
-struct Taken {
-    link: Link,
+/// A peer connection that brings a client.
+struct OpenTunnel {
+    peer_connection: PeerConnection,
     /// Bytes that the owner has sent to the client already: some protocols speak first, and a
     /// client that is turned away reads the reason at once.
     said: Vec<u8>,
@@ -77,7 +77,7 @@ where
     flow(client, taken, owners).await;
 }
 
-/// A link to the owner. Goes on until there is one.
+/// A peer connection to the owner. Tries until there is one.
 ///
 /// # Errors
 /// The owner has no such listener, or does not know this cluster.
@@ -85,7 +85,7 @@ async fn find(
     shared: &Shared,
     owners: &mut watch::Receiver<Owners>,
     tunnel: &Tunnel,
-) -> Result<Taken, String> {
+) -> Result<OpenTunnel, String> {
     let mut told: Option<(u64, String)> = None;
     let mut again = AGAIN;
     loop {
@@ -96,14 +96,20 @@ async fn find(
         let next = named.max_by_key(|(epoch, _)| *epoch);
         if let Some((epoch, address)) = next {
             match ask(shared, &address, tunnel).await {
-                Ok((link, Answer::Ok, said)) => return Ok(Taken { link, said, epoch }),
+                Ok((peer_connection, Answer::Ok, said)) => {
+                    return Ok(OpenTunnel {
+                        peer_connection,
+                        said,
+                        epoch,
+                    });
+                }
                 Ok((_, Answer::Refused(why), _)) => return Err(why),
                 Ok((_, Answer::Owner(newer, elsewhere), _)) if newer > epoch => {
                     told = Some((newer, elsewhere));
                     continue;
                 }
                 Ok((_, Answer::Owner(..) | Answer::Nobody, _)) => again = again.min(SOON),
-                Err(error) => tracing::debug!("no link to {address}: {error}"),
+                Err(error) => tracing::debug!("no peer connection to {address}: {error}"),
             }
         }
         tokio::select! {
@@ -124,31 +130,31 @@ async fn ask(
     shared: &Shared,
     address: &str,
     tunnel: &Tunnel,
-) -> io::Result<(Link, Answer, Vec<u8>)> {
-    let mut link = connect(&shared.settings, address).await?;
+) -> io::Result<(PeerConnection, Answer, Vec<u8>)> {
+    let mut peer_connection = connect(&shared.settings, address).await?;
     let ask = Purpose::Tunnel(tunnel.clone()).line(Some(shared.settings.cluster));
     let answer = timeout(SAY, async {
-        link.write_all(ask.as_bytes()).await?;
-        link.flush().await?;
-        line_and_more(&mut link, LINE_MAX).await
+        peer_connection.write_all(ask.as_bytes()).await?;
+        peer_connection.flush().await?;
+        line_and_more(&mut peer_connection, LINE_MAX).await
     });
     let (answer, said) = answer.await??;
     let answer = Answer::read(&answer);
     let answer = answer
         .ok_or_else(|| io::Error::other("cannot read its reply: is it of another version?"))?;
-    Ok((link, answer, said))
+    Ok((peer_connection, answer, said))
 }
 
-async fn connect(settings: &Settings, address: &str) -> io::Result<Link> {
+async fn connect(settings: &Settings, address: &str) -> io::Result<PeerConnection> {
     let stream = timeout(CONNECT, TcpStream::connect(address)).await??;
-    set_up_link(&stream)?;
+    set_up_peer_socket(&stream)?;
     let Some(tls) = &settings.tls else {
-        return Ok(Link::Left(stream));
+        return Ok(PeerConnection::Left(stream));
     };
     let name = tls::name_of(address)
         .ok_or_else(|| io::Error::other("its address has no name for a certificate"))?;
     let stream = timeout(SAY, tls.connect.connect(name, stream)).await??;
-    Ok(Link::Right(Box::new(stream)))
+    Ok(PeerConnection::Right(Box::new(stream)))
 }
 
 /// Asks another node something, and waits for its answer, a line; five seconds at most.
@@ -163,12 +169,12 @@ pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::R
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let mut link = connect(settings, address).await?;
+        let mut peer_connection = connect(settings, address).await?;
         let ask = Purpose::Node(question).line(Some(settings.cluster));
         let told = timeout(TELL, async {
-            link.write_all(ask.as_bytes()).await?;
-            link.flush().await?;
-            line_of(&mut link, TOLD_MAX).await
+            peer_connection.write_all(ask.as_bytes()).await?;
+            peer_connection.flush().await?;
+            line_of(&mut peer_connection, TOLD_MAX).await
         });
         let told = told.await??;
         match Answer::read(&told) {
@@ -179,13 +185,17 @@ pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::R
 }
 
 /// Lets bytes flow until the owner ends the connection, or is no longer owner.
-async fn flow<C>(client: C, taken: Taken, mut owners: watch::Receiver<Owners>)
+async fn flow<C>(client: C, taken: OpenTunnel, mut owners: watch::Receiver<Owners>)
 where
     C: AsyncRead + AsyncWrite,
 {
-    let Taken { link, said, epoch } = taken;
+    let OpenTunnel {
+        peer_connection,
+        said,
+        epoch,
+    } = taken;
     let (mut from_client, mut to_client) = tokio::io::split(client);
-    let (mut from_owner, mut to_owner) = tokio::io::split(link);
+    let (mut from_owner, mut to_owner) = tokio::io::split(peer_connection);
     let up = async {
         let copied = tokio::io::copy(&mut from_client, &mut to_owner).await;
         // The owner hears at once of a client that is gone, however it went: it may wait for it.

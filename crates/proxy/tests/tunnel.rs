@@ -9,9 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use quintet_proxy::line::{Answer, Tunnel};
-use quintet_proxy::tls::{Files, LinkTls};
+use quintet_proxy::tls::{Files, PeerTls};
 use quintet_proxy::{
-    Client, Held, Hint, Intake, Node, Owners, Proxy, ProxyListener, Settings, Socket, Stream,
+    Client, DropGuard, Hint, Intake, Node, Owners, Proxy, ProxyListener, Settings, Socket, Stream,
 };
 use quintet_tls::Secure;
 use tokio::sync::watch;
@@ -87,7 +87,7 @@ struct Running {
     proxy: Proxy,
     owners: watch::Sender<Owners>,
     proxy_listener: TcpListener,
-    link: String,
+    peer_address: String,
     taken: Receiver<Tunnel>,
     echo: Arc<Echo>,
 }
@@ -103,9 +103,9 @@ fn settings() -> Settings {
 
 fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
     let proxy_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let links = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let peer_sockets = TcpListener::bind("127.0.0.1:0").expect("a port");
     // Certificates are for names.
-    let port = links.local_addr().expect("an address").port();
+    let port = peer_sockets.local_addr().expect("an address").port();
     let (owners, seen) = watch::channel(Owners::Nobody);
     let (told, taken) = channel();
     let proxy_listeners = vec![ProxyListener {
@@ -114,10 +114,10 @@ fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
         nth,
         socket: Socket::Tcp(proxy_listener.try_clone().expect("a socket")),
     }];
-    let links = vec![Socket::Tcp(links)];
+    let peer_sockets = vec![Socket::Tcp(peer_sockets)];
     let proxy = Proxy::start(
         proxy_listeners,
-        links,
+        peer_sockets,
         seen,
         Arc::new(Knows(name)),
         settings,
@@ -126,7 +126,7 @@ fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
         proxy: proxy.expect("a front"),
         owners,
         proxy_listener,
-        link: format!("localhost:{port}"),
+        peer_address: format!("localhost:{port}"),
         taken,
         echo: Arc::new(Echo {
             told,
@@ -140,7 +140,7 @@ impl Running {
         Hint {
             epoch,
             node: "owner".to_owned(),
-            address: self.link.clone(),
+            address: self.peer_address.clone(),
         }
     }
 
@@ -156,7 +156,7 @@ impl Running {
         self.owners.send(other).expect("a front");
     }
 
-    /// Waits until so many links were refused, which is counted after they were told.
+    /// Waits until so many peer connections were refused, which is counted after they were told.
     fn refuses(&self, count: u64) {
         let began = Instant::now();
         while self.proxy.counts().refused() < count {
@@ -219,7 +219,7 @@ fn a_client_of_any_node_talks_to_the_owner() {
     assert_eq!(
         (
             other.proxy.counts().tunneled(),
-            owner.proxy.counts().links()
+            owner.proxy.counts().peer_connections()
         ),
         (1, 1)
     );
@@ -236,18 +236,22 @@ fn a_client_of_any_node_talks_to_the_owner() {
 /// Protocols that speak first do, and so is told who may not come: it is there with the answer.
 #[test]
 fn what_the_owner_says_at_once_is_the_clients() {
-    let links = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = links.local_addr().expect("an address").port();
+    let peer_sockets = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = peer_sockets.local_addr().expect("an address").port();
     let owner = std::thread::spawn(move || {
-        let (mut link, _) = links.accept().expect("a link");
+        let (mut peer_connection, _) = peer_sockets.accept().expect("a peer connection");
         let mut asked = String::new();
-        let mut from = BufReader::new(link.try_clone().expect("a socket"));
+        let mut from = BufReader::new(peer_connection.try_clone().expect("a socket"));
         from.read_line(&mut asked).expect("a line");
         let both = format!("{}HI\r\n", Answer::Ok.line());
-        link.write_all(both.as_bytes()).expect("it is open");
+        peer_connection
+            .write_all(both.as_bytes())
+            .expect("it is open");
         let mut said = String::new();
         from.read_line(&mut said).expect("a line");
-        link.write_all(said.as_bytes()).expect("it is open");
+        peer_connection
+            .write_all(said.as_bytes())
+            .expect("it is open");
     });
     let other = node("b", 0, settings());
     let hint = Hint {
@@ -403,7 +407,7 @@ fn there_are_no_more_than_so_many() {
 }
 
 #[test]
-fn what_is_no_link_is_told_so() {
+fn connections_of_no_peer_are_told_so() {
     let owner = node("a", 0, settings());
     owner.owns(1);
     let long = "x".repeat(2 * quintet_proxy::line::LINE_MAX);
@@ -427,7 +431,7 @@ fn what_is_no_link_is_told_so() {
             "a did move b\n",
         ),
     ] {
-        let stream = connect(&owner.link);
+        let stream = connect(&owner.peer_address);
         (&stream).write_all(line.as_bytes()).expect("it is open");
         let heard = rest(&stream);
         // What was sent and not read resets the connection, also before the answer was.
@@ -437,7 +441,7 @@ fn what_is_no_link_is_told_so() {
         );
     }
     // One that says nothing is closed.
-    assert_eq!(rest(&connect(&owner.link)), "");
+    assert_eq!(rest(&connect(&owner.peer_address)), "");
     owner.refuses(5);
 }
 
@@ -491,7 +495,7 @@ impl Node for Strict {
         String::new()
     }
 
-    fn arrive(&self, _: SocketAddr) -> Option<Held> {
+    fn arrive(&self, _: SocketAddr) -> Option<DropGuard> {
         if self.failed.load(Ordering::SeqCst) == 2 || self.shaking.load(Ordering::SeqCst) == 1 {
             return None;
         }
@@ -564,10 +568,10 @@ fn clients_count_at_the_front_for_as_long_as_their_handshake_and_if_it_fails() {
 }
 
 #[test]
-fn links_are_encrypted_and_both_sides_are_known() {
+fn peer_connections_are_encrypted_and_both_sides_are_known() {
     let dir = tempfile::tempdir().expect("a directory");
     let tls = |name: &str| Settings {
-        tls: Some(LinkTls::load(&files(dir.path(), name)).expect("good files")),
+        tls: Some(PeerTls::load(&files(dir.path(), name)).expect("good files")),
         ..settings()
     };
     let ours = tls("ours");
@@ -616,7 +620,7 @@ fn files_that_do_not_go_together_are_named() {
         (mixed, "go together"),
         (swapped, "one-key.pem"),
     ] {
-        let error = LinkTls::load(&files).expect_err("bad files").to_string();
+        let error = PeerTls::load(&files).expect_err("bad files").to_string();
         assert!(error.contains(says), "{error}");
     }
 }

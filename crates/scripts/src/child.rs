@@ -17,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::group::{self, Record};
 use crate::options::Limits;
-use crate::pipe::{Parser, Said};
+use crate::pipe::{Parser, ScriptLine};
 use crate::queue::Running;
 use crate::verdict::Exit;
 
@@ -135,7 +135,7 @@ impl<'a> Child<'a> {
     /// cancelled has left.
     pub(crate) fn attend(
         mut self,
-        mut hear: impl FnMut(&Said) -> Option<String>,
+        mut hear: impl FnMut(&ScriptLine) -> Option<String>,
         cancelled: impl Fn() -> Option<Duration>,
     ) -> io::Result<Ended> {
         let begun = Instant::now();
@@ -241,7 +241,7 @@ impl<'a> Child<'a> {
         });
     }
 
-    fn listen(&mut self, ended: bool, hear: &mut impl FnMut(&Said) -> Option<String>) {
+    fn listen(&mut self, ended: bool, hear: &mut impl FnMut(&ScriptLine) -> Option<String>) {
         let Self {
             says,
             parser,
@@ -249,8 +249,8 @@ impl<'a> Child<'a> {
             log,
             ..
         } = self;
-        let mut take = |said: Said| {
-            if let Said::Other { word, .. } = &said {
+        let mut take = |said: ScriptLine| {
+            if let ScriptLine::Other { word, .. } = &said {
                 log.note(&format!("RQ does not know: {word}"));
             }
             if let Some(answer) = hear(&said) {

@@ -20,9 +20,9 @@ const KNOWN_MAX: usize = 10_000;
 /// Names, with their folder, of attachments that this process has stored or compared with their
 /// sum. The disk may have what a message had when another node owned.
 #[derive(Default)]
-pub(crate) struct Known(HashSet<String>);
+pub(crate) struct VerifiedAttachments(HashSet<String>);
 
-impl Known {
+impl VerifiedAttachments {
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.contains(name)
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::path::PathBuf;
 
-use quintet_client::{BodyBytes, Visit, ask_named};
+use quintet_client::{BodyBytes, ScopedClient, ask_named};
 use quintet_types::{
     At, Attr, Body, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put, PutMore,
     State, When,
@@ -53,7 +53,7 @@ pub(crate) enum Walk {
 }
 
 /// A message, found by its short id.
-pub(crate) struct Found {
+pub(crate) struct MessageMatch {
     pub(crate) message: Message,
     pub(crate) state: &'static str,
     pub(crate) text: String,
@@ -140,8 +140,8 @@ impl Rq {
         };
         let due = new.due_ms.map(|ms| self.client_api.at_wall(Ms(ms)));
         self.add_attrs(new, due, &mut attrs)?;
-        let visit = Visit::new(&*self.client_api);
-        let outcome = visit.ask(Command::Put(Put {
+        let client = ScopedClient::new(&*self.client_api);
+        let outcome = client.ask(Command::Put(Put {
             queue: name,
             body,
             due: due.map_or(When::Default, When::At),
@@ -162,7 +162,7 @@ impl Rq {
         }
         // Somebody was quick: only its id matters to anybody now.
         Ok(
-            first(visit.ask(Command::Peek(Peek::Id(id)))).unwrap_or_else(|| {
+            first(client.ask(Command::Peek(Peek::Id(id)))).unwrap_or_else(|| {
                 let at = At {
                     id,
                     ..At::default()
@@ -221,12 +221,12 @@ impl Rq {
     }
 
     /// Finds a message of a queue by its short or full id.
-    pub(crate) fn find(&self, queue: &str, id: &str) -> Result<Found, Fault> {
+    pub(crate) fn find(&self, queue: &str, id: &str) -> Result<MessageMatch, Fault> {
         let (created, number) =
             parse_short(crate::ids::last_part(id)).ok_or(Fault::MessageNotFound)?;
-        let visit = Visit::new(&*self.client_api);
+        let client = ScopedClient::new(&*self.client_api);
         let peek = Command::Peek(Peek::Id(number));
-        let (outcome, name) = ask_named(&*self.client_api, visit.client_id(), peek);
+        let (outcome, name) = ask_named(&*self.client_api, client.client_id(), peek);
         let message = first(outcome).ok_or(Fault::MessageNotFound)?;
         if message.created != created || name.as_bytes() != queue.as_bytes() {
             return Err(Fault::MessageNotFound);
@@ -235,7 +235,7 @@ impl Rq {
     }
 
     /// The message with RQ's name of its state, and its last status.
-    pub(crate) fn see(&self, queue: &str, message: Message) -> Found {
+    pub(crate) fn see(&self, queue: &str, message: Message) -> MessageMatch {
         let (mut state, mut text) = (state_word(queue, &message), status_text(&message));
         if message.state == State::Reserved
             && let Some(queue) = self.scripted(queue)
@@ -246,7 +246,7 @@ impl Rq {
                 state = "que";
             }
         }
-        Found {
+        MessageMatch {
             message,
             state,
             text,
@@ -262,7 +262,7 @@ impl Rq {
         Ok(self.json(queue, &found))
     }
 
-    pub(crate) fn json(&self, queue: &str, found: &Found) -> Value {
+    pub(crate) fn json(&self, queue: &str, found: &MessageMatch) -> Value {
         let message = &found.message;
         record::to_json(
             message,

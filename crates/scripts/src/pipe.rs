@@ -3,7 +3,7 @@
 
 /// A line, read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum ScriptLine {
     /// How far the script is.
     Run(String),
     /// The same, in percent; the text is the whole of what followed the word.
@@ -54,7 +54,7 @@ impl Parser {
     }
 
     /// Hands each line that `bytes` complete to `said`.
-    pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(Said)) {
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(ScriptLine)) {
         let mut parts = bytes.split(|&byte| byte == b'\n');
         let mut part = parts.next();
         while let Some(piece) = part {
@@ -70,13 +70,13 @@ impl Parser {
     }
 
     /// The script is gone: what it left without a line feed counts as a line.
-    pub(crate) fn finish(&mut self, mut said: impl FnMut(Said)) {
+    pub(crate) fn finish(&mut self, mut said: impl FnMut(ScriptLine)) {
         if !self.line.is_empty() {
             self.end_line(&mut said);
         }
     }
 
-    fn end_line(&mut self, said: &mut impl FnMut(Said)) {
+    fn end_line(&mut self, said: &mut impl FnMut(ScriptLine)) {
         let mut text = printable(&self.line);
         if self.cut {
             text.push_str(CUT);
@@ -103,21 +103,21 @@ fn printable(bytes: &[u8]) -> String {
         .collect()
 }
 
-fn read(line: &str) -> Said {
+fn read(line: &str) -> ScriptLine {
     let (word, text) = line.split_once(' ').unwrap_or((line, ""));
     let owned = text.to_owned();
     match word {
-        "run" => Said::Run(owned),
-        "done" => Said::Done(owned),
-        "err" | "fail" | "fails" => Said::Err(owned),
-        "relayed" => Said::Relayed(owned),
-        "resend" => Said::Resend {
+        "run" => ScriptLine::Run(owned),
+        "done" => ScriptLine::Done(owned),
+        "err" | "fail" | "fails" => ScriptLine::Err(owned),
+        "relayed" => ScriptLine::Relayed(owned),
+        "resend" => ScriptLine::Resend {
             due_s: seconds(text.split('-').next().unwrap_or_default()).unwrap_or(0),
             text: owned,
         },
-        "dup" => dup(text).unwrap_or(Said::BadDup),
+        "dup" => dup(text).unwrap_or(ScriptLine::BadDup),
         "progress" => match percent(text) {
-            Some(percent) => Said::Progress {
+            Some(percent) => ScriptLine::Progress {
                 percent,
                 text: owned,
             },
@@ -127,9 +127,9 @@ fn read(line: &str) -> Said {
     }
 }
 
-fn other(word: &str, text: String) -> Said {
+fn other(word: &str, text: String) -> ScriptLine {
     let word = word.to_owned();
-    Said::Other { word, text }
+    ScriptLine::Other { word, text }
 }
 
 /// A number from 0 to 100, alone or before a blank or `%`.
@@ -140,12 +140,12 @@ fn percent(text: &str) -> Option<u8> {
 
 /// `DUE-X-DEST`; the destination may have dashes of its own, and what stands
 /// for the flag is reserved.
-fn dup(text: &str) -> Option<Said> {
+fn dup(text: &str) -> Option<ScriptLine> {
     let mut parts = text.splitn(3, '-');
     let due_s = seconds(parts.next()?)?;
     let _flag = parts.next()?;
     let dest = parts.next()?.trim();
-    (!dest.is_empty()).then(|| Said::Dup {
+    (!dest.is_empty()).then(|| ScriptLine::Dup {
         due_s,
         dest: dest.to_owned(),
     })
@@ -164,7 +164,7 @@ fn seconds(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn all(pieces: &[&[u8]]) -> Vec<Said> {
+    fn all(pieces: &[&[u8]]) -> Vec<ScriptLine> {
         let mut parser = Parser::new(16);
         let mut lines = Vec::new();
         for piece in pieces {
@@ -174,7 +174,7 @@ mod tests {
         lines
     }
 
-    fn one(line: &str) -> Said {
+    fn one(line: &str) -> ScriptLine {
         let mut lines = all(&[line.as_bytes(), b"\n"]);
         assert_eq!(lines.len(), 1, "{line:?}");
         lines.remove(0)
@@ -183,13 +183,16 @@ mod tests {
     #[test]
     fn each_word() {
         let text = |text: &str| text.to_owned();
-        assert_eq!(one("run 5 of 15"), Said::Run(text("5 of 15")));
-        assert_eq!(one("done ok"), Said::Done(text("ok")));
-        assert_eq!(one("done"), Said::Done(text("")));
+        assert_eq!(one("run 5 of 15"), ScriptLine::Run(text("5 of 15")));
+        assert_eq!(one("done ok"), ScriptLine::Done(text("ok")));
+        assert_eq!(one("done"), ScriptLine::Done(text("")));
         for word in ["err", "fail", "fails"] {
-            assert_eq!(one(&format!("{word} bad")), Said::Err(text("bad")));
+            assert_eq!(one(&format!("{word} bad")), ScriptLine::Err(text("bad")));
         }
-        assert_eq!(one("relayed http://x/"), Said::Relayed(text("http://x/")));
+        assert_eq!(
+            one("relayed http://x/"),
+            ScriptLine::Relayed(text("http://x/"))
+        );
         for (line, due_s, kept) in [
             ("resend 2", 2, "2"),
             ("resend 300-down", 300, "300-down"),
@@ -200,17 +203,17 @@ mod tests {
             ("resend 99999999999", DUE_MAX_S, "99999999999"),
         ] {
             let text = kept.to_owned();
-            assert_eq!(one(line), Said::Resend { due_s, text }, "{line}");
+            assert_eq!(one(line), ScriptLine::Resend { due_s, text }, "{line}");
         }
         for (kept, percent) in [("5 %", 5), ("100% done", 100), ("0", 0)] {
             let text = text(kept);
             let said = one(&format!("progress {kept}"));
-            assert_eq!(said, Said::Progress { percent, text });
+            assert_eq!(said, ScriptLine::Progress { percent, text });
         }
         for kept in ["", "half", "101 %", "-1", "5.5 %"] {
             let (word, text) = (text("progress"), text(kept));
             let said = one(&format!("progress {kept}"));
-            assert_eq!(said, Said::Other { word, text }, "{kept}");
+            assert_eq!(said, ScriptLine::Other { word, text }, "{kept}");
         }
     }
 
@@ -222,16 +225,19 @@ mod tests {
             ("dup 0--nop", 0, "nop"),
         ] {
             let dest = dest.to_owned();
-            assert_eq!(one(line), Said::Dup { due_s, dest }, "{line}");
+            assert_eq!(one(line), ScriptLine::Dup { due_s, dest }, "{line}");
         }
         for line in ["dup", "dup nop", "dup 0-nop", "dup X-0-nop", "dup 0-X-"] {
-            assert_eq!(one(line), Said::BadDup, "{line}");
+            assert_eq!(one(line), ScriptLine::BadDup, "{line}");
         }
     }
 
     #[test]
     fn pieces_of_lines_and_lines_at_once() {
-        let expected = [Said::Run("half".to_owned()), Said::Done("ok".to_owned())];
+        let expected = [
+            ScriptLine::Run("half".to_owned()),
+            ScriptLine::Done("ok".to_owned()),
+        ];
         assert_eq!(all(&[b"run ha", b"lf\ndone ok\n"]), expected);
         assert_eq!(all(&[b"run half\ndone ok\n"]), expected);
         assert_eq!(all(&[b"run half\r\ndone ok"]), expected);
@@ -245,11 +251,11 @@ mod tests {
     fn long_text_is_cut_and_the_next_line_is_whole() {
         let long = [b"run ".as_slice(), &[b'x'; 1000]].concat();
         let lines = all(&[&long, b"\ndone ok\n"]);
-        let Said::Run(text) = &lines[0] else {
+        let ScriptLine::Run(text) = &lines[0] else {
             panic!("{lines:?}");
         };
         assert!(text.len() < 60 && text.ends_with("x [cut]"), "{text}");
-        assert_eq!(lines[1], Said::Done("ok".to_owned()));
+        assert_eq!(lines[1], ScriptLine::Done("ok".to_owned()));
     }
 
     #[test]

@@ -48,14 +48,14 @@ pub(crate) struct Running {
     pub(crate) blocking: Vec<Option<Vec<u8>>>,
     /// The server it asks, of which there may be only so many runs.
     pub(crate) receiver: Option<String>,
-    pub(crate) asked: Mutex<Asked>,
+    pub(crate) asked: Mutex<RunRequests>,
     /// Becomes readable when `asked` changes.
     pub(crate) wake: rustix::fd::OwnedFd,
 }
 
 /// Requests to a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RunRequests {
     /// An operator ends it.
     pub(crate) destroy: bool,
     /// The server ends.
@@ -76,13 +76,13 @@ impl Running {
         })
     }
 
-    pub(crate) fn ask(&self, change: impl FnOnce(&mut Asked)) {
+    pub(crate) fn ask(&self, change: impl FnOnce(&mut RunRequests)) {
         change(&mut lock(&self.asked));
         // It is full only if it is readable anyway.
         let _readable = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    pub(crate) fn asked(&self) -> Asked {
+    pub(crate) fn asked(&self) -> RunRequests {
         *lock(&self.asked)
     }
 }

@@ -16,16 +16,16 @@ use crate::config::QueueConfig;
 use crate::guest::Guest;
 use crate::ids::short_id;
 use crate::locks::lock;
-use crate::messages::{Found, PutAs};
+use crate::messages::{MessageMatch, PutAs};
 use crate::new::NewMessage;
 use crate::paths;
-use crate::pipe::Said;
+use crate::pipe::ScriptLine;
 use crate::queue::{Queue, Running};
 use crate::record::{self, set};
 use crate::router;
 use crate::script::{Script, environment};
 use crate::service::Rq;
-use crate::verdict::{Exit, Rules, Told, Verdict, decide};
+use crate::verdict::{Exit, Rules, ScriptReport, Verdict, decide};
 
 /// The queue that tells webhooks.
 const WEBHOOK: &str = "webhook";
@@ -141,7 +141,7 @@ impl ScriptRun {
         let param1 = self.param1(&dir)?;
         if self.config.script_path(&self.rq.options.root).is_none() {
             // What a built-in script passes on is more than variables hold.
-            let found = Found {
+            let found = MessageMatch {
                 message: self.message.clone(),
                 state: "run",
                 text: String::new(),
@@ -169,22 +169,22 @@ impl ScriptRun {
             limits,
             running: &running,
         })?;
-        let mut told = Told::default();
+        let mut told = ScriptReport::default();
         let mut count = record::count(&self.message);
         // Kept when the number changes: a script may say it with every byte.
         let mut far = self.message.progress();
-        let hear = |said: &Said| {
-            if let Said::Dup { due_s, dest } = said {
+        let hear = |said: &ScriptLine| {
+            if let ScriptLine::Dup { due_s, dest } = said {
                 let done = rq.dup(&self.queue.name, &self.message, *due_s, dest);
                 return Some(match done {
                     Ok(id) => format!("ok {id}"),
                     Err(why) => format!("fail {}", why.replace('\n', " ")),
                 });
             }
-            if *said == Said::BadDup {
+            if *said == ScriptLine::BadDup {
                 return Some("fail dup failed - not DUE-X-DEST".to_owned());
             }
-            if let Said::Progress { percent, text } = said
+            if let ScriptLine::Progress { percent, text } = said
                 && far != Some(*percent)
             {
                 far = Some(*percent);
@@ -431,7 +431,7 @@ impl ScriptRun {
             tracing::warn!("a message has webhooks, but there is no queue {WEBHOOK}");
             return;
         }
-        let found = Found {
+        let found = MessageMatch {
             message: self.message.clone(),
             state,
             text: text.to_owned(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use quintet_client::{ClientApi, Visit};
+use quintet_client::{ClientApi, ScopedClient};
 use quintet_types::{
     Command, ListState, Message, Name, Outcome, Overrides, Peek, QueueGauges, QueueStats, StatsOf,
     StatsReply,
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::acknowledged::Errack;
 use crate::config::{QueueConfig, check_queue_name};
 use crate::fault::Fault;
-use crate::files::Known;
+use crate::files::VerifiedAttachments;
 use crate::locks::lock;
 use crate::options::Options;
 use crate::paths::{Paths, RootLock};
@@ -49,7 +49,7 @@ pub struct Rq {
     pub(crate) preparing: [Mutex<()>; 16],
     /// One at a time asks whether a queue is empty and puts if it is.
     pub(crate) single: Mutex<()>,
-    pub(crate) known: Mutex<Known>,
+    pub(crate) known: Mutex<VerifiedAttachments>,
     pub(crate) errack: Errack,
     pub(crate) router: RulesRead,
     pub(crate) children: AtomicUsize,
@@ -109,7 +109,7 @@ impl Sizes {
     fn new(gauges: &QueueGauges, acknowledged: u64) -> Self {
         Self {
             prep: gauges.prepared,
-            que: gauges.ready + gauges.held_back + gauges.delayed,
+            que: gauges.ready + gauges.not_selectable + gauges.delayed,
             run: gauges.reserved,
             done: gauges.done,
             relayed: gauges.relayed,
@@ -135,7 +135,7 @@ impl Rq {
     }
 
     pub(crate) fn ask(&self, command: Command) -> Outcome {
-        Visit::new(&*self.client_api).ask(command)
+        ScopedClient::new(&*self.client_api).ask(command)
     }
 
     pub(crate) fn wake_keeper(&self) {

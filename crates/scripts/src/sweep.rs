@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use quintet_client::{Visit, ask_named};
+use quintet_client::{ScopedClient, ask_named};
 use quintet_types::{By, Command, Message, Outcome, Peek};
 
 use crate::copy::COPYING;
@@ -107,9 +107,9 @@ impl Rq {
         let Some((created, number)) = parse_short(id) else {
             return true;
         };
-        let visit = Visit::new(&*self.client_api);
+        let client = ScopedClient::new(&*self.client_api);
         let peek = Command::Peek(Peek::Id(number));
-        match ask_named(&*self.client_api, visit.client_id(), peek) {
+        match ask_named(&*self.client_api, client.client_id(), peek) {
             (Outcome::Messages(messages), name) => messages.first().is_some_and(|message| {
                 let at = String::from_utf8_lossy(name.as_bytes());
                 let own: &Message = message;

@@ -1,7 +1,7 @@
 //! The fate of a message when its script has ended: a function of the script's lines and its exit
 //! (`protocols/rq.md`, sections 4 and 9).
 
-use crate::pipe::Said;
+use crate::pipe::ScriptLine;
 
 /// The first end mark a script gave; later ones do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,26 +34,26 @@ pub(crate) enum Verdict {
 
 /// The script's lines so far, as far as they count at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct ScriptReport {
     mark: Option<Mark>,
     /// The status that the operator sees.
     pub(crate) status: String,
 }
 
-impl Told {
+impl ScriptReport {
     /// Takes a line in. Of a second end mark nothing counts, its text neither:
     /// `err` with the words of `done` would help nobody. Copies are not shown:
     /// they would hide what the script last said of itself.
-    pub(crate) fn hear(&mut self, said: &Said) {
+    pub(crate) fn hear(&mut self, said: &ScriptLine) {
         let (mark, text) = match said {
-            Said::Run(text) | Said::Progress { text, .. } | Said::Other { text, .. } => {
-                (None, text)
-            }
-            Said::Done(text) => (Some(Mark::Done), text),
-            Said::Err(text) => (Some(Mark::Err), text),
-            Said::Relayed(text) => (Some(Mark::Relayed), text),
-            Said::Resend { due_s, text } => (Some(Mark::Resend { due_s: *due_s }), text),
-            Said::Dup { .. } | Said::BadDup => return,
+            ScriptLine::Run(text)
+            | ScriptLine::Progress { text, .. }
+            | ScriptLine::Other { text, .. } => (None, text),
+            ScriptLine::Done(text) => (Some(Mark::Done), text),
+            ScriptLine::Err(text) => (Some(Mark::Err), text),
+            ScriptLine::Relayed(text) => (Some(Mark::Relayed), text),
+            ScriptLine::Resend { due_s, text } => (Some(Mark::Resend { due_s: *due_s }), text),
+            ScriptLine::Dup { .. } | ScriptLine::BadDup => return,
         };
         if mark.is_some() && self.mark.is_some() {
             return;
@@ -85,7 +85,7 @@ pub(crate) struct Rules {
 }
 
 /// Decides.
-pub(crate) fn decide(told: &Told, exit: Exit, rules: Rules) -> Verdict {
+pub(crate) fn decide(told: &ScriptReport, exit: Exit, rules: Rules) -> Verdict {
     let status = told.status.clone();
     let clean = exit == Exit::Code(0);
     match told.mark {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn run(lines: &[&str], exit: Exit, strict: bool) -> Verdict {
-        let mut told = Told::default();
+        let mut told = ScriptReport::default();
         let mut parser = crate::pipe::Parser::new(1000);
         for line in lines {
             parser.feed(format!("{line}\n").as_bytes(), |said| told.hear(&said));
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn copies_do_not_hide_the_status() {
-        let mut told = Told::default();
-        told.hear(&Said::Run("half".to_owned()));
-        told.hear(&Said::Dup {
+        let mut told = ScriptReport::default();
+        told.hear(&ScriptLine::Run("half".to_owned()));
+        told.hear(&ScriptLine::Dup {
             due_s: 0,
             dest: "q".to_owned(),
         });

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use quintet_client::{
-    Arrive, AuditLine, Change, ClientApi, ClusterSeen, Exposition, Followed, HeldBack, History,
-    HookEvent, NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, ScheduleAct, Series, SetBy,
-    Setting, StoreError, TellReload, TellSchedules, TellSteered, TellWorkers, Thresholds,
-    WhichSchedules, WorkerAct,
+    Arrive, AuditLine, Change, ClientApi, ClusterSeen, Exposition, Followed, History, HookEvent,
+    NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, ScheduleAct, Series, SetBy, Setting,
+    StoreError, TellReload, TellSchedules, TellSteered, TellWorkers, Thresholds, ThrottledClient,
+    WhichSchedules, WorkerAction,
 };
 use quintet_config::{Secrets, changed, print};
 use quintet_edge::Upload;
@@ -40,8 +40,8 @@ impl ClientApi for ServerApi {
         self.0.core.epoch
     }
 
-    fn held_back(&self, most: usize) -> Vec<HeldBack> {
-        self.0.security.quotas.held_back(Instant::now(), most)
+    fn throttled(&self, most: usize) -> Vec<ThrottledClient> {
+        self.0.security.quotas.throttled(Instant::now(), most)
     }
 
     fn unready(&self) -> Option<&'static str> {
@@ -188,10 +188,10 @@ impl ClientApi for ServerApi {
         self.0.edge.list_workers(after, tell);
     }
 
-    fn steer_worker(&self, act: WorkerAct, wid: &str) -> bool {
-        let state = match act {
-            WorkerAct::Quiet => WorkerState::Quiet,
-            WorkerAct::Terminate => WorkerState::Terminate,
+    fn steer_worker(&self, action: WorkerAction, wid: &str) -> bool {
+        let state = match action {
+            WorkerAction::Quiet => WorkerState::Quiet,
+            WorkerAction::Terminate => WorkerState::Terminate,
         };
         self.0.edge.steer_worker(state, wid)
     }
@@ -200,8 +200,8 @@ impl ClientApi for ServerApi {
         self.0.operations.schedules.list(which, tell);
     }
 
-    fn steer_schedule(&self, act: ScheduleAct, name: &str, tell: TellSteered) {
-        self.0.operations.schedules.steer(act, name, tell);
+    fn steer_schedule(&self, action: ScheduleAct, name: &str, tell: TellSteered) {
+        self.0.operations.schedules.steer(action, name, tell);
     }
 
     fn drain(&self, on: bool) -> bool {

@@ -10,9 +10,9 @@ mod client_api;
 #[cfg(not(feature = "cluster"))]
 #[path = "alone.rs"]
 mod cluster;
-mod http;
 #[cfg(feature = "cluster")]
-mod linked;
+mod forwarded;
+mod http;
 mod listeners;
 mod logging;
 mod reload;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use quintet_config::Address;
 use quintet_edge::{Dispatchers, Edge, HttpCounts};
-use quintet_http::{Links, Serve, Settings, Socket, Task, Web};
+use quintet_http::{Forwarding, Serve, Settings, Socket, Task, Web};
 use quintet_process::Bound;
 
 /// Sites being served.
@@ -42,8 +42,8 @@ impl Running {
     }
 
     /// The way in for clients that come through other nodes.
-    pub(crate) fn links(&self) -> Links {
-        self.web.links()
+    pub(crate) fn forwarding(&self) -> Forwarding {
+        self.web.forwarding()
     }
 
     /// Lets requests under way end within `grace`. False if its thread had failed.

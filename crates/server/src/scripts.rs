@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_client::ClientApi;
 use quintet_config::http::PORT;
 use quintet_config::{Config, Served};
-use quintet_edge::{Dispatchers, Edge, LinksByProtocol, Security};
+use quintet_edge::{Dispatchers, Edge, ForwardingByProtocol, Security};
 use quintet_host::locked;
 use quintet_http::{Elsewhere, Logins};
 use quintet_scripts::{Blobs, Limits, Options, QueueConfig, ROUTER, Rq};
-use quintet_sqs::Shown;
+use quintet_sqs::ListenerInfo;
 
 use crate::running::Running;
 use crate::{http, sqs};
@@ -69,7 +69,7 @@ impl Scripts {
             sqs: None,
             options,
         };
-        let mut shown = Shown::default();
+        let mut shown = ListenerInfo::default();
         sqs.iter().for_each(|open| open.tell(&mut shown));
         if !sqs.is_empty() {
             scripts.sqs = Some(sqs::serve(
@@ -106,15 +106,15 @@ impl Scripts {
     }
 
     /// The way in for clients of HTTP that come through other nodes.
-    pub(crate) fn links(&self) -> LinksByProtocol {
+    pub(crate) fn forwarding(&self) -> ForwardingByProtocol {
         let http = self
             .http
             .as_ref()
-            .map(|http| (Served::Http.name(), http.links()));
+            .map(|http| (Served::Http.name(), http.forwarding()));
         let sqs = self
             .sqs
             .as_ref()
-            .map(|sqs| (Served::Sqs.name(), sqs.links()));
+            .map(|sqs| (Served::Sqs.name(), sqs.forwarding()));
         http.into_iter().chain(sqs).collect()
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use mio::Poll;
 use quintet_config::{CommandLine, Config, Places, RESERVE, load};
 use quintet_edge::{
-    Auth, Control, Dispatchers, Edge, Hooks, HttpGate, IoThread, LinksByProtocol, Listening,
+    Auth, Control, Dispatchers, Edge, ForwardingByProtocol, Hooks, HttpGate, IoThread, Listening,
     Mailbox, Quotas, Security, Tls, Watch,
 };
 use quintet_host::{Core, Layout, Owner, Post, Room, SyncPolicy, locked};
@@ -165,7 +165,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     match &server.node {
         None => say("quintet ready")?,
         Some(node) => {
-            node.serves(&server.core, intake(&server, scripts.links()));
+            node.serves(&server.core, intake(&server, scripts.forwarding()));
             say("quintet owner")?;
         }
     }
@@ -337,14 +337,14 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
 
 /// The service for the clients that other nodes bring.
 #[cfg(feature = "cluster")]
-fn intake(server: &Server, http: LinksByProtocol) -> Arc<dyn quintet_proxy::Intake> {
+fn intake(server: &Server, http: ForwardingByProtocol) -> Arc<dyn quintet_proxy::Intake> {
     let certified = !locked(&server.operations.config).cluster.peer_insecure;
     let edge = Arc::clone(&server.edge);
-    Arc::new(crate::linked::Linking::new(edge, certified, http))
+    Arc::new(crate::forwarded::PeerIntake::new(edge, certified, http))
 }
 
 #[cfg(not(feature = "cluster"))]
-fn intake(_: &Server, _: LinksByProtocol) -> cluster::Intake {
+fn intake(_: &Server, _: ForwardingByProtocol) -> cluster::Intake {
     cluster::Intake
 }
 

@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use quintet_client::{ClientApi, Visit};
+use quintet_client::{ClientApi, ScopedClient};
 use quintet_config::sqs::{self as config, NAME};
 use quintet_config::{Address, Config, Listen, Places};
 use quintet_edge::{Dispatchers, Edge, HttpGate};
 use quintet_host::locked;
 use quintet_http::{Limits, Serve, Settings, User};
 use quintet_process::{Bound, bind};
-use quintet_sqs::{FileSettings, Keys, Secrets, Shown, Sqs};
+use quintet_sqs::{FileSettings, Keys, ListenerInfo, Secrets, Sqs};
 use quintet_tls::Secure;
 use quintet_types::{
     Command, CommandError, Effect, Guard, Name, Outcome, TableRequest, Transaction,
@@ -103,7 +103,7 @@ impl Open {
     }
 
     /// Adds it to what the console tells of.
-    pub(crate) fn tell(&self, shown: &mut Shown) {
+    pub(crate) fn tell(&self, shown: &mut ListenerInfo) {
         let host = match &self.bound.address {
             Address::Tcp(at) if at.ip().is_unspecified() => {
                 let name = rustix::system::uname();
@@ -162,7 +162,7 @@ fn file_settings(config: &Arc<Mutex<Config>>) -> FileSettings {
 
 /// Secrets of handles and ids: the same for as long as the log, in a backup too and on every node.
 fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
-    let visit = Visit::new(client_api);
+    let client = ScopedClient::new(client_api);
     let table = Name::new(TABLE);
     let get = || {
         Command::Table(TableRequest::Get {
@@ -180,7 +180,7 @@ fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
         let bytes = entries.first().map(|entry| entry.value.clone());
         Ok(bytes.and_then(|bytes| <[u8; Secrets::BYTES]>::try_from(&*bytes).ok()))
     };
-    if let Some(bytes) = kept(visit.ask(get()))? {
+    if let Some(bytes) = kept(client.ask(get()))? {
         return Ok(Secrets::new(&bytes));
     }
     let mut bytes = [0; Secrets::BYTES];
@@ -201,14 +201,14 @@ fn secrets(client_api: &dyn ClientApi) -> Result<Secrets> {
         }],
         then: None,
     };
-    let Outcome::Refused(command_error) = visit.ask(Command::Transaction(Box::new(set))) else {
+    let Outcome::Refused(command_error) = client.ask(Command::Transaction(Box::new(set))) else {
         return Ok(Secrets::new(&bytes));
     };
     if command_error != CommandError::Conflict {
         bail!("sqs: cannot store its secrets: {}", command_error.text());
     }
     // Somebody else was first.
-    match kept(visit.ask(get()))? {
+    match kept(client.ask(get()))? {
         Some(bytes) => Ok(Secrets::new(&bytes)),
         None => bail!("sqs: its secrets are not stored"),
     }

@@ -8,7 +8,7 @@ use quintet_config::{Secrets, print};
 use quintet_edge::{Edge, Listening, Operator, TellText};
 use quintet_host::{Decided, locked};
 use quintet_ops::metrics::{
-    Budget, EdgeNumbers, LoginNumbers, Process, Reading, StreamNumbers, Told, samples, text,
+    Budget, EdgeNumbers, LoginNumbers, Process, QueueSurvey, Reading, StreamNumbers, samples, text,
 };
 use quintet_process::Order;
 use quintet_types::{
@@ -75,7 +75,7 @@ impl Server {
     /// All numbers, and those of `queues` if they are told of.
     pub(crate) fn metrics(
         &self,
-        queues: Option<&Told>,
+        queues: Option<&QueueSurvey>,
         exposition: Exposition,
         names: &[String],
     ) -> String {

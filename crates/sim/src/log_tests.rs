@@ -9,7 +9,7 @@ use quintet_log::{
 
 /// A frame as a test remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct FrameRecord {
     /// Where it began.
     pub position: Position,
     /// Its writer and time.
@@ -23,7 +23,7 @@ pub struct Seen {
     pub payload: Vec<u8>,
 }
 
-impl Seen {
+impl FrameRecord {
     /// A frame as it is replayed.
     pub fn of(frame: &ReplayFrame<'_>) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl Seen {
 /// Something that outlives a log, as a disk outlives a process.
 pub trait Fixture {
     /// Opens the log and returns it with all it replayed. The one opened before has been dropped.
-    fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>);
+    fn open(&mut self) -> (Box<dyn Log>, Vec<FrameRecord>);
 
     /// Whether opening appends something of the log's own, as one does whose owner has to say that
     /// it is. Else the log ends where it did.
@@ -112,7 +112,7 @@ pub fn sync(log: &mut dyn Log) {
     log.synced(point);
 }
 
-fn payloads(seen: &[Seen]) -> Vec<&[u8]> {
+fn payloads(seen: &[FrameRecord]) -> Vec<&[u8]> {
     seen.iter().map(|frame| frame.payload.as_slice()).collect()
 }
 
@@ -140,7 +140,7 @@ fn appends_come_back_in_order(fixture: &mut dyn Fixture) {
         assert!(placed.end > position, "positions rise");
         assert_eq!(placed.end, log.end());
         assert_eq!(placed.len as usize, frame.len());
-        expected.push(Seen {
+        expected.push(FrameRecord {
             position,
             stamp,
             kind,

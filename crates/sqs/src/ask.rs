@@ -20,9 +20,9 @@ pub(crate) struct Asker {
 }
 
 /// An outcome to come.
-pub(crate) struct Coming(oneshot::Receiver<Outcome>);
+pub(crate) struct PendingOutcome(oneshot::Receiver<Outcome>);
 
-impl Coming {
+impl PendingOutcome {
     /// Waits for it.
     pub(crate) async fn outcome(&mut self) -> Outcome {
         // What was decided and never acknowledged is told by the reply being dropped.
@@ -43,7 +43,7 @@ impl Asker {
 
     /// Asks; the answer comes later. What is leased for somebody who does not
     /// listen any more goes back.
-    pub(crate) fn begin(&self, command: Command) -> Coming {
+    pub(crate) fn begin(&self, command: Command) -> PendingOutcome {
         let (tell, told) = oneshot::channel();
         let (lost, caller) = (self.lost.clone(), self.caller);
         let leases = matches!(command, Command::Take(_));
@@ -59,7 +59,7 @@ impl Asker {
                 }
             }),
         );
-        Coming(told)
+        PendingOutcome(told)
     }
 
     /// Asks and waits.

@@ -39,6 +39,6 @@ pub use fault::{Fault, Shape};
 pub use handle::Secrets;
 pub use input::Action;
 pub use listener::{FileSettings, Options, Sqs};
-pub use request::{Asked, Head, Nowhere, WireFormat, read};
-pub use shown::Shown;
+pub use request::{Head, Nowhere, ParsedRequest, WireFormat, read};
+pub use shown::ListenerInfo;
 pub use sign::Keys;

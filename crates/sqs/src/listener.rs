@@ -14,8 +14,9 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
-    Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving, Losses,
-    Payer, Problem, Replied, Serve, Settings, Shown, Undo, heard, held, pace, whole,
+    Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving,
+    LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, heard, held, pace,
+    whole,
 };
 use quintet_types::{Caller, Name, Principal, QueueSettings};
 use tokio::sync::{oneshot, watch};
@@ -134,8 +135,8 @@ impl Ids {
     }
 }
 
-/// One request's.
-pub(crate) struct Visit {
+/// The caller of a request, and the facts about it that actions need.
+pub(crate) struct RequestContext {
     pub(crate) asker: Asker,
     /// As the client calls this server.
     pub(crate) host: String,
@@ -156,7 +157,7 @@ pub(crate) struct Visit {
 
 /// Result of an action: its reply, how long it waited for messages, and the undoing if the reply
 /// never begins to leave.
-pub(crate) struct Done {
+pub(crate) struct ActionResult {
     pub(crate) reply: Reply,
     pub(crate) waited: Duration,
     pub(crate) undo: Option<Undo>,
@@ -164,7 +165,7 @@ pub(crate) struct Done {
     pub(crate) _share: Option<Share>,
 }
 
-impl From<Reply> for Done {
+impl From<Reply> for ActionResult {
     fn from(reply: Reply) -> Self {
         Self {
             reply,
@@ -343,7 +344,7 @@ impl Sqs {
         let Some(guest) = own.or(guest.as_ref()) else {
             return refuse(unexpected());
         };
-        let visit = Visit {
+        let context = RequestContext {
             asker: Asker {
                 client_api: Arc::clone(&self.client_api),
                 caller: Caller {
@@ -376,7 +377,7 @@ impl Sqs {
         if let Some(client) = client {
             client.waits_as(Some(guest.client_id()));
         }
-        let done = self.perform(&visit, action).await;
+        let done = self.perform(&context, action).await;
         if let Some(client) = client {
             client.waits_as(None);
         }
@@ -445,9 +446,9 @@ impl Sqs {
         };
         let (tell, told) = oneshot::channel();
         let shown = match (signed, certified) {
-            (Some((id, secret)), _) => Shown::Basic(id.as_bytes(), secret.as_bytes()),
-            (None, Some(name)) => Shown::Certificate(name),
-            (None, None) => Shown::Nothing,
+            (Some((id, secret)), _) => LoginCredentials::Basic(id.as_bytes(), secret.as_bytes()),
+            (None, Some(name)) => LoginCredentials::Certificate(name),
+            (None, None) => LoginCredentials::Nothing,
         };
         gate.log_in(
             peer,
@@ -503,21 +504,27 @@ impl Sqs {
     }
 
     /// Each in a box of its own: what waits, mostly a poll, takes no more memory than it needs.
-    async fn perform(self: &Arc<Self>, visit: &Visit, action: Action) -> Result<Done, Fault> {
+    async fn perform(
+        self: &Arc<Self>,
+        context: &RequestContext,
+        action: Action,
+    ) -> Result<ActionResult, Fault> {
         let reply = match action {
-            Action::ReceiveMessage(input) => return Box::pin(self.receive(visit, input)).await,
-            Action::SendMessage(input) => Box::pin(self.send(visit, input)).await?,
-            Action::DeleteMessage(input) => Box::pin(self.delete(visit, input)).await?,
-            Action::SendMessageBatch(input) => Box::pin(self.send_batch(visit, input)).await?,
-            Action::DeleteMessageBatch(input) => Box::pin(self.delete_batch(visit, input)).await?,
-            rarer => Box::pin(self.perform_rarer(visit, rarer)).await?,
+            Action::ReceiveMessage(input) => return Box::pin(self.receive(context, input)).await,
+            Action::SendMessage(input) => Box::pin(self.send(context, input)).await?,
+            Action::DeleteMessage(input) => Box::pin(self.delete(context, input)).await?,
+            Action::SendMessageBatch(input) => Box::pin(self.send_batch(context, input)).await?,
+            Action::DeleteMessageBatch(input) => {
+                Box::pin(self.delete_batch(context, input)).await?
+            }
+            rarer => Box::pin(self.perform_rarer(context, rarer)).await?,
         };
         Ok(reply.into())
     }
 
     async fn perform_rarer(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         action: Action,
     ) -> Result<Reply, Fault> {
         match action {
@@ -526,25 +533,25 @@ impl Sqs {
             | Action::ReceiveMessage(_)
             | Action::DeleteMessage(_)
             | Action::DeleteMessageBatch(_) => Err(unexpected()),
-            Action::ChangeMessageVisibility(input) => self.change(visit, input).await,
-            Action::ChangeMessageVisibilityBatch(input) => self.change_batch(visit, input).await,
-            Action::CreateQueue(input) => self.create_queue(visit, input).await,
-            Action::GetQueueUrl(input) => self.queue_url(visit, input).await,
-            Action::ListQueues(input) => self.list_queues(visit, input).await,
-            Action::DeleteQueue(input) => self.delete_queue(visit, input).await,
-            Action::PurgeQueue(input) => self.purge_queue(visit, input).await,
-            Action::SetQueueAttributes(input) => self.set_attributes(visit, input).await,
-            Action::GetQueueAttributes(input) => self.get_attributes(visit, input).await,
-            Action::TagQueue(input) => self.tag_queue(visit, input).await,
-            Action::UntagQueue(input) => self.untag_queue(visit, input).await,
-            Action::ListQueueTags(input) => self.list_tags(visit, input).await,
-            Action::RemovePermission(input) => self.remove_permission(visit, input).await,
-            Action::ListDeadLetterSourceQueues(input) => self.list_sources(visit, input).await,
-            Action::StartMessageMoveTask(input) => self.start_move(visit, input).await,
-            Action::CancelMessageMoveTask(input) => self.cancel_move(visit, input).await,
-            Action::ListMessageMoveTasks(input) => self.list_moves(visit, input).await,
+            Action::ChangeMessageVisibility(input) => self.change(context, input).await,
+            Action::ChangeMessageVisibilityBatch(input) => self.change_batch(context, input).await,
+            Action::CreateQueue(input) => self.create_queue(context, input).await,
+            Action::GetQueueUrl(input) => self.queue_url(context, input).await,
+            Action::ListQueues(input) => self.list_queues(context, input).await,
+            Action::DeleteQueue(input) => self.delete_queue(context, input).await,
+            Action::PurgeQueue(input) => self.purge_queue(context, input).await,
+            Action::SetQueueAttributes(input) => self.set_attributes(context, input).await,
+            Action::GetQueueAttributes(input) => self.get_attributes(context, input).await,
+            Action::TagQueue(input) => self.tag_queue(context, input).await,
+            Action::UntagQueue(input) => self.untag_queue(context, input).await,
+            Action::ListQueueTags(input) => self.list_tags(context, input).await,
+            Action::RemovePermission(input) => self.remove_permission(context, input).await,
+            Action::ListDeadLetterSourceQueues(input) => self.list_sources(context, input).await,
+            Action::StartMessageMoveTask(input) => self.start_move(context, input).await,
+            Action::CancelMessageMoveTask(input) => self.cancel_move(context, input).await,
+            Action::ListMessageMoveTasks(input) => self.list_moves(context, input).await,
             Action::AddPermission(input, accounts) => {
-                self.add_permission(visit, input, &accounts).await
+                self.add_permission(context, input, &accounts).await
             }
         }
     }

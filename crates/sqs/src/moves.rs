@@ -19,7 +19,7 @@ use quintet_http::Guest;
 use crate::ask::{Asker, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::input::{CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask};
-use crate::listener::{Sqs, Visit, stopped};
+use crate::listener::{RequestContext, Sqs, stopped};
 use crate::names;
 use crate::queue::TASKS;
 use crate::queues::{Listed, listed};
@@ -132,7 +132,7 @@ impl Sqs {
 
     pub(crate) async fn start_move(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: StartMessageMoveTask,
     ) -> Result<Reply, Fault> {
         let source = named(&input.source_arn)?.to_owned();
@@ -152,7 +152,7 @@ impl Sqs {
             }
         };
         let queue = Name::new(source.as_bytes());
-        let asker = &visit.asker;
+        let asker = &context.asker;
         // One begins at a time: two would not see each other.
         let _begins = self.moves.lock().await;
         let mut there = tasks(asker, &queue).await?;
@@ -186,7 +186,7 @@ impl Sqs {
                 Some(name.to_owned())
             }
         };
-        let back_to = self.may_move_to(visit, &queue, to.as_deref()).await?;
+        let back_to = self.may_move_to(context, &queue, to.as_deref()).await?;
         if there.iter().any(|task| task.status == Status::Running) {
             return Err(Fault::parameter(
                 "There is already a task running. Only one active task is allowed for a source \
@@ -216,7 +216,7 @@ impl Sqs {
     /// server's. Returns the queues they may go back to, if there are users and no destination.
     async fn may_move_to(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         from: &Name,
         to: Option<&str>,
     ) -> Result<Option<Vec<String>>, Fault> {
@@ -227,11 +227,11 @@ impl Sqs {
                     dead_letter: Some(from.clone()),
                     ..Listed::default()
                 };
-                listed(&visit.asker.as_server(), sources).await?
+                listed(&context.asker.as_server(), sources).await?
             }
         };
         let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
-        let principal = visit.asker.caller.principal;
+        let principal = context.asker.caller.principal;
         let may = |name: &String| {
             let queue = Name::new(name.as_bytes());
             gate.is_none_or(|gate| gate.may(principal, Verb::Put, &queue))
@@ -244,7 +244,7 @@ impl Sqs {
 
     pub(crate) async fn cancel_move(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: CancelMessageMoveTask,
     ) -> Result<Reply, Fault> {
         let handle = input
@@ -260,7 +260,7 @@ impl Sqs {
         let source = names::of_arn(&arn).ok_or_else(no_source)?;
         let queue = Name::new(source.as_bytes());
         let _begins = self.moves.lock().await;
-        let mut there = tasks(&visit.asker, &queue).await?;
+        let mut there = tasks(&context.asker, &queue).await?;
         let running = |task: &&mut Task| task.id == id && task.status == Status::Running;
         let Some(task) = there.iter_mut().find(running) else {
             return Err(Fault::new(Shape::ResourceNotFound, "Task does not exist."));
@@ -268,13 +268,13 @@ impl Sqs {
         task.status = Status::Cancelled;
         task.back_to = None;
         let moved = task.moved;
-        store(&visit.asker, &queue, &there).await?;
+        store(&context.asker, &queue, &there).await?;
         Ok(Reply::TaskCancelled(moved))
     }
 
     pub(crate) async fn list_moves(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: ListMessageMoveTasks,
     ) -> Result<Reply, Fault> {
         let source = named(&input.source_arn)?;
@@ -291,7 +291,7 @@ impl Sqs {
                     )
                 })?,
         };
-        let there = tasks(&visit.asker, &Name::new(source.as_bytes())).await?;
+        let there = tasks(&context.asker, &Name::new(source.as_bytes())).await?;
         let newest = there.iter().rev().take(most);
         let told = newest.map(|task| reply::Task {
             handle: (task.status == Status::Running).then(|| self.task_handle(task, source)),
@@ -437,7 +437,7 @@ async fn move_into(
         queue: queue.clone(),
         state: ListState::Ready,
         filter,
-        act: BulkAction::RedriveInto(to),
+        action: BulkAction::RedriveInto(to),
         after: None,
         max: 0,
     };
@@ -482,7 +482,7 @@ async fn sources(
             dead: true,
             ..Filter::default()
         },
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after: *after,
         max: 0,
     };

@@ -396,7 +396,7 @@ pub(crate) fn lets(tags: &Tags, source: &str) -> bool {
 }
 
 /// A queue as its attributes show it.
-pub(crate) struct Seen<'a> {
+pub(crate) struct QueueView<'a> {
     pub(crate) name: &'a str,
     pub(crate) settings: &'a QueueSettings,
     /// When it was made and last set up, seconds since 1970.
@@ -408,7 +408,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) place: &'a Place,
 }
 
-impl Seen<'_> {
+impl QueueView<'_> {
     fn is_fifo(&self) -> bool {
         names::is_fifo(self.name)
     }

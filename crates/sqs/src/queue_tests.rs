@@ -29,8 +29,8 @@ fn made(of: &[(&str, &str)], fifo: bool) -> Result<Changes, Fault> {
     changes(&texts(of), fifo, None, LIMITS)
 }
 
-fn seen<'a>(name: &'a str, settings: &'a QueueSettings, place: &'a Place) -> Seen<'a> {
-    Seen {
+fn seen<'a>(name: &'a str, settings: &'a QueueSettings, place: &'a Place) -> QueueView<'a> {
+    QueueView {
         name,
         settings,
         created_s: 1,

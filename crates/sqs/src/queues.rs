@@ -17,11 +17,11 @@ use crate::input::{
     AddPermission, CreateQueue, GetQueueAttributes, GetQueueUrl, ListDeadLetterSourceQueues,
     ListQueues, OfQueue, RemovePermission, SetQueueAttributes, TagQueue, Texts, UntagQueue,
 };
-use crate::listener::{Sqs, Visit};
+use crate::listener::{RequestContext, Sqs};
 use crate::names;
 use crate::once::locked;
 use crate::policy;
-use crate::queue::{self, CHANGED, Changes, Seen};
+use crate::queue::{self, CHANGED, Changes, QueueView};
 use crate::reply::Reply;
 use crate::request;
 use crate::whole::Whole;
@@ -41,13 +41,13 @@ pub(crate) struct There {
 
 impl Sqs {
     /// A queue as its attributes show it.
-    pub(crate) fn seen<'a>(&'a self, name: &'a str, of: &'a There) -> Seen<'a> {
+    pub(crate) fn seen<'a>(&'a self, name: &'a str, of: &'a There) -> QueueView<'a> {
         let ahead = self.client_api.ahead();
         let created_s = ahead.wall_at(of.stats.created).0 / 1000;
         let changed = of.setup.settings.tags.get(CHANGED);
         let changed = changed.and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
         let gauges = &of.stats.gauges;
-        Seen {
+        QueueView {
             name,
             settings: &of.setup.settings,
             created_s,
@@ -71,8 +71,8 @@ impl Sqs {
         })
     }
 
-    fn url(&self, visit: &Visit, name: &str) -> String {
-        self.place.url(&visit.host, visit.secure, name)
+    fn url(&self, context: &RequestContext, name: &str) -> String {
+        self.place.url(&context.host, context.secure, name)
     }
 
     /// Makes a queue with these changes to what a queue has of itself. True:
@@ -109,7 +109,7 @@ impl Sqs {
 
     pub(crate) async fn create_queue(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: CreateQueue,
     ) -> Result<Reply, Fault> {
         let name = input.queue_name.filter(|name| !name.is_empty());
@@ -119,7 +119,7 @@ impl Sqs {
         let mut changes = queue::changes(&input.attributes, fifo, None, self.limits)?;
         let tags = queue::check_tags(&name, &input.tags, &Tags::default())?;
         changes.tags = tags.over(&changes.tags);
-        self.check_target(visit, &name, &changes).await?;
+        self.check_target(context, &name, &changes).await?;
         let queue = Name::new(name.as_bytes());
         let wait = self.options.recreate_after;
         if is_recent(&self.recent.deleted, &queue, wait) {
@@ -132,12 +132,12 @@ impl Sqs {
                 ),
             ));
         }
-        if self.make(&visit.asker, &name, changes).await? {
-            return Ok(Reply::Queue(self.url(visit, &name)));
+        if self.make(&context.asker, &name, changes).await? {
+            return Ok(Reply::Queue(self.url(context, &name)));
         }
-        let whole = self.whole(&visit.asker, &name).await?;
+        let whole = self.whole(&context.asker, &name).await?;
         match self.seen(&name, &whole).differs(&input.attributes)? {
-            None => Ok(Reply::Queue(self.url(visit, &name))),
+            None => Ok(Reply::Queue(self.url(context, &name))),
             Some(attribute) => Err(Fault::new(
                 Shape::QueueNameExists,
                 format!(
@@ -151,7 +151,7 @@ impl Sqs {
     /// Looks at the queue that dead letters are to go to.
     async fn check_target(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         name: &str,
         changes: &Changes,
     ) -> Result<(), Fault> {
@@ -159,7 +159,7 @@ impl Sqs {
             return Ok(());
         };
         let queue = Name::new(target.as_bytes());
-        let setup = match visit.asker.as_server().setup(&queue).await {
+        let setup = match context.asker.as_server().setup(&queue).await {
             Ok(setup) => setup,
             Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
                 let reason = "Dead letter target does not exist.";
@@ -182,26 +182,26 @@ impl Sqs {
 
     pub(crate) async fn queue_url(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: GetQueueUrl,
     ) -> Result<Reply, Fault> {
         let name = input.queue_name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
         let queue = Name::new(name.as_bytes());
-        match visit.asker.numbers(&queue).await {
+        match context.asker.numbers(&queue).await {
             Ok(_) => {}
             Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
                 names::check(&name, names::is_fifo(&name), self.limits.open)?;
-                self.make_if_absent(&visit.asker, &name).await?;
+                self.make_if_absent(&context.asker, &name).await?;
             }
             Err(fault) => return Err(fault),
         }
-        Ok(Reply::Queue(self.url(visit, &name)))
+        Ok(Reply::Queue(self.url(context, &name)))
     }
 
     pub(crate) async fn list_queues(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: ListQueues,
     ) -> Result<Reply, Fault> {
         let open = self.limits.open;
@@ -211,29 +211,29 @@ impl Sqs {
         };
         let ours = move |name: &str| names::is_ours(name, open);
         let (max, token) = (&input.max_results, input.next_token.as_deref());
-        self.page(visit, wanted, max, token, ours, false).await
+        self.page(context, wanted, max, token, ours, false).await
     }
 
     pub(crate) async fn list_sources(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: ListDeadLetterSourceQueues,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
-        visit.asker.numbers(&queue).await?;
+        context.asker.numbers(&queue).await?;
         let wanted = Listed {
             dead_letter: Some(queue),
             ..Listed::default()
         };
         let (max, token) = (&input.max_results, input.next_token.as_deref());
-        self.page(visit, wanted, max, token, |_| true, true).await
+        self.page(context, wanted, max, token, |_| true, true).await
     }
 
     /// A page of a list of names.
     async fn page(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         mut wanted: Listed,
         max: &Option<Whole>,
         token: Option<&str>,
@@ -250,12 +250,12 @@ impl Sqs {
         }
         let most = max.map_or(LIST_MAX, |max| max as usize);
         wanted.max = most + 1;
-        let mut names = listed_if(&visit.asker, wanted, fits).await?;
+        let mut names = listed_if(&context.asker, wanted, fits).await?;
         let more = names.len() > most;
         names.truncate(most);
         let next = names.last().filter(|_| more && max.is_some());
         let next = next.map(|name| URL_SAFE_NO_PAD.encode(name));
-        let urls = names.iter().map(|name| self.url(visit, name)).collect();
+        let urls = names.iter().map(|name| self.url(context, name)).collect();
         Ok(Reply::Queues {
             urls,
             next,
@@ -265,25 +265,25 @@ impl Sqs {
 
     pub(crate) async fn delete_queue(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: OfQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
-        visit.asker.as_server().numbers(&queue).await?;
-        visit.asker.ask(Command::Drop(queue.clone())).await?;
+        context.asker.as_server().numbers(&queue).await?;
+        context.asker.ask(Command::Drop(queue.clone())).await?;
         remember(&self.recent.deleted, &queue, self.options.recreate_after);
         Ok(Reply::Done)
     }
 
     pub(crate) async fn purge_queue(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: OfQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
-        visit.asker.as_server().numbers(&queue).await?;
+        context.asker.as_server().numbers(&queue).await?;
         let interval = self.options.purge_interval;
         if is_recent(&self.recent.purged, &queue, interval) {
             return Err(Fault::new(
@@ -299,7 +299,7 @@ impl Sqs {
             queue: queue.clone(),
             reserved: true,
         };
-        visit.asker.ask(whole).await?;
+        context.asker.ask(whole).await?;
         remember(&self.recent.purged, &queue, interval);
         Ok(Reply::Done)
     }
@@ -307,7 +307,7 @@ impl Sqs {
     /// Sets up a queue that is there.
     async fn configure(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         name: &str,
         mut settings: Overrides,
         tags: Tags,
@@ -318,12 +318,12 @@ impl Sqs {
             overrides: Some(Box::new(settings)),
             must_exist: true,
         };
-        visit.asker.ask(command).await.map(drop)
+        context.asker.ask(command).await.map(drop)
     }
 
     pub(crate) async fn set_attributes(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: SetQueueAttributes,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
@@ -331,19 +331,20 @@ impl Sqs {
         let attributes: Texts = input
             .attributes
             .ok_or_else(|| Fault::missing("Attributes"))?;
-        let setup = visit.asker.setup(&queue).await?;
+        let setup = context.asker.setup(&queue).await?;
         let fifo = names::is_fifo(name);
         let there = &setup.settings.tags;
         let mut changes = queue::changes(&attributes, fifo, Some(there), self.limits)?;
-        self.check_target(visit, name, &changes).await?;
+        self.check_target(context, name, &changes).await?;
         let now = self.client_api.wall().0.to_string();
         changes.tags.set(CHANGED, Some(now.as_bytes()));
         let delay_ms = changes.settings.default_delay_ms;
-        self.configure(visit, name, changes.settings, changes.tags)
+        self.configure(context, name, changes.settings, changes.tags)
             .await?;
         let before_ms = setup.settings.default_delay_ms;
         if let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) {
-            self.delay_anew(visit, &queue, before_ms, delay_ms).await?;
+            self.delay_anew(context, &queue, before_ms, delay_ms)
+                .await?;
         }
         Ok(Reply::Done)
     }
@@ -351,12 +352,12 @@ impl Sqs {
     /// The delay of a FIFO queue is that of the messages in it as well, until they are received.
     async fn delay_anew(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         queue: &Name,
         before_ms: u64,
         delay_ms: u64,
     ) -> Result<(), Fault> {
-        let asker = visit.asker.as_server();
+        let asker = context.asker.as_server();
         // One that is ready stays so where the delay gets shorter.
         let ready = (delay_ms > before_ms).then_some(ListState::Ready);
         for state in [ListState::Delayed].into_iter().chain(ready) {
@@ -364,7 +365,7 @@ impl Sqs {
                 queue: queue.clone(),
                 state,
                 filter: Filter::default(),
-                act: BulkAction::Show,
+                action: BulkAction::Show,
                 after: None,
                 max: STEP,
             };
@@ -410,38 +411,38 @@ impl Sqs {
 
     pub(crate) async fn get_attributes(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: GetQueueAttributes,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let whole = self.whole(&visit.asker, name).await?;
+        let whole = self.whole(&context.asker, name).await?;
         let seen = self.seen(name, &whole);
         Ok(Reply::Attributes(seen.values(&input.attribute_names.kept)?))
     }
 
     pub(crate) async fn tag_queue(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: TagQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
         if input.tags.count == 0 {
             return Err(Fault::missing("Tags"));
         }
         let tags = queue::check_tags(name, &input.tags, &setup.settings.tags)?;
-        self.configure(visit, name, Overrides::default(), tags)
+        self.configure(context, name, Overrides::default(), tags)
             .await?;
         Ok(Reply::Done)
     }
 
     pub(crate) async fn untag_queue(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: UntagQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
         if input.tag_keys.count == 0 {
             return Err(Fault::parameter(
                 "Tag keys must be between 1 and 128 characters in length.",
@@ -455,7 +456,7 @@ impl Sqs {
             }
         }
         if !tags.is_empty() {
-            self.configure(visit, name, Overrides::default(), tags)
+            self.configure(context, name, Overrides::default(), tags)
                 .await?;
         }
         Ok(Reply::Done)
@@ -463,51 +464,51 @@ impl Sqs {
 
     pub(crate) async fn list_tags(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: OfQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
         Ok(Reply::Tags(queue::tags_of_clients(&setup.settings.tags)))
     }
 
     pub(crate) async fn add_permission(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: AddPermission,
         accounts: &[String],
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let label = label(&input.label)?;
-        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
         let there = queue::text(&setup.settings.tags, "Policy");
         let arn = self.place.arn(name);
         let policy = policy::add(there, &arn, label, accounts, &input.actions.kept)?;
-        self.set_policy(visit, name, Some(&policy)).await
+        self.set_policy(context, name, Some(&policy)).await
     }
 
     pub(crate) async fn remove_permission(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: RemovePermission,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let label = label(&input.label)?;
-        let setup = visit.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
         let there = queue::text(&setup.settings.tags, "Policy");
         let policy = policy::remove(there, &self.place.arn(name), label)?;
-        self.set_policy(visit, name, policy.as_deref()).await
+        self.set_policy(context, name, policy.as_deref()).await
     }
 
     async fn set_policy(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         name: &str,
         policy: Option<&str>,
     ) -> Result<Reply, Fault> {
         let mut tags = Tags::default();
         tags.set(&queue::tag("Policy"), policy.map(str::as_bytes));
-        self.configure(visit, name, Overrides::default(), tags)
+        self.configure(context, name, Overrides::default(), tags)
             .await?;
         Ok(Reply::Done)
     }

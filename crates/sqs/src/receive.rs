@@ -15,7 +15,7 @@ use crate::digest::{of_attributes, of_body};
 use crate::fault::{Fault, Shape};
 use crate::handle::Lease;
 use crate::input::ReceiveMessage;
-use crate::listener::{Done, Sqs, Visit, stopped};
+use crate::listener::{ActionResult, RequestContext, Sqs, stopped};
 use crate::message::{self, DEDUP, SENDER, STORED, TRACE, TRACE_NAME};
 use crate::names;
 use crate::queue;
@@ -43,7 +43,7 @@ pub(crate) const DEAD_FROM: &[u8] = b"dead_letter_queue";
 const DEAD_ATTEMPTS: &[u8] = b"dead_letter_attempts";
 
 /// The attributes that are asked for.
-struct Asked {
+struct ReceiveRequest {
     name: String,
     max: u32,
     time: LeaseTime,
@@ -74,7 +74,7 @@ fn within(
 }
 
 impl Sqs {
-    fn asked(&self, input: ReceiveMessage) -> Result<Asked, Fault> {
+    fn asked(&self, input: ReceiveMessage) -> Result<ReceiveRequest, Fault> {
         let open = self.limits.open;
         let most = |aws, wide| if open { wide } else { aws };
         let name = request::queue(&input.queue_url)?.to_owned();
@@ -105,7 +105,7 @@ impl Sqs {
         let is_fifo = names::is_fifo(&name);
         let mut system = input.attribute_names.kept;
         system.extend(input.message_system_attribute_names.kept);
-        Ok(Asked {
+        Ok(ReceiveRequest {
             name,
             max: u32::try_from(max.unwrap_or(1)).unwrap_or(1),
             time: match visibility {
@@ -122,13 +122,13 @@ impl Sqs {
 
     pub(crate) async fn receive(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: ReceiveMessage,
-    ) -> Result<Done, Fault> {
+    ) -> Result<ActionResult, Fault> {
         let asked = self.asked(input)?;
         let queue = Name::new(asked.name.as_bytes());
         if self.options.auto_create && names::is_ours(&asked.name, self.options.open) {
-            self.make_if_absent(&visit.asker, &asked.name).await?;
+            self.make_if_absent(&context.asker, &asked.name).await?;
         }
         let mut take = Take {
             queues: [queue.clone()].into_iter().collect(),
@@ -148,23 +148,23 @@ impl Sqs {
                 .map_or(Wait::No, Wait::For),
             token: asked.attempt.as_ref().map(|id| {
                 // Others' attempts are others.
-                let key = visit.key.as_deref().unwrap_or_default();
+                let key = context.key.as_deref().unwrap_or_default();
                 format!("{key} {id}").into_bytes().into()
             }),
             ..Take::default()
         };
         let began = Instant::now();
-        let mut messages = self.take(visit, take.clone()).await?;
+        let mut messages = self.take(context, take.clone()).await?;
         if messages.is_empty() && asked.wait_ms.is_none_or(|ms| ms == 0) {
-            let setup = visit.asker.as_server().setup(&queue).await?;
+            let setup = context.asker.as_server().setup(&queue).await?;
             let wait = queue::text(&setup.settings.tags, "ReceiveMessageWaitTimeSeconds");
             let wait = wait.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
             if asked.wait_ms.is_none() && wait > 0 {
                 take.wait = Wait::For(wait * 1000);
-                messages = self.take(visit, take).await?;
+                messages = self.take(context, take).await?;
             } else if setup.settings.in_flight_max > 0
                 && !names::is_fifo(&asked.name)
-                && visit.asker.as_server().numbers(&queue).await?.limited
+                && context.asker.as_server().numbers(&queue).await?.limited
                     == Some(TakeLimit::InFlight)
             {
                 return Err(Fault::new(
@@ -178,20 +178,20 @@ impl Sqs {
             _ => began.elapsed(),
         };
         // Armed before anything can fail, or the client go.
-        let undo = Undo::new(&visit.asker.lost, visit.asker.caller, messages);
+        let undo = Undo::new(&context.asker.lost, context.asker.caller, messages);
         if !undo.messages().is_empty() {
-            let (client_id, agent) = (visit.asker.caller.client_id, visit.agent.as_deref());
+            let (client_id, agent) = (context.asker.caller.client_id, context.agent.as_deref());
             let clients = &self.settings.clients;
-            clients.took(client_id, "sqs", visit.key.as_deref(), agent);
+            clients.took(client_id, "sqs", context.key.as_deref(), agent);
         }
         // Each is read, or is in memory, and becomes a text.
         let sizes = undo.messages().iter().map(|message| 2 * message.size());
         let share = self.room(sizes.sum())?;
         let mut received = Vec::with_capacity(undo.messages().len());
         for message in undo.messages() {
-            received.push(self.received(visit, &asked, message).await?);
+            received.push(self.received(context, &asked, message).await?);
         }
-        Ok(Done {
+        Ok(ActionResult {
             reply: Reply::Received(received),
             waited,
             undo: Some(undo),
@@ -201,13 +201,13 @@ impl Sqs {
 
     /// Takes; a wait comes back empty when its client ends its side of the connection, and when the
     /// server stops.
-    async fn take(&self, visit: &Visit, take: Take) -> Result<Handed, Fault> {
+    async fn take(&self, context: &RequestContext, take: Take) -> Result<Handed, Fault> {
         let waits = take.wait != Wait::No;
-        let client = visit.client.as_deref().filter(|_| waits);
+        let client = context.client.as_deref().filter(|_| waits);
         if client.is_some_and(Client::has_ended) {
             return Ok(Handed::new());
         }
-        let _apart = match visit.connection_slot.as_ref().filter(|_| waits) {
+        let _apart = match context.connection_slot.as_ref().filter(|_| waits) {
             Some(connection_slot) => Some(connection_slot.waits(Waits::Poll).ok_or_else(|| {
                 let text = "Too many polls wait: max_connections is reached.";
                 Fault::new(Shape::RequestThrottled, text)
@@ -217,13 +217,13 @@ impl Sqs {
         let attempts = &self.settings.clients.attempts;
         let attempt = match (&take.token, take.queues.first()) {
             (Some(token), Some(queue)) => {
-                let user = visit.asker.caller.principal;
+                let user = context.asker.caller.principal;
                 Some(attempts.begin(user, queue.as_bytes(), token).await)
             }
             _ => None,
         };
-        let mut coming = visit.asker.begin(Command::Take(take));
-        let mut stops = visit.stops.clone();
+        let mut coming = context.asker.begin(Command::Take(take));
+        let mut stops = context.stops.clone();
         let over = async {
             let replaced = async {
                 match &attempt {
@@ -249,15 +249,15 @@ impl Sqs {
                 outcome = coming.outcome() => outcome,
                 () = over => {
                     // The take itself is answered with the outcome.
-                    drop(visit.asker.begin(Command::StopWaiting));
+                    drop(context.asker.begin(Command::StopWaiting));
                     coming.outcome().await
                 }
             },
         };
         match said(outcome)? {
             Outcome::Messages(messages) if client.is_some_and(Client::has_ended) => {
-                let lost = &visit.asker.lost;
-                lost.give_back(visit.asker.caller, messages.into_vec());
+                let lost = &context.asker.lost;
+                lost.give_back(context.asker.caller, messages.into_vec());
                 Ok(Handed::new())
             }
             Outcome::Messages(messages) => Ok(messages),
@@ -268,11 +268,11 @@ impl Sqs {
 
     async fn received(
         &self,
-        visit: &Visit,
-        asked: &Asked,
+        context: &RequestContext,
+        asked: &ReceiveRequest,
         message: &Message,
     ) -> Result<Received, Fault> {
-        let bytes = visit.asker.bytes(&message.body).await?;
+        let bytes = context.asker.bytes(&message.body).await?;
         let text = std::str::from_utf8(&bytes)
             .ok()
             .filter(|text| message::is_text(text));
@@ -304,7 +304,7 @@ impl Sqs {
     }
 
     /// System attributes of the message.
-    fn system(&self, message: &Message, asked: &Asked) -> Vec<(&'static str, String)> {
+    fn system(&self, message: &Message, asked: &ReceiveRequest) -> Vec<(&'static str, String)> {
         if asked.system.is_empty() {
             return Vec::new();
         }

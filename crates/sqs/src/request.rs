@@ -38,7 +38,7 @@ const TARGET: &str = "AmazonSQS.";
 
 /// A request, read.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Asked {
+pub struct ParsedRequest {
     /// How it is to be answered.
     pub format: WireFormat,
     /// Its action.
@@ -102,7 +102,7 @@ pub(crate) fn format(head: &Head<'_>) -> WireFormat {
 ///
 /// # Errors
 /// It is for nothing that is here.
-pub fn read(head: &Head<'_>, body: &[u8]) -> Result<Asked, Nowhere> {
+pub fn read(head: &Head<'_>, body: &[u8]) -> Result<ParsedRequest, Nowhere> {
     let of_path = queue_of_path(head.path)?;
     let format = format(head);
     let action = match format {
@@ -124,7 +124,7 @@ pub fn read(head: &Head<'_>, body: &[u8]) -> Result<Asked, Nowhere> {
         }
         Ok(action)
     });
-    Ok(Asked { format, action })
+    Ok(ParsedRequest { format, action })
 }
 
 fn json(head: &Head<'_>, body: &[u8]) -> Result<Action, Fault> {
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    fn refused(asked: Result<Asked, Nowhere>) -> (WireFormat, Fault) {
+    fn refused(asked: Result<ParsedRequest, Nowhere>) -> (WireFormat, Fault) {
         let asked = asked.expect("a protocol");
         (asked.format, asked.action.expect_err("an error"))
     }

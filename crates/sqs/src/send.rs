@@ -12,7 +12,7 @@ use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
 use crate::input::{SendEntry, SendMessage, SendMessageBatch};
-use crate::listener::{Sqs, Visit};
+use crate::listener::{RequestContext, Sqs};
 use crate::message::{self, SENDER, Sent, Way};
 use crate::names;
 use crate::once::Stored;
@@ -85,7 +85,7 @@ struct Going {
 impl Sqs {
     pub(crate) async fn send(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: SendMessage,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?.to_owned();
@@ -93,17 +93,17 @@ impl Sqs {
         let way = Way {
             fifo,
             in_batch: false,
-            trace: visit.trace.as_deref(),
+            trace: context.trace.as_deref(),
         };
         let sent = message::check(input.into(), way, self.limits)?;
         if fifo && sent.group.is_none() {
             return Err(Fault::missing("MessageGroupId"));
         }
-        let setup = self.setup_if_needed(visit, &name, fifo, [&sent]).await?;
-        let going = self.going(visit, &name, sent, setup.as_deref(), false)?;
+        let setup = self.setup_if_needed(context, &name, fifo, [&sent]).await?;
+        let going = self.going(context, &name, sent, setup.as_deref(), false)?;
         let going = going.map_err(|failed| failed.fault)?;
         let (puts, tolds) = (vec![going.put], going.told);
-        let stored = self.put(visit, &name, puts).await?;
+        let stored = self.put(context, &name, puts).await?;
         let [came] = &*stored else {
             return Err(unexpected());
         };
@@ -113,7 +113,7 @@ impl Sqs {
 
     pub(crate) async fn send_batch(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: SendMessageBatch,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?.to_owned();
@@ -122,7 +122,7 @@ impl Sqs {
         let way = Way {
             fifo,
             in_batch: true,
-            trace: visit.trace.as_deref(),
+            trace: context.trace.as_deref(),
         };
         let mut failed = Vec::new();
         let mut good: Vec<(String, Sent)> = Vec::new();
@@ -142,10 +142,10 @@ impl Sqs {
             ));
         }
         let sents = good.iter().map(|(_, sent)| sent);
-        let setup = self.setup_if_needed(visit, &name, fifo, sents).await?;
+        let setup = self.setup_if_needed(context, &name, fifo, sents).await?;
         let (mut ids, mut puts, mut tolds) = (Vec::new(), Vec::new(), Vec::new());
         for (id, sent) in good {
-            match self.going(visit, &name, sent, setup.as_deref(), true)? {
+            match self.going(context, &name, sent, setup.as_deref(), true)? {
                 Ok(going) => {
                     ids.push(id);
                     puts.push(going.put);
@@ -156,7 +156,7 @@ impl Sqs {
         }
         let mut sent = Vec::new();
         if !puts.is_empty() {
-            let stored = self.put(visit, &name, puts).await?;
+            let stored = self.put(context, &name, puts).await?;
             for ((id, told), came) in ids.into_iter().zip(tolds).zip(stored.iter()) {
                 match came {
                     Ok(number) => sent.push((id, Box::new(self.told(told, *number, fifo)))),
@@ -173,7 +173,7 @@ impl Sqs {
     /// How the queue is set up, if a message has to be measured by it, or its rules be known.
     async fn setup_if_needed<'a>(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         name: &str,
         fifo: bool,
         sents: impl IntoIterator<Item = &'a Sent>,
@@ -184,7 +184,7 @@ impl Sqs {
             return Ok(None);
         }
         let queue = Name::new(name.as_bytes());
-        match visit.asker.as_server().setup(&queue).await {
+        match context.asker.as_server().setup(&queue).await {
             Ok(setup) => Ok(Some(setup)),
             Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
                 Ok(None)
@@ -196,7 +196,7 @@ impl Sqs {
     /// A put of a message; the inner error is its own, the outer one of the whole request.
     fn going(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         name: &str,
         mut sent: Sent,
         setup: Option<&QueueSetup>,
@@ -227,7 +227,7 @@ impl Sqs {
             false => None,
         };
         let mut attrs = std::mem::take(&mut sent.attributes);
-        if let Some(key) = &visit.key {
+        if let Some(key) = &context.key {
             attrs.push((SENDER.into(), key.as_bytes().into()));
         }
         let plain = sent.group.is_none() && dedupe.is_none() && attrs.is_empty();
@@ -259,11 +259,11 @@ impl Sqs {
     /// Puts messages, or tells what came of that before.
     async fn put(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         name: &str,
         puts: Vec<Put>,
     ) -> Result<Stored, Fault> {
-        let asker = visit.asker.clone();
+        let asker = context.asker.clone();
         let in_batch = puts.len() > 1;
         let make = (self.options.auto_create && names::is_ours(name, self.options.open))
             .then(|| Arc::clone(self));
@@ -274,7 +274,7 @@ impl Sqs {
             }
             put_all(&asker, puts, in_batch).await
         };
-        match visit.call {
+        match context.call {
             Some(call) => self.once.run(call, put).await,
             None => put.await,
         }

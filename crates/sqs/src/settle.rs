@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quintet_types::{By, Command, CommandError, How, LeaseRef, MessageId, Name, Outcome, When};
 
-use crate::ask::{Coming, said};
+use crate::ask::{PendingOutcome, said};
 use crate::batch;
 use crate::fault::{Fault, Shape};
 use crate::handle::Lease;
@@ -12,7 +12,7 @@ use crate::input::{
     ChangeMessageVisibility, ChangeMessageVisibilityBatch, DeleteMessage, DeleteMessageBatch,
     HandleEntry,
 };
-use crate::listener::{Sqs, Visit};
+use crate::listener::{RequestContext, Sqs};
 use crate::names;
 use crate::receive::{OPEN_VISIBILITY_MAX_S, VISIBILITY_MAX_S};
 use crate::reply::{Failed, Reply};
@@ -21,7 +21,7 @@ use crate::whole::Whole;
 
 /// Something that was asked of the shards, and how its answer is to be read.
 struct Begun {
-    coming: Coming,
+    coming: PendingOutcome,
     /// False: it deletes.
     changes: bool,
     /// Of a FIFO queue, where a handle counts no more when its time is over.
@@ -45,7 +45,7 @@ impl Sqs {
 
     fn begin_delete(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         queue: &str,
         handle: &Option<String>,
     ) -> Result<Begun, Fault> {
@@ -59,7 +59,7 @@ impl Sqs {
             how: How::Finish,
         };
         Ok(Begun {
-            coming: visit.asker.begin(command),
+            coming: context.asker.begin(command),
             changes: false,
             fifo: names::is_fifo(queue),
         })
@@ -67,7 +67,7 @@ impl Sqs {
 
     fn begin_change(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         queue: &str,
         handle: &Option<String>,
         timeout: &Option<Whole>,
@@ -113,7 +113,7 @@ impl Sqs {
             },
         };
         Ok(Begun {
-            coming: visit.asker.begin(command),
+            coming: context.asker.begin(command),
             changes: true,
             fifo: names::is_fifo(queue),
         })
@@ -121,51 +121,51 @@ impl Sqs {
 
     pub(crate) async fn delete(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: DeleteMessage,
     ) -> Result<Reply, Fault> {
         let queue = request::queue(&input.queue_url)?;
         let handle = input.receipt_handle.as_deref().unwrap_or_default();
-        let ended = match self.begin_delete(visit, queue, &input.receipt_handle) {
+        let ended = match self.begin_delete(context, queue, &input.receipt_handle) {
             Ok(begun) => begun.end(handle).await,
             Err(fault) => Ended::Not(fault),
         };
-        self.one(visit, queue, ended).await
+        self.one(context, queue, ended).await
     }
 
     pub(crate) async fn change(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: ChangeMessageVisibility,
     ) -> Result<Reply, Fault> {
         let queue = request::queue(&input.queue_url)?;
         let handle = input.receipt_handle.as_deref().unwrap_or_default();
         let timeout = &input.visibility_timeout;
-        let ended = match self.begin_change(visit, queue, &input.receipt_handle, timeout) {
+        let ended = match self.begin_change(context, queue, &input.receipt_handle, timeout) {
             Ok(begun) => begun.end(handle).await,
             Err(fault) => Ended::Not(fault),
         };
-        self.one(visit, queue, ended).await
+        self.one(context, queue, ended).await
     }
 
     pub(crate) async fn delete_batch(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: DeleteMessageBatch,
     ) -> Result<Reply, Fault> {
         let queue = request::queue(&input.queue_url)?;
         let kind = "DeleteMessageBatchRequestEntry";
         batch::check(&input.entries, kind, self.limits.open, |entry| &entry.id)?;
         let entries = &input.entries.kept;
-        let begun = |entry: &HandleEntry| self.begin_delete(visit, queue, &entry.receipt_handle);
+        let begun = |entry: &HandleEntry| self.begin_delete(context, queue, &entry.receipt_handle);
         let begun = entries.iter().map(begun).collect();
         let element = "DeleteMessageBatchResultEntry";
-        self.several(visit, queue, element, entries, begun).await
+        self.several(context, queue, element, entries, begun).await
     }
 
     pub(crate) async fn change_batch(
         self: &Arc<Self>,
-        visit: &Visit,
+        context: &RequestContext,
         input: ChangeMessageVisibilityBatch,
     ) -> Result<Reply, Fault> {
         let queue = request::queue(&input.queue_url)?;
@@ -174,24 +174,29 @@ impl Sqs {
         let entries = &input.entries.kept;
         let begun = |entry: &HandleEntry| {
             let (handle, timeout) = (&entry.receipt_handle, &entry.visibility_timeout);
-            self.begin_change(visit, queue, handle, timeout)
+            self.begin_change(context, queue, handle, timeout)
         };
         let begun = entries.iter().map(begun).collect();
         let element = "ChangeMessageVisibilityBatchResultEntry";
-        self.several(visit, queue, element, entries, begun).await
+        self.several(context, queue, element, entries, begun).await
     }
 
     /// # Errors
     /// There is no such queue.
-    async fn must_be(&self, visit: &Visit, queue: &str) -> Result<(), Fault> {
+    async fn must_be(&self, context: &RequestContext, queue: &str) -> Result<(), Fault> {
         let name = Name::new(queue.as_bytes());
-        visit.asker.as_server().numbers(&name).await.map(drop)
+        context.asker.as_server().numbers(&name).await.map(drop)
     }
 
     /// The reply for one message. Where nothing was done, it checks that there is such a queue.
-    async fn one(&self, visit: &Visit, queue: &str, ended: Ended) -> Result<Reply, Fault> {
+    async fn one(
+        &self,
+        context: &RequestContext,
+        queue: &str,
+        ended: Ended,
+    ) -> Result<Reply, Fault> {
         if !matches!(ended, Ended::Done) {
-            self.must_be(visit, queue).await?;
+            self.must_be(context, queue).await?;
         }
         match ended {
             Ended::Done | Ended::Gone => Ok(Reply::Done),
@@ -202,7 +207,7 @@ impl Sqs {
     /// The same of the entries of a batch.
     async fn several(
         &self,
-        visit: &Visit,
+        context: &RequestContext,
         queue: &str,
         element: &'static str,
         entries: &[HandleEntry],
@@ -224,7 +229,7 @@ impl Sqs {
             }
         }
         if !all {
-            self.must_be(visit, queue).await?;
+            self.must_be(context, queue).await?;
         }
         Ok(Reply::Batch(element, done, failed))
     }

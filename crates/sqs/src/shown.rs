@@ -10,7 +10,7 @@ use crate::queue::{self, OWN};
 
 /// The listeners, as a queue's page tells of them.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct ListenerInfo {
     listeners: Vec<Listener>,
 }
 
@@ -37,7 +37,7 @@ impl Listener {
     }
 }
 
-impl Shown {
+impl ListenerInfo {
     /// A listener: `host` is where it is, with the port; `None`: at a unix socket.
     pub fn add(&mut self, options: &Options, host: Option<String>, secure: bool) {
         self.listeners.push(Listener {
@@ -63,7 +63,7 @@ fn text(name: &Name) -> Option<&str> {
     std::str::from_utf8(name.as_bytes()).ok()
 }
 
-impl Elsewhere for Shown {
+impl Elsewhere for ListenerInfo {
     fn word(&self, queue: &Name) -> Option<&'static str> {
         let name = text(queue)?;
         self.reach(name).next()?;
@@ -171,7 +171,7 @@ mod tests {
     use quintet_types::{QueueSettings, Tags};
     use std::time::Duration;
 
-    fn shown(open: bool) -> Shown {
+    fn shown(open: bool) -> ListenerInfo {
         let options = Options {
             account: "000000000000".to_owned(),
             region: "eu-west-1".to_owned(),
@@ -184,12 +184,12 @@ mod tests {
             purge_interval: Duration::ZERO,
             recreate_after: Duration::ZERO,
         };
-        let mut shown = Shown::default();
+        let mut shown = ListenerInfo::default();
         shown.add(&options, Some("127.0.0.1:9324".to_owned()), false);
         shown
     }
 
-    fn of(shown: &Shown, name: &str, settings: QueueSettings) -> Option<Called> {
+    fn of(shown: &ListenerInfo, name: &str, settings: QueueSettings) -> Option<Called> {
         let mut stats = QueueStats {
             name: Name::from(name),
             ..QueueStats::default()
@@ -256,7 +256,7 @@ mod tests {
         let plain = QueueSettings::default;
         assert_eq!(of(&shown(false), "a name", plain()), None);
         assert_eq!(shown(false).word(&Name::from("a name")), None);
-        assert_eq!(of(&Shown::default(), "orders", plain()), None);
+        assert_eq!(of(&ListenerInfo::default(), "orders", plain()), None);
         let long = "x".repeat(100);
         assert_eq!(shown(false).word(&Name::from(long.as_str())), None);
         assert_eq!(shown(true).word(&Name::from(long.as_str())), Some("SQS"));
@@ -264,7 +264,7 @@ mod tests {
         let mut tags = Tags::default();
         tags.set(b"aws:sqs:changed", Some(b"1"));
         let settings = QueueSettings { tags, ..plain() };
-        let called = of(&Shown::default(), "orders", settings).expect("it was made so");
+        let called = of(&ListenerInfo::default(), "orders", settings).expect("it was made so");
         assert_eq!(value(&called, "URL"), None);
         assert!(called.is.contains("no sqs listener"), "{}", called.is);
     }

@@ -167,8 +167,8 @@ mod tests {
     /// Effects on clients of a cluster when one of the fences around its log is missing.
     #[test]
     fn each_missing_fence_is_seen_by_what_it_does_to_clients() {
-        type Seen = fn(&mut Ledger);
-        let cases: [(&str, Seen, &str); 6] = [
+        type LedgerStep = fn(&mut Ledger);
+        let cases: [(&str, LedgerStep, &str); 6] = [
             (
                 "no expected sequence: a deposed owner's removal is acknowledged beside its \
                  successor's log",

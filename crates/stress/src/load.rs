@@ -10,7 +10,7 @@ use quintet_sim::Random;
 use crate::ledger::{DELIVERED, Hook, KICKED, Ledger, PUT_OFF, Wishes, body};
 use crate::protocols::{
     API, Addresses, BEANSTALK, CONTROL, Client, FAKTORY, HTTP, JOBQUEUE, LEASE_S, LINEUP,
-    LINEUP_QUEUE, MEMCACHE, PINPRIQ, SQS, Taken,
+    LINEUP_QUEUE, MEMCACHE, PINPRIQ, SQS, TakenMessage,
 };
 
 /// Queues in which every take is a lease: nothing may be missing in them.
@@ -324,7 +324,7 @@ impl Load {
         queue: &'static str,
         removes: bool,
         asked: Instant,
-    ) -> io::Result<Option<(Taken, Option<u64>)>> {
+    ) -> io::Result<Option<(TakenMessage, Option<u64>)>> {
         let taken = client.take(queue, removes);
         let answered = Instant::now();
         let mut ledger = self.ledger();
@@ -357,7 +357,7 @@ impl Load {
     fn bury(
         &self,
         client: &mut Client,
-        taken: &Taken,
+        taken: &TakenMessage,
         number: u64,
         random: &mut Random,
     ) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-pub(crate) use quintet_testkit::{Addresses, Taken};
+pub(crate) use quintet_testkit::{Addresses, TakenMessage};
 use quintet_testkit::{Protocol, Put, QueueClient};
 
 use crate::ledger::Wishes;
@@ -94,9 +94,9 @@ impl Client {
     }
 
     /// As [`QueueClient::take`]; of a job of Faktory the message is its argument, whoever takes it.
-    pub(crate) fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<Taken>> {
+    pub(crate) fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<TakenMessage>> {
         let taken = self.0.take(queue, removes)?;
-        Ok(taken.map(|taken| Taken {
+        Ok(taken.map(|taken| TakenMessage {
             body: argument(&taken.body).unwrap_or(taken.body),
             ..taken
         }))

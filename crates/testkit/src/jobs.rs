@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::connection::{Connection, wrong};
-use crate::kind::{Protocol, Taken};
+use crate::kind::{Protocol, TakenMessage};
 
 /// A connection, and the lease on the message that was taken last.
 pub(crate) struct JobClient {
@@ -195,7 +195,7 @@ impl JobClient {
                 }
             }
         };
-        Ok(Took::Message(Taken {
+        Ok(Took::Message(TakenMessage {
             body,
             lease: 0,
             ttp: 0,
@@ -249,7 +249,7 @@ impl JobClient {
 
 /// The reply to a take.
 pub(crate) enum Took {
-    Message(Taken),
+    Message(TakenMessage),
     Empty,
     Refused,
 }

@@ -50,7 +50,7 @@ impl Protocol {
 }
 
 /// A message that was taken.
-pub struct Taken {
+pub struct TakenMessage {
     pub body: Vec<u8>,
     /// The id by which jobqueue and beanstalk finish it.
     pub lease: u64,

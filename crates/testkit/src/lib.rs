@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub use client::Client;
 pub use connection::{Connection, tls};
-pub use kind::{Protocol, Taken};
+pub use kind::{Protocol, TakenMessage};
 pub use protocol::{Addresses, Put, QueueClient, named, reserve};
 pub use server::{Data, Server, Start, stands_still};
 

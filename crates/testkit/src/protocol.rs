@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::connection::{Connection, wrong};
 use crate::http;
 use crate::jobs::{JobClient, Took};
-use crate::kind::{Protocol, Taken};
+use crate::kind::{Protocol, TakenMessage};
 
 /// Where a server listens, and what its command line needs.
 #[derive(Clone, Debug)]
@@ -281,7 +281,7 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<Taken>> {
+    pub fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<TakenMessage>> {
         if let Some(jobs) = &mut self.jobs {
             self.told_empty = false;
             return match jobs.take(queue, JOB_LEASE_S)? {
@@ -346,9 +346,9 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn taken(&mut self) -> io::Result<Option<Taken>> {
+    pub fn taken(&mut self) -> io::Result<Option<TakenMessage>> {
         self.told_empty = false;
-        let plain = |body| Taken {
+        let plain = |body| TakenMessage {
             body,
             lease: 0,
             ttp: 0,
@@ -390,7 +390,7 @@ impl QueueClient {
                     };
                 };
                 let (id, len) = numbers.split_once(' ').ok_or_else(|| wrong(&line))?;
-                Ok(Some(Taken {
+                Ok(Some(TakenMessage {
                     lease: id.parse().map_err(|_| wrong(&line))?,
                     ..plain(self.connection()?.body(len, b"\r\n")?)
                 }))
@@ -410,7 +410,7 @@ impl QueueClient {
                     }
                     let len = self.number32()? as usize;
                     let body = self.connection()?.exact(len)?;
-                    Ok(Some(Taken { body, lease, ttp }))
+                    Ok(Some(TakenMessage { body, lease, ttp }))
                 }
                 other => Err(wrong(other)),
             },
@@ -455,7 +455,11 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn subscribe(&mut self, queue: &str, patience: Duration) -> io::Result<Option<Taken>> {
+    pub fn subscribe(
+        &mut self,
+        queue: &str,
+        patience: Duration,
+    ) -> io::Result<Option<TakenMessage>> {
         self.wait(queue)?;
         let usual = self.patience;
         let connection = self.connection()?;
@@ -483,7 +487,7 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn finish(&mut self, queue: &str, taken: &Taken) -> io::Result<bool> {
+    pub fn finish(&mut self, queue: &str, taken: &TakenMessage) -> io::Result<bool> {
         if let Some(jobs) = &mut self.jobs {
             return jobs.finish(queue);
         }
@@ -506,7 +510,13 @@ impl QueueClient {
         }
     }
 
-    fn of_job(&mut self, verb: &str, taken: &Taken, more: &str, done: &str) -> io::Result<bool> {
+    fn of_job(
+        &mut self,
+        verb: &str,
+        taken: &TakenMessage,
+        more: &str,
+        done: &str,
+    ) -> io::Result<bool> {
         let request = format!("{verb} {}{more}\r\n", taken.lease);
         Ok(self.ask(request.as_bytes(), done, &ABSENT)?.is_some())
     }
@@ -515,7 +525,7 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn bury(&mut self, taken: &Taken) -> io::Result<bool> {
+    pub fn bury(&mut self, taken: &TakenMessage) -> io::Result<bool> {
         self.of_job("bury", taken, " 5", "BURIED")
     }
 
@@ -523,7 +533,7 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn kick(&mut self, taken: &Taken) -> io::Result<bool> {
+    pub fn kick(&mut self, taken: &TakenMessage) -> io::Result<bool> {
         self.of_job("kick-job", taken, "", "KICKED")
     }
 
@@ -545,7 +555,7 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn touch(&mut self, taken: &Taken) -> io::Result<()> {
+    pub fn touch(&mut self, taken: &TakenMessage) -> io::Result<()> {
         self.send(format!("touch {}\r\n", taken.lease).as_bytes())?;
         self.connection()?.line().map(drop)
     }
@@ -554,7 +564,7 @@ impl QueueClient {
     ///
     /// # Errors
     /// No reply that is one.
-    pub fn release(&mut self, queue: &str, taken: &Taken, delay_s: u32) -> io::Result<()> {
+    pub fn release(&mut self, queue: &str, taken: &TakenMessage, delay_s: u32) -> io::Result<()> {
         if let Some(jobs) = &mut self.jobs {
             return jobs.release();
         }

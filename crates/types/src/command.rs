@@ -26,10 +26,10 @@ use smallvec::SmallVec;
 
 pub use about::{About, Subject, Verb};
 pub use bulk_op::{BulkAction, BulkOp, Cursor, Filter};
-pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAct};
+pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAction};
 pub use transaction::{
-    Effect, Guard, PendingDecision, PendingDecisionKind, PendingDecisions, Seen, TableEntry,
-    TableRequest, Transaction,
+    Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind, PendingDecisions,
+    TableEntry, TableRequest, Transaction,
 };
 
 /// The longest key that the one protocol with keys can name (pinpriq).
@@ -121,7 +121,7 @@ impl Put {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutMore {
     /// True: not selectable (never selected on its own).
-    pub held_back: bool,
+    pub not_selectable: bool,
     /// True: prepared, not yet in the queue's order.
     pub prepared: bool,
     /// Grouping key, 65,535 bytes at most; a put with a longer one is refused
@@ -151,7 +151,7 @@ pub struct PutMore {
     /// of its queue are not counted.
     pub batch: Option<Tie>,
     /// Keeps the outcome under the message's name, also for [`crate::Settings::track_keep_ms`]
-    /// after the last change ([`NamedAct::Track`]). One without a name is refused with
+    /// after the last change ([`NamedAction::Track`]). One without a name is refused with
     /// [`crate::CommandError::BadMessageName`]. Copies in children of its queue are not tracked.
     pub tracked: bool,
     /// Puts its result into a queue when it ends; its caller has to be allowed to put there.

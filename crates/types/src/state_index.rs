@@ -15,7 +15,7 @@ coded! {
         /// Ready to be taken.
         Ready = 0,
         /// Ready, but leaves only with a companion.
-        HeldBack = 1,
+        NotSelectable = 1,
         /// Waiting for its due time.
         Delayed = 2,
         /// Set aside.
@@ -30,7 +30,7 @@ impl StateIndex {
     pub fn is_waiting(self) -> bool {
         matches!(
             self,
-            StateIndex::Ready | StateIndex::HeldBack | StateIndex::Delayed
+            StateIndex::Ready | StateIndex::NotSelectable | StateIndex::Delayed
         )
     }
 
@@ -38,7 +38,7 @@ impl StateIndex {
     pub fn order(self, message: &Message) -> Order {
         let extra = message.extra.as_deref();
         match self {
-            StateIndex::Ready | StateIndex::HeldBack => {
+            StateIndex::Ready | StateIndex::NotSelectable => {
                 (message.priority, message.position, message.id)
             }
             // Times in ms stay far below 2^63.

@@ -8,14 +8,22 @@ use crate::state_index::ColdStats;
 use crate::time::Ms;
 
 macro_rules! counters {
-    ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident),* $(,)? }) => {
+    (@name $field:ident) => {
+        stringify!($field)
+    };
+    (@name $field:ident $outside:literal) => {
+        $outside
+    };
+    ($(#[$outer:meta])* $name:ident {
+        $($(#[$doc:meta])* $field:ident $(= $outside:literal)?),* $(,)?
+    }) => {
         $(#[$outer])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct $name { $($(#[$doc])* pub $field: u64),* }
 
         impl $name {
             /// The names of the counters, in the order of [`Self::values`].
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+            pub const NAMES: &'static [&'static str] = &[$(counters!(@name $field $($outside)?)),*];
 
             /// The values, in the order of [`Self::NAMES`].
             pub fn values(&self) -> [u64; Self::NAMES.len()] {
@@ -122,7 +130,7 @@ counters! {
         /// Ready with priority below 1024 (beanstalkd *urgent*).
         urgent,
         /// Not selectable.
-        held_back,
+        not_selectable = "held_back",
         /// Waiting for their due time.
         delayed,
         /// Of those that are delayed, such as have failed.

@@ -16,13 +16,13 @@ use quintet_http::{App, Problem, reply::plain};
 static SCRAPES: Semaphore = Semaphore::const_new(1);
 
 /// Query of a request.
-pub(crate) struct Asked {
+pub(crate) struct MetricsQuery {
     exposition: Exposition,
     /// See [`ClientApi::metrics`].
     names: Vec<String>,
 }
 
-impl Asked {
+impl MetricsQuery {
     /// Reads it.
     pub(crate) fn of(app: &App, request: &Request) -> Result<Self, Problem> {
         let form = app.query(request.uri())?;

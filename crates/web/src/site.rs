@@ -11,7 +11,7 @@ use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_api::Api;
-use quintet_client::{ClientApi, Did, Visit};
+use quintet_client::{ClientApi, Did, ScopedClient};
 use quintet_console as console;
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
@@ -19,8 +19,9 @@ use quintet_types::{Command, Outcome, Principal};
 
 use crate::{metrics, rights};
 use quintet_http::{
-    Answering, App, Client, Denied, DoneTo, DoneWith, Errand, Guard, Known, OnlyCounted, Payer,
-    Problem, Replied, Requester, Serve, Settings, heard, held, pace, paths, replies,
+    Answering, App, AuthenticatedClient, Client, Denied, DoneTo, DoneWith, Errand, Guard,
+    OnlyCounted, Payer, Problem, Replied, Requester, Serve, Settings, heard, held, pace, paths,
+    replies,
     reply::{self, plain},
     sessions,
 };
@@ -274,7 +275,7 @@ impl Site {
         }
         looked?;
         if path == "/metrics" && request.method().is_safe() {
-            let asked = metrics::Asked::of(&self.app, &request)?;
+            let asked = metrics::MetricsQuery::of(&self.app, &request)?;
             return asked.answer(Arc::clone(&self.client_api)).await;
         }
         let act = noted.map(|noted| (noted, format!("{} {path}", request.method())));
@@ -317,7 +318,7 @@ impl Site {
         headers: &HeaderMap,
         known: &Extensions,
     ) -> Result<Requester, Denied> {
-        if let Some(Known { principal, gate }) = known.get::<Known>()
+        if let Some(AuthenticatedClient { principal, gate }) = known.get::<AuthenticatedClient>()
             && !headers.contains_key(AUTHORIZATION)
         {
             return Ok(Requester {
@@ -386,8 +387,8 @@ impl Site {
     async fn health(&self) -> Response {
         let client_api = Arc::clone(&self.client_api);
         let asked = tokio::task::spawn_blocking(move || {
-            let visit = Visit::new(&*client_api);
-            !matches!(visit.ask(Command::StopWaiting), Outcome::Refused(_))
+            let scoped = ScopedClient::new(&*client_api);
+            !matches!(scoped.ask(Command::StopWaiting), Outcome::Refused(_))
         });
         match tokio::time::timeout(HEALTH_WAIT, asked).await {
             Ok(Ok(true)) => plain(StatusCode::OK, "ok"),

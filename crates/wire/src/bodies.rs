@@ -7,7 +7,7 @@ use quintet_types::{Body, CommandError, LargeBody, Name};
 use crate::session::{STREAM_OVER, Step};
 
 /// A body on its way, and what its request said of it.
-pub(crate) struct Coming<H> {
+pub(crate) struct IncomingBody<H> {
     head: H,
     len: u64,
     phase: Phase,
@@ -26,7 +26,7 @@ enum Phase {
 /// Progress of a body that is being read.
 pub(crate) enum ParseResult<H> {
     /// Only a part; take this step first.
-    Part(Coming<H>, Step),
+    Part(IncomingBody<H>, Step),
     /// All of it.
     Whole(Whole<H>),
 }
@@ -42,7 +42,7 @@ pub(crate) struct Whole<H> {
     pub(crate) ended: bool,
 }
 
-impl<H> Coming<H> {
+impl<H> IncomingBody<H> {
     /// A body of `len` bytes that begins `at` bytes into the input: the bytes
     /// before it are consumed with it.
     pub(crate) fn new(head: H, at: usize, len: u64) -> Self {

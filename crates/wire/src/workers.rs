@@ -135,7 +135,7 @@ impl Joins {
         let labels = self.labels.iter().take(LABELS_MAX);
         let texts = labels.chain([&self.wid, &self.wid, &self.host]);
         let texts: usize = texts.map(|text| text.len().min(TEXT_MAX) + 32).sum();
-        size_of::<Known>() + texts
+        size_of::<WorkerEntry>() + texts
     }
 }
 
@@ -154,13 +154,13 @@ pub struct WorkerSeen {
     pub connections: u32,
 }
 
-struct Known {
+struct WorkerEntry {
     joins: Arc<Joins>,
     since: Ms,
     worker: Arc<Worker>,
 }
 
-impl Known {
+impl WorkerEntry {
     /// True if it was silent for too long; it knows it from then on.
     fn is_gone(&self, now: Ms) -> bool {
         let gone = self.worker.is_gone(now);
@@ -174,7 +174,7 @@ impl Known {
 /// All workers.
 #[derive(Default)]
 pub struct Workers {
-    known: BTreeMap<Box<str>, Known>,
+    known: BTreeMap<Box<str>, WorkerEntry>,
     /// When those that are gone were last looked for.
     bulk_done: Ms,
 }
@@ -216,7 +216,7 @@ impl Workers {
         let known = self
             .known
             .entry(joins.wid.clone())
-            .or_insert_with(|| Known {
+            .or_insert_with(|| WorkerEntry {
                 joins: Arc::default(),
                 since: now,
                 worker: Arc::default(),
@@ -255,7 +255,7 @@ impl Workers {
     /// All of them, by name.
     pub fn list(&mut self, now: Ms) -> Vec<WorkerSeen> {
         self.forget_gone(now);
-        let seen = |known: &Known| {
+        let seen = |known: &WorkerEntry| {
             let worker = &known.worker;
             WorkerSeen {
                 joins: Arc::clone(&known.joins),

@@ -71,8 +71,8 @@ impl List {
             "archived" => order(head.changed_ms),
             _ => (0, 0),
         };
-        let held_back = self.name == "ready" && head.held_back;
-        format!("{}_{priority}_{at}_{}", u8::from(held_back), head.id)
+        let not_selectable = self.name == "ready" && head.not_selectable;
+        format!("{}_{priority}_{at}_{}", u8::from(not_selectable), head.id)
     }
 
     /// The list a message of a file was in.

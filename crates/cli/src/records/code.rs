@@ -6,7 +6,7 @@ use quintet_types::varint;
 
 /// Which optional fields follow, in this order.
 mod has {
-    pub(super) const HELD_BACK: u64 = 1;
+    pub(super) const NOT_SELECTABLE: u64 = 1;
     pub(super) const FLAGS: u64 = 1 << 1;
     pub(super) const DUE: u64 = 1 << 2;
     pub(super) const EXPIRES: u64 = 1 << 3;
@@ -38,7 +38,11 @@ const STATES: [Standing; 7] = [
 /// Appends a head, without its queue.
 pub(super) fn write(head: &Head, out: &mut Vec<u8>) {
     let numbers = optional(head);
-    let mut bits = if head.held_back { has::HELD_BACK } else { 0 };
+    let mut bits = if head.not_selectable {
+        has::NOT_SELECTABLE
+    } else {
+        0
+    };
     bits |= numbers
         .iter()
         .filter(|(_, value)| value.is_some())
@@ -157,7 +161,7 @@ pub(super) fn read(queue: &str, from: &mut &[u8]) -> Option<Head> {
         state,
         priority: Some(priority),
         place: (place >> 1) as i64 ^ -((place & 1) as i64),
-        held_back: bits & has::HELD_BACK != 0,
+        not_selectable: bits & has::NOT_SELECTABLE != 0,
         flags: u32::try_from(flags.unwrap_or(0)).ok()?,
         created_ms: Some(created),
         due_ms,
@@ -202,7 +206,7 @@ mod tests {
             state: Standing::Relayed,
             priority: Some(u32::MAX),
             place: i64::MIN,
-            held_back: true,
+            not_selectable: true,
             flags: 1,
             due_ms: Some(0),
             expires_ms: Some(u64::MAX),

@@ -79,7 +79,7 @@ impl Which {
     }
 }
 
-/// How many messages an act is about, and how it is told.
+/// How many messages an operation is about, and how it is told.
 #[derive(clap::Args)]
 pub(in super::super) struct How {
     /// At most N messages, the next ones first.
@@ -128,7 +128,7 @@ pub(in super::super) const PURGE: &[(&str, &str)] = &[("ready", "purge"), ("dela
 /// Effect of `retry`.
 pub(in super::super) const RETRY: &[(&str, &str)] = &[("buried", "kick"), ("ready", "redrive")];
 
-/// An act on many messages of a queue: `act`s on the `state`s of it.
+/// An operation on many messages of a queue: `act`s on the `state`s of it.
 pub(in super::super) struct Bulk<'a> {
     pub(super) which: &'a Which,
     pub(super) how: &'a How,
@@ -137,7 +137,7 @@ pub(in super::super) struct Bulk<'a> {
     pub(super) acts: &'a [(&'static str, &'static str)],
     /// Of a move: where to.
     pub(super) to: Option<&'a str>,
-    /// Fields that only this act has.
+    /// Fields that only this operation has.
     pub(super) more: Option<&'a Map<String, Value>>,
     /// `purged`.
     pub(super) done: &'static str,
@@ -193,7 +193,7 @@ impl<'a> Bulk<'a> {
         })
     }
 
-    /// How many messages each act is about.
+    /// How many messages each operation is about.
     ///
     /// # Errors
     /// The server's, or it is gone.
@@ -207,7 +207,7 @@ impl<'a> Bulk<'a> {
         counted.collect()
     }
 
-    /// Does it to `wanted` messages at most, and of each act to as many as were `there`; `each` is
+    /// Does it to `wanted` messages at most, and of each to as many as were `there`; `each` is
     /// told how many a slice was, and says whether it goes on. False: it did not come to its end.
     ///
     /// # Errors
@@ -310,7 +310,7 @@ fn nouns(count: u64) -> &'static str {
     if count == 1 { "message" } else { "messages" }
 }
 
-/// Asks for parts of an act until all was looked at, `most` messages fit, or `each`
+/// Asks for parts of an operation until all was looked at, `most` messages fit, or `each`
 /// says that it is enough; `always` at least once. Answers how many fit, and whether it came to its
 /// end.
 fn walk(

@@ -10,23 +10,24 @@ use std::sync::{
 use bytes::Bytes;
 use common::{CLUSTER, Node, store};
 use quintet_cluster::{
-    Answer, Distrusted, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent, Told, World,
+    Answer, Distrusted, Ends, EntryLookup, Fences, MemStream, ReplyFn, Seq, Stream, Tail,
+    TailEvent, World,
     reader::{Read, Reader},
 };
 use quintet_log::LogError;
 use quintet_sim::cluster::SimWorld;
 
-type HeldBack = Vec<(Seq, Bytes, Told<Answer>)>;
+type DelayedAppends = Vec<(Seq, Bytes, ReplyFn<Answer>)>;
 
 /// A way to a stream on which appends can be held up, as in a server that was frozen.
 #[derive(Clone)]
-struct Held {
+struct DelayedStream {
     stream: MemStream,
     holds: Arc<AtomicBool>,
-    held: Arc<Mutex<HeldBack>>,
+    held: Arc<Mutex<DelayedAppends>>,
 }
 
-impl Held {
+impl DelayedStream {
     fn new(stream: &MemStream) -> Self {
         Self {
             stream: stream.clone(),
@@ -47,12 +48,12 @@ impl Held {
     }
 }
 
-impl Stream for Held {
+impl Stream for DelayedStream {
     fn name(&self) -> String {
         "a stream that is held up".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         if self.holds.load(Ordering::Relaxed) {
             let mut held = self.held.lock().expect("lock");
             held.push((expected, entry, told));
@@ -61,11 +62,11 @@ impl Stream for Held {
         }
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         self.stream.ends(told);
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         self.stream.get(seq, told);
     }
 
@@ -73,11 +74,11 @@ impl Stream for Held {
         self.stream.tail(from, each)
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         self.stream.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
         self.stream.distrust(ends, bad, doubted, told);
     }
 }
@@ -95,7 +96,7 @@ impl Stream for Until {
         "a stream with somebody else".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         if expected == self.at {
             let first = self.first.lock().expect("lock").take();
             if let Some(first) = first {
@@ -105,11 +106,11 @@ impl Stream for Until {
         self.stream.append(expected, entry, told);
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         self.stream.ends(told);
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         self.stream.get(seq, told);
     }
 
@@ -117,11 +118,11 @@ impl Stream for Until {
         self.stream.tail(from, each)
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         self.stream.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
         self.stream.distrust(ends, bad, doubted, told);
     }
 }
@@ -143,7 +144,7 @@ fn late(stream: &MemStream) -> usize {
 fn collide(fences: Fences) -> Result<(), LogError> {
     let stream = MemStream::new();
     let world = SimWorld::new();
-    let way = Held::new(&stream);
+    let way = DelayedStream::new(&stream);
     let mut old = Node::open(store(
         Arc::new(way.clone()),
         Arc::new(world.clone()),
@@ -234,7 +235,7 @@ fn without_the_padding_it_does() {
 fn an_owner_that_others_purged_behind_learns_that_it_is_none() {
     let stream = MemStream::new();
     let world = SimWorld::new();
-    let way = Held::new(&stream);
+    let way = DelayedStream::new(&stream);
     let world: Arc<dyn World> = Arc::new(world);
     let fences = Fences::default();
     let mut old =

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use common::{Node, body, store};
 use quintet_cluster::{
-    Answer, ClusterId, Distrusted, Ends, Fences, Found, MemStream, Seq, Stream, Tail, TailEvent,
-    Told, World,
+    Answer, ClusterId, Distrusted, Ends, EntryLookup, Fences, MemStream, ReplyFn, Seq, Stream,
+    Tail, TailEvent, World,
 };
 use quintet_log::{Log, LogError, SegmentNumber, Stamp, Storage as _};
 use quintet_sim::{
@@ -139,18 +139,18 @@ impl Stream for Until {
         "a stream that stops".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         let until = *self.1.lock().unwrap_or_else(PoisonError::into_inner);
         if expected.after() < until {
             self.0.append(expected, entry, told);
         }
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         self.0.ends(told);
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         self.0.get(seq, told);
     }
 
@@ -158,13 +158,13 @@ impl Stream for Until {
         self.0.tail(from, each)
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         let left = self.2.fork().power_cut(Keep::Synced);
         *self.3.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         self.0.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
         self.0.distrust(ends, bad, doubted, told);
     }
 }

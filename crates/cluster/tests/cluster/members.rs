@@ -167,7 +167,7 @@ enum Without {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeedCounts {
     answered: usize,
     owners: usize,
     deposed: usize,
@@ -189,7 +189,7 @@ struct Run {
     /// The newest epoch of which some node knew that it owns.
     newest: Epoch,
     number: u64,
-    seen: Seen,
+    seen: SeedCounts,
 }
 
 impl Run {
@@ -208,7 +208,7 @@ impl Run {
             begins: Position(0),
             newest: Epoch(0),
             number: 0,
-            seen: Seen::default(),
+            seen: SeedCounts::default(),
         };
         for number in 0..NODES {
             let node = run.process(number);
@@ -246,7 +246,7 @@ impl Run {
             cluster: CLUSTER,
             writer: Writer(seed),
             node: format!("node {number}"),
-            link: format!("10.0.0.{number}:4600"),
+            peer_address: format!("10.0.0.{number}:4600"),
             limits: Limits::default(),
             timing: Timing {
                 takeover_after: Duration::from_secs(3 + number as u64),
@@ -449,7 +449,7 @@ impl Run {
         })
     }
 
-    fn run(mut self, steps: usize) -> Seen {
+    fn run(mut self, steps: usize) -> SeedCounts {
         for _ in 0..steps {
             for number in 0..NODES {
                 if !self.nodes[number].process.is_paused() {
@@ -478,7 +478,7 @@ impl Run {
     }
 
     /// Everything heals, and everything drains.
-    fn end(mut self) -> Seen {
+    fn end(mut self) -> SeedCounts {
         self.stream.heal();
         for node in &self.nodes {
             node.connection.cut(false, false);
@@ -539,7 +539,7 @@ impl Run {
 
 #[test]
 fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
-    let mut total = Seen::default();
+    let mut total = SeedCounts::default();
     for seed in seeds(200) {
         eprintln!("seed {seed}");
         let seen = Run::new(seed, None, Without::Nothing).run(60);

@@ -21,7 +21,7 @@ use quintet_sim::{
 
 /// Events of one seed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeedCounts {
     acknowledged: usize,
     takeovers: usize,
     resolves: u64,
@@ -47,7 +47,7 @@ struct Run {
     /// Frames before this position may have been given up.
     begins: quintet_log::Position,
     number: u64,
-    seen: Seen,
+    seen: SeedCounts,
 }
 
 impl Run {
@@ -70,7 +70,7 @@ impl Run {
             nodes: Vec::new(),
             begins: quintet_log::Position(0),
             number: 0,
-            seen: Seen::default(),
+            seen: SeedCounts::default(),
         }
     }
 
@@ -190,7 +190,7 @@ impl Run {
         Ok(())
     }
 
-    fn refused(seen: &mut Seen, owner: bool, error: LogError) -> Result<(), LogError> {
+    fn refused(seen: &mut SeedCounts, owner: bool, error: LogError) -> Result<(), LogError> {
         match error {
             LogError::Fenced { .. } | LogError::BadEntry { .. } if !owner => {
                 seen.fenced += 1;
@@ -200,7 +200,7 @@ impl Run {
         }
     }
 
-    fn run(mut self) -> Result<Seen, LogError> {
+    fn run(mut self) -> Result<SeedCounts, LogError> {
         self.take_over()?;
         for _ in 0..150 {
             self.step()?;
@@ -241,7 +241,7 @@ impl Run {
 
 #[test]
 fn what_was_acknowledged_survives_any_owner() {
-    let mut total = Seen::default();
+    let mut total = SeedCounts::default();
     for seed in seeds(500) {
         eprintln!("seed {seed}");
         let seen = Run::new(seed, Without::Nothing).run();

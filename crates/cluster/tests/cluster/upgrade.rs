@@ -64,7 +64,7 @@ impl Old {
             epoch: Epoch(1),
             writer: Writer(1),
             node: "old".to_owned(),
-            link: String::new(),
+            peer_address: String::new(),
         };
         old.append(Reign::Claim(claim.clone(), None).frame(), true);
         let (mut frames, mut begin) = (Vec::new(), Vec::new());

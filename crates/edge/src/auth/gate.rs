@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quintet_client::{Did, Share};
-use quintet_http::{Answer, Counted, Full, Gate, Pace, Shown, Tell, User};
+use quintet_http::{Answer, Counted, Full, Gate, LoginCredentials, Pace, Tell, User};
 use quintet_types::{Name, Principal, Verb};
 use quintet_wire::LoginRefused;
 
@@ -65,18 +65,20 @@ impl Gate for HttpGate {
         self.security.auth.is_used()
     }
 
-    fn log_in(&self, peer: Option<IpAddr>, shown: Shown<'_>, tell: Tell) {
+    fn log_in(&self, peer: Option<IpAddr>, shown: LoginCredentials<'_>, tell: Tell) {
         let (name, secret) = match shown {
-            Shown::Nothing => return tell(self.silent()),
-            Shown::Certificate(name) => {
+            LoginCredentials::Nothing => return tell(self.silent()),
+            LoginCredentials::Certificate(name) => {
                 // A name that nobody here has says no more than none.
                 return tell(match self.security.auth.user(name) {
                     Principal::ANONYMOUS => self.silent(),
                     user => Answer::In(user, 0),
                 });
             }
-            Shown::Bearer(token) => return tell(answer(self.security.bear(token, peer))),
-            Shown::Basic(name, secret) => (name, secret),
+            LoginCredentials::Bearer(token) => {
+                return tell(answer(self.security.bear(token, peer)));
+            }
+            LoginCredentials::Basic(name, secret) => (name, secret),
         };
         // One of the listener's own, unless a [[user]] has the name.
         let own = std::str::from_utf8(name).ok();

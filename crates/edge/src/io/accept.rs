@@ -63,7 +63,7 @@ impl Edge {
             stream,
             origin: Origin::new(peer, listener),
             listener,
-            way: Way::Linked(peer),
+            way: Way::Forwarded(peer),
             user: name.filter(|name| !name.is_empty()).cloned(),
             identity,
             meter: Meter::default(),

@@ -47,7 +47,7 @@ impl Edge {
             // has said who may do what.
             let own = rustix::process::geteuid().as_raw();
             // Through another node, whose listener may ask for no certificates.
-            if matches!(arrival.way, Way::Linked(Some(_))) && arrival.identity.is_none() {
+            if matches!(arrival.way, Way::Forwarded(Some(_))) && arrival.identity.is_none() {
                 return Principal::ANONYMOUS;
             }
             return match arrival.stream.account() {

@@ -71,7 +71,7 @@ pub enum Way {
     /// By its own connection.
     Direct,
     /// Through another node of the cluster, which saw it at this address.
-    Linked(Option<SocketAddr>),
+    Forwarded(Option<SocketAddr>),
 }
 
 impl Way {
@@ -79,7 +79,7 @@ impl Way {
     pub(super) fn peer(self, stream: &Stream) -> Option<SocketAddr> {
         match self {
             Self::Direct => stream.peer(),
-            Self::Linked(peer) => peer,
+            Self::Forwarded(peer) => peer,
         }
     }
 }

@@ -33,7 +33,7 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::Batch(BatchRequest::Forget(_)) => true,
         Command::DropQueues { dry_run, .. } => !dry_run,
         Command::Edit(_, edit) => changes_more_than_notes(edit),
-        Command::BulkOp(bulk_op) => bulk_op.act.changes(),
+        Command::BulkOp(bulk_op) => bulk_op.action.changes(),
         // Made by everybody who puts, too.
         Command::Create { .. } => operator,
         // Everyday work, for clients of a protocol.

@@ -13,10 +13,10 @@ const LEAST: usize = 64;
 
 /// All of them. What is counted is with the queues; this knows which account is whose.
 #[derive(Default)]
-pub(super) struct Accounts(Mutex<Known>);
+pub(super) struct Accounts(Mutex<AccountTable>);
 
 #[derive(Default)]
-struct Known {
+struct AccountTable {
     by: HashMap<Box<[u8]>, Weak<Account>>,
     sweep_at: usize,
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use quintet_auth::{LimitTable, Limits, Place, place_of};
-use quintet_client::{Arrivals, HeldBack, Share};
+use quintet_client::{Arrivals, Share, ThrottledClient};
 use quintet_config::Config;
 use quintet_host::{Point, locked};
 use quintet_types::{Account, Principal};
@@ -99,12 +99,12 @@ enum Whose {
 
 /// As whom the table knows it.
 #[derive(Clone)]
-enum Known {
+enum LimitSubject {
     Address(IpAddr),
     User(Arc<str>),
 }
 
-impl Known {
+impl LimitSubject {
     fn limits(&self, table: &LimitTable) -> Limits {
         match self {
             Self::Address(address) => table.of_address(*address),
@@ -126,7 +126,7 @@ pub struct Quotas {
 }
 
 struct Used {
-    by: HashMap<Whose, (Known, Arc<Quota>)>,
+    by: HashMap<Whose, (LimitSubject, Arc<Quota>)>,
     /// So many, and those of whom nothing has to be remembered are forgotten.
     sweep_at: usize,
 }
@@ -301,7 +301,7 @@ impl Quotas {
         Ok(held)
     }
 
-    fn pace(&self, whose: Option<(Whose, Known, Limits)>, of: Of, now: Instant) -> Pace {
+    fn pace(&self, whose: Option<(Whose, LimitSubject, Limits)>, of: Of, now: Instant) -> Pace {
         let whose = whose.filter(|(_, _, limits)| limits.requests_per_second.unwrap_or(0) > 0);
         let now_ns = self.now_ns(now);
         let due = self.with(whose, |quota| {
@@ -334,13 +334,17 @@ impl Quotas {
         }
     }
 
-    fn address(&self, address: IpAddr) -> Option<(Whose, Known, Limits)> {
+    fn address(&self, address: IpAddr) -> Option<(Whose, LimitSubject, Limits)> {
         let limits = self.table().of_address(address);
         let whose = Whose::Place(place_of(address));
-        (!limits.is_none()).then_some((whose, Known::Address(address), limits))
+        (!limits.is_none()).then_some((whose, LimitSubject::Address(address), limits))
     }
 
-    fn user(&self, user: Principal, name: Option<Arc<str>>) -> Option<(Whose, Known, Limits)> {
+    fn user(
+        &self,
+        user: Principal,
+        name: Option<Arc<str>>,
+    ) -> Option<(Whose, LimitSubject, Limits)> {
         if user == Principal::SERVER || user == Principal::ANONYMOUS {
             return None;
         }
@@ -350,13 +354,13 @@ impl Quotas {
         }
         let name = name?;
         let limits = table.of_user(&name);
-        (!limits.is_none()).then_some((Whose::User(user), Known::User(name), limits))
+        (!limits.is_none()).then_some((Whose::User(user), LimitSubject::User(name), limits))
     }
 
     /// Does something with somebody's quota, if it has limits.
     fn with<T>(
         &self,
-        whose: Option<(Whose, Known, Limits)>,
+        whose: Option<(Whose, LimitSubject, Limits)>,
         work: impl FnOnce(Arc<Quota>) -> T,
     ) -> Option<T> {
         let (whose, known, limits) = whose?;
@@ -381,23 +385,23 @@ impl Quotas {
         self.delayed[of as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Clients that a limit held back, `most` of them at most, the latest first.
-    pub fn held_back(&self, now: Instant, most: usize) -> Vec<HeldBack> {
+    /// Clients that a limit throttled, `most` of them at most, the latest first.
+    pub fn throttled(&self, now: Instant, most: usize) -> Vec<ThrottledClient> {
         let now_ns = self.now_ns(now);
         let used = locked(&self.used);
         let all = used
             .by
             .values()
-            .map(|(known, quota)| (known, quota, quota.held_back()));
+            .map(|(known, quota)| (known, quota, quota.throttled()));
         let mut all: Vec<_> = all.filter(|(.., (times, _))| *times > 0).collect();
         all.sort_unstable_by_key(|(.., (_, at_ns))| std::cmp::Reverse(*at_ns));
         all.truncate(most);
         let told = all
             .into_iter()
-            .map(|(known, quota, (times, at_ns))| HeldBack {
+            .map(|(known, quota, (times, at_ns))| ThrottledClient {
                 who: match known {
-                    Known::Address(address) => format!("address {address}"),
-                    Known::User(name) => format!("user {name}"),
+                    LimitSubject::Address(address) => format!("address {address}"),
+                    LimitSubject::User(name) => format!("user {name}"),
                 },
                 now: quota
                     .reached(now_ns)

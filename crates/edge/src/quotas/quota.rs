@@ -22,8 +22,8 @@ pub struct Quota {
     failures_per_minute: AtomicU64,
     bytes: Arc<ByteBudget>,
     /// How often one of them held somebody back, and when last, ns.
-    held_back: AtomicU64,
-    held_back_ns: AtomicU64,
+    throttled: AtomicU64,
+    throttled_ns: AtomicU64,
 }
 
 impl Quota {
@@ -37,8 +37,8 @@ impl Quota {
             failures: Bucket::default(),
             failures_per_minute: AtomicU64::new(0),
             bytes: ByteBudget::new(u64::MAX),
-            held_back: AtomicU64::new(0),
-            held_back_ns: AtomicU64::new(0),
+            throttled: AtomicU64::new(0),
+            throttled_ns: AtomicU64::new(0),
         };
         quota.set(limits);
         Arc::new(quota)
@@ -113,16 +113,16 @@ impl Quota {
         self.connections.load(Ordering::Relaxed) > 0
     }
 
-    /// One of its limits held somebody back.
+    /// One of its limits throttled somebody.
     pub fn holds_back(&self, now_ns: u64) {
-        self.held_back.fetch_add(1, Ordering::Relaxed);
-        self.held_back_ns.store(now_ns, Ordering::Relaxed);
+        self.throttled.fetch_add(1, Ordering::Relaxed);
+        self.throttled_ns.store(now_ns, Ordering::Relaxed);
     }
 
     /// How often that was, and when last.
-    pub(super) fn held_back(&self) -> (u64, u64) {
-        let times = self.held_back.load(Ordering::Relaxed);
-        (times, self.held_back_ns.load(Ordering::Relaxed))
+    pub(super) fn throttled(&self) -> (u64, u64) {
+        let times = self.throttled.load(Ordering::Relaxed);
+        (times, self.throttled_ns.load(Ordering::Relaxed))
     }
 
     /// The limits that are reached.

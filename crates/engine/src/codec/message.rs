@@ -16,7 +16,7 @@ mod has {
     pub(super) const FLAGS: u64 = 1;
     pub(super) const TTR: u64 = 1 << 1;
     pub(super) const EXTRA: u64 = 1 << 2;
-    pub(super) const HELD_BACK: u64 = 1 << 3;
+    pub(super) const NOT_SELECTABLE: u64 = 1 << 3;
     pub(super) const LARGE: u64 = 1 << 4;
     pub(super) const STATE: u64 = 1 << 5;
     pub(super) const RESERVES: u64 = 1 << 6;
@@ -32,7 +32,7 @@ pub(super) fn write(w: &mut Writer<'_>, message: &Message) {
     let bits = bit(message.flags != 0, has::FLAGS)
         | bit(message.ttr_ms.is_some(), has::TTR)
         | bit(message.extra.is_some(), has::EXTRA)
-        | bit(!message.selectable, has::HELD_BACK)
+        | bit(!message.selectable, has::NOT_SELECTABLE)
         | bit(matches!(message.body, Body::Large(_)), has::LARGE)
         | bit(message.state != State::Ready, has::STATE)
         | bit(message.reserves != 0, has::RESERVES)
@@ -307,7 +307,7 @@ pub(super) fn read(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Me
         flags,
         reserves,
         state,
-        selectable: !has(has::HELD_BACK),
+        selectable: !has(has::NOT_SELECTABLE),
         doomed: has(has::DOOMED),
         ..Message::new(at, created, body)
     })

@@ -1,4 +1,4 @@
-//! Acts on stored messages and on queues.
+//! Operations on stored messages and on queues.
 
 use quintet_types::{
     At, Attr, AttrChange, Body, Bound, ClientId, CommandError, Dropped, Edit, ListState, Message,
@@ -128,13 +128,13 @@ impl Engine {
         let (state_index, from) = match state {
             // Those not selectable are listed behind all others.
             ListState::Ready if after.is_some_and(|message| !message.selectable) => {
-                (StateIndex::HeldBack, order(StateIndex::HeldBack))
+                (StateIndex::NotSelectable, order(StateIndex::NotSelectable))
             }
             ListState::Ready => {
                 let from = order(StateIndex::Ready);
                 let mut slots = self.state_index(id, StateIndex::Ready, from, max)?;
                 let left = max - slots.len();
-                slots.extend(self.state_index(id, StateIndex::HeldBack, None, left)?);
+                slots.extend(self.state_index(id, StateIndex::NotSelectable, None, left)?);
                 return Ok(slots);
             }
             ListState::Delayed => (StateIndex::Delayed, order(StateIndex::Delayed)),
@@ -187,7 +187,7 @@ impl Engine {
         };
         match state_index {
             StateIndex::Ready => ordered(&queue.ready),
-            StateIndex::HeldBack => ordered(&queue.held_back),
+            StateIndex::NotSelectable => ordered(&queue.not_selectable),
             StateIndex::Delayed => timed(&queue.delayed),
             StateIndex::Archived => timed(&queue.archived),
             StateIndex::Buried => {
@@ -524,7 +524,7 @@ impl Engine {
     ) -> Result<Outcome, CommandError> {
         let sum = self.store.gauges();
         let remembers = !self.store.dedupe_records.is_empty();
-        if sum.ready + sum.held_back + sum.delayed == 0 && !remembers {
+        if sum.ready + sum.not_selectable + sum.delayed == 0 && !remembers {
             return Ok(Outcome::Count(0));
         }
         // Of those in which nothing waits nothing is told: there may be many,

@@ -25,8 +25,8 @@ impl Engine {
         let queue = self.existing(&bulk_op.queue)?;
         self.store.promote(queue, self.now);
         let mut done = BulkDone::default();
-        let purges = bulk_op.act == BulkAction::Purge && bulk_op.after.is_none();
-        if !bulk_op.act.is_for(bulk_op.state) || (bulk_op.max == 0 && !purges) {
+        let purges = bulk_op.action == BulkAction::Purge && bulk_op.after.is_none();
+        if !bulk_op.action.is_for(bulk_op.state) || (bulk_op.max == 0 && !purges) {
             return Ok(Outcome::BulkDone(Box::new(done)));
         }
         // Where nearly all fit, more than are wanted are not gone through.
@@ -37,10 +37,10 @@ impl Engine {
         };
         let slots = self.slots_behind(queue, bulk_op.state, bulk_op.after, looks)?;
         // Where they go is found good before the first goes.
-        if let Some(to) = bulk_op.act.goes_to()
+        if let Some(to) = bulk_op.action.goes_to()
             && !self.belongs_elsewhere(to)
         {
-            let to = match bulk_op.act.must_exist() {
+            let to = match bulk_op.action.must_exist() {
                 true => self.existing(to)?,
                 false => self.find_or_make_ours(to)?,
             };
@@ -68,15 +68,15 @@ impl Engine {
                 continue;
             }
             let id = message.id;
-            if matches!(bulk_op.act, BulkAction::Show) {
+            if matches!(bulk_op.action, BulkAction::Show) {
                 bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
                 bytes += message.extra_bytes();
             }
-            if self.bulk_op_one(cx, id, &bulk_op.act, &mut done) {
+            if self.bulk_op_one(cx, id, &bulk_op.action, &mut done) {
                 done.matched += 1;
             }
         }
-        if let Some(to) = bulk_op.act.goes_to()
+        if let Some(to) = bulk_op.action.goes_to()
             && let Some(to) = self.store.find(to)
         {
             self.forget_unused(to);
@@ -91,14 +91,14 @@ impl Engine {
         &mut self,
         cx: &mut Cx<'_, J>,
         id: MessageId,
-        act: &BulkAction,
+        action: &BulkAction,
         done: &mut BulkDone,
     ) -> bool {
         let Some(message) = self.store.message(id) else {
             return false;
         };
         let at = message.at();
-        match act {
+        match action {
             BulkAction::Count => {}
             BulkAction::CountToCancel => return self.may_cancel(message).is_ok(),
             BulkAction::Show => {
@@ -134,7 +134,7 @@ impl Engine {
                 });
             }
             BulkAction::Redrive { .. } | BulkAction::RedriveInto(_) => {
-                return self.redrive(cx, id, act.goes_to());
+                return self.redrive(cx, id, action.goes_to());
             }
         }
         true
@@ -194,12 +194,14 @@ impl Engine {
     ) -> Result<Vec<u32>, Cold> {
         let order = after.map(|after| after.order);
         let state_index = match state {
-            ListState::Ready if after.is_some_and(|after| after.held_back) => StateIndex::HeldBack,
+            ListState::Ready if after.is_some_and(|after| after.not_selectable) => {
+                StateIndex::NotSelectable
+            }
             ListState::Ready => {
                 let mut slots = self.state_index(id, StateIndex::Ready, order, max)?;
                 let left = max - slots.len();
                 if left > 0 {
-                    slots.extend(self.state_index(id, StateIndex::HeldBack, None, left)?);
+                    slots.extend(self.state_index(id, StateIndex::NotSelectable, None, left)?);
                 }
                 return Ok(slots);
             }
@@ -223,7 +225,7 @@ impl Engine {
 
 /// Where a message that is listed under `state` stands.
 fn cursor_of(state: ListState, message: &Message) -> Cursor {
-    let held_back = state == ListState::Ready && !message.selectable;
+    let not_selectable = state == ListState::Ready && !message.selectable;
     let order = match state {
         ListState::Ready => StateIndex::Ready.order(message),
         ListState::Delayed => StateIndex::Delayed.order(message),
@@ -231,5 +233,8 @@ fn cursor_of(state: ListState, message: &Message) -> Cursor {
         ListState::Archived => StateIndex::Archived.order(message),
         ListState::Reserved | ListState::Prepared => (0, 0, message.id),
     };
-    Cursor { held_back, order }
+    Cursor {
+        not_selectable,
+        order,
+    }
 }

@@ -37,7 +37,7 @@ impl Engine {
         cancel: &Cancel,
     ) -> Result<Outcome, Stop> {
         let asker = cx.call().caller.principal;
-        let (id, track) = self.track_named(asker, by_name, by_name.act.verb())?;
+        let (id, track) = self.track_named(asker, by_name, by_name.action.verb())?;
         match (self.look_up(id)?, track.state) {
             (Some(_), _) => self.cancel(cx, id, cancel),
             (None, TrackState::Cancelled) => Err(CommandError::AlreadyCancelled.into()),

@@ -15,7 +15,7 @@ use quintet_types::{
     MESSAGES_PER_STEP, MessageId, Ms, Order, Outcome, QueueId, StateIndex, Wait,
 };
 
-use crate::cold::{BlockAt, Found, Want, is_apart};
+use crate::cold::{BlockAt, LookupResult, Want, is_apart};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::step::{Call, Step};
@@ -83,7 +83,7 @@ pub(crate) struct Reading {
     parked: Vec<Parked>,
     /// Recent searches that found nothing or a message that is in memory now; valid for as long as
     /// nothing went back to a run.
-    known: Known,
+    known: RunAnswers,
     /// Keys whose messages are looked for, to know which stands first.
     ordering: Vec<(QueueId, Arc<[u8]>)>,
     /// Waits that could not be served before something is read.
@@ -142,7 +142,7 @@ impl Reading {
 
 /// Answers of the runs that need not be asked for again.
 #[derive(Debug, Default)]
-struct Known {
+struct RunAnswers {
     epoch: u64,
     ids: HashSet<MessageId, Hash>,
     keys: HashSet<(QueueId, Arc<[u8]>), Hash>,
@@ -211,7 +211,7 @@ impl Engine {
     pub fn supply<J: Journal>(
         &mut self,
         now: Ms,
-        found: Vec<Found>,
+        found: Vec<LookupResult>,
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) {
@@ -279,9 +279,9 @@ impl Engine {
         self.store.cold_stats()
     }
 
-    fn take_in<J: Journal>(&mut self, cx: &mut Cx<'_, J>, found: Found) {
+    fn take_in<J: Journal>(&mut self, cx: &mut Cx<'_, J>, found: LookupResult) {
         match found {
-            Found::Block(at, messages) => {
+            LookupResult::Block(at, messages) => {
                 self.reading.ringing.retain(|ringing| *ringing != at);
                 let queue = self.store.cold.block(at).map(|block| block.row.queue);
                 match messages {
@@ -295,19 +295,19 @@ impl Engine {
                     cx.wake(queue);
                 }
             }
-            Found::Id(id, places) => {
+            LookupResult::Id(id, places) => {
                 let any = self.want_entries(&places);
                 if !any {
                     self.forget_old_searches();
                     self.reading.known.ids.insert(id);
                 }
             }
-            Found::Key(queue, key, places) if self.is_asked_for_order(queue, &key) => {
+            LookupResult::Key(queue, key, places) if self.is_asked_for_order(queue, &key) => {
                 let blocks = self.blocks_of_entries(&places);
                 self.store.looked_up(queue, &key, &blocks);
                 cx.wake(queue);
             }
-            Found::Key(queue, key, places) => {
+            LookupResult::Key(queue, key, places) => {
                 let any = self.want_entries(&places);
                 if !any {
                     self.forget_old_searches();

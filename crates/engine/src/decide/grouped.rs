@@ -30,7 +30,7 @@ fn first_from(end: End) -> Order {
 }
 
 /// The message found in memory, and the block of a run that must be read to know better.
-type Found = Option<(Order, Head)>;
+type GroupCandidate = Option<(Order, Head)>;
 
 impl Engine {
     /// The message of a queue with groups that this take would get.
@@ -144,7 +144,7 @@ impl Engine {
         id: QueueId,
         walk: Option<&Walk>,
         skipped: &mut u64,
-    ) -> (Found, Option<(Order, BlockAt)>) {
+    ) -> (GroupCandidate, Option<(Order, BlockAt)>) {
         let Some(groups) = self.groups(id) else {
             return (None, None);
         };
@@ -193,8 +193,12 @@ impl Engine {
 
     /// The first message of a key under its share that may go and fits, of a queue that is
     /// not ordered.
-    fn quiet_that_fits(&self, groups: &KeyGroups, fits: &mut impl FnMut(Head) -> bool) -> Found {
-        let mut best: Found = None;
+    fn quiet_that_fits(
+        &self,
+        groups: &KeyGroups,
+        fits: &mut impl FnMut(Head) -> bool,
+    ) -> GroupCandidate {
+        let mut best: GroupCandidate = None;
         for (order, head) in groups.free_heads() {
             if best.is_some_and(|(best, _)| best < order) {
                 break;
@@ -221,7 +225,13 @@ impl Engine {
 
     /// The next message of a take of several in a queue that is not ordered. Those of keys over
     /// their share count as others.
-    fn head_ahead(&self, take: &Take, id: QueueId, groups: &KeyGroups, walk: &Walk) -> Found {
+    fn head_ahead(
+        &self,
+        take: &Take,
+        id: QueueId,
+        groups: &KeyGroups,
+        walk: &Walk,
+    ) -> GroupCandidate {
         let from = KeyGroups::passed(walk).map_or(Edge::Unbounded, Edge::Excluded);
         let ready = self.store.seated(id).ready.range((from, Edge::Unbounded));
         let leased = take.lease.is_some();
@@ -245,7 +255,7 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         end: End,
         id: QueueId,
-        (found, rival): (Found, Option<(Order, BlockAt)>),
+        (found, rival): (GroupCandidate, Option<(Order, BlockAt)>),
     ) -> Option<Best> {
         // What it turns out to be stands no nearer to the head, so to a take of
         // the newest over several queues it may be better than this.
@@ -369,7 +379,7 @@ impl Engine {
 /// An open block that may hold something that stands before what was found.
 /// Where too much is known of blocks in which nothing may go, others are left
 /// alone until something of those is gone.
-fn rival(groups: &KeyGroups, found: Found) -> Option<(Order, BlockAt)> {
+fn rival(groups: &KeyGroups, found: GroupCandidate) -> Option<(Order, BlockAt)> {
     let (first, block) = groups.first_open().filter(|_| !groups.knows_enough())?;
     let before = found.is_none_or(|(order, _)| first < order);
     before.then_some((first, block))

@@ -108,7 +108,7 @@ impl Engine {
             idle(StateIndex::Archived, queue.archived.len());
             let state_indexes = [
                 (StateIndex::Delayed, queue.delayed.len()),
-                (StateIndex::HeldBack, queue.held_back.len()),
+                (StateIndex::NotSelectable, queue.not_selectable.len()),
                 (StateIndex::Ready, queue.ready.len()),
             ];
             for (state_index, len) in state_indexes {
@@ -175,7 +175,7 @@ impl Engine {
         let up_to = (Edge::Unbounded, Edge::Excluded(order));
         match state_index {
             StateIndex::Ready => slots(queue.ready.range_back(up_to), max),
-            StateIndex::HeldBack => slots(queue.held_back.range_back(up_to), max),
+            StateIndex::NotSelectable => slots(queue.not_selectable.range_back(up_to), max),
             StateIndex::Delayed => slots(queue.delayed.range(..time).rev(), max),
             StateIndex::Archived => slots(queue.archived.range(..time).rev(), max),
             StateIndex::Buried => {

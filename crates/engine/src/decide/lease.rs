@@ -7,7 +7,7 @@ use quintet_types::{
 
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
-use crate::take_tokens::Given;
+use crate::take_tokens::LeaseGrant;
 
 impl Engine {
     pub(crate) fn lease_for(&self, client_id: ClientId, slot: u32, ask: &LeaseRequest) -> Lease {
@@ -102,7 +102,7 @@ impl Engine {
             let lease = self.lease_for(ClientId(0), slot, ask);
             let message = self.store.messages.at(slot);
             let at = message.at();
-            given.push(Given {
+            given.push(LeaseGrant {
                 id: at.id,
                 number: message.reserves,
                 until: lease.until,
@@ -134,7 +134,7 @@ impl Engine {
         let given = handed.iter().filter_map(|message| {
             let slot = self.store.slot(message.id)?;
             let lease = self.store.leases.get(&slot)?;
-            Some(Given {
+            Some(LeaseGrant {
                 id: message.id,
                 number: message.reserves,
                 until: lease.until,

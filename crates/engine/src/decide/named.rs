@@ -2,7 +2,7 @@
 
 use super::Stop;
 use quintet_types::{
-    By, ByName, ClientId, CommandError, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAct, Outcome,
+    By, ByName, ClientId, CommandError, MESSAGE_NAME_BYTES_MAX, MessageId, NamedAction, Outcome,
     Principal, Put,
 };
 
@@ -32,22 +32,22 @@ impl Engine {
         client_id: ClientId,
         by_name: &ByName,
     ) -> Result<Outcome, Stop> {
-        if by_name.act == NamedAct::Track {
+        if by_name.action == NamedAction::Track {
             return self.tracked(cx.call().caller.principal, by_name);
         }
         let Some(id) = self.named(cx.call().caller.principal, client_id, by_name) else {
             return self.say_of_track(cx, by_name);
         };
-        match &by_name.act {
+        match &by_name.action {
             // It was answered above.
-            NamedAct::Track => Err(CommandError::NotFound.into()),
-            NamedAct::Look => {
+            NamedAction::Track => Err(CommandError::NotFound.into()),
+            NamedAction::Look => {
                 let message = self.store.message(id).ok_or(CommandError::NotFound)?;
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }
-            NamedAct::Settle(how) => self.settle(cx, client_id, id, by_name.by, how),
-            NamedAct::Extend(ms) => self.extend(cx, client_id, (id, By::Anyone), *ms),
-            NamedAct::Until(at) => {
+            NamedAction::Settle(how) => self.settle(cx, client_id, id, by_name.by, how),
+            NamedAction::Extend(ms) => self.extend(cx, client_id, (id, By::Anyone), *ms),
+            NamedAction::Until(at) => {
                 let lease = self
                     .store
                     .slot(id)
@@ -60,8 +60,8 @@ impl Engine {
                     _ => Ok(Outcome::Done),
                 }
             }
-            NamedAct::Cancel(cancel) => self.cancel(cx, id, cancel),
-            NamedAct::Progress(percent, text) => {
+            NamedAction::Cancel(cancel) => self.cancel(cx, id, cancel),
+            NamedAction::Progress(percent, text) => {
                 let by = (id, by_name.by);
                 Ok(self.progress(cx, client_id, by, *percent, text.as_deref())?)
             }
@@ -86,7 +86,7 @@ impl Engine {
             let Some(message) = self.store.message(id) else {
                 return false;
             };
-            if matches!(by_name.act, NamedAct::Cancel(_)) && message.cancelled().is_some() {
+            if matches!(by_name.action, NamedAction::Cancel(_)) && message.cancelled().is_some() {
                 return false;
             }
             let own = message.queue;
@@ -94,7 +94,7 @@ impl Engine {
                 return false;
             }
             let name = self.store.name_of(own);
-            queue.is_some() || self.may(asker, by_name.act.verb(), &name)
+            queue.is_some() || self.may(asker, by_name.action.verb(), &name)
         })
     }
 }

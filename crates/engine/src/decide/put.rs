@@ -626,7 +626,7 @@ impl Engine {
         }
         if let Some(more) = put.more.take() {
             let PutMore {
-                held_back,
+                not_selectable,
                 prepared,
                 key,
                 mut attrs,
@@ -648,7 +648,7 @@ impl Engine {
                 let extra = message.extra_mut();
                 (extra.tracked, extra.reply) = (tracked, reply);
             }
-            message.selectable = !held_back;
+            message.selectable = !not_selectable;
             if prepared {
                 message.state = State::Prepared;
             }

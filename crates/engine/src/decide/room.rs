@@ -184,8 +184,11 @@ impl Engine {
             let cold = self.store.next_cold(id, StateIndex::Ready, Some(from));
             return Victim::first(here, cold);
         }
-        let here = queue.held_back.first_key_value().map(|(order, _)| order);
-        let cold = self.store.next_cold(id, StateIndex::HeldBack, None);
+        let here = queue
+            .not_selectable
+            .first_key_value()
+            .map(|(order, _)| order);
+        let cold = self.store.next_cold(id, StateIndex::NotSelectable, None);
         if here.is_some() || cold.is_some() {
             return Victim::first(here, cold);
         }
@@ -284,8 +287,10 @@ impl Engine {
             below = from;
         }
 
-        let here = queue.held_back.iter();
-        let stored = self.store.next_cold(queue.id, StateIndex::HeldBack, None);
+        let here = queue.not_selectable.iter();
+        let stored = self
+            .store
+            .next_cold(queue.id, StateIndex::NotSelectable, None);
         let here = here.map(|(order, &slot)| sized(order, slot));
         excess.walk(here, stored, |bound, order| bound < order)?;
 

@@ -2,8 +2,8 @@
 
 use super::Stop;
 use quintet_types::{
-    ByName, CommandError, Message, MessageId, Name, NamedAct, Outcome, Principal, Removal, State,
-    TRACK_NOTE_BYTES_MAX, Track, TrackState, Verb,
+    ByName, CommandError, Message, MessageId, Name, NamedAction, Outcome, Principal, Removal,
+    State, TRACK_NOTE_BYTES_MAX, Track, TrackState, Verb,
 };
 
 use crate::engine::{Cx, Engine};
@@ -163,17 +163,20 @@ impl Engine {
         cx: &mut Cx<'_, J>,
         by_name: &ByName,
     ) -> Result<Outcome, Stop> {
-        let (percent, text) = match &by_name.act {
-            NamedAct::Progress(percent, text) => (*percent, text.as_deref()),
+        let (percent, text) = match &by_name.action {
+            NamedAction::Progress(percent, text) => (*percent, text.as_deref()),
             // It is no lease's end that would be put off.
-            NamedAct::Until(_) => (None, None),
-            NamedAct::Cancel(cancel) => return self.cancel_tracked(cx, by_name, cancel),
-            NamedAct::Track | NamedAct::Look | NamedAct::Settle(_) | NamedAct::Extend(_) => {
+            NamedAction::Until(_) => (None, None),
+            NamedAction::Cancel(cancel) => return self.cancel_tracked(cx, by_name, cancel),
+            NamedAction::Track
+            | NamedAction::Look
+            | NamedAction::Settle(_)
+            | NamedAction::Extend(_) => {
                 return Err(CommandError::NotFound.into());
             }
         };
         let (id, mut track) =
-            self.track_named(cx.call().caller.principal, by_name, by_name.act.verb())?;
+            self.track_named(cx.call().caller.principal, by_name, by_name.action.verb())?;
         if let Some(slot) = self.look_up(id)? {
             if self.store.messages.at(slot).state == State::Reserved {
                 return Err(CommandError::NotFound.into());

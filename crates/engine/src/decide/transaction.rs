@@ -3,8 +3,8 @@
 use super::{Cold, Stop};
 use quintet_types::{
     Answer, By, Caller, ClientId, Command, CommandError, Delivery, Effect, Guard, Hold, How,
-    MessageId, Outcome, PendingDecision, PendingDecisionKind, PendingDecisions, Put, Return, Seen,
-    State, TableRequest, Transaction, Transfer,
+    MessageId, MessageVersion, Outcome, PendingDecision, PendingDecisionKind, PendingDecisions,
+    Put, Return, State, TableRequest, Transaction, Transfer,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -248,7 +248,7 @@ impl Engine {
 
     fn holds(&self, guard: &Guard) -> bool {
         match guard {
-            Guard::Message { id, seen } => self.store.message(*id).map(Seen::of) == *seen,
+            Guard::Message { id, seen } => self.store.message(*id).map(MessageVersion::of) == *seen,
             Guard::Table {
                 table,
                 key,

@@ -127,19 +127,19 @@ pub(crate) struct Ascending<K, V> {
     /// The newest chunk.
     open: Chunk<K, V>,
     /// Entries that do not fit there; mostly none.
-    more: Option<Box<More<K, V>>>,
+    more: Option<Box<Overflow<K, V>>>,
     len: usize,
 }
 
 #[derive(Debug)]
-struct More<K, V> {
+struct Overflow<K, V> {
     /// Chunks to which nothing is added, in their order; none is empty.
     full: VecDeque<Chunk<K, V>>,
     /// Entries that came out of order. No key is here and in a chunk.
     rest: BTreeMap<K, V>,
 }
 
-impl<K, V> Default for More<K, V> {
+impl<K, V> Default for Overflow<K, V> {
     fn default() -> Self {
         Self {
             full: VecDeque::new(),

@@ -29,7 +29,7 @@ fn group_order(message: &Message) -> GroupOrder {
 fn ready_as(message: &Message) -> Standing {
     match message.selectable {
         true => Standing::Ready,
-        false => Standing::HeldBack,
+        false => Standing::NotSelectable,
     }
 }
 
@@ -210,7 +210,7 @@ impl Durable {
     /// Enters a message that came from this state index of a run. It may be ready
     /// since its due time came, so the due time alone does not tell.
     pub(super) fn index_loaded(&mut self, slot: u32, state_index: StateIndex) {
-        if !matches!(state_index, StateIndex::Ready | StateIndex::HeldBack) {
+        if !matches!(state_index, StateIndex::Ready | StateIndex::NotSelectable) {
             return self.index_in(slot);
         }
         let Self {
@@ -252,8 +252,8 @@ impl Durable {
             sums.ready += 1;
             sums.urgent += urgent;
         } else {
-            queue.held_back.insert(order, slot);
-            sums.held_back += 1;
+            queue.not_selectable.insert(order, slot);
+            sums.not_selectable += 1;
         }
         if let Some(key) = message.key() {
             let of_key = queue.keys.entry(key.clone()).or_default();
@@ -318,9 +318,9 @@ impl Durable {
                         sums.ready -= one;
                         sums.urgent -= urgent * one;
                     } else {
-                        let was = queue.held_back.remove(&order);
+                        let was = queue.not_selectable.remove(&order);
                         assert!(was.is_some(), "what is held back is in its queue's order");
-                        sums.held_back -= one;
+                        sums.not_selectable -= one;
                     }
                     if let Some(key) = message.key() {
                         let group = queue.keys.get_mut(key);

@@ -154,7 +154,7 @@ impl Durable {
                     None => {
                         groups.building = match state_index {
                             StateIndex::Ready => Building::Blocks(StateIndex::Delayed, None),
-                            StateIndex::HeldBack
+                            StateIndex::NotSelectable
                             | StateIndex::Delayed
                             | StateIndex::Buried
                             | StateIndex::Archived => Building::Reserved(None),
@@ -186,22 +186,25 @@ impl Durable {
                 steps = some.len();
                 groups.building = match some.last() {
                     Some(&(due, _)) => Building::Delayed(Some(due)),
-                    None => Building::HeldBack(None),
+                    None => Building::NotSelectable(None),
                 };
                 some.iter()
                     .for_each(|&(_, slot)| enter(groups, slot, Standing::Delayed));
             }
-            Building::HeldBack(last) => {
+            Building::NotSelectable(last) => {
                 let from = last.map_or(Edge::Unbounded, Edge::Excluded);
-                let some = queue.held_back.range((from, Edge::Unbounded)).take(max);
+                let some = queue
+                    .not_selectable
+                    .range((from, Edge::Unbounded))
+                    .take(max);
                 let some: Vec<_> = some.map(|(order, &slot)| (order, slot)).collect();
                 steps = some.len();
                 groups.building = match some.last() {
-                    Some(&(order, _)) => Building::HeldBack(Some(order)),
+                    Some(&(order, _)) => Building::NotSelectable(Some(order)),
                     None => Building::Ready(None),
                 };
                 some.iter()
-                    .for_each(|&(_, slot)| enter(groups, slot, Standing::HeldBack));
+                    .for_each(|&(_, slot)| enter(groups, slot, Standing::NotSelectable));
             }
             Building::Ready(last) => {
                 let from = last.map_or(Edge::Unbounded, Edge::Excluded);
@@ -333,7 +336,10 @@ impl Durable {
             let mut slow = KeyGroups::new(groups.rules(), true);
             let maps = [
                 (Standing::Ready, slots(queue.ready.values())),
-                (Standing::HeldBack, slots(queue.held_back.values())),
+                (
+                    Standing::NotSelectable,
+                    slots(queue.not_selectable.values()),
+                ),
                 (Standing::Delayed, slots(queue.delayed.values())),
                 (Standing::Reserved, slots(queue.reserved.values())),
             ];

@@ -40,7 +40,7 @@ pub(crate) struct Queue {
     /// Ready and selectable, by order.
     pub(crate) ready: Ascending<Order, u32>,
     /// Ready but not selectable.
-    pub(crate) held_back: Ascending<Order, u32>,
+    pub(crate) not_selectable: Ascending<Order, u32>,
     /// With a due time; moved to the two above when it has come.
     pub(crate) delayed: BTreeMap<(Ms, MessageId), u32>,
     pub(crate) reserved: Ascending<MessageId, u32>,
@@ -207,7 +207,7 @@ impl Queue {
 
     /// Those of them in memory.
     pub(crate) fn waiting_in_memory(&self) -> u64 {
-        (self.ready.len() + self.held_back.len() + self.delayed.len()) as u64
+        (self.ready.len() + self.not_selectable.len() + self.delayed.len()) as u64
     }
 
     /// Messages of a state index that are in a run and not in memory.

@@ -109,7 +109,7 @@ impl Durable {
         queue.waiting_bytes = 0;
         (queue.urgent, queue.retrying) = (0, 0);
         tombstones.ordered(std::mem::take(&mut queue.ready));
-        tombstones.ordered(std::mem::take(&mut queue.held_back));
+        tombstones.ordered(std::mem::take(&mut queue.not_selectable));
         tombstones.timed(std::mem::take(&mut queue.delayed));
         std::mem::take(&mut queue.keys).len() as u64 * KEY
     }

@@ -40,7 +40,7 @@ impl Queue {
         QueueGauges {
             ready: self.ready.len() as u64,
             urgent: self.urgent,
-            held_back: self.held_back.len() as u64,
+            not_selectable: self.not_selectable.len() as u64,
             delayed: self.delayed.len() as u64,
             retrying: self.retrying,
             reserved: self.reserved.len() as u64,
@@ -64,7 +64,7 @@ impl Shelved {
     fn add_to(&self, gauges: &mut QueueGauges) {
         gauges.ready += self.count(StateIndex::Ready);
         gauges.urgent += self.urgent;
-        gauges.held_back += self.count(StateIndex::HeldBack);
+        gauges.not_selectable += self.count(StateIndex::NotSelectable);
         gauges.delayed += self.count(StateIndex::Delayed);
         gauges.retrying += self.retrying;
         gauges.buried += self.count(StateIndex::Buried);

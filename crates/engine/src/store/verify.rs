@@ -91,7 +91,7 @@ impl Durable {
                 let map = if message.selectable {
                     &queue.ready
                 } else {
-                    &queue.held_back
+                    &queue.not_selectable
                 };
                 delayed != (map.get(&order) == Some(&slot))
             }
@@ -228,7 +228,7 @@ impl Durable {
                 queue.archived.len(),
             ];
             counted += queue.waiting_in_memory() + lists.iter().sum::<usize>() as u64;
-            let slots = queue.ready.values().chain(queue.held_back.values());
+            let slots = queue.ready.values().chain(queue.not_selectable.values());
             let len = |slot: &u32| self.messages.get(*slot).map_or(0, Message::size);
             let waiting: u64 = slots.chain(queue.delayed.values()).map(len).sum();
             ensure!(
@@ -262,7 +262,7 @@ impl Durable {
             let with_key = queue
                 .ready
                 .values()
-                .chain(queue.held_back.values())
+                .chain(queue.not_selectable.values())
                 .filter(keyed)
                 .count();
             #[expect(clippy::disallowed_methods, reason = "they are counted")]

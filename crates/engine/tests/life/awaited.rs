@@ -3,19 +3,19 @@
 
 use quintet_types::*;
 
-use crate::world::{World, plain, ranked, text};
+use crate::world::{World, plain, prioritized, text};
 
 /// A world whose memory holds one message of this size and no second one.
 fn short_of_memory() -> World {
     let mut w = World::new();
-    w.put_as(ranked("q", 1, &"x".repeat(1000)));
+    w.put_as(prioritized("q", 1, &"x".repeat(1000)));
     w.engine.set_memory_room(1);
     w
 }
 
 /// A put that waits for memory, of client 7.
 fn waits_for_memory(w: &mut World) {
-    let put = Command::Put(ranked("q", 2, "late"));
+    let put = Command::Put(prioritized("q", 2, "late"));
     assert_eq!(w.ask(7, put), None, "it waits for memory");
     assert!(w.engine.next_deadline() > w.now, "nothing can be done yet");
 }
@@ -64,7 +64,7 @@ fn a_put_that_waits_for_memory_goes_on_when_time_frees_it() {
         })),
         expires: Expiry::In(200),
         body: Body::new(&[b'x'; 60_000]),
-        ..ranked("q", 1, "")
+        ..prioritized("q", 1, "")
     });
     let used = w.engine.memory_bytes();
     w.engine.set_memory_room(used - 1);
@@ -97,10 +97,13 @@ fn a_put_that_waits_for_memory_is_refused_when_puts_are() {
 fn a_step_of_several_that_waits_for_memory_goes_on_as_well() {
     let mut w = short_of_memory();
     let transaction = Transaction {
-        effects: vec![Effect::Put(ranked("q", 2, "late"))],
+        effects: vec![Effect::Put(prioritized("q", 2, "late"))],
         ..Transaction::default()
     };
-    let many = Command::PutMany(vec![ranked("q", 2, "late"), ranked("q", 3, "later")]);
+    let many = Command::PutMany(vec![
+        prioritized("q", 2, "late"),
+        prioritized("q", 3, "later"),
+    ]);
     for command in [Command::Transaction(Box::new(transaction)), many] {
         w.engine.set_memory_room(1);
         assert_eq!(w.ask(7, command), None, "it waits for memory");

@@ -179,7 +179,7 @@ impl Pair {
             queue: None,
             name: name.as_bytes().into(),
             by: By::Bearer,
-            act: NamedAct::Settle(how),
+            action: NamedAction::Settle(how),
         };
         self.ask(queue, Command::ByName(Box::new(by_name)))
     }

@@ -2,7 +2,7 @@
 
 use quintet_types::*;
 
-use crate::world::{World, plain, ranked, reserve, waiting};
+use crate::world::{World, plain, prioritized, reserve, waiting};
 
 const MANY: u64 = 5000;
 
@@ -227,7 +227,7 @@ fn a_queue_that_is_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
         }
         assert_eq!(gauges(&mut w).ready, 10, "{when_full:?}");
         if when_full == WhenFull::Refuse {
-            let refused = w.ask(1, Command::Put(ranked("q", 1, "late")));
+            let refused = w.ask(1, Command::Put(prioritized("q", 1, "late")));
             assert_eq!(refused, Some(Outcome::Refused(CommandError::QueueFull)));
             assert_eq!(gauges(&mut w).ready, 10);
             // It takes puts again once it is within its limits.
@@ -248,7 +248,7 @@ fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
     for _ in 0..10 {
         w.put_as(Put {
             more: Some(Box::new(attrs())),
-            ..ranked("q", 1, "x")
+            ..prioritized("q", 1, "x")
         });
     }
     w.settings.memory_max = 50_000;
@@ -258,7 +258,7 @@ fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
         w.wait(60_000);
     }
     assert_eq!(gauges(&mut w).ready, 10);
-    let put = Command::Put(ranked("q", 1, "late"));
+    let put = Command::Put(prioritized("q", 1, "late"));
     let refused = Some(Outcome::Refused(CommandError::NoMemory));
     assert_eq!(w.ask(1, put), refused);
     assert_eq!(gauges(&mut w).ready, 10);
@@ -267,7 +267,7 @@ fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
     // What a put brings counts before it is stored.
     let large = Put {
         more: Some(Box::new(attrs())),
-        ..ranked("q", 1, "x")
+        ..prioritized("q", 1, "x")
     };
     assert_eq!(
         w.ask(1, Command::Put(large.clone())),
@@ -283,7 +283,7 @@ fn memory_over_its_limit_at_a_start_refuses_puts_and_loses_nothing() {
 fn hundred(kind: usize) -> Put {
     let bytes = [b'x'; 100];
     let mut more = PutMore::default();
-    let mut put = ranked("q", 1, "");
+    let mut put = prioritized("q", 1, "");
     match kind {
         0 => put.body = Body::new(&bytes),
         1 => more.attrs = vec![(bytes[..40].into(), bytes[..60].into())],
@@ -375,7 +375,7 @@ fn a_queue_far_over_its_limit_shrinks_by_a_bounded_number_with_each_put() {
 fn puts_of_a_list_drop_a_bounded_number_together() {
     let step = MESSAGES_PER_STEP;
     let (mut w, many) = far_over_its_limit();
-    let list = || Command::PutMany(vec![ranked("q", 1024, "late"); 10]);
+    let list = || Command::PutMany(vec![prioritized("q", 1024, "late"); 10]);
     assert!(matches!(w.ask(1, list()), Some(Outcome::PutMany(_))));
     // Of the ten each but the first drops one for itself.
     assert_eq!(gauges(&mut w).ready, many - step - 9 + 10);

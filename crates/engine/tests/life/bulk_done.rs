@@ -10,12 +10,12 @@ fn put(w: &mut World, queue: &str, body: &str) {
     assert!(matches!(stored, Some(Outcome::Put { .. })), "{stored:?}");
 }
 
-fn bulk_op(queue: &str, state: ListState, act: BulkAction) -> BulkOp {
+fn bulk_op(queue: &str, state: ListState, action: BulkAction) -> BulkOp {
     BulkOp {
         queue: Name::from(queue),
         state,
         filter: Filter::default(),
-        act,
+        action,
         after: None,
         max: u32::MAX,
     }
@@ -63,7 +63,7 @@ fn what_does_not_fit_stays_and_a_slice_goes_on_behind_it() {
     let mut delete = bulk_op("work", ListState::Ready, BulkAction::Delete);
     delete.filter.body = Some(b" 7".as_slice().into());
     let mut count = delete.clone();
-    count.act = BulkAction::Count;
+    count.action = BulkAction::Count;
     let there = all(&mut w, count.clone()).1;
     assert!(there >= 130);
     assert_eq!(all(&mut w, delete).1, there);
@@ -134,8 +134,8 @@ fn what_goes_back_makes_a_queue_only_where_it_may() {
     let mut w = World::default();
     put(&mut w, "dead", "one");
     let into = || {
-        let act = BulkAction::RedriveInto(Name::from("gone"));
-        Command::BulkOp(Box::new(bulk_op("dead", ListState::Ready, act)))
+        let action = BulkAction::RedriveInto(Name::from("gone"));
+        Command::BulkOp(Box::new(bulk_op("dead", ListState::Ready, action)))
     };
     let refused = Some(Outcome::Refused(CommandError::QueueNotFound));
     assert_eq!(w.ask(1, into()), refused);
@@ -175,13 +175,16 @@ fn what_somebody_works_on_is_left_alone() {
         ..Take::default()
     };
     w.ask(2, Command::Take(take));
-    for act in [
+    for action in [
         BulkAction::Delete,
         BulkAction::Kick,
         BulkAction::Move(Name::from("other")),
         BulkAction::Redrive { to: None },
     ] {
-        assert_eq!(all(&mut w, bulk_op("work", ListState::Reserved, act)).1, 0);
+        assert_eq!(
+            all(&mut w, bulk_op("work", ListState::Reserved, action)).1,
+            0
+        );
     }
     let show = bulk_op("work", ListState::Reserved, BulkAction::Show);
     let bulk_done = w.ask(1, Command::BulkOp(Box::new(show)));

@@ -3,7 +3,7 @@
 use quintet_types::*;
 
 use crate::cold::Runs;
-use crate::world::{World, ranked, reserve};
+use crate::world::{World, prioritized, reserve};
 
 /// Queue `q`, where buried ones stay for a second.
 fn world() -> World {
@@ -26,7 +26,7 @@ fn configure(w: &mut World, buried_ttl_ms: u64) {
 }
 
 fn bury(w: &mut World, body: &str) -> MessageId {
-    bury_as(w, ranked("q", 5, body))
+    bury_as(w, prioritized("q", 5, body))
 }
 
 fn bury_as(w: &mut World, put: Put) -> MessageId {
@@ -55,7 +55,7 @@ fn own(body: &str, buried_ttl_ms: u64) -> Put {
             retry: Some(retry),
             ..PutMore::default()
         })),
-        ..ranked("q", 5, body)
+        ..prioritized("q", 5, body)
     }
 }
 
@@ -162,7 +162,7 @@ fn their_times_survive_a_restart_and_so_do_those_that_came_buried() {
             past: Some(Box::new(past)),
             ..PutMore::default()
         })),
-        ..ranked("q", 5, "2")
+        ..prioritized("q", 5, "2")
     });
     w.wait(600);
     w.restart();
@@ -209,7 +209,7 @@ fn a_buried_one_whose_own_time_to_live_is_over_stays_until_it_is_kicked() {
         &mut w,
         Put {
             expires: Expiry::In(50),
-            ..ranked("q", 5, "1")
+            ..prioritized("q", 5, "1")
         },
     );
     w.wait(5000);

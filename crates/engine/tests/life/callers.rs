@@ -134,7 +134,7 @@ impl Scene {
             queue: None,
             name,
             by: By::Anyone,
-            act: NamedAct::Settle(How::Finish),
+            action: NamedAction::Settle(How::Finish),
         };
         vec![
             Command::Put(put("new", None)),

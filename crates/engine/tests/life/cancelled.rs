@@ -32,19 +32,19 @@ fn tracked(w: &mut World, name: &str) -> MessageId {
     })
 }
 
-fn named(w: &mut World, name: &str, act: NamedAct) -> Outcome {
+fn named(w: &mut World, name: &str, action: NamedAction) -> Outcome {
     let by_name = ByName {
         queue: Some("q".into()),
         name: name.as_bytes().into(),
         by: By::Anyone,
-        act,
+        action,
     };
     let outcome = w.ask(9, Command::ByName(Box::new(by_name)));
     outcome.expect("it does not wait")
 }
 
 fn track(w: &mut World, name: &str) -> (TrackState, String) {
-    let Outcome::Tracked(_, track) = named(w, name, NamedAct::Track) else {
+    let Outcome::Tracked(_, track) = named(w, name, NamedAction::Track) else {
         panic!("{name} is not tracked");
     };
     let note = String::from_utf8_lossy(&track.note).into_owned();
@@ -122,7 +122,7 @@ fn one_that_nobody_holds_is_gone_at_once_and_its_record_says_why() {
     assert_eq!(cancels(&mut w, buried), "Done");
     assert_eq!(cancels(&mut w, delayed), "Done");
     assert_eq!(
-        named(&mut w, "ready", NamedAct::Cancel(cancel(0))),
+        named(&mut w, "ready", NamedAction::Cancel(cancel(0))),
         Outcome::Done
     );
     is_replayed(&w);
@@ -133,7 +133,7 @@ fn one_that_nobody_holds_is_gone_at_once_and_its_record_says_why() {
     assert_eq!(track(&mut w, "buried"), cancelled());
     assert_eq!(totals(&w).cancelled, 3);
     // Each is known to have been cancelled, by name also when it is gone.
-    let again = named(&mut w, "ready", NamedAct::Cancel(cancel(0)));
+    let again = named(&mut w, "ready", NamedAction::Cancel(cancel(0)));
     assert_eq!(again, Outcome::Refused(CommandError::AlreadyCancelled));
     assert_eq!(cancels(&mut w, delayed), "message not found");
 }
@@ -179,7 +179,7 @@ fn a_finish_within_the_grace_wins() {
     w.wait(GRACE - 1);
     assert_eq!(ask(&mut w, 1, settle(id, How::Finish)), "Done");
     assert_eq!(track(&mut w, "a").0, TrackState::Done);
-    let late = named(&mut w, "a", NamedAct::Cancel(cancel(0)));
+    let late = named(&mut w, "a", NamedAction::Cancel(cancel(0)));
     assert_eq!(late, Outcome::Refused(CommandError::AlreadyDone));
     // One that is kept is done too.
     let id = w.put("q", "b");
@@ -345,7 +345,7 @@ fn the_members_of_a_batch_are_cancelled_together_and_count_as_failed() {
                 batch: Some(batch.id),
                 ..Filter::default()
             },
-            act: BulkAction::Cancel(cancel(GRACE)),
+            action: BulkAction::Cancel(cancel(GRACE)),
             after: None,
             max: u32::MAX,
         };

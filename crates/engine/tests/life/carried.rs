@@ -149,12 +149,12 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
     };
     pair.ask(0, 1, Command::Take(over));
     pair.carry(0);
-    let bulk_op = |act| {
+    let bulk_op = |action| {
         Command::BulkOp(Box::new(BulkOp {
             queue: b.into(),
             state: ListState::Ready,
             filter: Filter::default(),
-            act,
+            action,
             after: None,
             max: 9,
         }))

@@ -3,7 +3,7 @@
 use quintet_types::*;
 
 use crate::timed;
-use crate::world::{World, plain, ranked, reserve};
+use crate::world::{World, plain, prioritized, reserve};
 
 #[test]
 fn nothing_ends_before_a_coarse_clock_can_know() {
@@ -13,15 +13,15 @@ fn nothing_ends_before_a_coarse_clock_can_know() {
     });
     w.put_as(Put {
         ttr_ms: Some(1000),
-        ..ranked("q", 1, "lease")
+        ..prioritized("q", 1, "lease")
     });
     w.put_as(Put {
         due: When::In(1000),
-        ..ranked("q", 2, "delay")
+        ..prioritized("q", 2, "delay")
     });
     w.put_as(Put {
         expires: Expiry::In(1000),
-        ..ranked("q", 3, "ttl")
+        ..prioritized("q", 3, "ttl")
     });
     assert_eq!(w.take(1, timed("q")), "lease");
     let wait = |queue| Take {
@@ -55,7 +55,7 @@ fn a_lease_of_the_margin_ends_soon_by_a_coarse_clock_too() {
         });
         w.put_as(Put {
             ttr_ms: Some(1000),
-            ..ranked("q", 1, "lease")
+            ..prioritized("q", 1, "lease")
         });
         let warned = |wait| Take {
             wait,
@@ -88,7 +88,7 @@ fn what_is_left_is_at_first_what_was_asked_for() {
         let id = w.put_as(Put {
             ttr_ms: Some(10_000),
             due: When::In(30_000),
-            ..ranked("q", 1, "a")
+            ..prioritized("q", 1, "a")
         });
         let numbers = |w: &mut World| {
             let asked = w.ask(9, Command::Stats(StatsOf::Message(id)));

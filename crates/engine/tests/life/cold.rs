@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use quintet_engine::*;
 use quintet_types::*;
 
-use crate::world::{World, open, plain, ranked, reserve, text, waiting};
+use crate::world::{World, open, plain, prioritized, reserve, text, waiting};
 
 /// Messages in runs, a block each, by run and ordinal.
 #[derive(Default)]
@@ -62,12 +62,12 @@ impl Runs {
             let found = wants.into_iter().map(|want| match want {
                 Want::Block(at, _) => {
                     let message = self.blocks[&(at.run.0, at.ordinal)].clone();
-                    Found::Block(at, Some(vec![(at.ordinal, message)]))
+                    LookupResult::Block(at, Some(vec![(at.ordinal, message)]))
                 }
-                Want::Id(id) => Found::Id(id, self.find(|message| message.id == id)),
+                Want::Id(id) => LookupResult::Id(id, self.find(|message| message.id == id)),
                 Want::Key(queue, key) => {
                     let found = self.find(|message| message.key() == Some(&key));
-                    Found::Key(queue, key, found)
+                    LookupResult::Key(queue, key, found)
                 }
                 Want::Room => panic!("nothing is put"),
             });
@@ -92,12 +92,12 @@ fn world() -> World {
     ));
     let mut w = World::with(settings);
     for (priority, body) in [(3, "1"), (5, "2"), (4, "3")] {
-        w.put_as(ranked("q", priority, body));
+        w.put_as(prioritized("q", priority, body));
     }
     for (due, queue, body) in [(9000, "q", "4"), (0, "full", "5"), (0, "full", "6")] {
         w.put_as(Put {
             due: When::In(due),
-            ..ranked(queue, 5, body)
+            ..prioritized(queue, 5, body)
         });
     }
     let buries = |reason: &[u8]| How::Bury {
@@ -111,10 +111,10 @@ fn world() -> World {
     }
     w.put_as(Put {
         more: Some(Box::new(PutMore {
-            held_back: true,
+            not_selectable: true,
             ..PutMore::default()
         })),
-        ..ranked("q", 5, "10")
+        ..prioritized("q", 5, "10")
     });
     w.put("held", "11");
     assert_eq!(w.take(1, open("held")), "11");
@@ -166,7 +166,7 @@ fn transaction(effects: Vec<Effect>, then: Option<Command>) -> Command {
 fn commands() -> Vec<Command> {
     let id = MessageId;
     let lease = open("q").lease.expect("a lease");
-    let of = |queue: &str| ranked(queue, 5, "new");
+    let of = |queue: &str| prioritized(queue, 5, "new");
     let many = Take {
         messages_max: 9,
         ..plain("q")
@@ -287,8 +287,11 @@ fn every_command_answers_as_if_all_were_in_memory() {
 fn a_take_behind_effects_waits_for_a_run_alone() {
     let (mut w, mut runs) = (world(), Runs::default());
     runs.evict(&mut w);
-    let first = ranked("q", 1, "first");
-    let effects = vec![Effect::Put(first), Effect::Put(ranked("r", 1, "other"))];
+    let first = prioritized("q", 1, "first");
+    let effects = vec![
+        Effect::Put(first),
+        Effect::Put(prioritized("r", 1, "other")),
+    ];
     let both = Take {
         messages_max: 2,
         ..plain("q")
@@ -309,7 +312,7 @@ fn a_take_behind_effects_waits_for_a_run_alone() {
     // One whose first message an effect removes gets the next one.
     let (mut w, mut runs) = (world(), Runs::default());
     runs.evict(&mut w);
-    let first = w.put_as(ranked("q", 1, "first"));
+    let first = w.put_as(prioritized("q", 1, "first"));
     let delete = vec![Effect::Delete(first)];
     let command = transaction(delete, Some(Command::Take(plain("q"))));
     assert_eq!(w.ask(1, command), None);
@@ -326,7 +329,7 @@ fn what_is_due_is_read_no_faster_than_there_is_memory() {
         for body in ["1", "2", "3", "4"] {
             w.put_as(Put {
                 due: When::In(1000),
-                ..ranked("q", 5, body)
+                ..prioritized("q", 5, body)
             });
         }
         runs.evict(&mut w);

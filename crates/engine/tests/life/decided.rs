@@ -211,7 +211,7 @@ fn a_message_that_changed_is_a_conflict_and_nothing_happens() {
     };
     let guard = Guard::Message {
         id,
-        seen: Some(Seen::of(&seen[0])),
+        seen: Some(MessageVersion::of(&seen[0])),
     };
     assert_eq!(w.take(2, reserve("q")), "a");
     let effects = vec![Effect::Delete(id), Effect::Put(put("other", "x"))];

@@ -176,7 +176,7 @@ fn a_purge_and_the_end_of_a_queue_are_told_apart() {
         queue: "q".into(),
         state: ListState::Ready,
         filter: Filter::default(),
-        act: BulkAction::Delete,
+        action: BulkAction::Delete,
         after: None,
         max: 9,
     };

@@ -3,7 +3,7 @@
 use quintet_engine::{Engine, Fact};
 use quintet_types::*;
 
-use crate::world::{World, open, plain, ranked, reserve, waiting};
+use crate::world::{World, open, plain, prioritized, reserve, waiting};
 
 fn rules(rules: &[(&str, Overrides)]) -> Settings {
     let rules = rules
@@ -39,7 +39,7 @@ fn a_list_of_puts_is_stored_whole_beside_a_waiter_over_its_queues() {
     w.take(1, over(&["a", "b"], waiting("a")));
     let outcome = w.ask(
         2,
-        Command::PutMany(vec![ranked("a", 1, "x"), ranked("b", 1, "y")]),
+        Command::PutMany(vec![prioritized("a", 1, "x"), prioritized("b", 1, "y")]),
     );
     assert_eq!(
         outcome,
@@ -56,7 +56,7 @@ fn who_waited_longest_comes_first_in_every_queue_of_a_list() {
     w.take(2, over(&["a", "b"], waiting("a")));
     w.ask(
         3,
-        Command::PutMany(vec![ranked("b", 9, "y"), ranked("a", 1, "x")]),
+        Command::PutMany(vec![prioritized("b", 9, "y"), prioritized("a", 1, "x")]),
     );
     assert_eq!(w.delivered(), [(1, "x".to_string()), (2, "y".to_string())]);
 }
@@ -75,7 +75,7 @@ fn a_repeated_list_is_known_though_the_queue_is_full() {
             token: Some(b"t".as_slice().into()),
             ..PutMore::default()
         })),
-        ..ranked("q", 1, "x")
+        ..prioritized("q", 1, "x")
     };
     let first = w.ask(1, Command::PutMany(vec![put.clone(), put.clone()]));
     assert_eq!(
@@ -97,7 +97,7 @@ fn a_list_with_a_body_that_never_fits_is_refused_whole() {
     )]));
     let outcome = w.ask(
         1,
-        Command::PutMany(vec![ranked("q", 1, "x"), ranked("q", 1, "long")]),
+        Command::PutMany(vec![prioritized("q", 1, "x"), prioritized("q", 1, "long")]),
     );
     assert_eq!(outcome, Some(Outcome::Refused(CommandError::QueueFull)));
     assert_eq!(w.pop("q"), "empty");
@@ -107,7 +107,7 @@ fn a_list_with_a_body_that_never_fits_is_refused_whole() {
 fn a_look_from_the_newest_end_sees_each_once() {
     let mut w = World::new();
     for (priority, body) in [(1, "a"), (2, "b"), (1, "c")] {
-        w.put_as(ranked("q", priority, body));
+        w.put_as(prioritized("q", priority, body));
     }
     let look = Take {
         end: End::Newest,
@@ -127,7 +127,7 @@ fn a_companion_the_consumer_cannot_frame_stays() {
                 key: Some(b"k".as_slice().into()),
                 ..PutMore::default()
             })),
-            ..ranked("q", 1, body)
+            ..prioritized("q", 1, body)
         });
     }
     let group = Some(GroupLimit {
@@ -150,7 +150,7 @@ fn marks_go_with_their_queue() {
             token: Some(b"t".as_slice().into()),
             ..PutMore::default()
         })),
-        ..ranked(queue, 1, "x")
+        ..prioritized(queue, 1, "x")
     };
     w.put_as(put("old"));
     w.ask(1, Command::Drop("old".into()));
@@ -212,7 +212,7 @@ fn what_vanished_does_not_come_back_when_a_queue_for_it_is_named() {
     let mut w = World::new();
     w.put_as(Put {
         expires: Expiry::In(10),
-        ..ranked("q", 1, "x")
+        ..prioritized("q", 1, "x")
     });
     w.wait(10);
     let overrides = Overrides {
@@ -368,7 +368,7 @@ fn a_reader_of_the_whole_log_seats_a_new_queue_on_a_dropped_ones_number() {
             }),
             ..PutMore::default()
         })),
-        ..ranked(queue, 1, body)
+        ..prioritized(queue, 1, body)
     };
     for leased in [true, false] {
         let mut w = World::new();

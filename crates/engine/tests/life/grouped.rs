@@ -256,7 +256,7 @@ fn companions_leave_in_order() {
         });
     }
     let mut held = of_key("g", "d");
-    held.more.as_mut().unwrap().held_back = true;
+    held.more.as_mut().unwrap().not_selectable = true;
     w.put_as(held);
     let take = Take {
         group: Some(GroupLimit {
@@ -509,12 +509,12 @@ impl Runs {
                     Want::Block(at, _) => {
                         self.read += 1;
                         let messages = (at.ordinal..).zip(self.blocks[&at].iter().cloned());
-                        Found::Block(at, Some(messages.collect()))
+                        LookupResult::Block(at, Some(messages.collect()))
                     }
-                    Want::Id(id) => Found::Id(id, self.find(|message| message.id == id)),
+                    Want::Id(id) => LookupResult::Id(id, self.find(|message| message.id == id)),
                     Want::Key(queue, key) => {
                         let found = self.find(|message| message.key() == Some(&key));
-                        Found::Key(queue, key, found)
+                        LookupResult::Key(queue, key, found)
                     }
                     Want::Room => panic!("there is no bound"),
                 });

@@ -202,7 +202,7 @@ fn what_has_left_memory_counts_as_well() {
         run: RunId(0),
         ordinal: 0,
     };
-    let found = vec![Found::Block(block, Some(read))];
+    let found = vec![LookupResult::Block(block, Some(read))];
     w.engine
         .supply(w.now, found, &mut w.facts, &mut w.deliveries);
     w.verify();

@@ -33,13 +33,13 @@ mod unique;
 use quintet_sim::world;
 use quintet_types::*;
 
-use world::{World, open, plain, ranked, reserve, waiting};
+use world::{World, open, plain, prioritized, reserve, waiting};
 
 #[test]
 fn priorities_then_fifo_and_newest_first_from_the_same_queue() {
     let mut w = World::new();
     for (priority, body) in [(9, "a"), (1, "b"), (5, "c"), (1, "d"), (1, "e")] {
-        w.put_as(ranked("q", priority, body));
+        w.put_as(prioritized("q", priority, body));
     }
     assert_eq!(
         w.take(
@@ -71,13 +71,13 @@ fn first_id_is_one_and_ids_survive_restart_even_unused_ones() {
 #[test]
 fn companions_leave_together_and_held_back_ones_never_alone() {
     let mut w = World::new();
-    let keyed = |priority: u32, key: &str, body: &str, held_back| Put {
+    let keyed = |priority: u32, key: &str, body: &str, not_selectable| Put {
         more: Some(Box::new(PutMore {
-            held_back,
+            not_selectable,
             key: Some(key.as_bytes().into()),
             ..PutMore::default()
         })),
-        ..ranked("q", priority, body)
+        ..prioritized("q", priority, body)
     };
     w.put_as(keyed(0, "k", "zero", true));
     let group = GroupLimit {
@@ -180,7 +180,7 @@ fn leases_end_with_connection_time_or_restart_as_they_are_bound() {
     let mut w = World::new();
     let a = w.put_as(Put {
         ttr_ms: Some(1000),
-        ..ranked("q", 1, "a")
+        ..prioritized("q", 1, "a")
     });
     assert_eq!(w.take(1, reserve("q")), "a");
     w.wait(999);
@@ -257,7 +257,7 @@ fn a_waiter_over_several_queues_gets_the_best_and_only_once() {
     w.put("b", "x");
     w.put("a", "y");
     assert_eq!(w.delivered(), [(1, "x".into())]);
-    w.put_as(ranked("b", 1, "z"));
+    w.put_as(prioritized("b", 1, "z"));
     assert_eq!(w.take(1, both), "z");
 }
 
@@ -295,21 +295,21 @@ fn delay_and_expiry_are_predicates_on_time() {
     let mut w = World::new();
     w.put_as(Put {
         due: When::In(100),
-        ..ranked("q", 1, "late")
+        ..prioritized("q", 1, "late")
     });
     w.put_as(Put {
         expires: Expiry::In(50),
-        ..ranked("q", 2, "short")
+        ..prioritized("q", 2, "short")
     });
     w.put_as(Put {
         expires: Expiry::At(Ms(5)),
-        ..ranked("q", 2, "never seen")
+        ..prioritized("q", 2, "never seen")
     });
     let facts = w.facts.len();
     assert_eq!(w.pop("q"), "short");
     w.put_as(Put {
         expires: Expiry::In(50),
-        ..ranked("q", 2, "short")
+        ..prioritized("q", 2, "short")
     });
     w.restart();
     w.wait(60);
@@ -324,7 +324,7 @@ fn a_delayed_message_wakes_a_waiter() {
     let mut w = World::new();
     w.put_as(Put {
         due: When::In(100),
-        ..ranked("q", 1, "late")
+        ..prioritized("q", 1, "late")
     });
     assert_eq!(w.take(1, waiting("q")), "waits");
     assert_eq!(w.engine.next_deadline(), w.now + 100);
@@ -338,7 +338,7 @@ fn bury_kick_and_delete() {
     let a = w.put("q", "a");
     let b = w.put_as(Put {
         due: When::In(1000),
-        ..ranked("q", 1, "b")
+        ..prioritized("q", 1, "b")
     });
     w.take(1, reserve("q"));
     let bury = How::Bury {
@@ -425,7 +425,7 @@ fn puts_over_the_memory_limit_are_refused_until_there_is_room() {
         ..Settings::default()
     };
     let mut w = World::with(settings);
-    let put = || Command::Put(ranked("q", 1, &"x".repeat(300)));
+    let put = || Command::Put(prioritized("q", 1, &"x".repeat(300)));
     let mut stored = 0;
     while let Some(Outcome::Put { .. }) = w.ask(1, put()) {
         stored += 1;
@@ -461,7 +461,7 @@ fn a_full_queue_refuses_or_drops_the_oldest() {
         w.put(queue, "a");
         w.put(queue, "b");
     }
-    let third = |queue| Command::Put(ranked(queue, 1024, "c"));
+    let third = |queue| Command::Put(prioritized(queue, 1024, "c"));
     assert_eq!(
         w.ask(1, third("refuse")),
         Some(Outcome::Refused(CommandError::QueueFull))
@@ -469,7 +469,7 @@ fn a_full_queue_refuses_or_drops_the_oldest() {
     assert!(matches!(w.ask(1, third("drop")), Some(Outcome::Put { .. })));
     w.restart();
     assert_eq!((w.pop("refuse"), w.pop("drop")), ("a".into(), "b".into()));
-    let many = vec![ranked("refuse", 1, "x"), ranked("refuse", 1, "y")];
+    let many = vec![prioritized("refuse", 1, "x"), prioritized("refuse", 1, "y")];
     assert_eq!(
         w.ask(1, Command::PutMany(many)),
         Some(Outcome::Refused(CommandError::QueueFull))
@@ -485,7 +485,7 @@ fn repeats_are_known_by_token_dedupe_id_and_key() {
     let mut w = World::new();
     let with = |more| Put {
         more: Some(Box::new(more)),
-        ..ranked("q", 1, "a")
+        ..prioritized("q", 1, "a")
     };
     let token = || {
         with(PutMore {
@@ -627,7 +627,7 @@ fn deadline_soon_is_told_before_a_lease_ends() {
     let mut w = World::new();
     w.put_as(Put {
         ttr_ms: Some(2000),
-        ..ranked("q", 1, "a")
+        ..prioritized("q", 1, "a")
     });
     w.take(1, reserve("q"));
     let ask = Take {
@@ -690,7 +690,7 @@ fn snapshot_and_images_replace_the_facts_before_them() {
 #[test]
 fn a_flush_of_many_is_freed_in_slices() {
     let mut w = World::new();
-    let many = (0..10_000).map(|_| ranked("q", 1, "x")).collect();
+    let many = (0..10_000).map(|_| prioritized("q", 1, "x")).collect();
     w.ask(1, Command::PutMany(many));
     w.ask(
         1,
@@ -782,7 +782,7 @@ fn a_consumer_is_shown_the_time_it_has() {
     w.put("q", "a");
     w.put_as(Put {
         ttr_ms: Some(0),
-        ..ranked("q", 9999, "b")
+        ..prioritized("q", 9999, "b")
     });
     let mut shown = || match w.ask(1, Command::Take(timed("q"))) {
         Some(Outcome::Messages(messages)) => messages[0].ttr_ms,

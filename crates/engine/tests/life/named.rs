@@ -32,23 +32,23 @@ fn timed(queue: &str, ms: u64, back_to: BackTo) -> Take {
     }
 }
 
-fn by_name(w: &mut World, client_id: u64, name: &str, act: NamedAct) -> String {
+fn by_name(w: &mut World, client_id: u64, name: &str, action: NamedAction) -> String {
     let by_name = ByName {
         queue: None,
         name: name.as_bytes().into(),
         by: By::Bearer,
-        act,
+        action,
     };
     let outcome = w.ask(client_id, Command::ByName(Box::new(by_name)));
     text(&outcome.expect("it does not wait"))
 }
 
 fn finish(w: &mut World, name: &str) -> String {
-    by_name(w, 7, name, NamedAct::Settle(How::Finish))
+    by_name(w, 7, name, NamedAction::Settle(How::Finish))
 }
 
-fn fail() -> NamedAct {
-    NamedAct::Settle(How::Fail {
+fn fail() -> NamedAction {
+    NamedAction::Settle(How::Fail {
         error: b"no route".as_slice().into(),
         note: vec![(b"n".as_slice().into(), Some(b"1".as_slice().into()))],
     })
@@ -63,7 +63,7 @@ fn whoever_can_name_a_message_under_a_lease_of_time_settles_it() {
     assert_eq!(finish(&mut w, "jo"), "message not found");
     // Also after a restart, which ends no lease of time.
     w.restart();
-    assert_eq!(by_name(&mut w, 3, "job", NamedAct::Look), "a");
+    assert_eq!(by_name(&mut w, 3, "job", NamedAction::Look), "a");
     assert_eq!(finish(&mut w, "job"), "Done");
     assert_eq!(finish(&mut w, "job"), "message not found");
 }
@@ -78,7 +78,7 @@ fn a_lease_of_a_connection_is_not_settled_by_name_but_by_its_holder() {
         queue: Some("q".into()),
         name: b"job".as_slice().into(),
         by: By::Owner,
-        act: NamedAct::Settle(How::Finish),
+        action: NamedAction::Settle(How::Finish),
     };
     let own = || Command::ByName(Box::new(own.clone()));
     assert_eq!(
@@ -98,14 +98,14 @@ fn of_several_with_one_name_the_one_leased_longest_ago_is_settled() {
     assert_eq!(w.take(1, timed("b", 1000, BackTo::Position)), "b");
     w.wait(5);
     assert_eq!(w.take(1, timed("a", 50, BackTo::Position)), "a");
-    assert_eq!(by_name(&mut w, 1, "job", NamedAct::Look), "b");
+    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Look), "b");
     w.wait(5);
     // Its time begins anew, so the other one's has run longer.
-    assert_eq!(by_name(&mut w, 1, "job", NamedAct::Extend(None)), "Done");
-    assert_eq!(by_name(&mut w, 1, "job", NamedAct::Look), "a");
+    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Extend(None)), "Done");
+    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Look), "a");
     w.restart();
     assert_eq!(finish(&mut w, "job"), "Done");
-    assert_eq!(by_name(&mut w, 1, "job", NamedAct::Look), "b");
+    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Look), "b");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_sweep_finds_messages_by_name_in_any_state() {
     for name in ["x", "job", "y", "job"] {
         put(&mut w, "q", name, named(name));
     }
-    let bulk_op = |act| {
+    let bulk_op = |action| {
         Command::BulkOp(Box::new(BulkOp {
             queue: "q".into(),
             state: ListState::Ready,
@@ -140,7 +140,7 @@ fn a_sweep_finds_messages_by_name_in_any_state() {
                 name: Some(b"job".as_slice().into()),
                 ..Filter::default()
             },
-            act,
+            action,
             after: None,
             max: 100,
         }))
@@ -159,7 +159,7 @@ fn what_goes_back_to_the_tail_stands_behind_all_that_is_there() {
         put(&mut w, "q", body, named(body));
     }
     let release = || {
-        NamedAct::Settle(How::Release {
+        NamedAction::Settle(How::Release {
             priority: None,
             due: When::Now,
             back_to: None,

@@ -2,7 +2,7 @@
 
 use quintet_types::*;
 
-use crate::world::{World, ranked};
+use crate::world::{World, prioritized};
 
 /// Messages of a page, of what shows all that are buried; and where it goes on.
 fn page(w: &mut World, after: Option<Cursor>) -> (Vec<Message>, Option<Cursor>) {
@@ -10,7 +10,7 @@ fn page(w: &mut World, after: Option<Cursor>) -> (Vec<Message>, Option<Cursor>) 
         queue: "q".into(),
         state: ListState::Buried,
         filter: Filter::default(),
-        act: BulkAction::Show,
+        action: BulkAction::Show,
         after,
         max: 1000,
     };
@@ -41,7 +41,7 @@ fn a_page_of_messages_ends_at_a_mebibyte_of_what_they_have_beside_their_bodies()
             more.past.get_or_insert_default().state = State::Buried;
             w.put_as(Put {
                 more: Some(Box::new(more)),
-                ..ranked("q", 1, "x")
+                ..prioritized("q", 1, "x")
             });
         }
         let (mut seen, mut after, mut pages) = (0, None, 0);

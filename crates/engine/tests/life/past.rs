@@ -2,7 +2,7 @@
 
 use quintet_types::*;
 
-use crate::world::{World, ranked};
+use crate::world::{World, prioritized};
 
 fn with_past(body: &str, past: Past) -> Put {
     Put {
@@ -12,7 +12,7 @@ fn with_past(body: &str, past: Past) -> Put {
             past: Some(Box::new(past)),
             ..PutMore::default()
         })),
-        ..ranked("q", 1, body)
+        ..prioritized("q", 1, body)
     }
 }
 

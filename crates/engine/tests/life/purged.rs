@@ -227,7 +227,7 @@ fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
         queue: "q".into(),
         state: ListState::Ready,
         filter: Filter::default(),
-        act: BulkAction::Purge,
+        action: BulkAction::Purge,
         after: None,
         max: u32::MAX,
     }));
@@ -302,7 +302,7 @@ fn a_purge_in_slices_forgets_only_repeats_of_what_was_there_at_its_begin() {
         queue: "q".into(),
         state: ListState::Ready,
         filter: Filter::default(),
-        act: BulkAction::Purge,
+        action: BulkAction::Purge,
         after: None,
         max: 2,
     };

@@ -5,7 +5,7 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Batch, BatchRequest, By, ByName, Caller, Command, Effect, NamedAct, Outcome, Track,
+    Batch, BatchRequest, By, ByName, Caller, Command, Effect, NamedAction, Outcome, Track,
 };
 
 use super::{Env, failed};
@@ -66,7 +66,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
             queue: Some(name("queue", &of.0)?),
             name: message_name("name", &of.1)?.into(),
             by: By::Owner,
-            act: NamedAct::Track,
+            action: NamedAction::Track,
         };
         let look = Command::ByName(Box::new(by_name));
         match env.work(|work| Ok(ask(work, look)))? {

@@ -100,13 +100,13 @@ fn open(limits: &Limits, meter: &Arc<Meter>, found: &Tests) -> mlua::Result<Lua>
 }
 
 /// Result of a call: a value, or nil and a text.
-type Told = (Value, Option<String>);
+type CallResult = (Value, Option<String>);
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "it was done, and that is all"
 )]
-fn told(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<Told> {
+fn told(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<CallResult> {
     let now = trial.world.now();
     Ok(match decided {
         Decided::Later => (Value::Nil, Some("waits".into())),

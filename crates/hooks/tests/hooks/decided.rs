@@ -46,7 +46,7 @@ fn commands_settles_connections_and_users_are_decided() {
         queue: None,
         name: b"n".as_slice().into(),
         by: By::Anyone,
-        act: NamedAct::Cancel(cancel()),
+        action: NamedAction::Cancel(cancel()),
     };
     for cancels in [
         Command::Cancel(MessageId(1), Box::new(cancel())),

@@ -16,7 +16,7 @@ use quintet_hooks::{
 };
 use quintet_types::{
     Body, By, ByName, Caller, Cancel, Command, Effect, How, LeaseOwner, LeaseRequest, LeaseTime,
-    MessageId, Ms, Name, NamedAct, Outcome, Put, SegmentRef, Settings, Take, Transaction, Wait,
+    MessageId, Ms, Name, NamedAction, Outcome, Put, SegmentRef, Settings, Take, Transaction, Wait,
 };
 
 fn trial(text: &str) -> Trial {

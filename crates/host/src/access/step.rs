@@ -41,7 +41,7 @@ pub(crate) struct Inside<'a> {
 }
 
 /// A shard's number, and the shard, locked.
-type Held<'a> = (usize, Locked<'a>);
+type LockedShard<'a> = (usize, Locked<'a>);
 
 /// Asks the shards. Keeps those asked last locked between steps, so that the
 /// commands of one connection's turn usually lock once; all are unlocked when
@@ -49,7 +49,7 @@ type Held<'a> = (usize, Locked<'a>);
 pub struct Access<'a> {
     pub(super) core: &'a Core,
     now: Ms,
-    held: SmallVec<[Held<'a>; 1]>,
+    held: SmallVec<[LockedShard<'a>; 1]>,
     work: Work,
     pub(super) trail: &'a mut Trail,
 }
@@ -245,7 +245,7 @@ impl<'a> Access<'a> {
 
 /// Two of the shards that are locked, in this order.
 fn two<'a>(
-    held: &'a mut [Held<'_>],
+    held: &'a mut [LockedShard<'_>],
     first: usize,
     second: usize,
 ) -> (&'a mut Shard, &'a mut Shard) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use quintet_types::{
     BackTo, BatchRequest, Body, BulkAction, BulkOp, By, ByName, Callback, CallbackState,
     CommandError, Effect, Filter, Guard, How, LeaseOwner, LeaseRequest, LeaseTime, ListState,
-    MessageId, NamedAct, NewBatch, Overrides, Pattern, Pick, Put, PutMore, Settings, StatsOf,
+    MessageId, NamedAction, NewBatch, Overrides, Pattern, Pick, Put, PutMore, Settings, StatsOf,
     TableRequest, Take, Tie, Transaction, Wait, shard_of_id, shard_of_queue,
 };
 
@@ -254,7 +254,7 @@ fn messages_move_between_shards_and_survive_it() {
             queue: q[2].clone(),
             state: ListState::Ready,
             filter: Filter::default(),
-            act: BulkAction::RedriveInto(to.clone()),
+            action: BulkAction::RedriveInto(to.clone()),
             after: None,
             max: 1,
         }))
@@ -522,7 +522,7 @@ fn finish_named(name: &Name) -> Command {
         queue: None,
         name: name.as_bytes().into(),
         by: By::Bearer,
-        act: NamedAct::Settle(How::Finish),
+        action: NamedAction::Settle(How::Finish),
     }))
 }
 

@@ -18,13 +18,13 @@ pub(super) struct Client {
     /// Its connection, and the node it is to, by its life's number.
     pub(super) connection: Option<(u64, u64)>,
     /// The outcome that it waits for.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<PendingCall>,
     /// Its leases: body, id and queue of each.
     held: Vec<(u64, MessageId, u8)>,
 }
 
 /// A command on its way.
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     pub(super) call: CallId,
     ask: ClientRequest,
     queue: u8,
@@ -77,7 +77,7 @@ impl Client {
 
     /// It has asked.
     pub(super) fn asks(&mut self, call: CallId, queue: u8, ask: ClientRequest, patience: u64) {
-        self.asked = Some(Asked {
+        self.asked = Some(PendingCall {
             call,
             ask,
             queue,

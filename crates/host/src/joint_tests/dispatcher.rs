@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use quintet_cluster::World as _;
 use quintet_types::{Caller, ClientId, Command};
 
-use super::node::{Node, Serving, TIMER, Told, Without};
+use super::node::{Node, OutcomeCallback, Serving, TIMER, Without};
 use crate::sync::Turn;
 use crate::{Access, Decided, Required, Trail, locked};
 
 impl Node {
     /// A command of a client's has arrived.
-    pub(super) fn ask(&self, client_id: u64, command: Command, told: Told) {
+    pub(super) fn ask(&self, client_id: u64, command: Command, told: OutcomeCallback) {
         let Some(serving) = self.host() else {
             return;
         };

@@ -47,7 +47,7 @@ fn membership(node: &Node, ground: &Ground, seed: u64) -> Membership {
         cluster: CLUSTER,
         writer: Writer(seed),
         node: format!("node {}", node.number),
-        link: format!("10.0.0.{}:4600", node.number),
+        peer_address: format!("10.0.0.{}:4600", node.number),
         limits: Limits::default(),
         timing: Timing {
             takeover_after: Duration::from_secs(3 + node.number as u64),

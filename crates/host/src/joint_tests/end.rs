@@ -8,7 +8,7 @@ use quintet_types::Wait;
 
 use super::client::{QUEUES, take};
 use super::oracle;
-use super::run::{CALM, Run, Seen};
+use super::run::{CALM, Run, RunCounts};
 use crate::locked;
 
 impl Run {
@@ -89,7 +89,7 @@ impl Run {
     }
 
     /// Events of the run.
-    pub(super) fn seen(&self, troubled: u64) -> Seen {
+    pub(super) fn seen(&self, troubled: u64) -> RunCounts {
         let state = locked(&self.state);
         if let Err(broken) = state.history.check() {
             panic!("{broken}");
@@ -98,7 +98,7 @@ impl Run {
         let unknown = state.history.calls().iter();
         let unknown = unknown.filter(|call| call.answered.is_none());
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Seen {
+        RunCounts {
             acknowledged: state.history.acknowledged() as u64,
             troubled,
             unknown: unknown.count() as u64,

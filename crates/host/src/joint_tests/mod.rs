@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::locked;
 
 use node::Without;
-use run::{ACKNOWLEDGED, Seen, run};
+use run::{ACKNOWLEDGED, RunCounts, run};
 
 /// Runs on every processor.
 fn everywhere(work: impl Fn() + Sync) {
@@ -42,7 +42,7 @@ fn everywhere(work: impl Fn() + Sync) {
 }
 
 /// Result of one seed; none: a fault was found, and reported.
-fn tried(seed: u64, without: Without) -> Option<Seen> {
+fn tried(seed: u64, without: Without) -> Option<RunCounts> {
     catch_unwind(AssertUnwindSafe(|| run(seed, without))).ok()
 }
 
@@ -50,7 +50,7 @@ fn tried(seed: u64, without: Without) -> Option<Seen> {
 fn what_clients_of_three_nodes_were_told_is_so_whatever_goes_wrong() {
     let seeds = quintet_sim::seeds(2_000);
     let next = AtomicU64::new(seeds.start);
-    let total = Mutex::new(Seen::default());
+    let total = Mutex::new(RunCounts::default());
     everywhere(|| {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);

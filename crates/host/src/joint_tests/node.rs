@@ -75,7 +75,7 @@ impl Ground {
 }
 
 /// Told what came of a command, and by the owner of which epoch.
-pub(super) type Told = Box<dyn FnOnce(Outcome, u64) + Send>;
+pub(super) type OutcomeCallback = Box<dyn FnOnce(Outcome, u64) + Send>;
 
 /// Tells how a member stands, and keeps it.
 type Standing = Box<dyn Fn() -> Status + Send + Sync>;
@@ -106,9 +106,9 @@ pub(super) struct Dispatcher {
     pub(super) random: Random,
     pub(super) ahead: WallAhead,
     pub(super) closed: BTreeSet<u64>,
-    pub(super) waiting: BTreeMap<u64, Told>,
+    pub(super) waiting: BTreeMap<u64, OutcomeCallback>,
     pub(super) mail: Vec<(Delivery, Required)>,
-    pub(super) held: Vec<(u64, Required, Outcome, Told)>,
+    pub(super) held: Vec<(u64, Required, Outcome, OutcomeCallback)>,
     /// The log thread has something to do, and since when it gathers.
     pub(super) gathers: Option<Moment>,
     /// It will be woken after its time.

@@ -30,7 +30,7 @@ pub(super) const CALM: Duration = Duration::from_secs(30);
 
 /// Events of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RunCounts {
     pub(super) acknowledged: u64,
     /// Of those, while things went wrong.
     pub(super) troubled: u64,
@@ -47,7 +47,7 @@ pub(super) struct Seen {
     pub(super) cut: u64,
 }
 
-impl Seen {
+impl RunCounts {
     pub(super) fn add(&mut self, other: &Self) {
         self.acknowledged += other.acknowledged;
         self.troubled += other.troubled;
@@ -317,7 +317,7 @@ impl Run {
         self.ground.world.pass(Duration::from_secs(seconds));
     }
 
-    fn run(self: Arc<Self>) -> Seen {
+    fn run(self: Arc<Self>) -> RunCounts {
         self.after(Duration::ZERO, Self::tend);
         for number in 0..CLIENTS {
             self.after(Duration::from_millis(number as u64), move |run| {
@@ -347,6 +347,6 @@ impl Run {
 }
 
 /// One seed.
-pub(super) fn run(seed: u64, without: Without) -> Seen {
+pub(super) fn run(seed: u64, without: Without) -> RunCounts {
     Run::new(seed, without).run()
 }

@@ -4,7 +4,7 @@ use quintet_engine::read_message;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_engine::format::key_hash;
-use quintet_engine::{BlockAt, Found, Want};
+use quintet_engine::{BlockAt, LookupResult, Want};
 use quintet_log::LogError;
 use quintet_log::run::Run;
 use quintet_types::{Message, MessageId, RunId};
@@ -65,7 +65,7 @@ impl Core {
     }
 
     /// Hands a shard what was read, and its answers to those who waited.
-    pub(super) fn supply(&self, number: usize, found: Vec<Found>) {
+    pub(super) fn supply(&self, number: usize, found: Vec<LookupResult>) {
         self.shards[number].give_way();
         self.visit_for(Work::Load, |access| {
             access.step(number, |at| {
@@ -74,18 +74,18 @@ impl Core {
         });
     }
 
-    fn read_run(&self, shard: usize, want: Want) -> Option<Found> {
+    fn read_run(&self, shard: usize, want: Want) -> Option<LookupResult> {
         match want {
             Want::Room => None,
-            Want::Block(at, number) => Some(Found::Block(at, self.read_block(at, number))),
-            Want::Id(id) => Some(Found::Id(
+            Want::Block(at, number) => Some(LookupResult::Block(at, self.read_block(at, number))),
+            Want::Id(id) => Some(LookupResult::Id(
                 id,
                 self.look_up(shard, |run| Ok(run.find_id(id.0)?.into_iter().collect())),
             )),
             Want::Key(queue, key) => {
                 let hash = key_hash(queue, &key);
                 let places = self.look_up(shard, |run| run.find_key(hash));
-                Some(Found::Key(queue, key, places))
+                Some(LookupResult::Key(queue, key, places))
             }
         }
     }

@@ -164,7 +164,7 @@ fn make_durable(core: &Core) {
 
 /// The commands, and the replies before the power went.
 #[derive(Default)]
-struct Known {
+struct ExpectedState {
     next: u64,
     /// Put and acknowledged, with their ids.
     stored: Vec<(u64, MessageId)>,
@@ -219,7 +219,7 @@ fn take_from(core: &Core, queue: &str) -> Option<u64> {
 }
 
 /// One step of a load.
-fn step(core: &Core, random: &mut Random, known: &mut Known) {
+fn step(core: &Core, random: &mut Random, known: &mut ExpectedState) {
     let never = AtomicBool::new(false);
     match random.below(12) {
         0..=3 => {
@@ -299,7 +299,7 @@ fn pick<'a, T>(random: &mut Random, of: &'a [T]) -> Option<&'a T> {
 }
 
 /// Answers how much was spilled, fetched, written again, retired and deleted.
-fn load(disk: &SimDisk, seed: u64, known: &mut Known) -> [u64; 5] {
+fn load(disk: &SimDisk, seed: u64, known: &mut ExpectedState) -> [u64; 5] {
     let core = open(disk);
     let mut random = Random::new(seed);
     for _ in 0..STEPS {
@@ -331,7 +331,7 @@ fn drain(core: &Core) -> Vec<u64> {
     std::iter::from_fn(|| take(core)).collect()
 }
 
-fn check(disk: &SimDisk, known: &Known, what: &str) {
+fn check(disk: &SimDisk, known: &ExpectedState, what: &str) {
     let core = open(disk);
     assert_eq!(
         core.shards[0].lock(Work::Server).engine.verify(),
@@ -365,7 +365,7 @@ fn power_may_fail_at_any_operation() {
     let mut done = [0; 5];
     for seed in 0..12 {
         let disk = SimDisk::new(seed);
-        let mut known = Known::default();
+        let mut known = ExpectedState::default();
         let counts = load(&disk, seed, &mut known);
         done.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
         let operations = disk.operations();
@@ -377,7 +377,7 @@ fn power_may_fail_at_any_operation() {
             let at = 1 + random.below(operations);
             let disk = SimDisk::new(seed);
             disk.fault_at(at, Fault::PowerOff(random.index(5000)));
-            let mut known = Known::default();
+            let mut known = ExpectedState::default();
             let ran = catch_unwind(AssertUnwindSafe(|| load(&disk, seed, &mut known)));
             let what = format!("seed {seed}, power off at operation {at} of {operations}");
             let keep = match random.below(3) {
@@ -499,7 +499,7 @@ fn snapshots_name_the_runs_that_replay_has() {
     let (mut segments, mut others) = (0, Vec::new());
     for seed in 0..12 {
         let disk = SimDisk::new(seed);
-        load(&disk, seed, &mut Known::default());
+        load(&disk, seed, &mut ExpectedState::default());
         let mut replay = Replay::new(1, &Settings::default()).expect("few shards");
         let disk: Arc<dyn Storage> = Arc::new(disk.fork());
         let mut each = |frame: ReplayFrame<'_>| {

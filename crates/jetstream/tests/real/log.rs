@@ -10,7 +10,7 @@ use quintet_jetstream::JetStream;
 use quintet_log::{Log, LogError, Position, Stamp};
 use quintet_sim::{
     cluster::Over,
-    log_tests::{self, Fixture, Seen, facts},
+    log_tests::{self, Fixture, FrameRecord, facts},
 };
 
 use crate::servers::{Fleet, until};
@@ -67,8 +67,9 @@ impl Owner {
     }
 }
 
-fn numbers(seen: &[Seen]) -> Vec<u32> {
-    let number = |seen: &Seen| u32::from_le_bytes(seen.payload[..4].try_into().expect("four"));
+fn numbers(seen: &[FrameRecord]) -> Vec<u32> {
+    let number =
+        |seen: &FrameRecord| u32::from_le_bytes(seen.payload[..4].try_into().expect("four"));
     seen.iter().map(number).collect()
 }
 

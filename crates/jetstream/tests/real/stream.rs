@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use quintet_cluster::{Answer, Ends, Found, Seq, Stream, TailEvent, Told};
+use quintet_cluster::{Answer, Ends, EntryLookup, ReplyFn, Seq, Stream, TailEvent};
 use quintet_jetstream::{Error, JetStream, Names, Servers};
 
 use crate::servers::{Fleet, ID, LONG, Lonely, until};
@@ -20,7 +20,7 @@ use crate::servers::{Fleet, ID, LONG, Lonely, until};
 const SOON: Duration = Duration::from_secs(2);
 
 /// Waits for the answer of a callback.
-pub(crate) fn told<T: Send + 'static>(ask: impl FnOnce(Told<T>)) -> T {
+pub(crate) fn told<T: Send + 'static>(ask: impl FnOnce(ReplyFn<T>)) -> T {
     let (tell, answer) = channel();
     ask(Box::new(move |value| tell.send(value).expect("awaited")));
     answer.recv_timeout(LONG).expect("an answer")
@@ -29,7 +29,10 @@ pub(crate) fn told<T: Send + 'static>(ask: impl FnOnce(Told<T>)) -> T {
 /// Fate of an entry. Entries that are on their way while the servers elect get no answer, and are
 /// sent again.
 fn append(stream: &JetStream, expected: u64, entry: &str) -> Answer {
-    let (next, there) = (Seq(expected + 1), Found::Entry(entry.to_owned().into()));
+    let (next, there) = (
+        Seq(expected + 1),
+        EntryLookup::Entry(entry.to_owned().into()),
+    );
     until("an append", || {
         let answer = append_or_unknown(stream, expected, entry);
         if let Answer::Stored(_) | Answer::Full(_) = answer {
@@ -94,8 +97,8 @@ fn keeps_its_contract(servers: usize) {
     }
 
     let get = |seq| told(|told| stream.get(Seq(seq), told));
-    assert_eq!(get(7), Found::Entry("7".into()));
-    assert_eq!(get(65), Found::Nothing);
+    assert_eq!(get(7), EntryLookup::Entry("7".into()));
+    assert_eq!(get(65), EntryLookup::Nothing);
 
     // Who comes later gets the same.
     let (late, _other) = tail(&stream, 1);
@@ -105,7 +108,7 @@ fn keeps_its_contract(servers: usize) {
     assert!(told(|told| stream.purge_below(Seq(33), told)));
     let (first, last) = (Seq(33), Seq(64));
     assert_eq!(ends(&stream), Ends::whole(first, last));
-    assert_eq!(get(7), Found::Nothing);
+    assert_eq!(get(7), EntryLookup::Nothing);
     let (gone, _third) = tail(&stream, 1);
     assert_eq!(gone.recv_timeout(LONG), Ok(TailEvent::Purged(Seq(33))));
     // Late or twice it does nothing, and appending goes on where it was.
@@ -192,7 +195,7 @@ fn a_killed_leader_loses_nothing() {
                     Answer::Stored(seq) => Some(seq),
                     Answer::Wrong | Answer::Unknown => {
                         let there = told(|told| stream.get(Seq(last + 1), told));
-                        (there == Found::Entry(entry.clone().into())).then_some(Seq(last + 1))
+                        (there == EntryLookup::Entry(entry.clone().into())).then_some(Seq(last + 1))
                     }
                     Answer::Full(why) => panic!("{why}"),
                 }

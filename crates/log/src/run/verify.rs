@@ -180,7 +180,7 @@ impl Walk<'_> {
 
     /// Everything between the header and the first footer.
     fn body(&mut self) {
-        let parts = Known::all(self.run);
+        let parts = PartRange::all(self.run);
         let end = self.run.cover.footer;
         let mut known = parts.into_iter().peekable();
         let (mut offset, mut reported) = (COVER_BYTES, 0);
@@ -357,13 +357,13 @@ impl Walk<'_> {
 
 /// A part whose place the footer says.
 #[derive(Clone, Copy)]
-struct Known {
+struct PartRange {
     part: RunPart,
     offset: u64,
     end: u64,
 }
 
-impl Known {
+impl PartRange {
     /// All of them, in the order of the file.
     fn all(run: &Run) -> Vec<Self> {
         let of_block = |(number, block): (usize, &BlockRef)| Self {

@@ -7,7 +7,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 use quintet_log::{Disk, Log, MemLog, MemStore, Storage};
 use quintet_sim::{
     disk::SimDisk,
-    log_tests::{self, Fixture, Seen},
+    log_tests::{self, Fixture, FrameRecord},
 };
 
 struct Local {
@@ -18,7 +18,7 @@ struct Local {
 }
 
 impl Fixture for Local {
-    fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>) {
+    fn open(&mut self) -> (Box<dyn Log>, Vec<FrameRecord>) {
         let (log, _, seen) = common::open(Arc::clone(&self.storage)).expect("open");
         if self.spares {
             log.spares()
@@ -32,10 +32,10 @@ impl Fixture for Local {
 struct Memory(MemStore);
 
 impl Fixture for Memory {
-    fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>) {
+    fn open(&mut self) -> (Box<dyn Log>, Vec<FrameRecord>) {
         let mut seen = Vec::new();
         let log = MemLog::open(self.0.clone(), &mut |frame| {
-            seen.push(Seen::of(&frame));
+            seen.push(FrameRecord::of(&frame));
             Ok(())
         });
         (Box::new(log.expect("open")), seen)

@@ -12,7 +12,7 @@ use quintet_log::{
 use quintet_sim::{
     Random,
     disk::{Fault, Keep, SimDisk},
-    log_tests::{Seen, append, sync},
+    log_tests::{FrameRecord, append, sync},
 };
 
 const HEADER: u64 = 4096;
@@ -47,7 +47,7 @@ fn name_of(segment: SegmentNumber) -> String {
     format!("segment-{:010}.log", segment.0)
 }
 
-fn payloads(seen: &[Seen]) -> Vec<Vec<u8>> {
+fn payloads(seen: &[FrameRecord]) -> Vec<Vec<u8>> {
     seen.iter().map(|frame| frame.payload.clone()).collect()
 }
 
@@ -155,7 +155,7 @@ fn every_flipped_bit_below_synced_through_is_found() {
 fn opens_without(disk: &SimDisk, expected: &[Vec<u8>], lost: usize) {
     let (mut log, recovery, seen) = open(Arc::new(disk.clone())).expect("open a repaired log");
     assert_eq!(recovery.cut, None);
-    let good: Vec<&Seen> = seen
+    let good: Vec<&FrameRecord> = seen
         .iter()
         .filter(|frame| frame.kind != FrameKind::Lost)
         .collect();
@@ -724,15 +724,15 @@ fn a_segment_with_any_bytes_in_it_is_answered() {
             };
             input.push(byte);
         }
-        let shown = Shown(&input);
+        let shown = InputPrinter(&input);
         quintet_sim::damage::survive(shown.0);
     }
 }
 
 /// Prints the input if a check of it panics.
-struct Shown<'a>(&'a [u8]);
+struct InputPrinter<'a>(&'a [u8]);
 
-impl Drop for Shown<'_> {
+impl Drop for InputPrinter<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("input {:02x?}", self.0);

@@ -14,7 +14,7 @@ use quintet_log::{
 };
 use quintet_sim::{
     disk::{Fault, Keep, SimDisk},
-    log_tests::{Seen, append, facts, sync},
+    log_tests::{FrameRecord, append, facts, sync},
 };
 
 const SEGMENT: u64 = 16 << 10;
@@ -286,7 +286,7 @@ fn a_second_server_is_refused_by_name() {
     DirLock::acquire(&data).expect("lock again");
 }
 
-fn payloads(seen: &[Seen]) -> Vec<&[u8]> {
+fn payloads(seen: &[FrameRecord]) -> Vec<&[u8]> {
     seen.iter().map(|frame| frame.payload.as_slice()).collect()
 }
 

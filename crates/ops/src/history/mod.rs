@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use quintet_client::{ClientApi, History, Rates, Recent, Series, Visit};
+use quintet_client::{ClientApi, History, Rates, Recent, ScopedClient, Series};
 use quintet_config::Config;
 use quintet_host::{Core, locked};
 use quintet_types::{Command, Ms, Name, Outcome, QueueStats, StatsOf, StatsReply};
@@ -174,13 +174,13 @@ impl Runner<'_> {
 
     /// Looks at all queues once, page by page. False: it is to end.
     fn look_at_queues(&self) -> bool {
-        let visit = Visit::new(self.surroundings.client_api);
+        let client = ScopedClient::new(self.surroundings.client_api);
         let most = self.histories_max();
         locked(&self.looks.inside).begin(self.now());
         let mut next = Some((0, 0));
         while let Some(from) = next.take() {
             let began = Instant::now();
-            let Outcome::Stats(stats) = visit.ask(Command::Stats(StatsOf::Queues { from })) else {
+            let Outcome::Stats(stats) = client.ask(Command::Stats(StatsOf::Queues { from })) else {
                 // It is stopping, or of no node that owns: an unfinished pass forgets nothing.
                 return !self.looks.rest(Duration::ZERO);
             };

@@ -3,8 +3,8 @@
 
 use std::cmp::Reverse;
 
-use quintet_client::attention::{Findings, Found, NameRoom, Rule};
-use quintet_client::{ClientApi, Visit};
+use quintet_client::attention::{Findings, NameRoom, QueueFinding, Rule};
+use quintet_client::{ClientApi, ScopedClient};
 use quintet_types::{Command, Left, Outcome, QueueGauges, QueueStats, StatsOf, StatsReply};
 
 use super::Kind;
@@ -84,7 +84,7 @@ const STATES: [State; 8] = [
     ("delayed", |gauges| gauges.delayed),
     ("reserved", |gauges| gauges.reserved),
     ("buried", |gauges| gauges.buried),
-    ("held_back", |gauges| gauges.held_back),
+    ("held_back", |gauges| gauges.not_selectable),
     ("prepared", |gauges| gauges.prepared),
     ("done", |gauges| gauges.done),
     ("relayed", |gauges| gauges.relayed),
@@ -121,16 +121,16 @@ const NEEDING: Family = Family {
 };
 
 /// The result of a look at all queues.
-pub struct Told {
+pub struct QueueSurvey {
     /// Those with the most bytes, in the order of their names.
     pub largest: Vec<QueueStats>,
-    pub findings: Vec<Found>,
+    pub findings: Vec<QueueFinding>,
     /// How many, by rule, in the order of [`Rule::ALL`].
     pub needing: [u64; Rule::ALL.len()],
 }
 
 /// Writes the rows of these queues.
-pub(super) fn write(told: &Told, text: &mut Text) {
+pub(super) fn write(told: &QueueSurvey, text: &mut Text) {
     let queues = &told.largest[..];
     if text.begin(NEEDING) {
         for (rule, count) in Rule::ALL.iter().zip(told.needing) {
@@ -188,14 +188,14 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Looks at all queues: for the so many with the most bytes, and those that need attention.
-pub fn look(client_api: &dyn ClientApi, most: usize) -> Told {
-    let visit = Visit::new(client_api);
+pub fn look(client_api: &dyn ClientApi, most: usize) -> QueueSurvey {
+    let client = ScopedClient::new(client_api);
     let thresholds = client_api.thresholds();
     let mut findings = Findings::new(most);
     let mut largest = Largest::new(most);
     let mut next = Some((0, 0)).filter(|_| most > 0);
     while let Some(from) = next.take() {
-        if let Outcome::Stats(stats) = visit.ask(Command::Stats(StatsOf::Queues { from }))
+        if let Outcome::Stats(stats) = client.ask(Command::Stats(StatsOf::Queues { from }))
             && let StatsReply::Queues(page) = *stats
         {
             for queue in page.queues {
@@ -210,7 +210,7 @@ pub fn look(client_api: &dyn ClientApi, most: usize) -> Told {
     }
     // The rule about the server as a whole counts 1 at most.
     findings.needing[Rule::Server as usize] = client_api.unready().is_some().into();
-    Told {
+    QueueSurvey {
         largest: largest.end(),
         needing: findings.needing,
         findings: findings.ranked(None),
@@ -320,7 +320,7 @@ mod tests {
         let mut text = Text::new(Exposition::Prometheus, &[]);
         odd.totals.discarded = 3;
         odd.totals.replaced = 1;
-        let told = Told {
+        let told = QueueSurvey {
             findings: vec![(
                 Some(odd.name.clone()),
                 quintet_client::Finding {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use quintet_client::{ClientApi, ScheduleSpec, Visit};
+use quintet_client::{ClientApi, ScheduleSpec, ScopedClient};
 use quintet_policy::Schedule;
 use quintet_types::{
     Caller, Command, CommandError, Effect, Guard, Name, Outcome, TableEntry, TableRequest,
@@ -180,7 +180,7 @@ pub(super) fn page(table: &str, after: Option<Box<[u8]>>, max: u32) -> Command {
 /// commands. What nobody answers has an unknown outcome.
 pub(super) fn ask_all(
     client_api: &dyn ClientApi,
-    visit: &Visit<'_>,
+    visit: &ScopedClient<'_>,
     commands: Vec<Command>,
 ) -> Vec<Outcome> {
     let unknown = || Outcome::Refused(CommandError::Unknown);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat};
-use quintet_client::{ClientApi, Visit};
+use quintet_client::{ClientApi, ScopedClient};
 use quintet_host::locked;
 use quintet_policy::Schedule;
 use quintet_types::{Command, CommandError, Effect, MessageId, Ms, Outcome, Put, TableEntry};
@@ -42,7 +42,7 @@ const AHEAD_BYTES: u64 = 1024;
 pub(super) struct Runner<'a> {
     pub(super) schedules: &'a Schedules,
     pub(super) client_api: &'a dyn ClientApi,
-    visit: Visit<'a>,
+    visit: ScopedClient<'a>,
     /// Those that are due soon. One that has changed since fails its guards, and is read again.
     ahead: RefCell<HashMap<Arc<str>, Loaded>>,
     /// Marks with the messages of puts, to be written with the next commands.
@@ -66,7 +66,7 @@ impl Schedules {
         let runner = Runner {
             schedules: self,
             client_api,
-            visit: Visit::new(client_api),
+            visit: ScopedClient::new(client_api),
             ahead: RefCell::default(),
             notes: RefCell::default(),
         };

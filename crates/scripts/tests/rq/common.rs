@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quintet_client::Visit;
+use quintet_client::ScopedClient;
 use quintet_scripts::{Fault, Limits, Method, NewMessage, Options, QueueConfig, Rq};
 use quintet_sim::client_api::SimApi;
 use quintet_types::{Body, Command, Name, Outcome, Put, Settings};
@@ -135,7 +135,7 @@ impl World {
 
     /// Asks the shard as any other protocol does.
     pub(crate) fn ask(&self, command: Command) -> Outcome {
-        Visit::new(&*self.client_api).ask(command)
+        ScopedClient::new(&*self.client_api).ask(command)
     }
 
     /// Puts a body as any other protocol does; answers the message's full id.

@@ -121,7 +121,7 @@ fn copies_a_crash_cut_short_are_swept_at_the_start() {
         })),
         ..Put::default()
     });
-    let put = quintet_client::Visit::new(&*client_api).ask(put);
+    let put = quintet_client::ScopedClient::new(&*client_api).ask(put);
     assert!(matches!(put, Outcome::Put { .. }));
     let folder = tempfile::tempdir().expect("a folder");
     let options = options(folder.path());

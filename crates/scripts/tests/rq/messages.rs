@@ -439,7 +439,7 @@ fn a_wire_consumer_has_what_the_script_did_not_get() {
     world.queue("test", "echo done >&3");
     world.rq.admin("test", AdminOp::Pause).expect("paused");
     let id = world.put("test", json!({"param1": "for anybody"}));
-    let visit = quintet_client::Visit::new(&*world.client_api);
+    let client = quintet_client::ScopedClient::new(&*world.client_api);
     let lease = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::Fixed(0),
@@ -451,10 +451,10 @@ fn a_wire_consumer_has_what_the_script_did_not_get() {
         lease: Some(lease),
         ..Take::default()
     };
-    let outcome = visit.ask(Command::Take(take));
+    let outcome = client.ask(Command::Take(take));
     assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}");
     assert_eq!(world.state("test", &id), "run");
-    drop(visit);
+    drop(client);
     assert_eq!(world.state("test", &id), "que");
     world.rq.admin("test", AdminOp::Down).expect("down");
     let take = Take {

@@ -189,7 +189,7 @@ fn cancel(world: &World, grace_ms: u64) {
         queue: "test".into(),
         state: ListState::Reserved,
         filter: Filter::default(),
-        act: BulkAction::Cancel(Cancel {
+        action: BulkAction::Cancel(Cancel {
             reason: Box::default(),
             grace_ms,
         }),

@@ -31,11 +31,11 @@ fn ask(path: &Path, command: &str, argument: Value) -> Value {
     serde_json::from_slice(parse(&reply).expect("a frame")).expect("JSON")
 }
 
-struct Asked {
+struct SocketTest {
     world: World,
 }
 
-impl Asked {
+impl SocketTest {
     fn new() -> Self {
         let world = World::new();
         world.queue("test", "echo done it >&3\n");
@@ -68,7 +68,7 @@ fn id(answer: &Value) -> String {
 
 #[test]
 fn a_ping_byte_by_byte_as_rq_wrote_it() {
-    let asked = Asked::new();
+    let asked = SocketTest::new();
     for socket in ["config/queuemgr.sock", "queue/test/queue.sock"] {
         let path = asked.world.root().join(socket);
         assert_eq!(
@@ -89,7 +89,7 @@ fn a_ping_byte_by_byte_as_rq_wrote_it() {
 
 #[test]
 fn a_message_with_a_file_from_its_first_word_to_its_end() {
-    let asked = Asked::new();
+    let asked = SocketTest::new();
     let file = asked.world.folder.path().join("file.txt");
     std::fs::write(&file, "hello\n").expect("written");
     let prepared = asked.queue(
@@ -142,7 +142,7 @@ fn a_message_with_a_file_from_its_first_word_to_its_end() {
 
 #[test]
 fn a_paused_queue_shows_what_waits_and_a_queue_that_is_down_refuses() {
-    let asked = Asked::new();
+    let asked = SocketTest::new();
     assert_eq!(asked.manager("pause", json!("test")), json!(["ok", "test"]));
     assert_eq!(
         asked.queue("status", Value::Null),
@@ -168,7 +168,7 @@ fn a_paused_queue_shows_what_waits_and_a_queue_that_is_down_refuses() {
 
 #[test]
 fn the_manager_makes_and_deletes_queues_with_their_sockets() {
-    let asked = Asked::new();
+    let asked = SocketTest::new();
     let script = asked.world.script("other", "echo done other >&3\n");
     let config = json!({"name": "other", "script": script, "num_workers": "1", "exec_prefix": ""});
     let made = asked.manager("create_queue", config.clone());
@@ -197,7 +197,7 @@ fn the_manager_makes_and_deletes_queues_with_their_sockets() {
 
 #[test]
 fn what_makes_no_sense_is_answered_and_harms_nobody() {
-    let asked = Asked::new();
+    let asked = SocketTest::new();
     let path = asked.world.root().join("queue/test/queue.sock");
     for (bytes, why) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "not an rq1 packet"),
@@ -269,7 +269,7 @@ fn what_makes_no_sense_is_answered_and_harms_nobody() {
 
 #[test]
 fn errors_are_acknowledged() {
-    let asked = Asked::new();
+    let asked = SocketTest::new();
     asked.world.queue("bad", "echo err no >&3");
     let bad = |command: &str, argument: Value| {
         let path = asked.world.root().join("queue/bad/queue.sock");
@@ -299,7 +299,7 @@ fn errors_are_acknowledged() {
 
 #[test]
 fn many_at_once_are_all_answered() {
-    let asked = Asked::new();
+    let asked = SocketTest::new();
     std::thread::scope(|scope| {
         for _ in 0..many(4) {
             scope.spawn(|| assert_eq!(asked.queue("ping", Value::Null), json!(["pong"])));

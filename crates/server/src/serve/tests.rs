@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use quintet_client::{BodyBytes, ClientApi as _, Visit, ask};
+use quintet_client::{BodyBytes, ClientApi as _, ScopedClient, ask};
 use quintet_types::{
     BackTo, Body, ClientId, Command, CommandError, LeaseOwner, LeaseRequest, LeaseTime, Message,
     Name, Outcome, Put, Take, Wait,
@@ -103,14 +103,14 @@ fn everywhere(test: impl Fn(&Running)) {
 fn what_is_put_through_the_client_api_is_taken_through_it() {
     everywhere(|running| {
         let client_api = running.client_api();
-        let visit = Visit::new(&client_api);
+        let client = ScopedClient::new(&client_api);
         for body in [b"a", b"b"] {
             assert!(matches!(
-                visit.ask(put("work", body)),
+                client.ask(put("work", body)),
                 Outcome::Put { fresh: true, .. }
             ));
         }
-        let got = visit.ask(Command::Take(take(&["work"], Wait::No, false)));
+        let got = client.ask(Command::Take(take(&["work"], Wait::No, false)));
         assert_eq!(bodies(&got), [b"a".to_vec()]);
     });
 }
@@ -133,7 +133,7 @@ fn a_take_that_waits_is_answered_by_a_later_put() {
         );
         ask(
             &client_api,
-            Visit::new(&client_api).client_id(),
+            ScopedClient::new(&client_api).client_id(),
             put("two", b"x"),
         );
         let (outcome, name) = told.recv_timeout(Duration::from_secs(20)).expect("served");
@@ -166,9 +166,9 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
             });
             client_api.submit(caller, wait, reply);
         }
-        let visit = Visit::new(&client_api);
+        let client = ScopedClient::new(&client_api);
         for body in [b"a", b"b", b"c"] {
-            visit.ask(put("line", body));
+            client.ask(put("line", body));
         }
         let got: Vec<_> = told.iter().take(3).collect();
         let expected = [b"a", b"b", b"c"].map(|body| vec![body.to_vec()]);
@@ -188,14 +188,14 @@ fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client() {
         let client_id = client_api.enter(arrive);
         let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
         ask(&client_api, client_id, watch);
-        let visit = Visit::new(&client_api);
-        visit.ask(put("s2", b"x"));
+        let client = ScopedClient::new(&client_api);
+        client.ask(put("s2", b"x"));
         let got = told.recv_timeout(Duration::from_secs(20)).expect("arrived");
         assert_eq!(bodies(&got), [b"x".to_vec()]);
-        let empty = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
+        let empty = client.ask(Command::Take(take(&["s2"], Wait::No, false)));
         assert_eq!(empty, Outcome::Empty);
         client_api.leave(client_id);
-        let back = visit.ask(Command::Take(take(&["s2"], Wait::No, false)));
+        let back = client.ask(Command::Take(take(&["s2"], Wait::No, false)));
         assert_eq!(bodies(&back), [b"x".to_vec()]);
     });
 }
@@ -210,14 +210,14 @@ fn a_large_body_goes_through_the_log_and_comes_back_in_any_pieces() {
             .store(&queue, bytes.len() as u64, &mut &bytes[..])
             .expect("stored");
         assert!(body.as_small().is_none());
-        let visit = Visit::new(&client_api);
-        let stored = visit.ask(Command::Put(Put {
+        let client = ScopedClient::new(&client_api);
+        let stored = client.ask(Command::Put(Put {
             queue: queue.clone(),
             body,
             ..Put::default()
         }));
         assert!(matches!(stored, Outcome::Put { .. }));
-        let Outcome::Messages(got) = visit.ask(Command::Take(take(&["large"], Wait::No, true)))
+        let Outcome::Messages(got) = client.ask(Command::Take(take(&["large"], Wait::No, true)))
         else {
             panic!("nothing was taken");
         };
@@ -373,13 +373,13 @@ fn a_take_that_is_told_draining_took_nothing() {
         let (there, unknown) = done.fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
         let running = Running::start(dir.path(), shards, SyncPolicy::Never);
         let client_api = running.client_api();
-        let visit = Visit::new(&client_api);
+        let client = ScopedClient::new(&client_api);
         let take = || Command::Take(take(&["q"], Wait::No, false));
         let mut left = 0;
-        while let Outcome::Messages(_) = visit.ask(take()) {
+        while let Outcome::Messages(_) = client.ask(take()) {
             left += 1;
         }
-        drop(visit);
+        drop(client);
         drop(client_api);
         running.stop().expect("stop");
         assert!(

@@ -126,7 +126,7 @@ fn id_of(bytes: &[u8]) -> Id {
 
 /// The clients' knowledge, over all rounds.
 #[derive(Default)]
-struct Known {
+struct ClientLedger {
     /// Put and acknowledged.
     stored: HashSet<Id>,
     /// Sent, perhaps without an answer.
@@ -139,7 +139,7 @@ struct Known {
     in_flight: u64,
 }
 
-impl Known {
+impl ClientLedger {
     fn see(&self, id: Id) {
         assert!(
             !self.settled.contains(&id),
@@ -150,7 +150,7 @@ impl Known {
     }
 }
 
-fn produce(address: &str, producer: u32, seed: u64, known: &Mutex<Known>) {
+fn produce(address: &str, producer: u32, seed: u64, known: &Mutex<ClientLedger>) {
     let mut random = Random(seed);
     let queue = if producer.is_multiple_of(2) {
         "removing"
@@ -202,7 +202,7 @@ impl Order {
     }
 }
 
-fn consume_removing(address: &str, known: &Mutex<Known>) {
+fn consume_removing(address: &str, known: &Mutex<ClientLedger>) {
     let Ok(mut client) = Client::connect(address) else {
         return;
     };
@@ -228,7 +228,7 @@ fn consume_removing(address: &str, known: &Mutex<Known>) {
     }
 }
 
-fn consume_opening(address: &str, known: &Mutex<Known>) {
+fn consume_opening(address: &str, known: &Mutex<ClientLedger>) {
     let Ok(mut client) = Client::connect(address) else {
         return;
     };
@@ -264,7 +264,7 @@ fn consume_opening(address: &str, known: &Mutex<Known>) {
 }
 
 /// Takes everything that is left; what comes counts as settled.
-fn drain(address: &str, known: &Mutex<Known>) {
+fn drain(address: &str, known: &Mutex<ClientLedger>) {
     let Ok(mut client) = Client::connect(address) else {
         panic!("no connection to drain")
     };
@@ -358,7 +358,7 @@ fn kill_loop(life: Life) {
     let mut random = Random(seed);
     let data = Data::fresh();
     let faults = cuts.then(|| faults(&data));
-    let known = Arc::new(Mutex::new(Known::default()));
+    let known = Arc::new(Mutex::new(ClientLedger::default()));
     for round in 0..rounds {
         let takes = consumers == Consumers::Always || round % 5 == 4;
         if let Some(faults) = &faults {

@@ -31,7 +31,7 @@ fn an_address_is_the_clients_whichever_node_it_comes_to() {
     let (a, b) = two(&cluster, config);
     let mut through = b.client_from(HERE);
     through.put("one");
-    // The owner sees links of one address: it counts clients by their own.
+    // The owner sees peer connections of one address: it counts clients by their own.
     let mut other = b.client_from(ELSEWHERE);
     other.put("two");
     for node in [&a, &b] {

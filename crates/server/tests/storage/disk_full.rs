@@ -291,14 +291,14 @@ fn a_limit_on_the_length_of_files_is_a_full_disk() {
     }
 }
 
-enum Taken {
+enum TakeResult {
     Got,
     Refused,
     GaveUp,
 }
 
 /// Takes, and hangs up if the server can write nothing and does not answer.
-fn take_or_give_up(small: &Small) -> Taken {
+fn take_or_give_up(small: &Small) -> TakeResult {
     const ANSWER: &[u8] = b"VALUE w 0 4\r\nkept\r\nEND\r\n";
     const REFUSED: &[u8] = b"SERVER_ERROR disk full\r\n";
     let mut consumer = TcpStream::connect(small.server.address()).unwrap();
@@ -318,15 +318,15 @@ fn take_or_give_up(small: &Small) -> Taken {
                 let late = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
                 assert!(late.contains(&kind), "{error}");
                 if got.is_empty() && small.stat(&[], "log_shortage") == 2 {
-                    return Taken::GaveUp;
+                    return TakeResult::GaveUp;
                 }
             }
         }
         if got == ANSWER {
-            return Taken::Got;
+            return TakeResult::Got;
         }
         if got == REFUSED {
-            return Taken::Refused;
+            return TakeResult::Refused;
         }
     }
 }
@@ -380,11 +380,11 @@ fn what_a_client_gave_up_waiting_for_is_put_back() {
                 "{sync}: {taken} taken, {given_up} given up, never refused"
             );
             match take_or_give_up(&small) {
-                Taken::Got => taken += 1,
-                Taken::GaveUp => given_up += 1,
+                TakeResult::Got => taken += 1,
+                TakeResult::GaveUp => given_up += 1,
                 // Nobody waits in vain but who was the first to.
-                Taken::Refused if given_up > 0 => break,
-                Taken::Refused => {}
+                TakeResult::Refused if given_up > 0 => break,
+                TakeResult::Refused => {}
             }
         }
         // All that nobody got is there again.

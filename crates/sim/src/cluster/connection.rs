@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use quintet_cluster::{Answer, Distrusted, Ends, Found, Seq, Stream, Tail, TailEvent, Told};
+use quintet_cluster::{
+    Answer, Distrusted, Ends, EntryLookup, ReplyFn, Seq, Stream, Tail, TailEvent,
+};
 
 use super::{Link, Process};
 
@@ -22,7 +24,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    fn told<T: Send + 'static>(&self, told: Told<T>) -> Told<T> {
+    fn told<T: Send + 'static>(&self, told: ReplyFn<T>) -> ReplyFn<T> {
         let process = self.process.clone();
         Box::new(move |answer| process.later(move || told(answer)))
     }
@@ -33,17 +35,17 @@ impl Stream for Connection {
         self.link.name()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         self.process.step();
         self.link.append(expected, entry, self.told(told));
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         self.process.step();
         self.link.ends(self.told(told));
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         self.process.step();
         self.link.get(seq, self.told(told));
     }
@@ -64,12 +66,12 @@ impl Stream for Connection {
         self.link.tail(from, Box::new(each))
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         self.process.step();
         self.link.purge_below(seq, self.told(told));
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
         self.process.step();
         self.link.distrust(ends, bad, doubted, self.told(told));
     }

@@ -6,7 +6,7 @@ use quintet_cluster::{ClusterId, Fences, Limits, Stream, StreamStore, World};
 use quintet_log::{Log, LogStore, Options};
 
 use crate::disk::SimDisk;
-use crate::log_tests::{Fixture, Seen};
+use crate::log_tests::{Fixture, FrameRecord};
 
 /// Opens the log of one stream, each time as another node with an empty mirror.
 pub struct Over {
@@ -32,7 +32,7 @@ impl Over {
             },
             cluster: ClusterId(7),
             node: format!("node {}", self.seed),
-            link: "127.0.0.1:4600".to_owned(),
+            peer_address: "127.0.0.1:4600".to_owned(),
             limits: self.limits,
             world: Arc::clone(&self.world),
             fences: Fences::default(),
@@ -41,10 +41,10 @@ impl Over {
 }
 
 impl Fixture for Over {
-    fn open(&mut self) -> (Box<dyn Log>, Vec<Seen>) {
+    fn open(&mut self) -> (Box<dyn Log>, Vec<FrameRecord>) {
         let mut seen = Vec::new();
         let opened = self.store().open(&mut |frame| {
-            seen.push(Seen::of(&frame));
+            seen.push(FrameRecord::of(&frame));
             Ok(())
         });
         (opened.expect("open").0, seen)

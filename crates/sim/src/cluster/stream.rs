@@ -9,7 +9,8 @@ use std::{
 
 use bytes::Bytes;
 use quintet_cluster::{
-    Answer, Distrusted, Ends, Found, Moment, Seq, Stream, Tail, TailEvent, Told, World as _,
+    Answer, Distrusted, Ends, EntryLookup, Moment, ReplyFn, Seq, Stream, Tail, TailEvent,
+    World as _,
 };
 
 use super::SimWorld;
@@ -464,7 +465,7 @@ impl Link {
     fn send<T: Send + 'static>(
         &self,
         ask: impl Fn(&SimStream) -> Option<T> + Send + Sync + 'static,
-        told: Told<T>,
+        told: ReplyFn<T>,
     ) {
         let stream = &self.stream;
         let copies = {
@@ -507,11 +508,11 @@ impl Stream for Link {
         "the simulated stream".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         self.send(move |stream| stream.arrives(expected, entry.clone()), told);
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         let ask = |stream: &SimStream| {
             let mut state = lock(&stream.state);
             if stream.world.now() < state.leaderless {
@@ -522,17 +523,17 @@ impl Stream for Link {
         self.send(ask, told);
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         let ask = move |stream: &SimStream| {
             let mut state = lock(&stream.state);
             if stream.world.now() < state.leaderless {
-                return Some(Found::Unknown);
+                return Some(EntryLookup::Unknown);
             }
             if seq > state.seen_last() {
-                return Some(Found::Nothing);
+                return Some(EntryLookup::Nothing);
             }
             let found = state.seen_entry(seq).cloned();
-            Some(found.map_or(Found::Nothing, Found::Entry))
+            Some(found.map_or(EntryLookup::Nothing, EntryLookup::Entry))
         };
         self.send(ask, told);
     }
@@ -550,7 +551,7 @@ impl Stream for Link {
         Tail::new(tail)
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         assert!(seq >= Seq(2), "a purge below {seq} would take everything");
         let ask = move |stream: &SimStream| {
             let mut state = lock(&stream.state);
@@ -563,7 +564,7 @@ impl Stream for Link {
         self.send(ask, told);
     }
 
-    fn distrust(&self, ends: Ends, _: &[String], _: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, _: &[String], _: &[String], told: ReplyFn<Distrusted>) {
         let ask = move |stream: &SimStream| {
             let state = lock(&stream.state);
             if let Some(answer) = &state.distrusted {

@@ -40,7 +40,7 @@ struct Story<'a> {
 }
 
 /// A history, by message and by queue.
-struct Told<'a> {
+struct IndexedHistory<'a> {
     history: &'a History,
     stories: BTreeMap<Body, Story<'a>>,
     /// Takes that were not answered, by queue.
@@ -65,7 +65,7 @@ fn removes(call: &Call) -> bool {
     call.ask == ClientRequest::Take { removes: true }
 }
 
-impl<'a> Told<'a> {
+impl<'a> IndexedHistory<'a> {
     fn new(history: &'a History) -> Result<Self, Broken> {
         let mut told = Self {
             history,
@@ -279,7 +279,7 @@ const SHARD_SHIFT: u32 = 55;
 
 /// Every rule.
 pub(super) fn check(history: &History) -> Result<(), Broken> {
-    let told = Told::new(history)?;
+    let told = IndexedHistory::new(history)?;
     told.kept()?;
     told.gone()?;
     told.in_order()?;

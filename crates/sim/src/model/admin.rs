@@ -97,7 +97,7 @@ impl Model {
             .ok_or(CommandError::QueueNotFound)?;
         let mut done = BulkDone::default();
         let reserved = bulk_op.state == ListState::Reserved;
-        let fits_state = match bulk_op.act {
+        let fits_state = match bulk_op.action {
             BulkAction::Show | BulkAction::Count => true,
             BulkAction::Delete | BulkAction::Purge => !reserved,
             BulkAction::Cancel(_) | BulkAction::CountToCancel => {
@@ -111,7 +111,7 @@ impl Model {
         if !fits_state {
             return Ok(Outcome::BulkDone(Box::new(done)));
         }
-        let to = match &bulk_op.act {
+        let to = match &bulk_op.action {
             BulkAction::Move(to) | BulkAction::Redrive { to: Some(to) } => {
                 Some(self.find_or_make(to)?)
             }
@@ -129,7 +129,7 @@ impl Model {
             if !bulk_op.filter.fits(&message, self.now) {
                 continue;
             }
-            match (&bulk_op.act, to) {
+            match (&bulk_op.action, to) {
                 (BulkAction::Delete | BulkAction::Purge, _) => {
                     self.settle(ClientId(0), id, By::Anyone, How::Finish)?;
                 }
@@ -145,7 +145,7 @@ impl Model {
             }
             done.matched += 1;
         }
-        if bulk_op.act == BulkAction::Purge {
+        if bulk_op.action == BulkAction::Purge {
             self.forget_repeats(from);
         }
         Ok(Outcome::BulkDone(Box::new(done)))

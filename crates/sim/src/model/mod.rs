@@ -53,7 +53,7 @@ pub struct Queue {
 
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct ModelLease {
     /// Its holder; 0 after a restart.
     pub client_id: ClientId,
     /// Its condition.
@@ -85,7 +85,7 @@ impl Item {
 pub struct Item {
     pub message: Message,
     /// Its lease, if it is reserved.
-    pub lease: Option<Held>,
+    pub lease: Option<ModelLease>,
     /// Its turn among the buried.
     turn: u64,
 }
@@ -107,7 +107,7 @@ impl Waiter {
 
 /// A take that may be sent again.
 #[derive(Clone, Debug)]
-struct Taken {
+struct TakeRecord {
     queue: QueueId,
     token: Box<[u8]>,
     /// Of the request; 0: any.
@@ -156,7 +156,7 @@ pub struct Model {
     /// Ids below this one are known to the log as used.
     known: u64,
     waiters: Vec<Waiter>,
-    tokens: Vec<Taken>,
+    tokens: Vec<TakeRecord>,
     references: Vec<Reference>,
     dedupe_records: Vec<DedupeKind>,
     turns: u64,

@@ -364,12 +364,12 @@ impl Model {
                 .collect()
         };
         let ready = here(&|m| self.is_ready(m) && m.selectable);
-        let held_back = here(&|m| self.is_ready(m) && !m.selectable);
+        let not_selectable = here(&|m| self.is_ready(m) && !m.selectable);
         let delayed = here(&|m| m.is_delayed(self.now));
         let first = ready
             .iter()
             .min_by_key(|m| (std::cmp::Reverse(m.priority), m.position(), m.id));
-        let first = first.or(held_back
+        let first = first.or(not_selectable
             .iter()
             .min_by_key(|m| (m.priority, m.position(), m.id)));
         first
@@ -463,7 +463,7 @@ impl Model {
         if more.prepared {
             message.state = State::Prepared;
         }
-        message.selectable = !more.held_back;
+        message.selectable = !more.not_selectable;
         message.extra = Some(Box::new(Extra {
             key: more.key,
             name: more.name,

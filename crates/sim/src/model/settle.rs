@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use quintet_types::{
     AttrChange, BackTo, Bound, By, ByName, ClientId, CommandError, DeadLetter, How, Message,
-    MessageId, Ms, Name, NamedAct, Outcome, QueueId, Retry, RetryOn, Return, State, TrackState,
+    MessageId, Ms, Name, NamedAction, Outcome, QueueId, Retry, RetryOn, Return, State, TrackState,
     Transfer,
 };
 
 use super::batch::Fares;
 use super::put::due;
-use super::{Held, IDLE_SCAN_MS, Item, Model};
+use super::{IDLE_SCAN_MS, Item, Model, ModelLease};
 
 impl Model {
     pub(super) fn settle(
@@ -74,7 +74,7 @@ impl Model {
         client_id: ClientId,
         by_name: ByName,
     ) -> Result<Outcome, CommandError> {
-        if by_name.act == NamedAct::Track {
+        if by_name.action == NamedAction::Track {
             return self.tracked(&by_name);
         }
         let queue = by_name.queue.as_ref().map(|name| self.find(name));
@@ -98,12 +98,12 @@ impl Model {
             return self.say_of_track(&by_name);
         };
         let message = first.message.clone();
-        match by_name.act {
-            NamedAct::Track => Err(CommandError::NotFound),
-            NamedAct::Look => Ok(Outcome::Messages([message].into_iter().collect())),
-            NamedAct::Settle(how) => self.settle(client_id, message.id, by_name.by, how),
-            NamedAct::Extend(ms) => self.extend((client_id, By::Anyone), message.id, ms),
-            NamedAct::Until(at) => {
+        match by_name.action {
+            NamedAction::Track => Err(CommandError::NotFound),
+            NamedAction::Look => Ok(Outcome::Messages([message].into_iter().collect())),
+            NamedAction::Settle(how) => self.settle(client_id, message.id, by_name.by, how),
+            NamedAction::Extend(ms) => self.extend((client_id, By::Anyone), message.id, ms),
+            NamedAction::Until(at) => {
                 let lease = self.item(message.id).and_then(|item| item.lease.as_ref());
                 let ends = lease.and_then(|lease| lease.until);
                 if ends.is_some_and(|ends| ends < at) {
@@ -112,8 +112,8 @@ impl Model {
                 }
                 Ok(Outcome::Done)
             }
-            NamedAct::Cancel(cancel) => self.cancel(message.id, &cancel),
-            NamedAct::Progress(percent, text) => {
+            NamedAction::Cancel(cancel) => self.cancel(message.id, &cancel),
+            NamedAction::Progress(percent, text) => {
                 self.progress((client_id, by_name.by), message.id, percent, text)
             }
         }
@@ -153,7 +153,7 @@ impl Model {
             let item = self.item_mut(id);
             item.message.state = State::Reserved;
             item.message.extra_mut().due = None;
-            item.lease = Some(Held {
+            item.lease = Some(ModelLease {
                 client_id: ClientId(0),
                 bound: Bound::Time,
                 until: Some(now + ms),

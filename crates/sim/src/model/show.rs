@@ -106,7 +106,7 @@ impl Model {
         QueueGauges {
             ready: count(&|m| self.is_ready(m) && m.selectable),
             urgent: count(&|m| self.is_ready(m) && m.selectable && m.priority < 1024),
-            held_back: count(&|m| self.is_ready(m) && !m.selectable),
+            not_selectable: count(&|m| self.is_ready(m) && !m.selectable),
             delayed: count(&|m| m.is_delayed(self.now)),
             retrying: count(&|m| m.is_delayed(self.now) && m.failures() > 0),
             reserved: count(&|m| m.state == State::Reserved),

@@ -8,7 +8,7 @@ use quintet_types::{
 };
 
 use super::batch::Fares;
-use super::{Held, Item, Model, Taken, Waiter};
+use super::{Item, Model, ModelLease, TakeRecord, Waiter};
 
 impl Model {
     pub(super) fn take(
@@ -92,7 +92,7 @@ impl Model {
         for &(id, number, until) in &known.given {
             let item = self.item(id)?;
             let message = &item.message;
-            let as_given = |held: &Held| held.bound == Bound::Time && held.until == until;
+            let as_given = |held: &ModelLease| held.bound == Bound::Time && held.until == until;
             if message.queue != queue
                 || message.reserves != number
                 || message.cancelled().is_some()
@@ -123,7 +123,7 @@ impl Model {
             }
             messages.push(message);
         }
-        self.tokens.push(Taken {
+        self.tokens.push(TakeRecord {
             queue,
             token,
             sum,
@@ -147,7 +147,7 @@ impl Model {
         if let Some((queue, token, _)) = self.with_token(take) {
             let until = |id| self.item(id)?.lease.as_ref()?.until;
             let given = handed.iter().map(|m| (m.id, m.reserves, until(m.id)));
-            let taken = Taken {
+            let taken = TakeRecord {
                 queue,
                 token: token.into(),
                 sum: take.token_sum,
@@ -506,7 +506,7 @@ impl Model {
         item.message.state = State::Reserved;
         item.message.reserves += 1;
         item.message.extra_mut().due = None;
-        item.lease = Some(Held {
+        item.lease = Some(ModelLease {
             client_id,
             bound,
             until,

@@ -1,8 +1,8 @@
 //! Tracked messages: one line for each, written again whenever something happens to it.
 
 use quintet_types::{
-    ByName, CommandError, Message, MessageId, MessageResult, NamedAct, Outcome, ResultState, State,
-    TRACK_NOTE_BYTES_MAX, Track, TrackState,
+    ByName, CommandError, Message, MessageId, MessageResult, NamedAction, Outcome, ResultState,
+    State, TRACK_NOTE_BYTES_MAX, Track, TrackState,
 };
 
 use super::Model;
@@ -70,10 +70,10 @@ impl Model {
 
     /// Of one that nobody holds.
     pub(super) fn say_of_track(&mut self, by_name: &ByName) -> Result<Outcome, CommandError> {
-        let (percent, text) = match &by_name.act {
-            NamedAct::Progress(percent, text) => (*percent, text.clone()),
-            NamedAct::Until(_) => (None, None),
-            NamedAct::Cancel(cancel) => {
+        let (percent, text) = match &by_name.action {
+            NamedAction::Progress(percent, text) => (*percent, text.clone()),
+            NamedAction::Until(_) => (None, None),
+            NamedAction::Cancel(cancel) => {
                 let (id, track) = self.track_named(by_name)?;
                 return match (self.message(id), track.state) {
                     (Ok(_), _) => self.cancel(id, cancel),

@@ -239,16 +239,16 @@ impl Run {
                 let cold = self.cold.clone();
                 let found = found.map(|want| match (want, &cold) {
                     (Want::Block(at, _), Some((_, message))) => {
-                        Found::Block(at, Some(vec![(0, message.clone())]))
+                        LookupResult::Block(at, Some(vec![(0, message.clone())]))
                     }
                     (Want::Key(queue, key), Some((at, message))) => {
                         let here = message.key() == Some(&key);
                         let places = here.then_some((at.run, at.ordinal));
-                        Found::Key(queue, key, places.into_iter().collect())
+                        LookupResult::Key(queue, key, places.into_iter().collect())
                     }
                     (other, _) => panic!("{other:?}"),
                 });
-                let (found, w): (Vec<Found>, _) = (found.collect(), &mut self.world);
+                let (found, w): (Vec<LookupResult>, _) = (found.collect(), &mut self.world);
                 w.engine
                     .supply(w.now, found, &mut w.facts, &mut w.deliveries);
             }

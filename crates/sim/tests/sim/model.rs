@@ -121,11 +121,11 @@ proptest! {
 }
 
 /// A put of a message with a key.
-fn keyed(held_back: bool) -> Put {
+fn keyed(not_selectable: bool) -> Put {
     Put {
         queue: "a".into(),
         more: Some(Box::new(PutMore {
-            held_back,
+            not_selectable,
             key: Some(Arc::from([])),
             ..PutMore::default()
         })),

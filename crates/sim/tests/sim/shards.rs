@@ -526,11 +526,11 @@ fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
 fn a_claim_is_taken_with_what_it_is_for() {
     let q = names(2);
     let key: std::sync::Arc<[u8]> = [7].into();
-    let keyed = |held_back| {
+    let keyed = |not_selectable| {
         Command::Put(Put {
             queue: q[0].clone(),
             more: Some(Box::new(PutMore {
-                held_back,
+                not_selectable,
                 key: Some(key.clone()),
                 ..PutMore::default()
             })),
@@ -569,7 +569,7 @@ fn a_claim_is_taken_with_what_it_is_for() {
         [Want::Key(queue, key.clone())],
         "the one in the run is looked for"
     );
-    let found = vec![Found::Key(queue, key, Vec::new())];
+    let found = vec![LookupResult::Key(queue, key, Vec::new())];
     engines[0].supply(now, found, &mut log, &mut deliveries);
     let to: Vec<ClientId> = deliveries.iter().map(|delivery| delivery.to).collect();
     assert_eq!(to, [ClientId(1)]);
@@ -634,7 +634,7 @@ fn a_run_with_an_unreadable_block_may_be_written_again() {
     let (old, new) = (RunId(1), RunId(2));
     assert_eq!(engine.evict(old, &written, &mut log), 1);
     let at = |run| BlockAt { run, ordinal: 0 };
-    let unreadable = vec![Found::Block(at(old), None)];
+    let unreadable = vec![LookupResult::Block(at(old), None)];
     engine.supply(now, unreadable, &mut log, &mut deliveries);
     assert_eq!(engine.cold_stats().damaged, 1);
 
@@ -648,7 +648,7 @@ fn a_run_with_an_unreadable_block_may_be_written_again() {
     engine.replace_runs(now, &[old], new, &[again], &mut log, &mut deliveries);
     engine.verify().expect("its counts are right");
     assert_eq!(engine.cold_stats().damaged, 0);
-    let read = vec![Found::Block(at(new), Some(vec![(0, message)]))];
+    let read = vec![LookupResult::Block(at(new), Some(vec![(0, message)]))];
     engine.supply(now, read, &mut log, &mut deliveries);
     assert!(engine.is_loaded(at(new)), "it is within reach again");
     engine.verify().expect("its counts are right");

@@ -88,7 +88,7 @@ impl ClientApi for Gate {
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
         let moves = matches!(&command, Command::BulkOp(bulk_op)
-            if matches!(bulk_op.act, BulkAction::Redrive { .. } | BulkAction::RedriveInto(_)));
+            if matches!(bulk_op.action, BulkAction::Redrive { .. } | BulkAction::RedriveInto(_)));
         let mut inside = self.inside();
         if moves && !self.open.load(Ordering::SeqCst) {
             inside.kept = Some((caller, command, reply));
@@ -205,7 +205,7 @@ impl ClientApi for Overheard {
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
         let moves = matches!(&command, Command::BulkOp(bulk_op)
-            if matches!(bulk_op.act, BulkAction::RedriveInto(_)));
+            if matches!(bulk_op.action, BulkAction::RedriveInto(_)));
         let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tell) = &*tell {
             tell.send(moves).expect("somebody listens");

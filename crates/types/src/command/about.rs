@@ -161,7 +161,7 @@ impl Command {
             Command::ByName(by_name) => {
                 let queue = by_name.queue.as_ref();
                 let subject = queue.map_or(Subject::Named, Subject::Queue);
-                (by_name.act.verb(), subject)
+                (by_name.action.verb(), subject)
             }
             Command::ReserveId { id, .. } => (Verb::Reserve, Subject::Message(*id)),
             Command::AwaitResult { id, .. } => (Verb::Peek, Subject::Message(*id)),
@@ -249,7 +249,7 @@ fn batch_subject(ask: &BatchRequest) -> Subject<'_> {
 /// The effect on each message counts as done to its queue.
 fn bulk_op_about(bulk_op: &BulkOp) -> (Verb, Subject<'_>) {
     let queue = Subject::Queue(&bulk_op.queue);
-    match &bulk_op.act {
+    match &bulk_op.action {
         // Whoever counts by what is in bodies looks at them.
         BulkAction::Show | BulkAction::Count | BulkAction::CountToCancel => (Verb::Peek, queue),
         BulkAction::Delete | BulkAction::Purge | BulkAction::Cancel(_) => (Verb::Flush, queue),

@@ -17,7 +17,7 @@ pub struct BulkOp {
     pub state: ListState,
     /// Which of them.
     pub filter: Filter,
-    pub act: BulkAction,
+    pub action: BulkAction,
     /// Start of the next slice: [`BulkDone::next`](crate::BulkDone::next) of the slice before;
     /// `None` begins.
     pub after: Option<Cursor>,
@@ -104,7 +104,7 @@ impl BulkAction {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Cursor {
     /// Behind all that are selectable.
-    pub held_back: bool,
+    pub not_selectable: bool,
     /// The place.
     pub order: Order,
 }

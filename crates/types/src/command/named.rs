@@ -21,13 +21,13 @@ pub struct ByName {
     pub name: Box<[u8]>,
     /// The permitted client.
     pub by: By,
-    pub act: NamedAct,
+    pub action: NamedAction,
 }
 
 /// The operation on it. If there is none, the answer is
 /// [`CommandError::NotFound`](crate::CommandError::NotFound).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NamedAct {
+pub enum NamedAction {
     /// It is shown: [`Outcome::Messages`](crate::Outcome::Messages).
     Look,
     /// Asks for the outcome of the tracked message of this name
@@ -49,14 +49,16 @@ pub enum NamedAct {
     Cancel(Cancel),
 }
 
-impl NamedAct {
+impl NamedAction {
     /// The verb that rights and audit know it by.
     pub fn verb(&self) -> Verb {
         match self {
-            NamedAct::Look | NamedAct::Track => Verb::Peek,
-            NamedAct::Settle(_) => Verb::Settle,
-            NamedAct::Cancel(_) => Verb::Delete,
-            NamedAct::Extend(_) | NamedAct::Until(_) | NamedAct::Progress(..) => Verb::Touch,
+            NamedAction::Look | NamedAction::Track => Verb::Peek,
+            NamedAction::Settle(_) => Verb::Settle,
+            NamedAction::Cancel(_) => Verb::Delete,
+            NamedAction::Extend(_) | NamedAction::Until(_) | NamedAction::Progress(..) => {
+                Verb::Touch
+            }
         }
     }
 }

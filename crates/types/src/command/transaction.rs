@@ -32,7 +32,7 @@ pub enum Guard {
     Message {
         id: MessageId,
         /// As it was; `None`: there was none.
-        seen: Option<Seen>,
+        seen: Option<MessageVersion>,
     },
     /// An entry of a table.
     Table {
@@ -46,7 +46,7 @@ pub enum Guard {
 /// A message as it was seen: whatever is done to one changes some of this,
 /// but for its status, attributes and attachments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct MessageVersion {
     pub queue: QueueId,
     pub priority: u32,
     pub position: i64,
@@ -55,7 +55,7 @@ pub struct Seen {
     pub reserves: u32,
 }
 
-impl Seen {
+impl MessageVersion {
     /// The visible state of a message.
     pub fn of(message: &Message) -> Self {
         Self {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::{Request, Response};
-use quintet_http::{Answering, Clients, Connected, Limits, Linked, Serve, Settings, Socket, Web};
+use quintet_http::{
+    Answering, Clients, Connected, ForwardedConnection, Limits, Serve, Settings, Socket, Web,
+};
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -114,10 +116,16 @@ fn what_any_thread_serves_is_cut_in_the_end() {
         one.asked();
         one.send("/never");
     }
-    let links = web.links();
-    assert_eq!((links.serves(0), links.serves(1)), (Some(true), None));
+    let forwarding = web.forwarding();
+    assert_eq!(
+        (forwarding.serves(0), forwarding.serves(1)),
+        (Some(true), None)
+    );
     assert!(web.stop(Duration::ZERO), "a thread failed");
-    assert_eq!((links.serves(0), links.serves(1)), (Some(false), None));
+    assert_eq!(
+        (forwarding.serves(0), forwarding.serves(1)),
+        (Some(false), None)
+    );
     for one in &mut waiting {
         let mut rest = Vec::new();
         // Cut, with a reset or without.
@@ -133,14 +141,14 @@ fn come(web: &Web, listener: &TcpListener, peer: &str) -> Kept {
     let kept = Kept::open(address);
     let (stream, _) = listener.accept().expect("accepted");
     stream.set_nonblocking(true).expect("set");
-    let linked = Linked {
+    let forwarded = ForwardedConnection {
         stream: Connected::Tcp(stream),
         peer: Some(SocketAddr::new(peer.parse().expect("an address"), 5)),
         identity: None,
         known: None,
         counted: None,
     };
-    web.links().take(0, linked);
+    web.forwarding().take(0, forwarded);
     kept
 }
 

@@ -2,7 +2,7 @@
 
 use quintet_types::{
     BackTo, BatchId, BatchRequest, By, ByName, Command, Event, How, LeaseOwner, LeaseRequest,
-    LeaseTime, MESSAGE_NAME_BYTES_MAX, MessageId, Name, NamedAct, Peek, StatsOf, Wait, When,
+    LeaseTime, MESSAGE_NAME_BYTES_MAX, MessageId, Name, NamedAction, Peek, StatsOf, Wait, When,
 };
 
 use super::Count;
@@ -139,7 +139,7 @@ fn track(queue: Name, name: &[u8]) -> Option<Request<'static>> {
         queue: Some(queue),
         name: message_name(name)?.into(),
         by: By::Owner,
-        act: NamedAct::Track,
+        action: NamedAction::Track,
     };
     let ask = Command::ByName(Box::new(by_name));
     Some(engine(ask, BeanstalkReply::StatsTrack))

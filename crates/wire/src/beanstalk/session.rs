@@ -14,7 +14,7 @@ use super::request::{Announced, Callbacks, LINE_MAX, Request, parse};
 use super::steps::{go_on, queues};
 use super::tubes::Referred;
 use super::{Count, Shared, stats};
-use crate::bodies::{Coming, ParseResult, drop_some, skip};
+use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::login::{Logins, auth_line};
 use crate::output::Output;
@@ -54,9 +54,9 @@ enum BeanstalkState {
     Line,
     /// The rest of a line that was too long.
     LongLine,
-    Job(Coming<Announced>),
+    Job(IncomingBody<Announced>),
     /// The bodies of a batch's callbacks, as one, with what ends the first.
-    Callbacks(Coming<Box<Callbacks>>),
+    Callbacks(IncomingBody<Box<Callbacks>>),
     /// So many bytes of a job that is too long.
     TooBig(u64),
     /// Nothing more: the connection is closing.
@@ -203,10 +203,10 @@ impl BeanstalkSession {
             self.state = BeanstalkState::TooBig(len + CRLF.len() as u64);
             return Step::Skip { used: end };
         }
-        self.job(Coming::new(put, end, len), input, env)
+        self.job(IncomingBody::new(put, end, len), input, env)
     }
 
-    fn job(&mut self, coming: Coming<Announced>, input: &[u8], env: &Env<'_>) -> Step {
+    fn job(&mut self, coming: IncomingBody<Announced>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, CRLF, |_| self.tubes.used().clone()) {
             ParseResult::Part(coming, step) => {
                 self.state = BeanstalkState::Job(coming);
@@ -232,10 +232,15 @@ impl BeanstalkSession {
             self.state = BeanstalkState::TooBig(len + CRLF.len() as u64);
             return Step::Skip { used: end };
         }
-        self.callbacks(Coming::new(Box::new(of), end, len), input, env)
+        self.callbacks(IncomingBody::new(Box::new(of), end, len), input, env)
     }
 
-    fn callbacks(&mut self, coming: Coming<Box<Callbacks>>, input: &[u8], env: &Env<'_>) -> Step {
+    fn callbacks(
+        &mut self,
+        coming: IncomingBody<Box<Callbacks>>,
+        input: &[u8],
+        env: &Env<'_>,
+    ) -> Step {
         // None is so long that it goes to the log, and to a queue's limits.
         let found = match coming.read(input, CRLF, |of| of.first.tube.clone()) {
             ParseResult::Part(coming, step) => {

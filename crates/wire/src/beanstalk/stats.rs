@@ -46,7 +46,7 @@ impl Yaml {
 pub(super) fn is_shown(queue: &QueueStats) -> bool {
     let held = &queue.gauges;
     let jobs = held.ready
-        + held.held_back
+        + held.not_selectable
         + held.delayed
         + held.reserved
         + held.buried

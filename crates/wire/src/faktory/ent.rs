@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use quintet_types::{
     Batch, BatchId, BatchRequest, ByName, Callback, CallbackState, Command, Dedupe, Expiry, Ms,
-    Name, NamedAct, NewBatch, OnRepeat, Outcome, Scope, Tie, Track, TrackState,
+    Name, NamedAction, NewBatch, OnRepeat, Outcome, Scope, Tie, Track, TrackState,
 };
 use sha2::{Digest as _, Sha256};
 
@@ -34,7 +34,7 @@ pub(super) struct New {
 
 /// The reply to a BATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum BatchReply {
     Bid,
     Ok,
     Status,
@@ -103,7 +103,7 @@ fn new(rest: &str) -> Result<New, String> {
 impl Batches {
     /// The command, and what its answer is told as. `dead_ttl_ms`: how long callbacks stay when
     /// they are dead.
-    pub(super) fn ask(self, now: Ms, dead_ttl_ms: u64) -> (Command, Told) {
+    pub(super) fn ask(self, now: Ms, dead_ttl_ms: u64) -> (Command, BatchReply) {
         let (ask, told) = match self {
             Batches::New(new) => {
                 let callback = |job: Option<Job>| job.map(|job| callback(&job, now, dead_ttl_ms));
@@ -113,11 +113,11 @@ impl Batches {
                     complete: callback(new.complete),
                     success: callback(new.success),
                 };
-                (BatchRequest::New(Box::new(new)), Told::Bid)
+                (BatchRequest::New(Box::new(new)), BatchReply::Bid)
             }
-            Batches::Open(id) => (BatchRequest::Open(id), Told::Bid),
-            Batches::Commit(id) => (BatchRequest::Commit(id), Told::Ok),
-            Batches::Status(id) => (BatchRequest::Show(id), Told::Status),
+            Batches::Open(id) => (BatchRequest::Open(id), BatchReply::Bid),
+            Batches::Commit(id) => (BatchRequest::Commit(id), BatchReply::Ok),
+            Batches::Status(id) => (BatchRequest::Show(id), BatchReply::Status),
         };
         (Command::Batch(ask), told)
     }
@@ -295,12 +295,12 @@ fn set(rest: &str) -> Option<Tracking> {
 }
 
 /// The command for the job of this id that a worker holds.
-pub(super) fn of_job(jid: &str, act: NamedAct) -> Command {
+pub(super) fn of_job(jid: &str, action: NamedAction) -> Command {
     Command::ByName(Box::new(ByName {
         queue: None,
         name: jid.as_bytes().into(),
         by: quintet_types::By::Bearer,
-        act,
+        action,
     }))
 }
 

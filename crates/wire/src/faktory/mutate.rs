@@ -274,7 +274,7 @@ impl Mutating {
             queue,
             state: self.mutate.state(),
             filter: Filter::default(),
-            act: BulkAction::Show,
+            action: BulkAction::Show,
             after: self.after,
             max: match self.mutate.regexp {
                 Some(_) => LOOKS_AT_TEXT,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use quintet_types::{Command, CommandError, How, MessageId, Ms, Outcome, Put};
 
-use super::ent::Told;
+use super::ent::BatchReply;
 use super::info::Info;
 use super::json;
 use super::mutate::Mutating;
@@ -53,7 +53,7 @@ pub(super) enum FaktoryReply {
     Flush,
     Each(Box<Each>),
     Mutate(Box<Mutating>),
-    Batch(Told),
+    Batch(BatchReply),
     /// To a TRACK GET of this job; true: of one that is not tracked it is looked whether a worker
     /// has it.
     Track(Box<str>, bool),

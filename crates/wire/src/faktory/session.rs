@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use quintet_types::{
     BackTo, Body, By, ByName, Command, CommandError, How, LargeBody, LeaseOwner, LeaseRequest,
-    LeaseTime, Ms, Name, NamedAct, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take,
+    LeaseTime, Ms, Name, NamedAction, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take,
     Wait, When,
 };
 
-use super::ent::{self, Told, Tracking, Wishes};
+use super::ent::{self, BatchReply, Tracking, Wishes};
 use super::failure::{self, FAILURE};
 use super::hello::{self, Challenge};
 use super::info::Info;
@@ -196,7 +196,7 @@ impl FaktorySession {
                 (ClientRequest::Engine(self.fetch(queues)), FaktoryReply::Job)
             }
             Request::Ack(jid) => {
-                let ack = by_name(&jid, NamedAct::Settle(How::Finish));
+                let ack = by_name(&jid, NamedAction::Settle(How::Finish));
                 match job::of_foreign_jid(&jid) {
                     Some(id) => (ClientRequest::EngineAlone(ack), FaktoryReply::Ack(id)),
                     None if jid.is_empty() => (ClientRequest::Own, FaktoryReply::Done),
@@ -209,7 +209,7 @@ impl FaktorySession {
                     error: report.text().into_bytes().into(),
                     note: vec![(FAILURE.into(), Some(note))],
                 };
-                let fail = by_name(&jid, NamedAct::Settle(how.clone()));
+                let fail = by_name(&jid, NamedAction::Settle(how.clone()));
                 match job::of_foreign_jid(&jid) {
                     Some(id) => {
                         let reply = FaktoryReply::FailOrId(jid.into(), id, how);
@@ -460,16 +460,20 @@ impl FaktorySession {
                 reply::bulk(&bulk.text(), output);
             }
             FaktoryReply::Batch(told) => match (told, outcome) {
-                (Told::Bid, Outcome::Batch(batch)) => reply::bulk(&batch.id.to_string(), output),
-                (Told::Status, Outcome::Batch(batch)) => reply::bulk(&ent::status(batch), output),
-                (Told::Bid | Told::Status | Told::Ok, outcome) => {
+                (BatchReply::Bid, Outcome::Batch(batch)) => {
+                    reply::bulk(&batch.id.to_string(), output)
+                }
+                (BatchReply::Status, Outcome::Batch(batch)) => {
+                    reply::bulk(&ent::status(batch), output)
+                }
+                (BatchReply::Bid | BatchReply::Status | BatchReply::Ok, outcome) => {
                     reply::outcome(&FaktoryReply::Done, outcome, output);
                 }
             },
             FaktoryReply::Track(jid, true)
                 if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
             {
-                let look = ent::of_job(&jid, NamedAct::Look);
+                let look = ent::of_job(&jid, NamedAction::Look);
                 return self.owed.again(FaktoryReply::Track(jid, false), look);
             }
             FaktoryReply::Track(jid, _)
@@ -552,7 +556,7 @@ fn fails(outcome: &Outcome) -> bool {
 fn track_ask(track: Tracking) -> (ClientRequest, FaktoryReply) {
     match track {
         Tracking::Get(jid) => {
-            let ask = ent::of_job(&jid, NamedAct::Track);
+            let ask = ent::of_job(&jid, NamedAction::Track);
             (
                 ClientRequest::EngineAlone(ask),
                 FaktoryReply::Track(jid.into(), true),
@@ -565,11 +569,11 @@ fn track_ask(track: Tracking) -> (ClientRequest, FaktoryReply) {
             until,
         } => {
             let text = text.map(|text| text.into_bytes().into());
-            let says = ent::of_job(&jid, NamedAct::Progress(percent, text));
+            let says = ent::of_job(&jid, NamedAction::Progress(percent, text));
             let reply = match until {
                 None => FaktoryReply::Done,
                 Some(until) => {
-                    let extend = ent::of_job(&jid, NamedAct::Until(until));
+                    let extend = ent::of_job(&jid, NamedAction::Until(until));
                     FaktoryReply::TrackThen(Box::new(extend))
                 }
             };
@@ -585,12 +589,12 @@ fn without_end(line: &[u8]) -> &[u8] {
 }
 
 /// Does something to a job that a worker has, by its id.
-fn by_name(jid: &str, act: NamedAct) -> Command {
+fn by_name(jid: &str, action: NamedAction) -> Command {
     Command::ByName(Box::new(ByName {
         queue: None,
         name: jid.as_bytes().into(),
         by: By::Bearer,
-        act,
+        action,
     }))
 }
 

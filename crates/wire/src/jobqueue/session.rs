@@ -10,7 +10,7 @@ use quintet_types::{
 use super::frame::{NameAt, NameEnd, Verb, Word, id, number, word};
 use super::reply::{JobqueueReply, TOO_LARGE, error, text};
 use super::{Count, Shared};
-use crate::bodies::{Coming, ParseResult, drop_some, skip};
+use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
 use crate::owed::Owed;
@@ -69,7 +69,7 @@ enum JobqueueState {
     Timeout(Queue),
     /// The id of a DELETE.
     Id,
-    Data(Coming<Job>),
+    Data(IncomingBody<Job>),
     /// So many bytes of data of a job that is refused.
     Refused {
         error: &'static str,
@@ -190,12 +190,12 @@ impl JobqueueSession {
                     priority,
                     ttp,
                 };
-                self.data(Coming::new(job, NUMBERS, len), input, env)
+                self.data(IncomingBody::new(job, NUMBERS, len), input, env)
             }
         }
     }
 
-    fn data(&mut self, coming: Coming<Job>, input: &[u8], env: &Env<'_>) -> Step {
+    fn data(&mut self, coming: IncomingBody<Job>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, b"", |job| job.queue.clone()) {
             ParseResult::Part(coming, step) => {
                 self.state = JobqueueState::Data(coming);

@@ -8,7 +8,7 @@ use quintet_types::{Body, Command, CommandError, LargeBody, Put, Take};
 use super::reply::{CRLF, LineupReply, error, push_error};
 use super::request::{INVALID, Request, parse};
 use super::{Count, Shared};
-use crate::bodies::{Coming, ParseResult, drop_some, skip};
+use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::lines::{Line, Lines};
 use crate::login::{Logins, auth_line};
@@ -37,7 +37,7 @@ enum LineupState {
     /// The rest of a line that was too long.
     LongLine,
     /// The message of a push with this priority.
-    Message(Coming<u32>),
+    Message(IncomingBody<u32>),
     /// The message of a push that was refused, if it comes: its header may
     /// also have been all there is.
     Doubtful { len: u64 },
@@ -141,7 +141,7 @@ impl LineupSession {
             };
             return self.own(used, LineupReply::Error("MESSAGE_TOO_LARGE"), env);
         }
-        self.message(Coming::new(priority, used, len), input, env)
+        self.message(IncomingBody::new(priority, used, len), input, env)
     }
 
     /// Stores a message once its end is seen to be right.
@@ -156,7 +156,7 @@ impl LineupSession {
         self.owed.ask(used, put, LineupReply::Pushed)
     }
 
-    fn message(&mut self, coming: Coming<u32>, input: &[u8], env: &Env<'_>) -> Step {
+    fn message(&mut self, coming: IncomingBody<u32>, input: &[u8], env: &Env<'_>) -> Step {
         match coming.read(input, CRLF, |_| self.shared.queue.clone()) {
             ParseResult::Part(coming, step) => {
                 self.state = LineupState::Message(coming);

@@ -10,7 +10,7 @@ use super::answer_binary;
 use super::binary_reply::{BinaryReply, Head, REQUEST, What};
 use super::reply::{Fault, MemcacheReply, server_error};
 use super::{Count, Shared};
-use crate::bodies::{Coming, ParseResult, drop_some, skip};
+use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
 use crate::foreign::{self, Foreign};
 use crate::lines::{Line, Lines};
 use crate::output::Output;
@@ -47,7 +47,7 @@ pub(super) enum MemcacheState {
     /// A command line, or a binary header.
     Line,
     /// A set's data block; its line is in the input until it is dealt with.
-    Data(Coming<Set>),
+    Data(IncomingBody<Set>),
     /// A data block nobody wants; the bytes of it still to come, its end
     /// included.
     Unwanted {
@@ -176,7 +176,7 @@ impl MemcacheSession {
         }
     }
 
-    fn block(&mut self, coming: Coming<Set>, input: &[u8], env: &Env<'_>) -> Step {
+    fn block(&mut self, coming: IncomingBody<Set>, input: &[u8], env: &Env<'_>) -> Step {
         let end = coming.head().end;
         match coming.read(input, end, |set| set.queue.clone()) {
             ParseResult::Part(coming, step) => {
@@ -252,7 +252,7 @@ impl MemcacheSession {
             MemcacheState::unwanted(set.len, set.end, Unwanted::Dropped(set.reply))
         } else {
             let len = set.len;
-            MemcacheState::Data(Coming::new(set, line, len))
+            MemcacheState::Data(IncomingBody::new(set, line, len))
         }
     }
 }

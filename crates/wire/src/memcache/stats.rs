@@ -119,7 +119,7 @@ fn numbers(queue: &QueueStats, listing: &Listing) -> [(&'static str, u64); 16] {
 }
 
 fn waiting(gauges: &quintet_types::QueueGauges) -> u64 {
-    gauges.ready + gauges.held_back + gauges.delayed
+    gauges.ready + gauges.not_selectable + gauges.delayed
 }
 
 /// Queues of other protocols may have names that would break these lines.

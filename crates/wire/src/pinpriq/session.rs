@@ -61,9 +61,9 @@ impl PinpriqSession {
 
     fn push(&mut self, push: &Push<'_>, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Push as usize);
-        let held_back = push.priority == 0;
+        let not_selectable = push.priority == 0;
         let put = Put {
-            priority: Some(match held_back {
+            priority: Some(match not_selectable {
                 true => PRIORITY_NOT_SELECTABLE,
                 false => push.priority.into(),
             }),
@@ -72,7 +72,7 @@ impl PinpriqSession {
                 ms => Expiry::In(ms.into()),
             },
             more: Some(Box::new(PutMore {
-                held_back,
+                not_selectable,
                 key: Some(Arc::from(push.key)),
                 ..PutMore::default()
             })),

@@ -39,14 +39,14 @@ enum Was {
 }
 
 /// A job that is reserved by us.
-struct Held {
+struct ReservedJob {
     id: u64,
     priority: u32,
     was: Was,
 }
 
 struct Job {
-    held: Held,
+    held: ReservedJob,
     head: Head,
     body: Vec<u8>,
 }
@@ -82,7 +82,7 @@ pub(super) struct Beanstalk {
     /// Reserved and not given out.
     taken: VecDeque<Job>,
     /// Given out and not stored.
-    given: VecDeque<Held>,
+    given: VecDeque<ReservedJob>,
     /// Ids of both.
     held: HashSet<u64>,
     /// Jobs reserved at once next time.
@@ -365,12 +365,17 @@ impl Beanstalk {
             bytes: body.len() as u64,
             ..Head::default()
         };
-        let held = Held { id, priority, was };
+        let held = ReservedJob { id, priority, was };
         self.taken.push_back(Job { held, head, body });
     }
 
     /// Sends a request for each of these jobs, and reads the replies; how many are unknown there.
-    fn each(&mut self, jobs: &[Held], request: impl Fn(&Held) -> String, yes: &str) -> Result<u64> {
+    fn each(
+        &mut self,
+        jobs: &[ReservedJob],
+        request: impl Fn(&ReservedJob) -> String,
+        yes: &str,
+    ) -> Result<u64> {
         let mut unknown = 0;
         for some in jobs.chunks(AT_ONCE) {
             let text: String = some.iter().map(&request).collect();
@@ -449,12 +454,12 @@ impl Source for Beanstalk {
         self.collect()?;
         let count = usize::try_from(messages).unwrap_or(usize::MAX);
         let count = count.min(self.given.len());
-        let jobs: Vec<Held> = self.given.drain(..count).collect();
+        let jobs: Vec<ReservedJob> = self.given.drain(..count).collect();
         for job in &jobs {
             self.held.remove(&job.id);
         }
         // One whose time is over is ready again, and deleted all the same.
-        let delete = |job: &Held| format!("delete {}\r\n", job.id);
+        let delete = |job: &ReservedJob| format!("delete {}\r\n", job.id);
         self.twice += self.each(&jobs, delete, "DELETED")?;
         Ok(())
     }
@@ -486,19 +491,19 @@ impl Peer for Beanstalk {
         self.collect()?;
         self.describe()?;
         let taken = self.taken.drain(..).map(|job| job.held);
-        let jobs: Vec<Held> = self.given.drain(..).chain(taken).collect();
+        let jobs: Vec<ReservedJob> = self.given.drain(..).chain(taken).collect();
         self.held.clear();
-        let (buried, others): (Vec<Held>, Vec<Held>) =
+        let (buried, others): (Vec<ReservedJob>, Vec<ReservedJob>) =
             jobs.into_iter().partition(|job| job.was == Was::Buried);
         let now = now_ms();
-        let release = |job: &Held| {
+        let release = |job: &ReservedJob| {
             let delay = match job.was {
                 Was::Delayed(due) => due.saturating_sub(now).div_ceil(1000),
                 Was::Ready | Was::Buried => 0,
             };
             format!("release {} {} {delay}\r\n", job.id, job.priority)
         };
-        let bury = |job: &Held| format!("bury {} {}\r\n", job.id, job.priority);
+        let bury = |job: &ReservedJob| format!("bury {} {}\r\n", job.id, job.priority);
         let all = (others.len() + buried.len()) as u64;
         let gone = self.each(&others, release, "RELEASED")? + self.each(&buried, bury, "BURIED")?;
         Ok(all - gone)

@@ -11,7 +11,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_control::{Head, Standing};
-use quintet_import::binlog::{self, Fields, Found, State};
+use quintet_import::binlog::{self, BinlogRecord, Fields, State};
 use quintet_types::Name;
 use rustix::process::{Flock, FlockType};
 
@@ -124,8 +124,8 @@ impl Binlog {
 }
 
 /// Applies a record to the jobs.
-fn apply(jobs: &mut BTreeMap<u64, Job>, file: usize, found: Found) {
-    let Found { id, fields, full } = found;
+fn apply(jobs: &mut BTreeMap<u64, Job>, file: usize, found: BinlogRecord) {
+    let BinlogRecord { id, fields, full } = found;
     if fields.state == State::Gone {
         jobs.remove(&id);
         return;

@@ -28,7 +28,7 @@ const AHEAD_BYTES: usize = 8 << 20;
 const ROUNDS_MAX: u32 = 1_000_000;
 
 /// A job that is fetched there.
-struct Held {
+struct FetchedJob {
     jid: String,
     bytes: usize,
 }
@@ -41,7 +41,7 @@ pub(super) struct Faktory {
     /// Still to be gone through; the first is the one in hand.
     queues: VecDeque<String>,
     through: bool,
-    given: VecDeque<Held>,
+    given: VecDeque<FetchedJob>,
     large: Vec<u8>,
     place: String,
     passed: u64,
@@ -143,7 +143,7 @@ impl Faktory {
     }
 
     /// Says something of fetched jobs, several at once.
-    fn tell(&mut self, items: &[Held], verb: &str, more: &str) -> Result<()> {
+    fn tell(&mut self, items: &[FetchedJob], verb: &str, more: &str) -> Result<()> {
         for some in items.chunks(100) {
             let mut text = String::new();
             for held in some {
@@ -202,7 +202,7 @@ impl Source for Faktory {
                 ..Head::default()
             };
             let (jid, bytes) = (jid.to_owned(), body.len());
-            self.given.push_back(Held { jid, bytes });
+            self.given.push_back(FetchedJob { jid, bytes });
             if bytes as u64 > PIECES_OVER {
                 self.large = body;
                 return Ok(Some(Entry { head, body: None }));
@@ -227,7 +227,7 @@ impl Source for Faktory {
     fn stored(&mut self, messages: u64) -> Result<()> {
         let count = usize::try_from(messages).unwrap_or(usize::MAX);
         let count = count.min(self.given.len());
-        let items: Vec<Held> = self.given.drain(..count).collect();
+        let items: Vec<FetchedJob> = self.given.drain(..count).collect();
         self.tell(&items, "ACK", "")
     }
 }
@@ -252,7 +252,7 @@ impl Peer for Faktory {
     /// that failed comes back sooner, with its failures counted one too many.
     fn give_back(&mut self) -> Result<u64> {
         self.through = true;
-        let items: Vec<Held> = self.given.drain(..).collect();
+        let items: Vec<FetchedJob> = self.given.drain(..).collect();
         let why = ",\"errtype\":\"ImportStopped\",\"message\":\"quintet import was stopped\"";
         self.tell(&items, "FAIL", why)?;
         Ok(items.len() as u64)

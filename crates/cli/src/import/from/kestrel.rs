@@ -24,7 +24,7 @@ const CONNECTIONS: usize = 64;
 const AHEAD: usize = 8 << 20;
 
 /// An item that is held there.
-struct Held {
+struct OpenItem {
     /// The connection with the open read.
     connection: usize,
     queue: String,
@@ -45,7 +45,7 @@ pub(super) struct Kestrel {
     /// Those without an open read.
     free: Vec<usize>,
     /// Given out and not stored.
-    given: VecDeque<Held>,
+    given: VecDeque<OpenItem>,
     large: Vec<u8>,
     place: String,
     passed: u64,
@@ -176,7 +176,7 @@ impl Kestrel {
     }
 
     /// Ends the open reads of these items with this option.
-    fn end(&mut self, items: &[Held], option: &str) -> Result<()> {
+    fn end(&mut self, items: &[OpenItem], option: &str) -> Result<()> {
         for held in items {
             let text = format!("get {}/{option}\r\n", held.queue);
             self.connections[held.connection].send(text.as_bytes())?;
@@ -243,7 +243,7 @@ impl Source for Kestrel {
                 ..Head::default()
             };
             let bytes = body.len();
-            self.given.push_back(Held {
+            self.given.push_back(OpenItem {
                 connection,
                 queue,
                 bytes,
@@ -272,7 +272,7 @@ impl Source for Kestrel {
     fn stored(&mut self, messages: u64) -> Result<()> {
         let count = usize::try_from(messages).unwrap_or(usize::MAX);
         let count = count.min(self.given.len());
-        let items: Vec<Held> = self.given.drain(..count).collect();
+        let items: Vec<OpenItem> = self.given.drain(..count).collect();
         self.end(&items, "close")
     }
 }
@@ -293,7 +293,7 @@ impl Peer for Kestrel {
     fn give_back(&mut self) -> Result<u64> {
         self.through = true;
         // Each goes to the head of its queue: the last one first.
-        let items: Vec<Held> = self.given.drain(..).rev().collect();
+        let items: Vec<OpenItem> = self.given.drain(..).rev().collect();
         for held in &items {
             self.end(std::slice::from_ref(held), "abort")?;
         }

@@ -76,7 +76,7 @@ impl Site {
 
 /// A message as the API shows it.
 #[derive(Deserialize)]
-struct Shown {
+struct ApiMessage {
     id: u64,
     queue: String,
     priority: Option<u32>,
@@ -99,12 +99,12 @@ struct Shown {
 
 #[derive(Deserialize)]
 struct Page {
-    messages: Vec<Shown>,
+    messages: Vec<ApiMessage>,
     cursor: Option<String>,
 }
 
 /// How a message is held there.
-struct Held {
+struct HeldMessage {
     id: u64,
     /// Leases it had when it was read, this one included.
     attempts: u32,
@@ -132,7 +132,7 @@ struct Queue {
     name: String,
     paused: bool,
     /// Some of its ready messages are not for consumers.
-    held_back: bool,
+    not_selectable: bool,
 }
 
 /// The source.
@@ -152,9 +152,9 @@ pub(super) struct Quintet {
     found: bool,
     through: bool,
     /// Read and not given out.
-    taken: VecDeque<(Shown, Standing)>,
+    taken: VecDeque<(ApiMessage, Standing)>,
     /// Given out and not stored.
-    given: VecDeque<Held>,
+    given: VecDeque<HeldMessage>,
     /// Of the one given last, if its body comes in pieces.
     large: (u64, u64),
     place: String,
@@ -301,7 +301,7 @@ impl Quintet {
             (holds.iter().sum::<u64>() > 0).then(|| Queue {
                 name: queue["name"].as_str().unwrap_or_default().to_owned(),
                 paused: queue.get("paused").is_some_and(|paused| paused == true),
-                held_back: number(&queue, "held_back") > 0,
+                not_selectable: number(&queue, "held_back") > 0,
             })
         });
         self.queues = queues.collect();
@@ -353,7 +353,7 @@ impl Quintet {
                 return Ok(());
             }
             // The API does not tell which of them are not for consumers.
-            Stage::Listed(Standing::Ready) if queue.held_back => {
+            Stage::Listed(Standing::Ready) if queue.not_selectable => {
                 self.turn();
                 return Ok(());
             }
@@ -378,7 +378,7 @@ impl Quintet {
     }
 
     /// Gives one out; `None`: it is gone meanwhile.
-    fn give(&mut self, mut shown: Shown, state: Standing) -> Result<Option<Entry>> {
+    fn give(&mut self, mut shown: ApiMessage, state: Standing) -> Result<Option<Entry>> {
         self.place = format!(
             "message {} of {} at {}",
             shown.id,
@@ -388,7 +388,7 @@ impl Quintet {
         let (id, bytes) = (shown.id, shown.bytes);
         let ours = u32::from(shown.lease.is_some());
         let lease = shown.lease.take();
-        let held = Held {
+        let held = HeldMessage {
             id,
             attempts: shown.attempts,
             how: match lease {
@@ -456,7 +456,7 @@ impl Quintet {
     }
 
     /// Removes one that is stored here; false: somebody else may have taken it meanwhile.
-    fn remove(&self, held: &Held) -> Result<bool> {
+    fn remove(&self, held: &HeldMessage) -> Result<bool> {
         let path = match &held.how {
             How::Seen(version) => return self.delete(held.id, version),
             How::Lease(token) => format!("/leases/{token}/finish"),
@@ -560,7 +560,7 @@ impl Source for Quintet {
     fn stored(&mut self, messages: u64) -> Result<()> {
         let count = usize::try_from(messages).unwrap_or(usize::MAX);
         let count = count.min(self.given.len());
-        let gone: Vec<Held> = self.given.drain(..count).collect();
+        let gone: Vec<HeldMessage> = self.given.drain(..count).collect();
         let ours = each(&gone, |held| self.remove(held))?;
         self.twice += gone.len() as u64 - ours;
         Ok(())

@@ -105,7 +105,7 @@ struct Attribute {
 }
 
 /// A message that is hidden there.
-struct Held {
+struct HiddenMessage {
     url: Arc<str>,
     handle: String,
 }
@@ -125,7 +125,7 @@ pub(super) struct Sqs {
     /// Received and not given out.
     taken: VecDeque<(Arc<str>, Message)>,
     /// Given out and not stored.
-    given: VecDeque<Held>,
+    given: VecDeque<HiddenMessage>,
     large: Vec<u8>,
     shown: String,
     passed: u64,
@@ -427,7 +427,7 @@ impl Sqs {
             ..Head::default()
         };
         let handle = message.receipt_handle;
-        self.given.push_back(Held { url, handle });
+        self.given.push_back(HiddenMessage { url, handle });
         self.passed += 1;
         if body.len() as u64 > PIECES_OVER {
             self.large = body;
@@ -438,7 +438,7 @@ impl Sqs {
     }
 
     /// Does an act of ten messages to all of these; to how many SQS says yes.
-    fn acted(&self, held: &[Held], action: &str, with: &Value) -> Result<u64> {
+    fn acted(&self, held: &[HiddenMessage], action: &str, with: &Value) -> Result<u64> {
         let mut batches: Vec<(&str, Vec<Value>)> = Vec::new();
         for one in held {
             if batches
@@ -526,7 +526,7 @@ impl Source for Sqs {
     fn stored(&mut self, messages: u64) -> Result<()> {
         let count = usize::try_from(messages).unwrap_or(usize::MAX);
         let count = count.min(self.given.len());
-        let gone: Vec<Held> = self.given.drain(..count).collect();
+        let gone: Vec<HiddenMessage> = self.given.drain(..count).collect();
         let ours = self.acted(&gone, "DeleteMessageBatch", &json!({}))?;
         self.twice += gone.len() as u64 - ours;
         Ok(())
@@ -577,11 +577,11 @@ impl Peer for Sqs {
 
     fn give_back(&mut self) -> Result<u64> {
         self.through = true;
-        let taken = self.taken.drain(..).map(|(url, message)| Held {
+        let taken = self.taken.drain(..).map(|(url, message)| HiddenMessage {
             url,
             handle: message.receipt_handle,
         });
-        let held: Vec<Held> = self.given.drain(..).chain(taken).collect();
+        let held: Vec<HiddenMessage> = self.given.drain(..).chain(taken).collect();
         let at_once = json!({ "VisibilityTimeout": 0 });
         self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)
     }

@@ -37,7 +37,7 @@ pub(crate) fn store(
         },
         cluster: CLUSTER,
         node: format!("node {seed}"),
-        link: String::new(),
+        peer_address: String::new(),
         limits: Limits::default(),
         world,
         fences,

@@ -11,7 +11,7 @@ use quintet_sim::{
     seeds,
 };
 
-use super::{FOREVER, Run, Seen, Without, handed_over, lock};
+use super::{FOREVER, Run, SeedCounts, Without, handed_over, lock};
 
 /// Chances of everything, of damaged stores too.
 fn lying(seed: u64) -> Faults {
@@ -24,7 +24,7 @@ fn lying(seed: u64) -> Faults {
 
 #[test]
 fn leaders_whose_stores_are_damaged_lose_nothing_of_what_was_answered() {
-    let (mut total, mut lies) = (Seen::default(), 0);
+    let (mut total, mut lies) = (SeedCounts::default(), 0);
     for seed in seeds(200) {
         eprintln!("seed {seed}");
         let run = Run::new(seed, Some(lying(seed)), Without::Nothing);

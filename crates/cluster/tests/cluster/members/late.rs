@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use quintet_cluster::{
-    Answer, Distrusted, Ends, Fences, Found, Limits, MemStream, Member, Membership, Role, Seq,
-    Stream, Tail, TailEvent, Timing, Told, World, Writer,
+    Answer, Distrusted, Ends, EntryLookup, Fences, Limits, MemStream, Member, Membership, ReplyFn,
+    Role, Seq, Stream, Tail, TailEvent, Timing, World, Writer,
 };
 use quintet_log::{Log, Options, Stamp, Storage};
 use quintet_sim::{cluster::SimWorld, disk::SimDisk, log_tests::facts};
@@ -49,11 +49,11 @@ impl Stream for Slow {
         "a slow stream".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: Told<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
         self.stream.append(expected, entry, told);
     }
 
-    fn ends(&self, told: Told<Option<Ends>>) {
+    fn ends(&self, told: ReplyFn<Option<Ends>>) {
         let (stale, leader) = (*lock(&self.stale), *lock(&self.leader));
         let told = move |ends: Option<Ends>| {
             let stale = |ends: Ends| Ends {
@@ -65,7 +65,7 @@ impl Stream for Slow {
         self.stream.ends(Box::new(told));
     }
 
-    fn get(&self, seq: Seq, told: Told<Found>) {
+    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
         self.stream.get(seq, told);
     }
 
@@ -76,11 +76,11 @@ impl Stream for Slow {
         self.stream.tail(from, keep)
     }
 
-    fn purge_below(&self, seq: Seq, told: Told<bool>) {
+    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
         self.stream.purge_below(seq, told);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: Told<Distrusted>) {
+    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
         lock(&self.blamed).extend(ends.leader.as_deref().map(str::to_owned));
         self.stream.distrust(ends, bad, doubted, told);
     }
@@ -106,7 +106,7 @@ fn member(
         cluster: CLUSTER,
         writer: Writer(2),
         node: "node 2".to_owned(),
-        link: String::new(),
+        peer_address: String::new(),
         limits: Limits::default(),
         timing: Timing {
             takeover_after,

@@ -87,7 +87,8 @@ impl Durable {
             .insert(row.ordinal, Box::new(ColdBlock::new(row, dead)));
         self.shelve(at, &row, survey);
         if let Some(queue) = self.queue_mut(row.queue) {
-            if row.state_index == StateIndex::Ready || row.state_index == StateIndex::HeldBack {
+            if row.state_index == StateIndex::Ready || row.state_index == StateIndex::NotSelectable
+            {
                 queue.head = queue.head.min(row.first.1);
             }
             if row.state_index == StateIndex::Buried {
@@ -143,7 +144,7 @@ impl Durable {
         // Those that were delayed were not counted apart at first.
         let apart = match row.state_index {
             StateIndex::Delayed | StateIndex::Archived => apart && row.apart > 0,
-            StateIndex::Ready | StateIndex::HeldBack | StateIndex::Buried => false,
+            StateIndex::Ready | StateIndex::NotSelectable | StateIndex::Buried => false,
         };
         block.row.apart -= u32::from(apart);
         table.live -= 1;
@@ -505,7 +506,7 @@ pub(crate) fn state_index_of(message: &Message, delayed: bool) -> Option<StateIn
     match message.state {
         State::Ready if delayed => Some(StateIndex::Delayed),
         State::Ready if message.selectable => Some(StateIndex::Ready),
-        State::Ready => Some(StateIndex::HeldBack),
+        State::Ready => Some(StateIndex::NotSelectable),
         State::Buried => Some(StateIndex::Buried),
         State::Done | State::Relayed => Some(StateIndex::Archived),
         State::Reserved | State::Prepared => None,

@@ -66,7 +66,7 @@ impl Shelved {
             StateIndex::Delayed => &mut self.retrying,
             // None is, in the others.
             StateIndex::Ready
-            | StateIndex::HeldBack
+            | StateIndex::NotSelectable
             | StateIndex::Buried
             | StateIndex::Archived => &mut self.done,
         }
@@ -169,10 +169,14 @@ impl QueueCold {
 
     /// Stored messages that wait.
     pub(crate) fn waiting(&self) -> u64 {
-        [StateIndex::Ready, StateIndex::HeldBack, StateIndex::Delayed]
-            .into_iter()
-            .map(|state_index| self.count(state_index))
-            .sum()
+        [
+            StateIndex::Ready,
+            StateIndex::NotSelectable,
+            StateIndex::Delayed,
+        ]
+        .into_iter()
+        .map(|state_index| self.count(state_index))
+        .sum()
     }
 
     /// Nothing of it is in a run.

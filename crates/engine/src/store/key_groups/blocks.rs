@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::super::{Hash, Order};
-use super::{Building, Head, KNOWN_MAX, KeyGroups, Looked, Pos, Seat};
+use super::{BlockScan, Building, Head, KNOWN_MAX, KeyGroups, Pos, Seat};
 use quintet_types::{Message, StateIndex};
 
 use crate::cold::{Block, BlockAt};
@@ -53,7 +53,7 @@ impl KeyGroups {
         };
         match group.looked {
             Some(looked) if looked.turn == self.turn && position < looked.up_to => Safe::Yes,
-            Some(Looked {
+            Some(BlockScan {
                 turn,
                 block: Some(block),
                 ..
@@ -70,7 +70,7 @@ impl KeyGroups {
         };
         let floors = blocks.filter_map(|at| self.floor_of.get(&at).map(|&floor| (floor, at)));
         let first = floors.min();
-        let looked = Looked {
+        let looked = BlockScan {
             turn: self.turn,
             up_to: first.map_or(i64::MAX, |(floor, _)| floor),
             block: first.map(|(_, at)| at),
@@ -141,7 +141,7 @@ impl KeyGroups {
         let counts = match row.state_index {
             StateIndex::Ready => true,
             StateIndex::Delayed => ordered,
-            StateIndex::HeldBack | StateIndex::Buried | StateIndex::Archived => false,
+            StateIndex::NotSelectable | StateIndex::Buried | StateIndex::Archived => false,
         };
         if !counts || !self.covers_block(at, row) {
             return;
@@ -163,7 +163,7 @@ impl KeyGroups {
             }
             Building::Reserved(_)
             | Building::Delayed(_)
-            | Building::HeldBack(_)
+            | Building::NotSelectable(_)
             | Building::Ready(_)
             | Building::Done => true,
         }
@@ -188,7 +188,7 @@ impl KeyGroups {
                             group.blocking.insert((pos.1, pos.2), ());
                         }
                         StateIndex::Ready
-                        | StateIndex::HeldBack
+                        | StateIndex::NotSelectable
                         | StateIndex::Buried
                         | StateIndex::Archived => {
                             group.ready.insert(pos, (order.0, Head::Cold(at)));
@@ -265,7 +265,7 @@ impl KeyGroups {
                     group.blocking.remove(&(pos.1, pos.2));
                 }
                 StateIndex::Ready
-                | StateIndex::HeldBack
+                | StateIndex::NotSelectable
                 | StateIndex::Buried
                 | StateIndex::Archived => {
                     group.ready.remove(&pos);

@@ -88,7 +88,7 @@ impl Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Ready,
-    HeldBack,
+    NotSelectable,
     Delayed,
     Reserved,
 }
@@ -115,7 +115,7 @@ enum Seat {
 
 /// Facts about a group's messages in open blocks.
 #[derive(Clone, Copy, Debug)]
-struct Looked {
+struct BlockScan {
     /// When: [`KeyGroups::turn`].
     turn: u64,
     /// None of them stands before this.
@@ -130,7 +130,7 @@ struct Group {
     /// Ready ones with their priorities, and the first one in each known block.
     ready: Ascending<Pos, (u32, Head)>,
     /// Of an ordered queue: those that leave only with a companion.
-    held_back: Ascending<Position, u32>,
+    not_selectable: Ascending<Position, u32>,
     /// Of an ordered queue: those that nothing behind them may overtake.
     blocking: Ascending<Position, ()>,
     in_flight: u64,
@@ -141,7 +141,7 @@ struct Group {
     rings: Option<Ms>,
     is_noisy: bool,
     seat: Option<(Seat, Order)>,
-    looked: Option<Looked>,
+    looked: Option<BlockScan>,
 }
 
 impl Group {
@@ -149,7 +149,7 @@ impl Group {
         Self {
             key,
             ready: Ascending::default(),
-            held_back: Ascending::default(),
+            not_selectable: Ascending::default(),
             blocking: Ascending::default(),
             in_flight: 0,
             pace: Pace::default(),
@@ -169,14 +169,14 @@ impl Group {
     /// True if nothing would be lost with it.
     fn is_idle(&self) -> bool {
         self.ready.is_empty()
-            && self.held_back.is_empty()
+            && self.not_selectable.is_empty()
             && self.blocking.is_empty()
             && self.in_flight == 0
             && self.rings.is_none()
     }
 
     fn members(&self) -> usize {
-        self.ready.len() + self.held_back.len() + self.blocking.len()
+        self.ready.len() + self.not_selectable.len() + self.blocking.len()
     }
 }
 
@@ -186,7 +186,7 @@ pub(super) enum Building {
     Blocks(StateIndex, Option<(Order, BlockAt)>),
     Reserved(Option<MessageId>),
     Delayed(Option<(Ms, MessageId)>),
-    HeldBack(Option<Order>),
+    NotSelectable(Option<Order>),
     Ready(Option<Order>),
     Done,
 }
@@ -406,7 +406,7 @@ impl KeyGroups {
             }
             return;
         };
-        if !ordered && matches!(standing, Standing::HeldBack | Standing::Delayed) {
+        if !ordered && matches!(standing, Standing::NotSelectable | Standing::Delayed) {
             return;
         }
         let number = self.number_of(key);
@@ -417,8 +417,8 @@ impl KeyGroups {
             Standing::Ready => {
                 group.ready.insert(pos, (order.0, Head::Here(slot)));
             }
-            Standing::HeldBack => {
-                group.held_back.insert(position, slot);
+            Standing::NotSelectable => {
+                group.not_selectable.insert(position, slot);
             }
             Standing::Delayed => {
                 group.blocking.insert(position, ());
@@ -470,8 +470,8 @@ impl KeyGroups {
             Standing::Ready => {
                 group.ready.remove(&pos);
             }
-            Standing::HeldBack => {
-                group.held_back.remove(&position);
+            Standing::NotSelectable => {
+                group.not_selectable.remove(&position);
             }
             Standing::Delayed => {
                 group.blocking.remove(&position);
@@ -499,9 +499,10 @@ impl KeyGroups {
         match self.building {
             Building::Blocks(..) => false,
             Building::Reserved(last) => last >= Some(id),
-            Building::Delayed(_) | Building::HeldBack(_) | Building::Ready(_) | Building::Done => {
-                true
-            }
+            Building::Delayed(_)
+            | Building::NotSelectable(_)
+            | Building::Ready(_)
+            | Building::Done => true,
         }
     }
 
@@ -681,7 +682,7 @@ impl KeyGroups {
                     continue;
                 };
                 let some = group.ready.pop_first().is_some()
-                    || group.held_back.pop_first().is_some()
+                    || group.not_selectable.pop_first().is_some()
                     || group.blocking.pop_first().is_some();
                 if !some {
                     self.numbers.remove(&group.key);

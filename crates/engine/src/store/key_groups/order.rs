@@ -226,15 +226,15 @@ impl KeyGroups {
                 Head::Cold(_) => None,
             })
             .peekable();
-        let held_back = group.map(|group| group.held_back.iter());
-        let held_back = held_back.into_iter().flatten();
-        let mut held_back = held_back
+        let not_selectable = group.map(|group| group.not_selectable.iter());
+        let not_selectable = not_selectable.into_iter().flatten();
+        let mut not_selectable = not_selectable
             .map(|(position, &slot)| (position, slot))
             .peekable();
         let next = move || {
-            let first = match (ready.peek(), held_back.peek()) {
-                (Some(one), Some(other)) if other.0 < one.0 => held_back.next(),
-                (None, _) => held_back.next(),
+            let first = match (ready.peek(), not_selectable.peek()) {
+                (Some(one), Some(other)) if other.0 < one.0 => not_selectable.next(),
+                (None, _) => not_selectable.next(),
                 (Some(_), _) => ready.next(),
             };
             first.filter(|(position, _)| end.is_none_or(|end| *position < end))

@@ -41,7 +41,7 @@ impl KeyGroups {
             let blocks = virtual_blocks.filter(|position| !known(position)).count() == 0
                 && plain.is_subset(&blocking);
             let same = ours == theirs
-                && group.held_back.iter().eq(other.held_back.iter())
+                && group.not_selectable.iter().eq(other.not_selectable.iter())
                 && blocks
                 && group.in_flight == other.in_flight;
             if !same || group.is_idle() && !spared {
@@ -118,7 +118,7 @@ impl KeyGroups {
             }
             StateIndex::Delayed if self.is_ordered() => known || floor || !row.keyed,
             StateIndex::Delayed
-            | StateIndex::HeldBack
+            | StateIndex::NotSelectable
             | StateIndex::Buried
             | StateIndex::Archived => true,
         }

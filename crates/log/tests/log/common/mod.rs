@@ -8,7 +8,7 @@ pub(crate) mod world;
 use std::sync::Arc;
 
 use quintet_log::{LocalLog, LogError, Options, Recovery, Storage};
-use quintet_sim::log_tests::Seen;
+use quintet_sim::log_tests::FrameRecord;
 
 /// Small enough that tests rotate, and that every byte can be tried.
 pub(crate) const SEGMENT_BYTES: u64 = 64 << 10;
@@ -21,17 +21,19 @@ pub(crate) fn options() -> Options {
 }
 
 /// Opens a local log and returns all that it replayed.
-pub(crate) fn open(storage: Arc<dyn Storage>) -> Result<(LocalLog, Recovery, Vec<Seen>), LogError> {
+pub(crate) fn open(
+    storage: Arc<dyn Storage>,
+) -> Result<(LocalLog, Recovery, Vec<FrameRecord>), LogError> {
     open_with(storage, options())
 }
 
 pub(crate) fn open_with(
     storage: Arc<dyn Storage>,
     options: Options,
-) -> Result<(LocalLog, Recovery, Vec<Seen>), LogError> {
+) -> Result<(LocalLog, Recovery, Vec<FrameRecord>), LogError> {
     let mut frames = Vec::new();
     let (log, recovery) = LocalLog::open(storage, options, &mut |frame| {
-        frames.push(Seen::of(&frame));
+        frames.push(FrameRecord::of(&frame));
         Ok(())
     })?;
     Ok((log, recovery, frames))

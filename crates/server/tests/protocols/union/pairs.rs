@@ -52,7 +52,7 @@ fn priorities_count_for_every_consumer() {
             for (from, priority) in puts {
                 house
                     .guest(from, queue)
-                    .put_ranked(priority, &priority.to_string());
+                    .put_with_priority(priority, &priority.to_string());
             }
             let mut consumer = house.guest(to, queue);
             let mut priorities = puts.map(|(_, priority)| priority);
@@ -76,7 +76,7 @@ fn within_a_priority_the_oldest_first_whoever_put_it() {
             for (from, priority) in putters {
                 house
                     .guest(from, queue)
-                    .put_ranked(priority, &format!("{from:?}"));
+                    .put_with_priority(priority, &format!("{from:?}"));
             }
             let mut consumer = house.guest(to, queue);
             assert_eq!(consumer.take(), "Pinpriq");
@@ -93,7 +93,7 @@ fn within_a_priority_the_oldest_first_whoever_put_it() {
             for from in some.clone() {
                 house
                     .guest(*from, queue)
-                    .put_ranked(7, &format!("{from:?}"));
+                    .put_with_priority(7, &format!("{from:?}"));
             }
             let mut consumer = house.guest(to, queue);
             for from in some {

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 pub(crate) use crate::common::Protocol;
 use crate::common::{
-    Client, PATIENCE, Put, QueueClient, Server, Start, Taken, binary, eventually, named, text,
+    Client, PATIENCE, Put, QueueClient, Server, Start, TakenMessage, binary, eventually, named,
+    text,
 };
 
 /// Queues of shards 0 to 3 of four; lineup has a listener for each.
@@ -128,7 +129,7 @@ pub(crate) struct Guest {
     queue: String,
     client: QueueClient,
     /// Messages that it took and has not finished.
-    held: Vec<Taken>,
+    held: Vec<TakenMessage>,
 }
 
 impl Guest {
@@ -145,12 +146,12 @@ impl Guest {
         } else {
             1024
         };
-        self.put_ranked(priority, body);
+        self.put_with_priority(priority, body);
     }
 
     /// Puts at a priority. Memcache has only 1024, pinpriq only 1 to 255.
     #[track_caller]
-    pub(crate) fn put_ranked(&mut self, priority: u32, body: &str) {
+    pub(crate) fn put_with_priority(&mut self, priority: u32, body: &str) {
         assert!(self.client.protocol() != Protocol::Memcache || priority == 1024);
         self.put_with(body, priority, 0, 60, 0, body);
     }
@@ -234,7 +235,7 @@ impl Guest {
     /// A message, finished where the protocol holds what it took; or in so many words that there is
     /// none.
     #[track_caller]
-    fn finished(&mut self, taken: Option<Taken>) -> Option<String> {
+    fn finished(&mut self, taken: Option<TakenMessage>) -> Option<String> {
         let protocol = self.client.protocol();
         let Some(taken) = taken else {
             let says_so = LEASING.contains(&protocol);
@@ -248,7 +249,7 @@ impl Guest {
     }
 
     #[track_caller]
-    fn finish_taken(&mut self, taken: &Taken) {
+    fn finish_taken(&mut self, taken: &TakenMessage) {
         let done = self.client.finish(&self.queue, taken);
         assert!(done.expect("a reply"), "it was no longer held");
     }
@@ -261,7 +262,7 @@ impl Guest {
     }
 
     #[track_caller]
-    fn held(&mut self, taken: Option<Taken>) -> Option<(String, u32)> {
+    fn held(&mut self, taken: Option<TakenMessage>) -> Option<(String, u32)> {
         let protocol = self.client.protocol();
         assert!(LEASING.contains(&protocol), "{protocol:?} holds nothing");
         let Some(taken) = taken else {

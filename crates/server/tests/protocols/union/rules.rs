@@ -30,7 +30,7 @@ fn rule_1_priority_0_of_pinpriq_is_held_back_and_priority_0_is_first() {
         for to in PROTOCOLS {
             pinpriq.push(1, 0, "other", "one");
             for from in [Protocol::Lineup, Protocol::Jobqueue, Protocol::Beanstalk] {
-                house.guest(from, queue).put_ranked(0, "zero");
+                house.guest(from, queue).put_with_priority(0, "zero");
             }
             let mut consumer = house.guest(to, queue);
             for expected in ["zero", "zero", "zero", "one"] {
@@ -69,7 +69,9 @@ fn rule_2_the_end_belongs_to_the_consumer() {
         let mut pinpriq = house.guest(Protocol::Pinpriq, queue);
         for to in FIFO {
             for body in ["1", "2", "3", "4", "5"] {
-                house.guest(Protocol::Lineup, queue).put_ranked(9, body);
+                house
+                    .guest(Protocol::Lineup, queue)
+                    .put_with_priority(9, body);
             }
             let mut fifo = house.guest(to, queue);
             let taken = [
@@ -112,7 +114,7 @@ fn rule_3_what_comes_without_a_priority_has_the_default_priority() {
             memcache.put("1024");
             for priority in [1025, 1023] {
                 let mut putter = house.guest(Protocol::Beanstalk, queue);
-                putter.put_ranked(priority, &priority.to_string());
+                putter.put_with_priority(priority, &priority.to_string());
             }
             let order = [consumer.take(), consumer.take(), consumer.take()];
             assert_eq!(order, ["1023", "1024", "1025"], "{to:?}");
@@ -121,7 +123,7 @@ fn rule_3_what_comes_without_a_priority_has_the_default_priority() {
         house.guest(Protocol::Memcache, "d").put("7");
         for priority in [8, 6] {
             let mut putter = house.guest(Protocol::Lineup, "d");
-            putter.put_ranked(priority, &priority.to_string());
+            putter.put_with_priority(priority, &priority.to_string());
         }
         let mut consumer = house.guest(Protocol::Jobqueue, "d");
         assert_eq!(
@@ -166,7 +168,9 @@ fn rule_4_back_to_the_old_place_or_before_all_of_the_priority() {
 
         // Memcache: a new place before all of its priority, but not of a better one.
         put(&["1", "2", "3"]);
-        house.guest(Protocol::Lineup, queue).put_ranked(5, "better");
+        house
+            .guest(Protocol::Lineup, queue)
+            .put_with_priority(5, "better");
         let mut memcache = house.guest(Protocol::Memcache, queue);
         let mut other = house.guest(Protocol::Beanstalk, queue);
         assert_eq!(other.hold().as_deref(), Some("better"));
@@ -319,8 +323,8 @@ fn rule_7_delete_drops_for_everybody_and_flush_leaves_what_is_reserved() {
         let (mut holder, mut worker) = fill();
         let flush = format!("flush {queue}\r\n");
         memcache.ask(flush.as_bytes(), b"END\r\n");
-        let [ready, delayed, _, held_back, reserved] = numbers();
-        assert_eq!([ready, delayed, held_back, reserved], [0, 0, 0, 2]);
+        let [ready, delayed, _, not_selectable, reserved] = numbers();
+        assert_eq!([ready, delayed, not_selectable, reserved], [0, 0, 0, 2]);
         // What is reserved comes back if it is given back.
         let release = format!("release {} 0 0\r\n", worker.held_id());
         worker.ask(release.as_bytes(), b"RELEASED\r\n");
@@ -368,12 +372,12 @@ fn rule_8_limits_count_at_entry_and_what_cannot_be_framed_is_skipped() {
         let long = "y".repeat(65_536);
         house
             .guest(Protocol::CommandLine, queue)
-            .put_ranked(1, &long);
+            .put_with_priority(1, &long);
         let mut pinpriq = house.guest(Protocol::Pinpriq, queue);
         assert_eq!(pinpriq.take_now(), None);
         house
             .guest(Protocol::CommandLine, queue)
-            .put_ranked(2, "short");
+            .put_with_priority(2, "short");
         assert_eq!(pinpriq.take(), "short");
         assert!(house.number(queue, "total_skipped") >= 2);
         assert_eq!(house.guest(Protocol::Memcache, queue).take(), long);

@@ -71,7 +71,7 @@ fn the_best_over_all_queues_comes_first() {
             for (from, queue, priority) in puts {
                 house
                     .guest(from, queue)
-                    .put_ranked(priority, &priority.to_string());
+                    .put_with_priority(priority, &priority.to_string());
             }
             let mut priorities = puts.map(|(_, _, priority)| priority);
             priorities.sort_unstable();
@@ -228,7 +228,7 @@ fn next(queue: &str) -> &'static str {
 }
 
 /// Result of a consumer: its messages, or that it was told to stop.
-type Told = (usize, String);
+type ConsumerResult = (usize, String);
 
 /// Takes until it gets "stop".
 fn consume(
@@ -236,7 +236,7 @@ fn consume(
     number: usize,
     protocol: Protocol,
     queue: Option<&str>,
-    tell: &Sender<Told>,
+    tell: &Sender<ConsumerResult>,
 ) {
     let mut guest = match (protocol, queue) {
         (Protocol::Beanstalk, None) => watcher(house),

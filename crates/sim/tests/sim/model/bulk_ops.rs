@@ -10,7 +10,7 @@ pub(super) fn cancel() -> impl Strategy<Value = Cancel> {
 }
 
 pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
-    let act = prop_oneof![
+    let action = prop_oneof![
         1 => Just(BulkAction::Count),
         1 => Just(BulkAction::CountToCancel),
         1 => Just(BulkAction::Delete),
@@ -32,11 +32,11 @@ pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
             older_ms,
             ..Filter::default()
         });
-    (name(), state(), filter, act).prop_map(|(queue, state, filter, act)| BulkOp {
+    (name(), state(), filter, action).prop_map(|(queue, state, filter, action)| BulkOp {
         queue,
         state,
         filter,
-        act,
+        action,
         after: None,
         max: u32::MAX,
     })

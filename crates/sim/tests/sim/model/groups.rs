@@ -17,7 +17,7 @@ fn keyed_put() -> impl Strategy<Value = Put> {
     let expires = prop_oneof![9 => Just(Expiry::Default), 1 => (1..30u64).prop_map(Expiry::In)];
     let queue = of(&["a", "a", "a", "b"]).prop_map(Name::from);
     let len = of(&[0, 0, 0, 3]);
-    let held_back = prop::bool::weighted(0.1);
+    let not_selectable = prop::bool::weighted(0.1);
     (
         queue,
         key(),
@@ -25,21 +25,23 @@ fn keyed_put() -> impl Strategy<Value = Put> {
         due,
         expires,
         len,
-        held_back,
+        not_selectable,
     )
-        .prop_map(|(queue, key, priority, due, expires, len, held_back)| Put {
-            queue,
-            body: Body::new(&vec![7; len]),
-            priority,
-            due,
-            expires,
-            more: Some(Box::new(PutMore {
-                key,
-                held_back,
-                ..PutMore::default()
-            })),
-            ..Put::default()
-        })
+        .prop_map(
+            |(queue, key, priority, due, expires, len, not_selectable)| Put {
+                queue,
+                body: Body::new(&vec![7; len]),
+                priority,
+                due,
+                expires,
+                more: Some(Box::new(PutMore {
+                    key,
+                    not_selectable,
+                    ..PutMore::default()
+                })),
+                ..Put::default()
+            },
+        )
 }
 
 /// Of the same queues, mostly one.

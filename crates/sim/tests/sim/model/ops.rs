@@ -43,7 +43,7 @@ pub(crate) enum Op {
 
 /// Which lease is shown.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct LeaseChoice {
     pub(crate) earlier: u32,
     pub(crate) other_epoch: bool,
     pub(crate) over: bool,
@@ -56,7 +56,7 @@ pub(crate) enum On {
     Touch,
     Extend(By, Option<u64>),
     /// By the lease it has, or had so many leases ago, or the same of another process.
-    Shown(Shown, Box<On>),
+    Shown(LeaseChoice, Box<On>),
     Progress(By, Option<u8>, Option<&'static str>),
     Cancel(Cancel),
     Hold(By, How, u64),
@@ -196,7 +196,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         0.5,
         more.prop_map(
             |(
-                held_back,
+                not_selectable,
                 prepared,
                 key,
                 dedupe,
@@ -209,7 +209,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
             )| {
                 let has_name = name.is_some();
                 Box::new(PutMore {
-                    held_back,
+                    not_selectable,
                     prepared,
                     key: key.map(|key| key.into()),
                     dedupe,
@@ -233,23 +233,23 @@ pub(super) fn message_name() -> impl Strategy<Value = Box<[u8]>> {
 }
 
 fn by_name() -> impl Strategy<Value = ByName> {
-    let act = prop_oneof![
-        2 => Just(NamedAct::Look),
-        6 => Just(NamedAct::Track),
-        1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAct::Until(Ms(at))),
-        4 => how().prop_map(NamedAct::Settle),
-        2 => cancel().prop_map(NamedAct::Cancel),
-        1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAct::Extend),
+    let action = prop_oneof![
+        2 => Just(NamedAction::Look),
+        6 => Just(NamedAction::Track),
+        1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAction::Until(Ms(at))),
+        4 => how().prop_map(NamedAction::Settle),
+        2 => cancel().prop_map(NamedAction::Cancel),
+        1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAction::Extend),
         1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
-            .prop_map(|(percent, text)| NamedAct::Progress(percent, text)),
+            .prop_map(|(percent, text)| NamedAction::Progress(percent, text)),
     ];
     let queue = prop::option::weighted(0.3, name());
     let by = of(&[By::Bearer, By::Bearer, By::Anyone, By::Owner]);
-    (queue, message_name(), by, act).prop_map(|(queue, name, by, act)| ByName {
+    (queue, message_name(), by, action).prop_map(|(queue, name, by, action)| ByName {
         queue,
         name,
         by,
-        act,
+        action,
     })
 }
 
@@ -580,9 +580,9 @@ fn command() -> impl Strategy<Value = Command> {
     ]
 }
 
-fn shown() -> impl Strategy<Value = Shown> {
+fn shown() -> impl Strategy<Value = LeaseChoice> {
     (of(&[0, 0, 0, 1]), prop::bool::weighted(0.1), any::<bool>()).prop_map(
-        |(earlier, other_epoch, over)| Shown {
+        |(earlier, other_epoch, over)| LeaseChoice {
             earlier,
             other_epoch,
             over,

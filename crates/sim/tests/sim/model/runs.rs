@@ -238,14 +238,17 @@ impl World {
             prop_assert!(round < 200, "it asks again and again: {wants:?}");
             let found = wants.into_iter().filter_map(|want| match want {
                 Want::Room => None,
-                Want::Block(at, _) => Some(Found::Block(at, self.runs.read(at))),
-                Want::Id(id) => Some(Found::Id(id, self.runs.find(|message| message.id == id))),
+                Want::Block(at, _) => Some(LookupResult::Block(at, self.runs.read(at))),
+                Want::Id(id) => Some(LookupResult::Id(
+                    id,
+                    self.runs.find(|message| message.id == id),
+                )),
                 Want::Key(queue, key) => {
                     let found = self.runs.find(|message| message.key() == Some(&key));
-                    Some(Found::Key(queue, key, found))
+                    Some(LookupResult::Key(queue, key, found))
                 }
             });
-            let found: Vec<Found> = found.collect();
+            let found: Vec<LookupResult> = found.collect();
             let mut group = Vec::new();
             self.core
                 .engine

@@ -7,7 +7,7 @@ use quintet_engine::*;
 use quintet_sim::model::{Cut, Model};
 use quintet_types::*;
 
-use super::ops::{On, Op, Shown};
+use super::ops::{LeaseChoice, On, Op};
 use super::runs::Runs;
 
 pub(crate) type Checked = Result<(), TestCaseError>;
@@ -541,7 +541,7 @@ impl World {
     }
 
     /// The command with the right of a client that shows this lease of its message.
-    fn by_lease(&self, id: MessageId, shown: Shown, mut command: Command) -> Command {
+    fn by_lease(&self, id: MessageId, shown: LeaseChoice, mut command: Command) -> Command {
         let own = self.model.items.iter().find(|item| item.message.id == id);
         let lease = By::Lease(LeaseRef {
             position: own.map_or(0, |item| item.message.position()),

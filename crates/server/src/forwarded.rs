@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use quintet_edge::{Edge, LinksByProtocol};
-use quintet_http::{Connected, Linked, Links};
+use quintet_edge::{Edge, ForwardingByProtocol};
+use quintet_http::{Connected, ForwardedConnection, Forwarding};
 use quintet_proxy::line::Tunnel;
 use quintet_proxy::{Client, Intake, Stream};
 use quintet_tls::Identity;
 
-/// Hands links' clients to the I/O threads and to HTTP.
-pub(crate) struct Linking {
+/// Hands the clients of peer connections to the I/O threads and to HTTP.
+pub(crate) struct PeerIntake {
     edge: Arc<Edge>,
-    /// Links show certificates, or never leave this machine.
+    /// Peer connections show certificates, or never leave this machine.
     certified: bool,
     /// Those of protocols over HTTP.
-    http: LinksByProtocol,
+    http: ForwardingByProtocol,
 }
 
-impl Linking {
-    /// `certified`: links show certificates, or never leave this machine.
-    pub(crate) fn new(edge: Arc<Edge>, certified: bool, http: LinksByProtocol) -> Self {
+impl PeerIntake {
+    /// `certified`: peer connections show certificates, or never leave this machine.
+    pub(crate) fn new(edge: Arc<Edge>, certified: bool, http: ForwardingByProtocol) -> Self {
         Self {
             edge,
             certified,
@@ -28,10 +28,10 @@ impl Linking {
     }
 
     /// The way in, if it is a protocol over HTTP.
-    fn links(&self, tunnel: &Tunnel) -> Option<&Links> {
+    fn forwarding(&self, tunnel: &Tunnel) -> Option<&Forwarding> {
         let mut protocols = self.http.iter();
-        let (_, links) = protocols.find(|(protocol, _)| *protocol == tunnel.protocol)?;
-        Some(links)
+        let (_, forwarding) = protocols.find(|(protocol, _)| *protocol == tunnel.protocol)?;
+        Some(forwarding)
     }
 
     /// The listener's number, if it is an I/O thread's: of those that speak this, the nth.
@@ -42,10 +42,10 @@ impl Linking {
     }
 }
 
-impl Intake for Linking {
+impl Intake for PeerIntake {
     fn admits(&self, tunnel: &Tunnel) -> Result<bool, String> {
-        let serves = match self.links(tunnel) {
-            Some(links) => links.serves(usize::from(tunnel.nth)),
+        let serves = match self.forwarding(tunnel) {
+            Some(forwarding) => forwarding.serves(usize::from(tunnel.nth)),
             None => self.listener(tunnel).map(|_| true),
         };
         serves.ok_or_else(|| {
@@ -60,27 +60,27 @@ impl Intake for Linking {
 
     fn take(&self, client: Client) {
         let Client { stream, tunnel } = client;
-        if let Some(links) = self.links(&tunnel) {
+        if let Some(forwarding) = self.forwarding(&tunnel) {
             let stream = match stream {
                 Stream::Tcp(stream) => Connected::Tcp(stream),
                 Stream::Unix(stream) => Connected::Unix(stream),
             };
             let identity = identity(&tunnel).filter(|_| self.certified);
             let peer = tunnel.peer;
-            let linked = Linked {
+            let forwarded = ForwardedConnection {
                 stream,
                 peer,
                 identity,
                 known: None,
                 counted: None,
             };
-            links.take(usize::from(tunnel.nth), linked);
+            forwarding.take(usize::from(tunnel.nth), forwarded);
             return;
         }
         let Some(listener) = self.listener(&tunnel) else {
             return;
         };
-        // Over a link that nobody certifies, anybody could say so.
+        // Over a peer connection without certificates, anybody could say so.
         let identity = identity(&tunnel).filter(|_| self.certified);
         let stream = match stream {
             Stream::Tcp(stream) => stream.into(),

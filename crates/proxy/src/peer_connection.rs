@@ -1,4 +1,5 @@
-//! The owner's end of links: a connection that says whose client it brings is handed on as one.
+//! The owner's end of peer connections. One that names the client it brings is handed on as that
+//! client's connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,9 +15,9 @@ use tokio::time::timeout;
 use crate::Owners;
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel, Wrong};
 use crate::shared::{Client, Intake, Shared, Stream};
-use crate::socket::{Plain, set_up_link};
+use crate::socket::{Plain, set_up_peer_socket};
 
-/// A link says what it is for in this time, its handshake included.
+/// A peer connection states its purpose in this time, its handshake included.
 pub(crate) const SAY: Duration = Duration::from_secs(2);
 
 /// Sees to one connection of another node, or of a tool. `place` is among those that have not said
@@ -30,8 +31,8 @@ pub(crate) async fn serve(
     if let Err(error) = serve_one(&shared, stream, place).await {
         shared.counts.refuses();
         match peer {
-            Some(peer) => tracing::debug!("link from {peer}: {error}"),
-            None => tracing::debug!("link from this machine: {error}"),
+            Some(peer) => tracing::debug!("peer connection from {peer}: {error}"),
+            None => tracing::debug!("peer connection from this machine: {error}"),
         }
     }
 }
@@ -48,7 +49,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
             }
         }
         Plain::Left(stream) => {
-            set_up_link(&stream)?;
+            set_up_peer_socket(&stream)?;
             match &shared.settings.tls {
                 None => plain(shared, stream).await,
                 Some(tls) => {
@@ -99,7 +100,8 @@ async fn plain(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Reads what the link is for; what is no link is told so, and is an error here.
+/// Reads the purpose of the peer connection. Another connection is told that it is none, and is an
+/// error here.
 async fn hear<S>(shared: &Shared, stream: &mut S, local: bool) -> io::Result<Purpose>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -109,7 +111,7 @@ where
             Ok(ask) => return Ok(ask),
             Err(wrong) => wrong,
         },
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Wrong::NoLink,
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Wrong::NoPeerConnection,
         Err(error) => return Err(error),
     };
     refuse(stream, &wrong.to_string()).await?;
@@ -167,7 +169,7 @@ async fn tell<S: AsyncWrite + Unpin>(
     stream.shutdown().await
 }
 
-/// Reads a line, without its end. Nothing may follow it: what a link brings comes after the answer.
+/// Reads a line, without its end. Nothing may follow it: a peer sends no more before the answer.
 ///
 /// # Errors
 /// `InvalidData` for what is no such line.
