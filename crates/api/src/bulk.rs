@@ -257,7 +257,7 @@ pub(super) async fn operate(
         queue,
         state,
         filter,
-        operation: match (given.dry_run, operation) {
+        action: match (given.dry_run, operation) {
             (true, BulkAction::Cancel(_)) => BulkAction::CountToCancel,
             (true, _) => BulkAction::Count,
             (false, operation) => operation,
