@@ -65,7 +65,7 @@ impl NewTokenFor {
         };
         let mut out = io::stdout().lock();
         writeln!(out, "{}", token.text)?;
-        writeln!(out, "# of {}, in her or his [[user]]:", self.name)?;
+        writeln!(out, "# for the [[user]] table of {}:", self.name)?;
         writeln!(out, "tokens = [\"{}{until}\"]", token.id.show())?;
         Ok(ExitCode::SUCCESS)
     }

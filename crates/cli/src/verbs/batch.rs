@@ -183,7 +183,7 @@ impl Steer {
 
 /// The address of a batch.
 fn path(id: &str) -> Result<String> {
-    let id = BatchId::parse(id).context("which batch?")?;
+    let id = BatchId::parse(id).context("an id is b- and 16 hex digits: see `quintet batch`")?;
     Ok(format!("/batches/{id}"))
 }
 
