@@ -294,7 +294,8 @@ impl ScheduleSpec {
                     Ok(zone) => zone,
                     Err(_) => {
                         let zone = zone.escape_debug();
-                        let why = format!("{zone} is not a time zone, such as Europe/Berlin");
+                        let why =
+                            format!("{zone} is not a time zone; name one such as Europe/Berlin");
                         return bad("zone", why);
                     }
                 },
