@@ -43,8 +43,8 @@ impl Passwd {
 #[command(after_help = "Example:
   quintet token ann --days 90
 
-The first line is the token for ann; the server does not keep it. The last line goes into her
-[[user]] table.")]
+The first line is the token for ann; the server does not keep it. The last line goes into the
+[[user]] table of ann.")]
 pub(super) struct NewTokenFor {
     /// Name of the user.
     name: String,
