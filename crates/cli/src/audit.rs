@@ -13,7 +13,7 @@ use quintet_host::wall_ms;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   quintet audit --since 1h
-  quintet audit --since 7d --json | jq 'select(.result != \"ok\")'
+  quintet audit --since 7d --json | jq 'select(.result | test(\"^(ok|[23])\") | not)'
 
 Each line has the time, user, address, operation, object and result. The file is audit.log in the
 data directory; with its predecessor it has at most 16 MiB.")]

@@ -43,8 +43,8 @@ impl Passwd {
 #[command(after_help = "Example:
   quintet token ann --days 90
 
-The first line is the token for ann; the server does not keep it. The last line goes into her
-[[user]] table.")]
+The first line is the token for ann; the server does not keep it. The last line goes into the
+[[user]] table of ann.")]
 pub(super) struct NewTokenFor {
     /// Name of the user.
     name: String,
@@ -65,7 +65,7 @@ impl NewTokenFor {
         };
         let mut out = io::stdout().lock();
         writeln!(out, "{}", token.text)?;
-        writeln!(out, "# of {}, in her or his [[user]]:", self.name)?;
+        writeln!(out, "# for the [[user]] table of {}:", self.name)?;
         writeln!(out, "tokens = [\"{}{until}\"]", token.id.show())?;
         Ok(ExitCode::SUCCESS)
     }

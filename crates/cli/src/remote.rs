@@ -99,7 +99,7 @@ impl Where {
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
             let done = stream.conn.complete_io(&mut stream.sock);
-            done.with_context(|| format!("no TLS with {address}"))?;
+            done.with_context(|| format!("the TLS handshake with {address} failed"))?;
         }
         stream.sock.set_read_timeout(None)?;
         Ok(Way::Remote(Box::new(stream)))

@@ -17,8 +17,8 @@ Examples:
   quintet serve --config users.toml --listen memcache=0.0.0.0:22133,tls=self-signed
   quintet serve --print-config > quintet.toml
 
-Clients of other machines have to log in over TLS. users.toml has a [[user]], as \"quintet passwd
-ann\" prints it, and her rights:
+Clients of other machines have to log in over TLS. users.toml has the [[user]] table that
+\"quintet passwd ann\" prints, and the rights of ann:
   [[grant]]
   user = \"ann\"
   queues = [\"*\"]
@@ -44,7 +44,7 @@ pub(super) struct Serve {
     /// Data directory; the server makes it if it is absent [default: data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Open only the listeners named so. ADDR is HOST:PORT, :PORT, PORT or unix:PATH; ",insecure"
+    /// Open only the listeners named here. ADDR is HOST:PORT, :PORT, PORT or unix:PATH; ",insecure"
     /// after it allows other machines to use it without a login.
     #[arg(long, value_name = "PROTOCOL=ADDR")]
     listen: Vec<String>,

@@ -245,7 +245,10 @@ impl ScheduleSpec {
             self.at_ms.is_some(),
         ];
         if given.iter().filter(|given| **given).count() != 1 {
-            return bad("cron", "give one of cron, every_ms and at_ms");
+            return bad(
+                "cron",
+                "give one of cron, every_ms (--every) and at_ms (--at)",
+            );
         }
         if self.zone.is_some() && self.cron.is_none() {
             return bad("zone", "a zone belongs to cron");
@@ -291,7 +294,8 @@ impl ScheduleSpec {
                     Ok(zone) => zone,
                     Err(_) => {
                         let zone = zone.escape_debug();
-                        let why = format!("{zone} is no time zone; take one as Europe/Berlin");
+                        let why =
+                            format!("{zone} is not a time zone; name one such as Europe/Berlin");
                         return bad("zone", why);
                     }
                 },

@@ -20,9 +20,9 @@ use super::clients::shown;
     after_help = "Examples:\n  quintet batch\n  quintet batch new --success reports='all done' \
                   --description 'March'\n  quintet put images 1.png --batch b-0000000000000007\n  \
                   quintet batch commit b-0000000000000007\n\nPENDING counts messages that have \
-                  not succeeded, FAILED the failed ones among them. COMPLETE (all have\nrun) and \
+                  not succeeded, FAILED the failed ones among them. COMPLETE (all have run) and \
                   SUCCESS (all have succeeded) show the state of the callback: no, put or done \
-                  (finished). See\ndocs/batches.md."
+                  (finished). See docs/batches.md."
 )]
 pub(in super::super) struct Batch {
     #[command(flatten)]
@@ -183,7 +183,7 @@ impl Steer {
 
 /// The address of a batch.
 fn path(id: &str) -> Result<String> {
-    let id = BatchId::parse(id).context("which batch?")?;
+    let id = BatchId::parse(id).context("an id is b- and 16 hex digits: see `quintet batch`")?;
     Ok(format!("/batches/{id}"))
 }
 

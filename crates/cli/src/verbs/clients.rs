@@ -325,7 +325,7 @@ impl Clients {
             return Ok(ExitCode::SUCCESS);
         }
         let columns = [
-            "id", "protocol", "peer", "user", "idle", "unread", "leases", "does",
+            "id", "protocol", "peer", "user", "idle", "unread", "leases", "activity",
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         rows.extend(all.iter().map(|client| {

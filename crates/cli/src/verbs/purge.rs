@@ -16,8 +16,8 @@ use super::bulk::{Bulk, How, PURGE, Which};
                         after a question\n  quintet purge work --state buried --yes   buried \
                         messages, without a question\n  quintet purge work --older 7d --contains \
                         test\n\nReserved messages stay, and so does the queue (quintet drop \
-                        removes it). A purge of a whole queue forgets its deduplication ids. Ctrl-C stops within about a\nsecond; messages purged by then \
-                        are gone."
+                        removes it). A purge of a whole queue forgets its deduplication ids. \
+                        Ctrl-C stops within about a second; messages purged by then are gone."
 )]
 pub(in super::super) struct Purge {
     #[command(flatten)]

@@ -70,7 +70,7 @@ impl Kick {
     after_help = "Examples:\n  quintet retry work             buried messages and dead letters of \
                         work\n  quintet retry --id 1234        this message\n  quintet retry work \
                         --dry-run\n\nBuried messages are ready again (quintet kick). Dead letters \
-                        return to their source queues (quintet\nredrive)."
+                        return to their source queues (quintet redrive)."
 )]
 pub(in super::super) struct Retry {
     #[command(flatten)]
@@ -140,8 +140,8 @@ fn dead_letters_of(api: &mut Api, queue: &str) -> Option<String> {
                         --id 1234\n\nThe attribute dead_letter_queue names the source queue of a \
                         message that the dead-letter rule moved, or that expired into another \
                         queue. Such a message goes to the end of its source queue. Its attempts \
-                        start again at 0 and its attributes stay. Other messages stay where they \
-                        are."
+                        start again at 0, and the attributes dead_letter_* are removed. Other \
+                        messages stay where they are."
 )]
 pub(in super::super) struct Redrive {
     #[command(flatten)]

@@ -242,7 +242,7 @@ impl Runner<'_> {
                 (None, Some(_)) => "every_ms",
                 (None, None) => "at_ms",
             };
-            let why = "it is never due: there is no such time from now on".to_owned();
+            let why = "the schedule is never due: there is no such time from now on".to_owned();
             return Err(NotSteered::Bad(BadSpec { field, why }));
         }
         let made = loaded.definition.is_none();
