@@ -1,10 +1,9 @@
 //! Operations on many messages of a queue.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
@@ -14,6 +13,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -154,11 +154,10 @@ struct Errors {
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Errors), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn errors(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
     let bulk_op = BulkOp {
         queue: read::queue(&queue)?,
@@ -193,11 +192,10 @@ pub(crate) async fn errors(
     request_body = OperationRequest,
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn operate(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let (given, _share): (OperationRequest, _) = read::body(&api.app, request).await?;
     let usual = if operation == "kick" {
@@ -257,7 +255,7 @@ pub(super) async fn operate(
         queue,
         state,
         filter,
-        operation: match (given.dry_run, operation) {
+        action: match (given.dry_run, operation) {
             (true, BulkAction::Cancel(_)) => BulkAction::CountToCancel,
             (true, _) => BulkAction::Count,
             (false, operation) => operation,

@@ -1,16 +1,14 @@
 //! Messages of all queues: all, or those that are scheduled, retried or dead.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::{Extension, State};
-use axum::response::Response;
 use hyper::Uri;
 use quintet_client::Share;
 use quintet_types::{
     BulkAction, BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb,
 };
 
+use super::call::{Answer, Call};
 use super::problem::Problem;
 use super::types::{MessageView, Page};
 use super::{Api, bulk, read};
@@ -400,11 +398,7 @@ impl Api {
         ("contains" = Option<String>, Query, description = "in the body"),
         ("max" = Option<u64>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["group", "contains", "max", "cursor"], &[])?;
     let group = Group::of(query.get("group").unwrap_or_default())?;
     let max = read::page_size(&query)?;
