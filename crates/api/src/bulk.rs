@@ -159,14 +159,10 @@ pub(crate) async fn errors(
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
-    let bulk_op = BulkOp {
-        queue: read::queue(&queue)?,
-        state: read::state(query.get("state").unwrap_or("buried"))?,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: query.get("cursor").map(cursor).transpose()?,
-        max: 0,
-    };
+    let queue = read::queue(&queue)?;
+    let state = read::state(query.get("state").unwrap_or("buried"))?;
+    let mut bulk_op = BulkOp::show(queue, state, 0);
+    bulk_op.after = query.get("cursor").map(cursor).transpose()?;
     let (kinds, looked, next) = api.errors(&requester, bulk_op).await?;
     let now = api.client_api.now();
     let kinds = kinds.into_iter().map(|kind| Kind {

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use quintet_types::{
-    Bound, BulkAction, BulkOp, ClientId, Cursor, Filter, Lease, ListState, Message, MessageId,
-    Name, State,
+    Bound, BulkOp, ClientId, Cursor, Lease, ListState, Message, MessageId, Name, State,
 };
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -145,15 +144,11 @@ impl Api {
         // Reserved messages are listed by their ids.
         let before = MessageId(id.0.saturating_sub(1));
         let bulk_op = BulkOp {
-            queue: queue.clone(),
-            state: ListState::Reserved,
-            filter: Filter::default(),
-            action: BulkAction::Show,
             after: Some(Cursor {
                 not_selectable: false,
                 order: (0, 0, before),
             }),
-            max: 1,
+            ..BulkOp::show(queue.clone(), ListState::Reserved, 1)
         };
         let (bulk_done, _room) = self.bulk_done(requester, bulk_op).await?;
         let mut found = bulk_done.messages.iter().zip(&bulk_done.leases);

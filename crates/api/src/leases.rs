@@ -9,8 +9,8 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, BulkAction, BulkOp, By, ClientId, Command, Filter, Guard, LeaseOwner, LeaseRequest,
-    LeaseTime, ListState, Outcome, Take, Transaction, Wait,
+    BackTo, BulkOp, By, ClientId, Command, Guard, LeaseOwner, LeaseRequest, LeaseTime, ListState,
+    Outcome, Take, Transaction, Wait,
 };
 
 use super::call::{Answer, Call, Given, OfQueue};
@@ -53,13 +53,11 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
+    let queue = read::queue(&queue)?;
+    let after = query.get("cursor").map(bulk::cursor).transpose()?;
     let bulk_op = BulkOp {
-        queue: read::queue(&queue)?,
-        state: ListState::Reserved,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: query.get("cursor").map(bulk::cursor).transpose()?,
-        max: read::page_size(&query)?,
+        after,
+        ..BulkOp::show(queue, ListState::Reserved, read::page_size(&query)?)
     };
     let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     // None of them is of a connection, mostly.

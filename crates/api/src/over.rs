@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use hyper::Uri;
 use quintet_client::Share;
-use quintet_types::{
-    BulkAction, BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb,
-};
+use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb};
 
 use super::call::{Answer, Call};
 use super::problem::Problem;
@@ -228,12 +226,9 @@ impl Api {
                     let after = resumes.as_ref().filter(|(_, resumed, _)| *resumed == state);
                     filter.body = (!has.is_empty()).then(|| has.into());
                     let mut bulk_op = BulkOp {
-                        queue: stats.name.clone(),
-                        state,
                         filter,
-                        action: BulkAction::Show,
                         after: after.map(|(.., cursor)| *cursor),
-                        max: 0,
+                        ..BulkOp::show(stats.name.clone(), state, 0)
                     };
                     loop {
                         bulk_op.max = max - u32::try_from(found.messages.len()).unwrap_or(max);
@@ -349,16 +344,13 @@ impl Api {
         heads: &mut Heads,
     ) -> Result<(), Problem> {
         let mut bulk_op = BulkOp {
-            queue,
-            state: ListState::Delayed,
             filter: Filter {
                 tried: Some(group == Group::Retrying),
                 body: (!has.is_empty()).then(|| has.into()),
                 ..Filter::default()
             },
-            action: BulkAction::Show,
             after,
-            max: 1,
+            ..BulkOp::show(queue, ListState::Delayed, 1)
         };
         for _ in 0..SEEKS {
             let (bulk_done, room) = match self.bulk_done(requester, bulk_op.clone()).await {

@@ -6,8 +6,8 @@ use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_client::ACT_STEP;
 use quintet_types::{
-    BackTo, BulkAction, BulkOp, By, Caller, ClientId, Command, Filter, Guard, How, ListState,
-    Message, MessageId, MessageVersion, Outcome, Transaction, When,
+    BackTo, BulkOp, By, Caller, ClientId, Command, Guard, How, ListState, Message, MessageId,
+    MessageVersion, Outcome, Transaction, When,
 };
 use tokio::task::JoinSet;
 
@@ -72,14 +72,8 @@ pub(super) async fn of_queue(
     OfQueue(queue): OfQueue,
     Given(given, _share): Given<Released>,
 ) -> Answer {
-    let mut bulk_op = BulkOp {
-        queue,
-        state: ListState::Reserved,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: given.cursor.as_deref().map(bulk::cursor).transpose()?,
-        max: ACT_STEP,
-    };
+    let mut bulk_op = BulkOp::show(queue, ListState::Reserved, ACT_STEP);
+    bulk_op.after = given.cursor.as_deref().map(bulk::cursor).transpose()?;
     let mut messages = 0;
     for _ in 0..SLICES {
         let (bulk_done, _room) = api.bulk_done(&requester, bulk_op.clone()).await?;

@@ -2,7 +2,7 @@
 
 use hyper::Uri;
 use quintet_client::{Followed, Happened};
-use quintet_types::{BulkAction, BulkOp, CommandError, Filter, ListState};
+use quintet_types::{BulkOp, CommandError, ListState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -83,14 +83,7 @@ pub(super) async fn tail(
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
     let queue = read::queue(&queue)?;
     // Bodies are told, so it takes the right to see messages.
-    let look = BulkOp {
-        queue: queue.clone(),
-        state: ListState::Ready,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: None,
-        max: 1,
-    };
+    let look = BulkOp::show(queue.clone(), ListState::Ready, 1);
     match api.bulk_done(&requester, look).await {
         Err(problem) if problem.code != CommandError::QueueNotFound.code() => return Err(problem),
         Err(_) | Ok(_) => {}

@@ -455,12 +455,9 @@ pub(crate) async fn count(
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
     let mut bulk_op = BulkOp {
-        queue: question.queue.clone(),
-        state,
         filter: question.filter_at(asked.console.api.client_api().now()),
         action: BulkAction::Count,
-        after: None,
-        max: u32::MAX,
+        ..BulkOp::show(question.queue.clone(), state, u32::MAX)
     };
     let mut number = 0;
     for _ in 0..SLICES {
@@ -477,12 +474,8 @@ pub(crate) async fn count(
 /// Where the first dead letters came from.
 async fn origins(asked: &PageRequest, question: &Question) -> Result<Vec<Origin>, Problem> {
     let mut bulk_op = BulkOp {
-        queue: question.queue.clone(),
-        state: question.states[0],
         filter: question.filter.clone(),
-        action: BulkAction::Show,
-        after: None,
-        max: ORIGINS,
+        ..BulkOp::show(question.queue.clone(), question.states[0], ORIGINS)
     };
     let mut found: std::collections::BTreeMap<Option<Name>, u64> = Default::default();
     let mut seen = 0;

@@ -5,9 +5,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::Did;
-use quintet_types::{
-    BulkAction, BulkOp, Filter, Lease, ListState, Message, MessageId, Ms, Name, Verb,
-};
+use quintet_types::{BulkOp, Lease, ListState, Message, MessageId, Ms, Name, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
@@ -153,14 +151,7 @@ async fn look(
     found: &mut LeaseWalk,
 ) -> Result<(), Problem> {
     let may_settle = asked.requester.may_to(Verb::Settle, queue);
-    let mut bulk_op = BulkOp {
-        queue: queue.clone(),
-        state: ListState::Reserved,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: None,
-        max: SLICE,
-    };
+    let mut bulk_op = BulkOp::show(queue.clone(), ListState::Reserved, SLICE);
     loop {
         let bulk_done = match asked.bulk_op(&bulk_op).await {
             Ok(bulk_done) => bulk_done,

@@ -382,12 +382,8 @@ async fn bulk_op(
     };
     for state in &question.states {
         let mut bulk_op = BulkOp {
-            queue: question.queue.clone(),
-            state: *state,
-            filter: Filter::default(),
             action: action.clone(),
-            after: None,
-            max: ACT_STEP,
+            ..BulkOp::show(question.queue.clone(), *state, ACT_STEP)
         };
         loop {
             if job.stop.load(Ordering::Relaxed) {

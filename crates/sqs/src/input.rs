@@ -10,12 +10,12 @@ use crate::whole::{Blob, List, Named, Whole};
 pub(crate) type Texts = Named<String>;
 
 macro_rules! inputs {
-    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty),* $(,)? })*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
             #[serde(default, rename_all = "PascalCase")]
-            pub(crate) struct $name { $(pub(crate) $field: $type,)* }
+            pub(crate) struct $name { $($(#[$of])* pub(crate) $field: $type,)* }
         )*
     };
 }
@@ -102,27 +102,18 @@ inputs! {
     }
     CancelMessageMoveTask { task_handle: Option<String> }
     ListMessageMoveTasks { source_arn: Option<String>, max_results: Option<Whole> }
-}
-
-/// CreateQueue.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct CreateQueue {
-    #[serde(rename = "QueueName")]
-    pub(crate) queue_name: Option<String>,
-    #[serde(rename = "Attributes")]
-    pub(crate) attributes: Texts,
-    /// In small letters, unlike all others.
-    #[serde(rename = "tags", alias = "Tags")]
-    pub(crate) tags: Texts,
-}
-
-/// The accounts of AddPermission, whose name is written as no other is.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Accounts {
-    #[serde(rename = "AWSAccountIds")]
-    pub(crate) ids: List<String>,
+    CreateQueue {
+        queue_name: Option<String>,
+        attributes: Texts,
+        /// In small letters, unlike all others.
+        #[serde(rename = "tags", alias = "Tags")]
+        tags: Texts,
+    }
+    /// The accounts of AddPermission, whose name is written as no other is.
+    Accounts {
+        #[serde(rename = "AWSAccountIds")]
+        ids: List<String>,
+    }
 }
 
 macro_rules! actions {
