@@ -6,11 +6,10 @@ use quintet_types::{
     Bound, BulkOp, ClientId, Cursor, Lease, ListState, Message, MessageId, Name, State,
 };
 use serde::Deserialize;
-use tokio::sync::oneshot;
 
 use super::Api;
 use super::problem::Problem;
-use quintet_http::Requester;
+use quintet_http::{Requester, reply};
 
 /// A connection, as the server tells of it.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,11 +71,8 @@ impl Api {
             return Ok(Holders::default());
         }
         let _room = self.room(super::LIST_BYTES)?;
-        let (tell, told) = oneshot::channel();
-        self.client_api.clients(Box::new(move |list| {
-            // The client may have gone.
-            let _heard = tell.send(list);
-        }));
+        let (tell, told) = reply::told();
+        self.client_api.clients(tell);
         // Dropped untold: nobody tells of any.
         let list = told.await.unwrap_or_else(|_| "[]".to_owned());
         let all: Vec<Connection> = serde_json::from_str(&list)

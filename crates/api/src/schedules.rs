@@ -190,10 +190,7 @@ impl Api {
     /// # Errors
     /// Why it was not done, or that the outcome is unknown.
     pub async fn steer_schedule(&self, act: ScheduleAct, name: &str) -> Result<Steered, Problem> {
-        let (tell, told) = oneshot::channel();
-        let tell = Box::new(move |done| {
-            let _heard = tell.send(done);
-        });
+        let (tell, told) = reply::told();
         self.client_api.steer_schedule(act, name, tell);
         let done = told.await.map_err(|_| Problem::unknown())?;
         done.map_err(Problem::not_steered)

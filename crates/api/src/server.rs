@@ -5,7 +5,6 @@ use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
 use quintet_types::{CommandError, QueueGauges, QueueTotals};
 use serde_json::{Map, Value, json};
-use tokio::sync::oneshot;
 
 use super::call::{Answer, Call};
 use super::path::Path;
@@ -67,11 +66,8 @@ pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
 pub(super) async fn connections(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let _room = api.room(super::LIST_BYTES)?;
-    let (tell, told) = oneshot::channel();
-    api.client_api.clients(Box::new(move |list| {
-        // The client may have gone.
-        let _heard = tell.send(list);
-    }));
+    let (tell, told) = reply::told();
+    api.client_api.clients(tell);
     let list = told.await.map_err(|_| Problem::stopping())?;
     Ok(reply::written(list))
 }
@@ -84,13 +80,8 @@ pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>)
     must_operate(&requester)?;
     let id = id.parse();
     let id = id.map_err(|_| Problem::field("id", "a number"))?;
-    let (tell, told) = oneshot::channel();
-    api.client_api.close_client(
-        id,
-        Box::new(move |there| {
-            let _heard = tell.send(there);
-        }),
-    );
+    let (tell, told) = reply::told();
+    api.client_api.close_client(id, tell);
     match told.await {
         Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
         Ok(false) => Err(Problem::no_such_connection(id)),
@@ -118,12 +109,8 @@ pub(super) async fn operate(
         "drain" => api.client_api.drain(true),
         "undrain" => api.client_api.drain(false),
         "reload" => {
-            let (tell, told) = oneshot::channel();
+            let (tell, told) = reply::told();
             let principal = requester.known.as_ref().map(|(principal, _)| *principal);
-            let tell = Box::new(move |came| {
-                // Nobody may wait for it.
-                let _heard = tell.send(came);
-            });
             api.client_api.reload(principal, tell);
             if waits {
                 let came = told.await.map_err(|_| Problem::stopping())?;

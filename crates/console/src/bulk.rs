@@ -234,8 +234,7 @@ pub(super) async fn begin(
     request: Request,
 ) -> Result<Response, Problem> {
     let bulk = Bulk::of(&word)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     match bulk.operation() {
         None => {
             let note = pause(&asked, bulk, &given.form).await?;

@@ -212,8 +212,7 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 /// `POST /leases/do/release`: the leases that were selected end.
 pub(crate) async fn release(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     let app = &asked.console.app;
-    let given = app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
     for id in given.form.all("id") {
         let id = id

@@ -159,8 +159,7 @@ pub(super) async fn on_queue(
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let app = &asked.console.app;
     let back = format!("queues/{part}");
     let for_ms = match operation.as_str() {
@@ -449,8 +448,7 @@ pub(super) async fn on_message(
     Path((id, operation)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let (message, queue) = asked.message(&id).await?;
     let id = message.id;
     let (command, note) = one(id, &operation, &given.form).ok_or_else(Problem::no_such_page)?;
@@ -601,8 +599,7 @@ pub(super) async fn stop(
     Path(number): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let job = asked.console.jobs.get(&number, &asked)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();
