@@ -13,7 +13,7 @@ pub trait Coded: Copy + 'static {
 }
 
 /// Declares an enum whose variants have bytes for ever: a byte that was once
-/// written must not get another meaning.
+/// written must not get another meaning. They may have words as well.
 #[macro_export]
 macro_rules! coded {
     (
@@ -45,6 +45,33 @@ macro_rules! coded {
                     $($byte => Some($name::$variant),)*
                     _ => None,
                 }
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident, $field:literal {
+            $($(#[$variant_meta:meta])* $variant:ident = $byte:literal => $word:literal,)*
+        }
+    ) => {
+        $crate::coded! {
+            $(#[$meta])*
+            pub enum $name, $field {
+                $($(#[$variant_meta])* $variant = $byte,)*
+            }
+        }
+
+        impl $name {
+            /// The word for it in settings, the API, hooks and the command line.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
+
+            /// The one that is called so.
+            pub fn of_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.word() == word)
             }
         }
     };
