@@ -1,4 +1,4 @@
-//! Enums that records hold as one byte.
+//! Enums that records hold as one byte, and enums with names.
 
 /// An enum of which a record holds one byte.
 pub trait Coded: Copy + 'static {
@@ -72,6 +72,37 @@ macro_rules! coded {
             /// The one that is called so.
             pub fn of_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.word() == word)
+            }
+        }
+    };
+}
+
+/// Declares an enum whose variants have names.
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $enum:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $name:literal,)*
+        }
+    ) => {
+        $(#[$meta])*
+        $vis enum $enum {
+            $($(#[$variant_meta])* $variant,)*
+        }
+
+        impl $enum {
+            /// How many there are.
+            $vis const COUNT: usize = [$($name),*].len();
+
+            /// All there are, in the order of their declaration.
+            $vis const ALL: [Self; Self::COUNT] = [$(Self::$variant),*];
+
+            /// As settings, metrics and programs name it.
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
             }
         }
     };
