@@ -21,33 +21,22 @@ const QUEUE_PAGES: u32 = 64;
 /// A page ends behind so many bytes of messages.
 const BYTES: u64 = 1 << 20;
 
-/// Which messages of all queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Group {
-    /// Not due yet, and never taken.
-    Scheduled,
-    /// Taken before, and not due yet.
-    Retrying,
-    /// Buried, or a dead letter that is ready.
-    Dead,
-    /// In any state that waits.
-    All,
+quintet_types::named! {
+    /// Which messages of all queues.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Group, word {
+        /// Not due yet, and never taken.
+        Scheduled = "scheduled",
+        /// Taken before, and not due yet.
+        Retrying = "retrying",
+        /// Buried, or a dead letter that is ready.
+        Dead = "dead",
+        /// In any state that waits.
+        All = "all",
+    }
 }
 
 impl Group {
-    /// Every group, in the order in which they are shown.
-    pub const ALL: [Self; 4] = [Self::Scheduled, Self::Retrying, Self::Dead, Self::All];
-
-    /// Its name in an address.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Retrying => "retrying",
-            Self::Dead => "dead",
-            Self::All => "all",
-        }
-    }
-
     /// # Errors
     /// There is none of this name.
     pub fn of(word: &str) -> Result<Self, Problem> {

@@ -60,7 +60,7 @@ pub enum Level {
 quintet_types::named! {
     /// The rules, the worst first.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-    pub enum Rule {
+    pub enum Rule, name {
         /// The server accepts no puts.
         Server = "server",
         Down = "down",

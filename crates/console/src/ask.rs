@@ -30,31 +30,25 @@ const SLICES: u32 = 256;
 /// Dead letters whose origins are told.
 const ORIGINS: u32 = 2000;
 
-/// The operation in question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum BulkOperation {
-    /// All but what is reserved.
-    Purge,
-    /// Those chosen.
-    Delete,
-    Move,
-    Retry,
-    Redrive,
-    /// The queue.
-    Drop,
+quintet_types::named! {
+    /// The operation in question.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(super) enum BulkOperation, word {
+        /// All but what is reserved.
+        Purge = "purge",
+        /// Those chosen.
+        Delete = "delete",
+        Move = "move",
+        Retry = "retry",
+        Redrive = "redrive",
+        /// The queue.
+        Drop = "drop",
+    }
 }
 
 impl BulkOperation {
     fn of(word: &str) -> Option<Self> {
-        Some(match word {
-            "purge" => Self::Purge,
-            "delete" => Self::Delete,
-            "move" => Self::Move,
-            "retry" => Self::Retry,
-            "redrive" => Self::Redrive,
-            "drop" => Self::Drop,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
     /// The right it needs; `some`: messages by their ids.
@@ -90,18 +84,6 @@ impl BulkOperation {
             Self::Move => "moved",
             Self::Retry => "ready again",
             Self::Redrive => "sent back",
-        }
-    }
-
-    /// Its word in addresses.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Purge => "purge",
-            Self::Delete => "delete",
-            Self::Move => "move",
-            Self::Retry => "retry",
-            Self::Redrive => "redrive",
-            Self::Drop => "drop",
         }
     }
 }

@@ -4,7 +4,7 @@ quintet_types::named! {
     /// An event.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
-    pub enum Event {
+    pub enum Event, name {
         /// The server has started, or the file was loaded anew.
         Start = "start",
         /// The server stops.

@@ -77,12 +77,12 @@ macro_rules! coded {
     };
 }
 
-/// Declares an enum whose variants have names.
+/// Declares an enum whose variants have names, and the function that tells them.
 #[macro_export]
 macro_rules! named {
     (
         $(#[$meta:meta])*
-        $vis:vis enum $enum:ident {
+        $vis:vis enum $enum:ident, $told:ident {
             $($(#[$variant_meta:meta])* $variant:ident = $name:literal,)*
         }
     ) => {
@@ -99,7 +99,7 @@ macro_rules! named {
             $vis const ALL: [Self; Self::COUNT] = [$(Self::$variant),*];
 
             /// As settings, metrics and programs name it.
-            $vis const fn name(self) -> &'static str {
+            $vis const fn $told(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
                 }

@@ -39,7 +39,7 @@ pub(super) enum Act {
 quintet_types::named! {
     /// Columns that sort queues.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub(super) enum Column {
+    pub(super) enum Column, name {
         Name = "name",
         Ready = "ready",
         /// How many were ready at the last looks.

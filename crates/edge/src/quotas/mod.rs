@@ -43,7 +43,7 @@ pub enum Of {
 quintet_types::named! {
     /// Which limit is reached.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Limited {
+    pub enum Limited, name {
         Connections = "connections",
         /// Of HTTP alone: others wait.
         Requests = "requests",
