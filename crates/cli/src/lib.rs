@@ -19,7 +19,7 @@ mod cluster;
 #[cfg(feature = "cluster")]
 mod demo;
 #[cfg(all(test, feature = "cluster"))]
-mod documented;
+mod documented_tests;
 mod drop;
 mod export;
 #[cfg(feature = "cluster")]
