@@ -483,11 +483,7 @@ fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static
             "Sent back to the queue it came from: it counts as new there.",
         ),
         "putback" => (
-            settle(How::Release {
-                priority: None,
-                due: When::Now,
-                back_to: None,
-            }),
+            settle(How::release(When::Now)),
             "Put back: its lease has ended.",
         ),
         "extend" => (
