@@ -278,12 +278,12 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
             }
         };
     }
-    run! {
+    run!(
         Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Drop Move Fanout
         Browse Leases Clients Workers Trace Track Batch Schedule Purge Cancel Kick Retry Redrive
         Delete Edit Pause Resume Drain Undrain Reload Check Repair Backup Export Import Rq Bench
         Demo Hooks Passwd Token Audit Man
-    }
+    )
 }
 
 /// Says what went wrong, if something did.
