@@ -5,7 +5,7 @@ use anyhow::Result;
 use quintet_bench::Report;
 
 use super::bulk::{Pile, measure};
-use super::server::{DEFAULT, SMALL, Server};
+use super::server::{DEFAULT, Server};
 use super::{ExperimentResult, Lab};
 use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, bytes, count, fine, us};
 
@@ -13,8 +13,6 @@ use crate::common::sheet::{Bound, Figure, Sheet, Show, Spread, bytes, count, fin
 const WANTED: f64 = 0.9;
 /// Bytes of a message.
 const SIZE: usize = 1024;
-/// Requests a second of the steady load.
-const STEADY: f64 = 5_000.0;
 
 /// Results of a pair of queues, turn by turn.
 struct Pair {
@@ -22,12 +20,11 @@ struct Pair {
     deep: Vec<Report>,
 }
 
-/// Measures both queues by turns, the other one first every second time; at
-/// `rate` requests a second or in a closed loop.
-fn pairs(lab: &Lab, server: &Server, empty: Pile, deep: Pile, rate: Option<f64>) -> Result<Pair> {
+/// Measures both queues by turns, the other one first every second time.
+fn pairs(lab: &Lab, server: &Server, empty: Pile, deep: Pile) -> Result<Pair> {
     let loads = [empty, deep].map(|pile| -> Result<_> {
         let mut load = pile.load(server)?;
-        (load.rate, load.time) = (rate, lab.time);
+        load.time = lab.time;
         Ok(load)
     });
     let [empty_load, deep_load] = loads;
@@ -53,9 +50,9 @@ fn spread(reports: &[Report], of: impl Fn(&Report) -> f64) -> Spread {
 }
 
 /// Rates with the backlog as parts of those without, turn by turn.
-fn ratios(pair: &Pair, of: fn(&Report) -> f64) -> impl Iterator<Item = f64> {
+fn ratios(pair: &Pair) -> impl Iterator<Item = f64> {
     let pairs = pair.deep.iter().zip(&pair.empty);
-    pairs.map(move |(deep, empty)| of(deep) / of(empty))
+    pairs.map(|(deep, empty)| deep.rate / empty.rate)
 }
 
 /// The rate on backlogs of growing depth, first in first out and by priorities.
@@ -91,12 +88,12 @@ pub(crate) fn depth(lab: &Lab) -> Result<ExperimentResult> {
                 held = backlog;
                 server.rest()?;
             }
-            let pair = pairs(lab, &server, empty, deep, None)?;
+            let pair = pairs(lab, &server, empty, deep)?;
             let text = count(held as f64);
             // Two empty queues tell how far two runs of the same differ.
             let bound = (held > 0).then_some(Bound::AtLeast(WANTED));
             let what = format!("{name}: rate with {text} held / empty");
-            let figure = Figure::new(what, ratios(&pair, |report| report.rate), bound);
+            let figure = Figure::new(what, ratios(&pair), bound);
             let values = [
                 spread(&pair.empty, |report| report.rate).median,
                 spread(&pair.deep, |report| report.rate).median,
@@ -111,47 +108,5 @@ pub(crate) fn depth(lab: &Lab) -> Result<ExperimentResult> {
         }
         found.tables.push(table);
     }
-    Ok(found)
-}
-
-/// How long puts and takes take with a backlog and without.
-///
-/// # Errors
-/// A server or a load fails.
-pub(crate) fn fairness(lab: &Lab) -> Result<ExperimentResult> {
-    const COLUMNS: [(&str, Show); 5] = [
-        ("requests/s", count),
-        ("p50", us),
-        ("p99", us),
-        ("p99.9", us),
-        ("longest", us),
-    ];
-    let server = Server::new(&lab.ground, SMALL)?;
-    let (empty, deep) = (Pile::small("empty"), Pile::small("deep"));
-    deep.put(&server, lab.messages, &mut |_| {})?;
-    server.rest()?;
-    let mut table = Sheet::new("10 connections on one queue", &COLUMNS);
-    let mut found = ExperimentResult::default();
-    let backlog = format!("{} held", count(lab.messages as f64));
-    for (pace, rate) in [
-        ("closed loop".to_owned(), None),
-        (format!("{STEADY:.0} requests/s"), Some(STEADY)),
-    ] {
-        let pair = pairs(lab, &server, empty, deep, rate)?;
-        for (what, reports) in [("no backlog", &pair.empty), (backlog.as_str(), &pair.deep)] {
-            let values = [
-                spread(reports, |report| report.rate).median,
-                spread(reports, |report| report.latency.p50_us).median,
-                spread(reports, |report| report.latency.p99_us).median,
-                spread(reports, |report| report.latency.p999_us).median,
-                spread(reports, |report| report.latency.max_us).most,
-            ];
-            table.row(format!("{pace}, {what}"), values);
-        }
-        let what = format!("{pace}: p99 with the backlog / without");
-        let ratios = ratios(&pair, |report| report.latency.p99_us);
-        found.figures.push(Figure::new(what, ratios, None));
-    }
-    found.tables.push(table);
     Ok(found)
 }

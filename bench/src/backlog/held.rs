@@ -1,16 +1,15 @@
-//! Cost of a backlog in memory and disk: while it is held, while it is taken, and while others pass
-//! an old message.
+//! Cost of a backlog in memory and disk: while it is held, and while others pass an old message.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::bulk::{CONNECTIONS, Pile, measure};
+use super::bulk::{Pile, measure};
 use super::disk::Disk;
 use super::memory::{Memory, Peak};
 use super::server::{DEFAULT, SMALL, Server};
 use super::{ExperimentResult, Lab};
-use crate::common::sheet::{Bound, Figure, Sheet, bytes, count, fine, mib};
+use crate::common::sheet::{Bound, Figure, Sheet, bytes, count, mib};
 
 /// MiB it may take with a budget of 64 MiB, and with three times as many
 /// messages, in parts of that.
@@ -19,8 +18,6 @@ const GROWTH_WANTED: f64 = 1.1;
 /// MiB the data directory may take beyond its spare segments while messages
 /// pass.
 const DISK_WANTED: f64 = 256.0;
-/// Percent of the messages that are taken when the disk is looked at.
-const TAKEN: [u64; 5] = [25, 50, 75, 90, 95];
 /// Requests of each of the ten connections that pass the old messages.
 const DEPTH: usize = 16;
 /// No load takes longer.
@@ -93,66 +90,6 @@ pub(crate) fn resident(lab: &Lab) -> Result<ExperimentResult> {
         tables: vec![table],
         figures,
     })
-}
-
-/// Disk for what is still to be taken: in the order they were put, then by a
-/// hundred priorities, so that each run has some of every one.
-///
-/// # Errors
-/// A server or a load fails, or a message is missing.
-pub(crate) fn packing(lab: &Lab) -> Result<ExperimentResult> {
-    let mut found = ExperimentResult::default();
-    let priorities = Pile {
-        protocol: "beanstalk-ranks",
-        prefix: "priorities",
-        size: 100,
-    };
-    let fifo = ("first in, first out", Pile::small("fifo"), lab.messages);
-    for (name, pile, all) in [fifo, ("100 priorities", priorities, lab.share(1, 5))] {
-        let server = Server::new(&lab.ground, SMALL)?;
-        pile.put(&server, all, &mut |_| {})?;
-        server.rest()?;
-        let columns = [
-            ("messages left", count as _),
-            ("bodies left", bytes as _),
-            ("runs", bytes as _),
-            ("log", bytes as _),
-            ("runs / bodies", fine as _),
-            ("all / bodies", fine as _),
-        ];
-        let mut table = Sheet::new(name, &columns);
-        let mut row = |name: &str, taken: u64| -> Result<f64> {
-            let (left, disk) = ((all - taken) as f64, server.disk()?);
-            let bodies = left * pile.size as f64;
-            let (runs, log, beyond) = (disk.runs as f64, disk.log as f64, disk.without_spares());
-            table.row(
-                name,
-                [
-                    left,
-                    bodies,
-                    runs,
-                    log,
-                    runs / bodies,
-                    beyond as f64 / bodies,
-                ],
-            );
-            Ok(runs / bodies)
-        };
-        row("all there, at rest", 0)?;
-        let mut taken = 0;
-        for percent in TAKEN {
-            let target = all * percent / 100;
-            pile.take(&server, target - taken, CONNECTIONS)?;
-            taken = target;
-            row(&format!("{percent} % taken"), taken)?;
-        }
-        server.rest()?;
-        let ratio = row("the same, at rest", taken)?;
-        let what = format!("{name}: runs / bodies, 95 % taken, at rest");
-        found.figures.push(Figure::new(what, [ratio], None));
-        found.tables.push(table);
-    }
-    Ok(found)
 }
 
 /// One message stays under an open lease, one of the lowest priority waits

@@ -1,6 +1,4 @@
-//! Quintet with backlogs far larger than its memory: Darner's four
-//! experiments (flood, resident memory, packing, fairness) and what a server
-//! that keeps queues on disk is asked for beside them.
+//! Quintet with backlogs far larger than its memory.
 //!
 //! All of it is one server of our own on loopback and its data directory;
 //! ratios are of what that server did in the same minute.
@@ -8,8 +6,8 @@
 mod bulk;
 mod depth;
 mod disk;
+mod drain;
 mod due;
-mod flood;
 mod held;
 mod large;
 mod memory;
@@ -50,24 +48,9 @@ struct Experiment {
 /// All there are, in the order they are run.
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
-        name: "flood",
-        title: "Producers alone, then consumers alone",
-        run: flood::flood,
-    },
-    Experiment {
         name: "resident",
         title: "Memory with a backlog, and with three times as many",
         run: held::resident,
-    },
-    Experiment {
-        name: "packing",
-        title: "Disk for what is still to be taken",
-        run: held::packing,
-    },
-    Experiment {
-        name: "fairness",
-        title: "How long puts and takes take on a backlog",
-        run: depth::fairness,
     },
     Experiment {
         name: "depth",
@@ -87,7 +70,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "drain",
         title: "A cold backlog through one connection",
-        run: flood::drain,
+        run: drain::drain,
     },
     Experiment {
         name: "disk",
@@ -104,7 +87,7 @@ const EXPERIMENTS: &[Experiment] = &[
 /// Arguments of `backlog`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Experiments: flood, resident, packing, fairness, depth, restart, large, drain, disk, due.
+Experiments: resident, depth, restart, large, drain, disk, due.
 
 Examples:
   cargo xtask backlog                          everything; about half an hour
@@ -233,7 +216,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_must_be_there_and_bounded() {
         let check = |line: &str| Cli::parse_from(line.split(' ')).args.check();
-        check("x --only flood,disk --messages 30000000").unwrap();
+        check("x --only drain,disk --messages 30000000").unwrap();
         for line in [
             "x --only tides",
             "x --messages 9999",

@@ -2,48 +2,24 @@
 //! halves of a take count as one request. Every connection works on the tube
 //! `default`, as a stock worker does.
 
-use anyhow::{Result, bail};
+use anyhow::bail;
 
-use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, line, number, shown};
+use super::{
+    ClientRequest, Fixed, Outcome, Protocol, Reading, ReplyHead, framed, line, number, shown,
+};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "beanstalk",
     port: 11300,
     open: |_, body| {
-        let mut put = format!("put 100 0 120 {}\r\n", body.len()).into_bytes();
-        put.extend_from_slice(body);
-        put.extend_from_slice(b"\r\n");
-        Box::new(Beanstalk { put })
+        let put = framed(&format!("put 100 0 120 {}\r\n", body.len()), body);
+        let take = b"reserve-with-timeout 0\r\n".to_vec();
+        Box::new(Fixed { put, take, read })
     },
 };
 
-struct Beanstalk {
-    put: Vec<u8>,
-}
-
-impl Speaker for Beanstalk {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        let put = ask == ClientRequest::Put;
-        let take = b"reserve-with-timeout 0\r\n";
-        out.extend_from_slice(if put { &self.put } else { take });
-    }
-
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
-        read(ask, input, out)
-    }
-}
-
-/// [`Speaker::read`] of anybody who speaks beanstalk.
-pub(super) fn read(
-    ask: ClientRequest,
-    input: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<Option<ReplyHead>> {
+/// [`Speaker::read`](super::Speaker::read) of anybody who speaks beanstalk.
+pub(super) fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };
@@ -64,13 +40,8 @@ pub(super) fn read(
         out.extend_from_slice(b"delete ");
         out.extend_from_slice(&rest[..space]);
         out.extend_from_slice(b"\r\n");
-        return Ok(Some(ReplyHead {
-            head,
-            body,
-            tail: b"\r\n",
-            rest: 0,
-            outcome: Outcome::Reserved,
-        }));
+        let reply = ReplyHead::with_body(head, body, b"\r\n", Outcome::Reserved);
+        return Ok(Some(reply));
     }
     bail!("wrong reply: {}", shown(input))
 }

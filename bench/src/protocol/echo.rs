@@ -1,9 +1,7 @@
 //! Bytes that come back as they are: what the machine, the sockets and the
 //! loop alone can do. A put and a take are the same.
 
-use anyhow::Result;
-
-use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker};
+use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "echo",
@@ -23,19 +21,8 @@ impl Speaker for Echo {
         out.extend_from_slice(&self.body);
     }
 
-    fn read(
-        &mut self,
-        _: ClientRequest,
-        input: &[u8],
-        _: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
-        let whole = ReplyHead {
-            head: 0,
-            body: self.body.len(),
-            tail: &[],
-            rest: 0,
-            outcome: Outcome::Done,
-        };
+    fn read(&mut self, _: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Reading {
+        let whole = ReplyHead::with_body(0, self.body.len(), b"", Outcome::Done);
         Ok((!input.is_empty()).then_some(whole))
     }
 }

@@ -4,9 +4,11 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::bail;
 
-use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, line, number, shown};
+use super::{
+    ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, line, number, shown, welcome,
+};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "faktory",
@@ -60,24 +62,11 @@ impl Speaker for Faktory {
         }
     }
 
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
-        let mut used = 0;
-        if !self.greeted {
-            for start in WELCOME {
-                let Some((line, length)) = line(&input[used..])? else {
-                    return Ok(None);
-                };
-                if !line.starts_with(start) {
-                    bail!("wrong reply: {}", shown(&input[used..]));
-                }
-                used += length;
-            }
-        }
+    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+        let starts: &[&[u8]] = if self.greeted { &[] } else { &WELCOME };
+        let Some(used) = welcome(input, starts)? else {
+            return Ok(None);
+        };
         let Some(heard) = read(ask, &input[used..], self.body.len(), out)? else {
             return Ok(None);
         };
@@ -87,12 +76,7 @@ impl Speaker for Faktory {
     }
 }
 
-fn read(
-    ask: ClientRequest,
-    input: &[u8],
-    body: usize,
-    out: &mut Vec<u8>,
-) -> Result<Option<ReplyHead>> {
+fn read(ask: ClientRequest, input: &[u8], body: usize, out: &mut Vec<u8>) -> Reading {
     let Some((line, head)) = line(input)? else {
         return Ok(None);
     };

@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, bail};
 use memchr::memmem;
 
-use super::{ClientRequest, Keys, Outcome, Protocol, ReplyHead, Speaker, shown};
+use super::{ClientRequest, Keys, Outcome, Protocol, Reading, ReplyHead, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "http",
@@ -65,12 +65,7 @@ impl Speaker for Http {
         true
     }
 
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
+    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
         let Some((status, head, len)) = head(input)? else {
             return Ok(None);
         };

@@ -1,8 +1,8 @@
 //! Go Job Queue: `ADD`, `RESERVE` with the shortest wait there is, `DELETE`.
 
-use anyhow::{Result, bail};
+use anyhow::bail;
 
-use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, shown};
+use super::{ClientRequest, Fixed, Outcome, Protocol, Reading, ReplyHead, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "jobqueue",
@@ -19,7 +19,7 @@ pub(super) const PROTOCOL: Protocol = Protocol {
         put.extend_from_slice(body);
         let mut take = [b"RESERVE\0", queue.as_bytes(), b"\0"].concat();
         take.extend_from_slice(&1_u32.to_le_bytes());
-        Box::new(Jobqueue { put, take })
+        Box::new(Fixed { put, take, read })
     },
 };
 
@@ -29,55 +29,32 @@ const STATUS: &[u8] = b"reserved\0";
 const HEAD: usize = RESERVED.len() + 8 + 4 + 4 + STATUS.len() + 4;
 const ID: usize = RESERVED.len();
 
-struct Jobqueue {
-    put: Vec<u8>,
-    take: Vec<u8>,
-}
-
-impl Speaker for Jobqueue {
-    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
-        let put = ask == ClientRequest::Put;
-        out.extend_from_slice(if put { &self.put } else { &self.take });
-    }
-
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
-        let whole = |word: &[u8], more: usize, outcome| {
-            let head = word.len() + more;
-            let there = input.len() >= head;
-            there.then_some(ReplyHead::line(head, outcome))
-        };
-        match ask {
-            ClientRequest::Put if begins(input, b"ADDED\0") => {
-                Ok(whole(b"ADDED\0", 8, Outcome::Done))
-            }
-            ClientRequest::Settle if begins(input, b"OK\0") => Ok(whole(b"OK\0", 0, Outcome::Done)),
-            ClientRequest::Take if begins(input, b"TIMEOUT\0") => {
-                Ok(whole(b"TIMEOUT\0", 0, Outcome::Empty))
-            }
-            ClientRequest::Take if begins(input, RESERVED) => {
-                let Some(head) = input.first_chunk::<HEAD>() else {
-                    return Ok(None);
-                };
-                let Some(len) = head.last_chunk() else {
-                    bail!("wrong reply: {}", shown(input))
-                };
-                out.extend_from_slice(b"DELETE\0");
-                out.extend_from_slice(&head[ID..ID + 8]);
-                Ok(Some(ReplyHead {
-                    head: HEAD,
-                    body: u32::from_le_bytes(*len) as usize,
-                    tail: b"",
-                    rest: 0,
-                    outcome: Outcome::Reserved,
-                }))
-            }
-            _ => bail!("wrong reply: {}", shown(input)),
+fn read(ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+    let whole = |word: &[u8], more: usize, outcome| {
+        let head = word.len() + more;
+        let there = input.len() >= head;
+        there.then_some(ReplyHead::line(head, outcome))
+    };
+    match ask {
+        ClientRequest::Put if begins(input, b"ADDED\0") => Ok(whole(b"ADDED\0", 8, Outcome::Done)),
+        ClientRequest::Settle if begins(input, b"OK\0") => Ok(whole(b"OK\0", 0, Outcome::Done)),
+        ClientRequest::Take if begins(input, b"TIMEOUT\0") => {
+            Ok(whole(b"TIMEOUT\0", 0, Outcome::Empty))
         }
+        ClientRequest::Take if begins(input, RESERVED) => {
+            let Some(head) = input.first_chunk::<HEAD>() else {
+                return Ok(None);
+            };
+            let Some(len) = head.last_chunk() else {
+                bail!("wrong reply: {}", shown(input))
+            };
+            out.extend_from_slice(b"DELETE\0");
+            out.extend_from_slice(&head[ID..ID + 8]);
+            let body = u32::from_le_bytes(*len) as usize;
+            let reply = ReplyHead::with_body(HEAD, body, b"", Outcome::Reserved);
+            Ok(Some(reply))
+        }
+        _ => bail!("wrong reply: {}", shown(input)),
     }
 }
 

@@ -111,7 +111,21 @@ impl ReplyHead {
             outcome,
         }
     }
+
+    /// A reply of `head` bytes, a body of so many, and `tail`.
+    fn with_body(head: usize, body: usize, tail: &'static [u8], outcome: Outcome) -> Self {
+        Self {
+            head,
+            body,
+            tail,
+            rest: 0,
+            outcome,
+        }
+    }
 }
+
+/// The head of a reply, or `None` until all of it is there.
+type Reading = Result<Option<ReplyHead>>;
 
 /// One connection's half of a conversation.
 pub trait Speaker: Send {
@@ -123,18 +137,32 @@ pub trait Speaker: Send {
     ///
     /// # Errors
     /// The reply is none that a working server gives.
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>>;
+    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading;
 
     /// Gives each message put from now on one of these keys; false if the
     /// protocol has no word for keys.
     fn give_keys(&mut self, keys: Keys) -> bool {
         let _ = keys;
         false
+    }
+}
+
+/// A speaker whose requests are always the same bytes.
+struct Fixed {
+    put: Vec<u8>,
+    take: Vec<u8>,
+    /// [`Speaker::read`], which needs no state.
+    read: fn(ClientRequest, &[u8], &mut Vec<u8>) -> Reading,
+}
+
+impl Speaker for Fixed {
+    fn ask(&mut self, ask: ClientRequest, out: &mut Vec<u8>) {
+        let put = ask == ClientRequest::Put;
+        out.extend_from_slice(if put { &self.put } else { &self.take });
+    }
+
+    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+        (self.read)(ask, input, out)
     }
 }
 
@@ -183,6 +211,26 @@ fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
         None if input.len() >= HEAD_BYTES_MAX => bail!("no reply: {}", shown(input)),
         None => Ok(None),
     }
+}
+
+/// A line, a body and the end of line behind it.
+fn framed(line: &str, body: &[u8]) -> Vec<u8> {
+    [line.as_bytes(), body, b"\r\n"].concat()
+}
+
+/// Length of the lines that begin with these, one after the other; `None` until all are there.
+fn welcome(input: &[u8], starts: &[&[u8]]) -> Result<Option<usize>> {
+    let mut used = 0;
+    for start in starts {
+        let Some((line, length)) = line(&input[used..])? else {
+            return Ok(None);
+        };
+        if !line.starts_with(start) {
+            bail!("wrong reply: {}", shown(&input[used..]));
+        }
+        used += length;
+    }
+    Ok(Some(used))
 }
 
 /// Decimal digits as a number of bytes.

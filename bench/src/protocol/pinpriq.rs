@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Result, bail};
+use anyhow::bail;
 
-use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, shown};
+use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, shown};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "pinpriq",
@@ -67,12 +67,7 @@ impl Speaker for Pinpriq {
         self.next += 1;
     }
 
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        _: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
+    fn read(&mut self, ask: ClientRequest, input: &[u8], _: &mut Vec<u8>) -> Reading {
         let Some(count) = input.first_chunk::<2>() else {
             return Ok(None);
         };
@@ -81,13 +76,10 @@ impl Speaker for Pinpriq {
             (ClientRequest::Take, [0, 0]) => Ok(Some(ReplyHead::line(2, Outcome::Empty))),
             (ClientRequest::Take, [0, 1]) => match input.first_chunk::<HEAD>() {
                 None => Ok(None),
-                Some(&[_, _, 0, 8, high, low, ..]) => Ok(Some(ReplyHead {
-                    head: HEAD,
-                    body: usize::from(u16::from_be_bytes([high, low])),
-                    tail: b"",
-                    rest: 0,
-                    outcome: Outcome::Done,
-                })),
+                Some(&[_, _, 0, 8, high, low, ..]) => {
+                    let body = usize::from(u16::from_be_bytes([high, low]));
+                    Ok(Some(ReplyHead::with_body(HEAD, body, b"", Outcome::Done)))
+                }
                 Some(head) => bail!("a packet with another key: {}", shown(head)),
             },
             _ => bail!("wrong reply: {}", shown(input)),

@@ -4,21 +4,16 @@
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Result, bail};
-
-use super::{ClientRequest, Protocol, ReplyHead, Speaker, beanstalk, line, shown};
+use super::{ClientRequest, Protocol, Reading, ReplyHead, Speaker, beanstalk, framed, welcome};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
     name: "beanstalk-ranks",
     port: 11300,
     open: |queue, body| {
-        let mut tail = format!(" 0 120 {}\r\n", body.len()).into_bytes();
-        tail.extend_from_slice(body);
-        tail.extend_from_slice(b"\r\n");
         Box::new(Priorities {
             greeting: format!("use {queue}\r\nwatch {queue}\r\nignore default\r\n").into_bytes(),
             greeted: false,
-            tail,
+            tail: framed(&format!(" 0 120 {}\r\n", body.len()), body),
             random: CONNECTIONS.fetch_add(1, Ordering::Relaxed),
         })
     },
@@ -64,24 +59,11 @@ impl Speaker for Priorities {
         }
     }
 
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
-        let mut used = 0;
-        if !self.greeted {
-            for start in WELCOME {
-                let Some((line, length)) = line(&input[used..])? else {
-                    return Ok(None);
-                };
-                if !line.starts_with(start) {
-                    bail!("wrong reply: {}", shown(&input[used..]));
-                }
-                used += length;
-            }
-        }
+    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
+        let starts: &[&[u8]] = if self.greeted { &[] } else { &WELCOME };
+        let Some(used) = welcome(input, starts)? else {
+            return Ok(None);
+        };
         let Some(reply) = beanstalk::read(ask, &input[used..], out)? else {
             return Ok(None);
         };

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use memchr::memmem;
 
 use super::http::{head, member};
-use super::{ClientRequest, Outcome, Protocol, ReplyHead, Speaker, shown};
+use super::{ClientRequest, Outcome, Protocol, Reading, ReplyHead, Speaker, shown};
 
 pub(super) const ONE: Protocol = Protocol {
     name: "sqs",
@@ -40,10 +40,7 @@ fn open(queue: &str, body: &[u8], count: usize) -> Box<dyn Speaker> {
     let body = String::from_utf8_lossy(body);
     let makes = create(queue);
     let put = match count {
-        1 => request(
-            "SendMessage",
-            &format!(r#"{{"QueueUrl":"{url}","MessageBody":"{body}"}}"#),
-        ),
+        1 => send(&url, &body),
         _ => {
             let entry = |at| format!(r#"{{"Id":"{at}","MessageBody":"{body}"}}"#);
             batch("SendMessageBatch", &url, (0..count).map(entry))
@@ -163,10 +160,7 @@ impl Sqs {
         );
         let url = &self.url;
         let settle = match &handles[..] {
-            [handle] => request(
-                "DeleteMessage",
-                &format!(r#"{{"QueueUrl":"{url}","ReceiptHandle":"{handle}"}}"#),
-            ),
+            [handle] => delete(url, handle),
             all => {
                 let entry = |(at, handle)| format!(r#"{{"Id":"{at}","ReceiptHandle":"{handle}"}}"#);
                 batch("DeleteMessageBatch", url, all.iter().enumerate().map(entry))
@@ -176,12 +170,7 @@ impl Sqs {
         Ok(())
     }
 
-    fn read_one(
-        &self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
+    fn read_one(&self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
         let Some((status, head, len)) = head(input)? else {
             return Ok(None);
         };
@@ -225,12 +214,7 @@ impl Speaker for Sqs {
         out.extend_from_slice(if put { &self.put } else { &self.take });
     }
 
-    fn read(
-        &mut self,
-        ask: ClientRequest,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Option<ReplyHead>> {
+    fn read(&mut self, ask: ClientRequest, input: &[u8], out: &mut Vec<u8>) -> Reading {
         if self.made {
             return self.read_one(ask, input, out);
         }

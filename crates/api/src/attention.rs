@@ -1,17 +1,14 @@
 //! Why queues need attention.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, State};
-use axum::response::Response;
 use hyper::Uri;
 use quintet_client::attention::{Findings, Level, NAMES_MAX, QueueFinding};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call};
 use super::problem::Problem;
-use super::{Api, read};
-use quintet_http::{Requester, reply};
+use super::read;
+use quintet_http::reply;
 
 /// Findings of a list at most.
 const FINDINGS: usize = 1000;
@@ -66,11 +63,7 @@ impl Finding {
 /// the same. Rules and their settings: docs/attention.md.
 #[utoipa::path(get, path = "/api/v1/attention", operation_id = "show_attention", tag = "queues",
     responses((status = 200, body = Attention), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn attention(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn attention(Call { api, requester }: Call, uri: Uri) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let _room = api.room(LIST_BYTES)?;
     let thresholds = api.client_api.thresholds();

@@ -2,10 +2,9 @@
 //! run and when all have succeeded.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call, Given};
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
@@ -206,11 +206,7 @@ fn id(text: &str) -> Result<BatchId, Problem> {
     params(("after" = Option<String>, Query, description = "`next` of the page before"),
         ("limit" = Option<u32>, Query, description = "1 to 1000; 100 if it is left out")),
     responses((status = 200, body = Batches), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["after", "limit"], &[])?;
     let max = match query.get("limit").map(str::parse) {
         None => 100,
@@ -235,11 +231,9 @@ pub(super) async fn list(
 #[utoipa::path(post, path = "/api/v1/batches", operation_id = "make_batch", tag = "batches", request_body = NewBatch,
     responses((status = 201, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (NewBatch, _) = read::body(&api.app, request).await?;
+    Call { api, requester }: Call,
+    Given(given, _share): Given<NewBatch>,
+) -> Answer {
     let ask = given
         .ask()
         .map_err(|(field, why)| Problem::field(&field, why))?;
@@ -252,11 +246,7 @@ pub(super) async fn make(
 /// How far a batch is.
 #[utoipa::path(get, path = "/api/v1/batches/{id}", tag = "batches", params(("id" = String, Path)),
     responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(Call { api, requester }: Call, Path(text): Path<String>) -> Answer {
     let batch = api
         .batch(&requester, BatchRequest::Show(id(&text)?))
         .await?;
@@ -266,11 +256,7 @@ pub(super) async fn show(
 /// Forgets a batch: its callbacks are not put any more, and its messages are like any other.
 #[utoipa::path(delete, path = "/api/v1/batches/{id}", tag = "batches", params(("id" = String, Path)),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn forget(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(text): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn forget(Call { api, requester }: Call, Path(text): Path<String>) -> Answer {
     api.batch(&requester, BatchRequest::Forget(id(&text)?))
         .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -282,10 +268,9 @@ pub(super) async fn forget(
     params(("id" = String, Path), ("act" = String, Path, description = "commit or open")),
     responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn operate(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((text, operation)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let id = id(&text)?;
     let ask = match operation.as_str() {
         "commit" => BatchRequest::Commit(id),

@@ -1,10 +1,9 @@
 //! Operations on many messages of a queue.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
@@ -14,6 +13,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -154,20 +154,15 @@ struct Errors {
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Errors), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn errors(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
-    let bulk_op = BulkOp {
-        queue: read::queue(&queue)?,
-        state: read::state(query.get("state").unwrap_or("buried"))?,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: query.get("cursor").map(cursor).transpose()?,
-        max: 0,
-    };
+    let queue = read::queue(&queue)?;
+    let state = read::state(query.get("state").unwrap_or("buried"))?;
+    let mut bulk_op = BulkOp::show(queue, state, 0);
+    bulk_op.after = query.get("cursor").map(cursor).transpose()?;
     let (kinds, looked, next) = api.errors(&requester, bulk_op).await?;
     let now = api.client_api.now();
     let kinds = kinds.into_iter().map(|kind| Kind {
@@ -193,11 +188,10 @@ pub(crate) async fn errors(
     request_body = OperationRequest,
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn operate(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let (given, _share): (OperationRequest, _) = read::body(&api.app, request).await?;
     let usual = if operation == "kick" {

@@ -1,19 +1,17 @@
 //! Cancelling messages, also those that a worker holds.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_types::{By, Command, NamedAction};
 
+use super::call::{Answer, Call};
 use super::messages::done_to;
 use super::names::by_name;
 use super::path::Path;
 use super::problem::Problem;
+use super::read;
 use super::types::Cancel;
-use super::{Api, read};
-use quintet_http::Requester;
 
 /// Cancels a message. One that nobody holds is removed. The worker of a reserved one is told when
 /// it extends its lease or reports progress; it may still finish the message until the grace is
@@ -22,11 +20,10 @@ use quintet_http::Requester;
     params(("id" = u64, Path)), request_body = Cancel,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn message(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(id): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let id = read::message(&id)?;
     let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
     let cancel = Box::new(given.asked()?);
@@ -43,11 +40,10 @@ pub(super) async fn message(
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Cancel,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn named(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
     let action = NamedAction::Cancel(given.asked()?);

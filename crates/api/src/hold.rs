@@ -1,9 +1,7 @@
 //! Holding keys: nothing of a held key is handed out.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
@@ -12,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
-use super::{Api, read};
-use quintet_http::{Requester, reply};
+use super::read;
+use quintet_http::reply;
 
 /// A key is held for so long at most, ms.
 const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
@@ -107,11 +106,10 @@ pub(super) fn by_token_only(hold_key_ms: Option<u64>) -> Result<(), Problem> {
     params(("queue" = String, Path), ("key" = String, Path)), request_body = HoldFor,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn hold(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, key)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
@@ -131,11 +129,10 @@ pub(super) async fn hold(
     params(("queue" = String, Path), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = HeldKeyPage), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let after = query.get("cursor");
     let after = after.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text));

@@ -3,15 +3,13 @@
 use std::collections::HashMap;
 
 use quintet_types::{
-    Bound, BulkAction, BulkOp, ClientId, Cursor, Filter, Lease, ListState, Message, MessageId,
-    Name, State,
+    Bound, BulkOp, ClientId, Cursor, Lease, ListState, Message, MessageId, Name, State,
 };
 use serde::Deserialize;
-use tokio::sync::oneshot;
 
 use super::Api;
 use super::problem::Problem;
-use quintet_http::Requester;
+use quintet_http::{Requester, reply};
 
 /// A connection, as the server tells of it.
 #[derive(Clone, Debug, Deserialize)]
@@ -73,11 +71,8 @@ impl Api {
             return Ok(Holders::default());
         }
         let _room = self.room(super::LIST_BYTES)?;
-        let (tell, told) = oneshot::channel();
-        self.client_api.clients(Box::new(move |list| {
-            // The client may have gone.
-            let _heard = tell.send(list);
-        }));
+        let (tell, told) = reply::told();
+        self.client_api.clients(tell);
         // Dropped untold: nobody tells of any.
         let list = told.await.unwrap_or_else(|_| "[]".to_owned());
         let all: Vec<Connection> = serde_json::from_str(&list)
@@ -145,15 +140,11 @@ impl Api {
         // Reserved messages are listed by their ids.
         let before = MessageId(id.0.saturating_sub(1));
         let bulk_op = BulkOp {
-            queue: queue.clone(),
-            state: ListState::Reserved,
-            filter: Filter::default(),
-            action: BulkAction::Show,
             after: Some(Cursor {
                 not_selectable: false,
                 order: (0, 0, before),
             }),
-            max: 1,
+            ..BulkOp::show(queue.clone(), ListState::Reserved, 1)
         };
         let (bulk_done, _room) = self.bulk_done(requester, bulk_op).await?;
         let mut found = bulk_done.messages.iter().zip(&bulk_done.leases);

@@ -2,10 +2,8 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use axum::extract::{Extension, Request, State};
-use axum::response::Response;
+use axum::extract::Request;
 use hyper::{Method, StatusCode};
 use quintet_client::FOLDER;
 use quintet_control::{Head, RECORDS_MAX, Text};
@@ -18,10 +16,11 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call, Given, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::records::Came;
-use super::{Api, messages, read};
+use super::{messages, read};
 
 /// For how long the server knows what was imported: long enough to find out why an import stopped
 /// and to repeat it after a weekend.
@@ -116,12 +115,10 @@ fn dedupe(token: &str) -> Dedupe {
     responses((status = 201, body = Imported), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn store(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
     request: Request,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
+) -> Answer {
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
@@ -220,10 +217,9 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
     params(("queue" = String, Path), ("token" = String, Path)),
     responses((status = 200, body = KnownBatch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, token)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let (queue, id) = (read::queue(&queue)?, dedupe(&token).id);
     let asked = api
         .ask(&requester, Command::Remembered { queue, id })
@@ -253,13 +249,10 @@ pub(super) struct NewQueue {
     params(("queue" = String, Path)), request_body = NewQueue,
     responses((status = 201), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
-    request: Request,
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
+    Given(new, _share): Given<NewQueue>,
 ) -> Result<StatusCode, Problem> {
-    let queue = read::queue(&queue)?;
-    let (new, _share): (NewQueue, _) = read::body(&api.app, request).await?;
     let groups = match new.groups.as_deref() {
         Some("ordered") => Some(Groups::Ordered),
         Some("fair") => Some(Groups::Fair),

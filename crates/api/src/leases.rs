@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, BulkAction, BulkOp, By, ClientId, Command, Filter, Guard, LeaseOwner, LeaseRequest,
-    LeaseTime, ListState, Outcome, Take, Transaction, Wait,
+    BackTo, BulkOp, By, ClientId, Command, Guard, LeaseOwner, LeaseRequest, LeaseTime, ListState,
+    Outcome, Take, Transaction, Wait,
 };
 
+use super::call::{Answer, Call, Given, OfQueue};
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
@@ -47,19 +48,16 @@ pub(super) fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
         ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Leases), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
+    let queue = read::queue(&queue)?;
+    let after = query.get("cursor").map(bulk::cursor).transpose()?;
     let bulk_op = BulkOp {
-        queue: read::queue(&queue)?,
-        state: ListState::Reserved,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: query.get("cursor").map(bulk::cursor).transpose()?,
-        max: read::page_size(&query)?,
+        after,
+        ..BulkOp::show(queue, ListState::Reserved, read::page_size(&query)?)
     };
     let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     // None of them is of a connection, mostly.
@@ -97,12 +95,10 @@ pub(super) async fn list(
     responses((status = 200, body = Page, description = "no messages: there were none in time"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn reserve(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
     request: Request,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
+) -> Answer {
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", requester.principal()).into_bytes());
@@ -216,12 +212,10 @@ impl Api {
     params(("token" = String, Path)), request_body = Finish,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn finish(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(token): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Finish>,
+) -> Answer {
     let hold = given.hold_key_ms;
     let settle = hold::settle(given.how()?, hold)?;
     api.settle(&requester, &token, settle).await
@@ -232,12 +226,10 @@ pub(super) async fn finish(
     params(("token" = String, Path)), request_body = Release,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn release(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(token): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Release, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Release>,
+) -> Answer {
     let hold = given.hold_key_ms;
     let settle = hold::settle(given.how(), hold)?;
     api.settle(&requester, &token, settle).await
@@ -248,12 +240,10 @@ pub(crate) async fn release(
     params(("token" = String, Path)), request_body = Fail,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn fail(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(token): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Fail>,
+) -> Answer {
     let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&requester, &token, settle).await
@@ -264,12 +254,10 @@ pub(super) async fn fail(
     params(("token" = String, Path)), request_body = Bury,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn bury(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(token): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Bury>,
+) -> Answer {
     let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&requester, &token, settle).await
@@ -280,12 +268,10 @@ pub(super) async fn bury(
     params(("token" = String, Path)), request_body = Progress,
     responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn progress(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(token): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Progress, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Progress>,
+) -> Answer {
     if given.percent.is_some_and(|percent| percent > 100) {
         return Err(Problem::field("percent", "a number from 0 to 100"));
     }
@@ -305,12 +291,10 @@ pub(super) async fn progress(
     params(("token" = String, Path)), request_body = Extend,
     responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(token): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Extend>,
+) -> Answer {
     let ms = lease_ms(given.lease_ms)?;
     api.settle(&requester, &token, |id| {
         let by = By::Anyone;

@@ -8,6 +8,7 @@ mod attention;
 mod batches;
 mod bulk;
 mod bytes_in_json;
+mod call;
 mod cancel;
 mod events;
 mod gather;

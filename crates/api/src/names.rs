@@ -1,12 +1,10 @@
 //! Tracked messages by their own names, and reserved ones. A client that can name a message that is
 //! under a lease of time alone, as all that the API reserves are, may settle it.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
 use axum::response::Response;
 use quintet_types::{By, ByName, Command, Name, NamedAction, Outcome};
 
+use super::call::{Answer, Call, Given};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Bury, CancelNotice, Extend, Fail, Finish, MessageView, Release, Tracked};
@@ -32,10 +30,9 @@ pub(super) fn by_name(queue: Name, name: String, by: By, action: NamedAction) ->
     params(("queue" = String, Path), ("name" = String, Path)),
     responses((status = 200, body = MessageView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let look = by_name(queue.clone(), name, By::Anyone, NamedAction::Look);
     let (Outcome::Messages(messages), _) = api.ask(&requester, look).await? else {
@@ -51,10 +48,9 @@ pub(super) async fn show(
     params(("queue" = String, Path), ("name" = String, Path)),
     responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn track(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let ask = by_name(queue, name, By::Anyone, NamedAction::Track);
     let (Outcome::Tracked(_, track), _) = api.ask(&requester, ask).await? else {
@@ -85,12 +81,10 @@ impl Api {
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Finish,
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn finish(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Finish>,
+) -> Answer {
     hold::by_token_only(given.hold_key_ms)?;
     let action = NamedAction::Settle(given.how()?);
     api.settle_named(&requester, &queue, name, action).await
@@ -101,12 +95,10 @@ pub(super) async fn finish(
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Release,
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn release(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Release, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Release>,
+) -> Answer {
     hold::by_token_only(given.hold_key_ms)?;
     let action = NamedAction::Settle(given.how());
     api.settle_named(&requester, &queue, name, action).await
@@ -118,12 +110,10 @@ pub(crate) async fn release(
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Fail,
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn fail(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Fail, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Fail>,
+) -> Answer {
     let action = NamedAction::Settle(given.how());
     api.settle_named(&requester, &queue, name, action).await
 }
@@ -133,12 +123,10 @@ pub(super) async fn fail(
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Bury,
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn bury(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Bury, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Bury>,
+) -> Answer {
     let action = NamedAction::Settle(given.how());
     api.settle_named(&requester, &queue, name, action).await
 }
@@ -148,12 +136,10 @@ pub(super) async fn bury(
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Extend,
     responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn extend(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let (given, _share): (Extend, _) = read::body(&api.app, request).await?;
+    Given(given, _share): Given<Extend>,
+) -> Answer {
     let action = NamedAction::Extend(leases::lease_ms(given.lease_ms)?);
     api.settle_named(&requester, &queue, name, action).await
 }

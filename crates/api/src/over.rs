@@ -1,16 +1,12 @@
 //! Messages of all queues: all, or those that are scheduled, retried or dead.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use axum::extract::{Extension, State};
-use axum::response::Response;
 use hyper::Uri;
 use quintet_client::Share;
-use quintet_types::{
-    BulkAction, BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb,
-};
+use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, QueueStats, Verb};
 
+use super::call::{Answer, Call};
 use super::problem::Problem;
 use super::types::{MessageView, Page};
 use super::{Api, bulk, read};
@@ -25,33 +21,22 @@ const QUEUE_PAGES: u32 = 64;
 /// A page ends behind so many bytes of messages.
 const BYTES: u64 = 1 << 20;
 
-/// Which messages of all queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Group {
-    /// Not due yet, and never taken.
-    Scheduled,
-    /// Taken before, and not due yet.
-    Retrying,
-    /// Buried, or a dead letter that is ready.
-    Dead,
-    /// In any state that waits.
-    All,
+quintet_types::named! {
+    /// Which messages of all queues.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Group, word {
+        /// Not due yet, and never taken.
+        Scheduled = "scheduled",
+        /// Taken before, and not due yet.
+        Retrying = "retrying",
+        /// Buried, or a dead letter that is ready.
+        Dead = "dead",
+        /// In any state that waits.
+        All = "all",
+    }
 }
 
 impl Group {
-    /// Every group, in the order in which they are shown.
-    pub const ALL: [Self; 4] = [Self::Scheduled, Self::Retrying, Self::Dead, Self::All];
-
-    /// Its name in an address.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Retrying => "retrying",
-            Self::Dead => "dead",
-            Self::All => "all",
-        }
-    }
-
     /// # Errors
     /// There is none of this name.
     pub fn of(word: &str) -> Result<Self, Problem> {
@@ -230,12 +215,9 @@ impl Api {
                     let after = resumes.as_ref().filter(|(_, resumed, _)| *resumed == state);
                     filter.body = (!has.is_empty()).then(|| has.into());
                     let mut bulk_op = BulkOp {
-                        queue: stats.name.clone(),
-                        state,
                         filter,
-                        action: BulkAction::Show,
                         after: after.map(|(.., cursor)| *cursor),
-                        max: 0,
+                        ..BulkOp::show(stats.name.clone(), state, 0)
                     };
                     loop {
                         bulk_op.max = max - u32::try_from(found.messages.len()).unwrap_or(max);
@@ -351,16 +333,13 @@ impl Api {
         heads: &mut Heads,
     ) -> Result<(), Problem> {
         let mut bulk_op = BulkOp {
-            queue,
-            state: ListState::Delayed,
             filter: Filter {
                 tried: Some(group == Group::Retrying),
                 body: (!has.is_empty()).then(|| has.into()),
                 ..Filter::default()
             },
-            action: BulkAction::Show,
             after,
-            max: 1,
+            ..BulkOp::show(queue, ListState::Delayed, 1)
         };
         for _ in 0..SEEKS {
             let (bulk_done, room) = match self.bulk_done(requester, bulk_op.clone()).await {
@@ -400,11 +379,7 @@ impl Api {
         ("contains" = Option<String>, Query, description = "in the body"),
         ("max" = Option<u64>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["group", "contains", "max", "cursor"], &[])?;
     let group = Group::of(query.get("group").unwrap_or_default())?;
     let max = read::page_size(&query)?;

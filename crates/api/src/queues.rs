@@ -1,19 +1,18 @@
 //! Queues: lists, numbers, pauses, an end.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::{Did, SetBy};
 use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags};
 use serde_json::Value;
 
+use super::call::{Answer, Call, Given, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
-use quintet_http::{DoneTo, OnlyCounted, Requester, reply};
+use quintet_http::{DoneTo, OnlyCounted, reply};
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
@@ -27,11 +26,7 @@ impl Api {
 #[utoipa::path(get, path = "/api/v1/queues", tag = "queues",
     params(("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Queues), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let page = api.queue_page(&requester, from(&query)?).await?;
     let page = Queues {
@@ -46,11 +41,10 @@ pub(super) async fn list(
     params(("queue" = String, Path)),
     responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let queue = read::queue(&queue)?;
     let stats = api.queue_stats(&requester, &queue).await?;
@@ -72,11 +66,10 @@ pub(super) async fn show(
     params(("queue" = String, Path)),
     responses((status = 200, body = PastOfQueue), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn history(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let queue = read::queue(&queue)?;
     // Whether it is there, and may be seen.
@@ -93,11 +86,10 @@ pub(super) async fn history(
     params(("queue" = String, Path)), request_body = Child,
     responses((status = 200, body = Named), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn join(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let parent = read::queue(&queue)?;
     let (Child { name }, _share) = read::body(&api.app, request).await?;
     let child = parent.child(&read::queue(&name)?);
@@ -117,12 +109,7 @@ pub(super) async fn join(
 #[utoipa::path(delete, path = "/api/v1/queues/{queue}", tag = "queues",
     params(("queue" = String, Path)),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn remove(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
+pub(super) async fn remove(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
     api.ask(&requester, Command::Drop(queue)).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -134,11 +121,7 @@ pub(super) async fn remove(
         ("dry_run" = Option<bool>, Query, description = "only count them"),
         ("cursor" = Option<String>, Query, description = "of the slice before")),
     responses((status = 200, body = Dropped), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn remove_many(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn remove_many(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["pattern", "messages", "dry_run", "cursor"], &[])?;
     let pattern = query.get("pattern");
     let pattern = pattern.ok_or_else(|| Problem::field("pattern", "which queues?"))?;
@@ -195,13 +178,10 @@ fn cursor((shard, at): (u8, u32)) -> String {
     params(("queue" = String, Path)), request_body = PauseFor,
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn pause(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
-    let (PauseFor { for_ms }, _share) = read::body(&api.app, request).await?;
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
+    Given(PauseFor { for_ms }, _share): Given<PauseFor>,
+) -> Answer {
     if for_ms == Some(0) {
         return Err(Problem::field("for_ms", "at least 1; resume ends a pause"));
     }
@@ -214,12 +194,7 @@ pub(super) async fn pause(
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/resume", tag = "queues",
     params(("queue" = String, Path)),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn resume(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
+pub(super) async fn resume(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
     let for_ms = Some(0);
     api.ask(&requester, Command::Pause { queue, for_ms })
         .await?;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -131,11 +132,10 @@ fn lease_told(lease: &Lease) -> Value {
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let known = [messages::FILTER, &["bodies"]].concat();
     let query = read::Query::of(&uri, &known, &["header"])?;
     let bodies = match query.get("bodies") {
@@ -164,11 +164,10 @@ pub(super) async fn list(
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn peek(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let query = read::Query::of(&uri, &["state"], &[])?;
     let queue = read::queue(&queue)?;
     let peek = match query.get("state").unwrap_or("ready") {
@@ -185,11 +184,7 @@ pub(super) async fn peek(
     params(("id" = u64, Path)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     seen(&api, &requester, Peek::Id(read::message(&id)?)).await
 }
 
@@ -218,12 +213,10 @@ struct Put {
     responses((status = 201, body = Put), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
     request: Request,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
+) -> Answer {
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }
@@ -399,11 +392,7 @@ pub(super) struct From {
 #[utoipa::path(post, path = "/api/v1/take", operation_id = "take_message", tag = "messages", request_body = From,
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn take(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Answer {
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let (asked, _share): (From, _) = read::body(&api.app, request).await?;
     if asked.queues.is_empty() {

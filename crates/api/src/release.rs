@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_client::ACT_STEP;
 use quintet_types::{
-    BackTo, BulkAction, BulkOp, By, Caller, ClientId, Command, Filter, Guard, How, ListState,
-    Message, MessageId, MessageVersion, Outcome, Transaction, When,
+    BackTo, BulkOp, By, Caller, ClientId, Command, Guard, How, ListState, Message, MessageId,
+    MessageVersion, Outcome, Transaction, When,
 };
 use tokio::task::JoinSet;
 
+use super::call::{Answer, Call, Given, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
@@ -58,11 +58,7 @@ impl Api {
 #[utoipa::path(post, path = "/api/v1/messages/{id}/release", operation_id = "release_message", tag = "leases",
     params(("id" = u64, Path)),
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn of_message(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn of_message(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     api.release(&requester, read::message(&id)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -72,21 +68,12 @@ pub(super) async fn of_message(
     params(("queue" = String, Path)), request_body = Released,
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn of_queue(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
-    let (given, _share): (Released, _) = read::body(&api.app, request).await?;
-    let mut bulk_op = BulkOp {
-        queue,
-        state: ListState::Reserved,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: given.cursor.as_deref().map(bulk::cursor).transpose()?,
-        max: ACT_STEP,
-    };
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
+    Given(given, _share): Given<Released>,
+) -> Answer {
+    let mut bulk_op = BulkOp::show(queue, ListState::Reserved, ACT_STEP);
+    bulk_op.after = given.cursor.as_deref().map(bulk::cursor).transpose()?;
     let mut messages = 0;
     for _ in 0..SLICES {
         let (bulk_done, _room) = api.bulk_done(&requester, bulk_op.clone()).await?;
@@ -130,11 +117,7 @@ fn guarded(message: &Message) -> Command {
 #[utoipa::path(post, path = "/api/v1/connections/{id}/release", operation_id = "release_leases_of_connection", tag = "leases",
     params(("id" = u64, Path)),
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn of_connection(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn of_connection(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     must_operate(&requester)?;
     let id = id.parse();
     let id: u64 = id.map_err(|_| Problem::field("id", "a number"))?;

@@ -1,8 +1,6 @@
 //! Schedules: made, seen and steered.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
@@ -15,6 +13,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
@@ -191,10 +190,7 @@ impl Api {
     /// # Errors
     /// Why it was not done, or that the outcome is unknown.
     pub async fn steer_schedule(&self, act: ScheduleAct, name: &str) -> Result<Steered, Problem> {
-        let (tell, told) = oneshot::channel();
-        let tell = Box::new(move |done| {
-            let _heard = tell.send(done);
-        });
+        let (tell, told) = reply::told();
         self.client_api.steer_schedule(act, name, tell);
         let done = told.await.map_err(|_| Problem::unknown())?;
         done.map_err(Problem::not_steered)
@@ -259,11 +255,7 @@ fn seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules",
     params(("after" = Option<String>, Query, description = "a schedule's name: those behind it"), ("limit" = Option<u32>, Query)),
     responses((status = 200, body = Listed), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["after", "limit"], &[])?;
     let most = match query.number("limit", 1000)?.unwrap_or(100) {
@@ -288,10 +280,7 @@ pub(super) async fn list(
 /// The `[[cron]]` tables of the configuration. This address is for older clients.
 #[utoipa::path(get, path = "/api/v1/cron", operation_id = "list_cron", tag = "schedules",
     responses((status = 200, body = Vec<Schedule>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list_of_file(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+pub(super) async fn list_of_file(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let (schedules, _) = api.schedules(WhichSchedules::OfFile).await?;
     let schedules: Vec<Schedule> = schedules.iter().map(Schedule::from).collect();
@@ -302,11 +291,7 @@ pub(super) async fn list_of_file(
 #[utoipa::path(get, path = "/api/v1/schedules/{name}", operation_id = "show_schedule", tag = "schedules",
     params(("name" = String, Path)),
     responses((status = 200, body = One), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     must_operate(&requester)?;
     let (found, _) = api.schedules(WhichSchedules::One(name.clone())).await?;
     let found = found.into_iter().next();
@@ -366,11 +351,10 @@ impl LastRunShown {
     responses((status = 200, body = SteeredShown), (status = 201, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn define(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(name): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&requester)?;
     let headers = request.headers().clone();
     let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
@@ -398,11 +382,10 @@ pub(super) async fn define(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn remove(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(name): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&requester)?;
     let seen = seen(&headers)?;
     api.steer_schedule(ScheduleAct::Remove { seen }, &name)
@@ -414,11 +397,7 @@ pub(super) async fn remove(
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/pause", tag = "schedules",
     params(("name" = String, Path)),
     responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn pause(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn pause(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     api.steered(&requester, ScheduleAct::Pause, &name).await
 }
 
@@ -426,11 +405,7 @@ pub(super) async fn pause(
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/resume", tag = "schedules",
     params(("name" = String, Path)),
     responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn resume(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn resume(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     api.steered(&requester, ScheduleAct::Resume, &name).await
 }
 
@@ -438,11 +413,7 @@ pub(super) async fn resume(
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/run", tag = "schedules",
     params(("name" = String, Path)),
     responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn run(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn run(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     api.steered(&requester, ScheduleAct::Run, &name).await
 }
 

@@ -1,27 +1,21 @@
 //! The server as a whole.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
 use quintet_types::{CommandError, QueueGauges, QueueTotals};
 use serde_json::{Map, Value, json};
-use tokio::sync::oneshot;
 
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
-use super::{Api, read};
+use super::read;
 use quintet_http::{Requester, reply};
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
     responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn stats(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+pub(super) async fn stats(Call { api, requester }: Call) -> Answer {
     let stats = api.sums(&requester).await?;
     let mut map = Map::new();
     map.insert("queues".into(), stats.queues.into());
@@ -43,10 +37,7 @@ pub(super) fn must_operate(requester: &Requester) -> Result<(), Problem> {
 /// Every number the server tells, by name, with its version and the last errors of hooks.
 #[utoipa::path(get, path = "/api/v1/server", operation_id = "show_server", tag = "server",
     responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn numbers(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+pub(super) async fn numbers(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     Ok(reply::written(api.client_api.numbers()))
 }
@@ -54,10 +45,7 @@ pub(super) async fn numbers(
 /// The configuration in force, as a TOML file with its secrets hidden.
 #[utoipa::path(get, path = "/api/v1/server/config", operation_id = "show_config", tag = "server",
     responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn config(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+pub(super) async fn config(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     Ok(reply::plain(StatusCode::OK, api.client_api.config()))
 }
@@ -65,10 +53,7 @@ pub(super) async fn config(
 /// The same numbers as Prometheus reads them, without series of single queues.
 #[utoipa::path(get, path = "/api/v1/server/metrics", operation_id = "show_metrics", tag = "server",
     responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn metrics(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let written = api.client_api.metrics(Exposition::Prometheus, &[], false);
     Ok(reply::plain(StatusCode::OK, written.unwrap_or_default()))
@@ -78,17 +63,11 @@ pub(super) async fn metrics(
 /// asks.
 #[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
     responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn connections(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+pub(super) async fn connections(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let _room = api.room(super::LIST_BYTES)?;
-    let (tell, told) = oneshot::channel();
-    api.client_api.clients(Box::new(move |list| {
-        // The client may have gone.
-        let _heard = tell.send(list);
-    }));
+    let (tell, told) = reply::told();
+    api.client_api.clients(tell);
     let list = told.await.map_err(|_| Problem::stopping())?;
     Ok(reply::written(list))
 }
@@ -97,21 +76,12 @@ pub(super) async fn connections(
 #[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "server",
     params(("id" = u64, Path)),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn close(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     must_operate(&requester)?;
     let id = id.parse();
     let id = id.map_err(|_| Problem::field("id", "a number"))?;
-    let (tell, told) = oneshot::channel();
-    api.client_api.close_client(
-        id,
-        Box::new(move |there| {
-            let _heard = tell.send(there);
-        }),
-    );
+    let (tell, told) = reply::told();
+    api.client_api.close_client(id, tell);
     match told.await {
         Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
         Ok(false) => Err(Problem::no_such_connection(id)),
@@ -127,11 +97,10 @@ pub(super) async fn close(
         ("wait" = Option<bool>, Query, description = "of reload: answer when it is done")),
     responses((status = 202, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn operate(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(operation): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["wait"], &[])?;
     let waits = query.flag("wait")?;
@@ -140,12 +109,8 @@ pub(super) async fn operate(
         "drain" => api.client_api.drain(true),
         "undrain" => api.client_api.drain(false),
         "reload" => {
-            let (tell, told) = oneshot::channel();
+            let (tell, told) = reply::told();
             let principal = requester.known.as_ref().map(|(principal, _)| *principal);
-            let tell = Box::new(move |came| {
-                // Nobody may wait for it.
-                let _heard = tell.send(came);
-            });
             api.client_api.reload(principal, tell);
             if waits {
                 let came = told.await.map_err(|_| Problem::stopping())?;

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use hyper::Uri;
 use hyper::header::{ETAG, HeaderValue};
@@ -14,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
@@ -141,11 +141,10 @@ impl Api {
     params(("queue" = String, Path)),
     responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn settings(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let setup = api.setup(&requester, &read::queue(&queue)?).await?;
     Ok(api.told(&setup))
@@ -159,12 +158,10 @@ pub(crate) async fn settings(
     responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn change(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(queue): Path<String>,
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
     request: Request,
-) -> Result<Response, Problem> {
-    let queue = read::queue(&queue)?;
+) -> Answer {
     let seen = read::if_match(request.headers());
     let (changes, _share) = read::body::<BTreeMap<String, Value>>(&api.app, request).await?;
     let changes = changes.into_iter().map(|(key, value)| {

@@ -1,20 +1,17 @@
 //! The events of a queue's messages, for a client that follows it.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, State};
-use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{Followed, Happened};
-use quintet_types::{BulkAction, BulkOp, CommandError, Filter, ListState};
+use quintet_types::{BulkOp, CommandError, ListState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
-use super::{Api, read};
+use super::read;
 use crate::bytes_in_json::{base64_unless_text, lossy};
-use quintet_http::{Requester, reply};
+use quintet_http::reply;
 
 /// The events of a queue's messages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -78,23 +75,15 @@ impl Tail {
     responses((status = 200, body = Tail), (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn tail(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let query = read::Query::of(&uri, &["after", "contains"], &[])?;
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
     let queue = read::queue(&queue)?;
     // Bodies are told, so it takes the right to see messages.
-    let look = BulkOp {
-        queue: queue.clone(),
-        state: ListState::Ready,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: None,
-        max: 1,
-    };
+    let look = BulkOp::show(queue.clone(), ListState::Ready, 1);
     match api.bulk_done(&requester, look).await {
         Err(problem) if problem.code != CommandError::QueueNotFound.code() => return Err(problem),
         Err(_) | Ok(_) => {}

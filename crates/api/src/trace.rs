@@ -1,14 +1,11 @@
 //! The trace of a message by its id, also when it is gone.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, State};
-use axum::response::Response;
 use quintet_client::words;
 use quintet_types::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::call::{Answer, Call};
 use super::holder::Holders;
 use super::path::Path;
 use super::problem::Problem;
@@ -53,11 +50,7 @@ pub(super) struct Traced {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     let id = read::message(&id)?;
     let traced = match api.message(&requester, id).await {
         Ok((message, queue)) => api.live(&requester, &message, &queue).await,

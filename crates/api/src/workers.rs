@@ -1,32 +1,26 @@
 //! Workers of clients that say a name of their own (faktory): seen, asked to be
 //! quiet or to end.
 
-use std::sync::Arc;
-
-use axum::extract::{Extension, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use hyper::header::{HeaderValue, LINK};
 use hyper::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use quintet_client::{Share, WorkerAction};
 use tokio::sync::oneshot;
 
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
 use super::{Api, read};
-use quintet_http::{Requester, reply};
+use quintet_http::reply;
 
 /// Workers that are known: their names, hosts, states, how many jobs their connections hold, and
 /// when they last said something. A page ends at about 1 MiB; the header `Link` leads to the next.
 #[utoipa::path(get, path = "/api/v1/workers", tag = "server",
     params(("after" = Option<String>, Query, description = "a worker's name: those behind it")),
     responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\""))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["after"], &[])?;
     let (list, next, _room) = api.workers(query.get("after").map(str::to_owned)).await?;
@@ -69,10 +63,9 @@ impl Api {
     params(("wid" = String, Path), ("act" = String, Path, description = "quiet or terminate")),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn operate(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((wid, operation)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&requester)?;
     let operation = match operation.as_str() {
         "quiet" => WorkerAction::Quiet,

@@ -4,11 +4,10 @@ use std::fs;
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use quintet_config::{CommandLine, load, old_names};
-use quintet_host::{Contents, Lost, give_up_runs};
+use quintet_host::{Contents, Lost, give_up_runs, wall_ms};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
@@ -247,8 +246,7 @@ impl Repair {
 
     /// Writes what was found beside the log; answers where.
     fn report(&self, found: &serde_json::Value) -> Result<String> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let name = format!("repair-{}.json", now.map_or(0, |since| since.as_millis()));
+        let name = format!("repair-{}.json", wall_ms());
         let path = self.data.join(name);
         quintet_log::replace_file(&path, format!("{found}\n").as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;

@@ -82,11 +82,7 @@ impl RunHook {
         if !program.events().has(event) {
             eprintln!("note: there is no function for {}", event.name());
         }
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .map_or(0, |since| {
-                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-            });
+        let now = quintet_host::wall_ms();
         let message = self.message.as_bytes();
         print!(
             "{}",

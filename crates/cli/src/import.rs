@@ -100,37 +100,10 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(self) -> Result<ExitCode> {
         match (&self.from, &self.file) {
-            (Some(Origin::Beanstalk { address, tube }), _) => {
-                let open = |stop: &_| from::beanstalk(address, tube.as_deref(), stop);
-                self.run_peer(&format!("beanstalkd at {address}"), open)
-            }
-            (Some(Origin::Kestrel { address, queue }), _) => {
-                let open = |stop: &_| from::kestrel(address, queue.as_deref(), stop);
-                self.run_peer(&format!("the queue server at {address}"), open)
-            }
-            (
-                Some(Origin::Faktory {
-                    address,
-                    password,
-                    queue,
-                }),
-                _,
-            ) => {
-                let open =
-                    |stop: &_| from::faktory(address, password.as_deref(), queue.as_deref(), stop);
-                self.run_peer(&format!("the Faktory at {address}"), open)
-            }
-            (Some(Origin::Quintet(site)), _) => {
-                let open = |stop: &_| from::quintet(site, self.from_ca.as_deref(), stop);
-                self.run_peer(&format!("the Quintet at {}", site.shown()), open)
-            }
-            (Some(Origin::Sqs(place)), _) => {
-                let open = |stop: &_| from::sqs(place, self.from_ca.as_deref(), stop);
-                self.run_peer("SQS", open)
-            }
             (Some(Origin::Binlog(dir)), _) => self.run_binlog(dir),
             (Some(Origin::Journal(path)), _) => self.run_journal(path),
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
+            (Some(server), _) => self.run_peer(server),
             (None, Some(file)) => self.run_file(file),
             (None, None) => bail!("import what?"),
         }
@@ -139,16 +112,7 @@ impl Import {
     fn importer(&self, window: usize, of: Of) -> Result<Importer<'_>> {
         let into = self.into.as_deref().map(Name::of_shown);
         // What comes from another server is known by being gone there.
-        let peer = |from: &Origin| {
-            matches!(
-                from,
-                Origin::Beanstalk { .. }
-                    | Origin::Kestrel { .. }
-                    | Origin::Faktory { .. }
-                    | Origin::Quintet(_)
-                    | Origin::Sqs(_)
-            )
-        };
+        let peer = |from: &Origin| from.server().is_some();
         let again = self.again || self.from.as_ref().is_some_and(peer);
         Ok(Importer {
             at: &self.at,
@@ -279,11 +243,8 @@ impl Import {
     }
 
     /// Moves what a running server has.
-    fn run_peer(
-        &self,
-        from: &str,
-        open: impl FnOnce(&Arc<AtomicBool>) -> Result<Box<dyn Peer>>,
-    ) -> Result<ExitCode> {
+    fn run_peer(&self, origin: &Origin) -> Result<ExitCode> {
+        let from = origin.server().unwrap_or_default();
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // A second one ends it at once.
@@ -291,7 +252,7 @@ impl Import {
                 .and_then(|_| flag::register(signal, Arc::clone(&stop)))
                 .context("cannot wait for Ctrl-C")?;
         }
-        let mut peer = open(&stop)?;
+        let mut peer = origin.connect(self.from_ca.as_deref(), &stop)?;
         let counts = peer.counts()?;
         if self.dry_run {
             return told(&counts);
@@ -299,7 +260,7 @@ impl Import {
         let total = counts.sum(&["ready", "delayed", "buried"]);
         let mut importer = self.importer(PEER_WINDOW, Of::Messages(total))?;
         let into = self.into.as_deref();
-        let queue = self.from.as_ref().and_then(Origin::queue);
+        let queue = origin.queue();
         if (into.is_none() || queue.is_none() || into == queue)
             && let Some(here) = peer.local()
             && importer.is_connected(here)

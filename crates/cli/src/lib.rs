@@ -19,7 +19,7 @@ mod cluster;
 #[cfg(feature = "cluster")]
 mod demo;
 #[cfg(all(test, feature = "cluster"))]
-mod documented;
+mod documented_tests;
 mod drop;
 mod export;
 #[cfg(feature = "cluster")]
@@ -263,64 +263,27 @@ pub fn run(server: RunServer) -> ExitCode {
 }
 
 fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
-    match command {
-        Command::Serve(command) => command.run(server),
-        Command::Put(command) => command.run(),
-        Command::Take(command) => command.run(),
-        Command::Peek(command) => command.run(),
-        Command::Wait(command) => command.run(),
-        Command::Stats(command) => command.run(),
-        Command::Metrics(command) => command.run(),
-        Command::Attention(command) => command.run(),
-        Command::Queues(command) => command.run(),
-        Command::Settings(command) => command.run(),
-        Command::Set(command) => command.run(),
-        Command::Top(command) => command.run(),
-        Command::Tail(command) => command.run(),
-        Command::Drop(command) => command.run(),
-        Command::Move(command) => command.run(),
-        Command::Fanout(command) => command.run(),
-        Command::Browse(command) => command.run(),
-        Command::Leases(command) => command.run(),
-        Command::Clients(command) => command.run(),
-        Command::Workers(command) => command.run(),
-        Command::Trace(command) => command.run(),
-        Command::Track(command) => command.run(),
-        Command::Batch(command) => command.run(),
-        Command::Schedule(command) => command.run(),
-        Command::Purge(command) => command.run(),
-        Command::Cancel(command) => command.run(),
-        Command::Kick(command) => command.run(),
-        Command::Retry(command) => command.run(),
-        Command::Redrive(command) => command.run(),
-        Command::Delete(command) => command.run(),
-        Command::Edit(command) => command.run(),
-        Command::Pause(command) => command.run(),
-        Command::Resume(command) => command.run(),
-        Command::Drain(command) => command.run(),
-        Command::Undrain(command) => command.run(),
-        Command::Reload(command) => command.run(),
-        Command::Check(command) => command.run(),
-        Command::Repair(command) => command.run(),
-        Command::Backup(command) => command.run(),
-        Command::Export(command) => command.run(),
-        Command::Import(command) => command.run(),
-        Command::Rq(command) => command.run(),
-        Command::Bench(command) => command.run(),
-        Command::Demo(command) => command.run(),
-        Command::Hooks(command) => command.run(),
-        Command::Passwd(command) => command.run(),
-        Command::Token(command) => command.run(),
-        Command::Audit(command) => command.run(),
-        #[cfg(feature = "cluster")]
-        Command::Cluster(command) => command.run(),
-        Command::Man(command) => command.run(),
-        Command::Completions { shell } => {
-            let mut cli = Cli::command();
-            clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
-        }
+    macro_rules! run {
+        ($($name:ident)*) => {
+            match command {
+                $(Command::$name(command) => command.run(),)*
+                Command::Serve(command) => command.run(server),
+                #[cfg(feature = "cluster")]
+                Command::Cluster(command) => command.run(),
+                Command::Completions { shell } => {
+                    let mut cli = Cli::command();
+                    clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());
+                    Ok(ExitCode::SUCCESS)
+                }
+            }
+        };
     }
+    run!(
+        Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Drop Move Fanout
+        Browse Leases Clients Workers Trace Track Batch Schedule Purge Cancel Kick Retry Redrive
+        Delete Edit Pause Resume Drain Undrain Reload Check Repair Backup Export Import Rq Bench
+        Demo Hooks Passwd Token Audit Man
+    )
 }
 
 /// Says what went wrong, if something did.

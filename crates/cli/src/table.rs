@@ -1,10 +1,12 @@
 //! Names, bodies and tables on a terminal.
 
 use std::io::{IsTerminal as _, Write, stdout};
+use std::process::ExitCode;
 
 use quintet_client::shown::plain;
 use quintet_types::Name;
 use ratatui::text::Span;
+use serde_json::Value;
 
 /// The terminal's cells a text column keeps at least.
 const TEXT_MIN: usize = 8;
@@ -64,6 +66,29 @@ pub(super) fn pad(text: &str, cells: usize, right: bool) -> String {
         true => format!("{spaces}{text}"),
         false => format!("{text}{spaces}"),
     }
+}
+
+/// Prints a line of JSON for each of these, or a row of a table.
+///
+/// # Errors
+/// Standard output takes no more.
+pub(super) fn print_list<const N: usize>(
+    all: &[Value],
+    as_json: bool,
+    columns: [&str; N],
+    row: impl FnMut(&Value) -> [String; N],
+) -> anyhow::Result<ExitCode> {
+    let mut out = stdout().lock();
+    if as_json {
+        for value in all {
+            writeln!(out, "{value}")?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![columns.map(str::to_owned)];
+    rows.extend(all.iter().map(row));
+    table(&rows, &mut out)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints rows in columns, the first row as their heads: numbers to the right, text to the left. On

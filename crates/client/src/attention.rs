@@ -57,53 +57,25 @@ pub enum Level {
     Alarm,
 }
 
-/// The rules, the worst first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Rule {
-    /// The server accepts no puts.
-    Server,
-    Down,
-    Losing,
-    Failing,
-    Growing,
-    DeadLetters,
-    StuckLeases,
-    Limit,
-    Paused,
-    NoConsumers,
+quintet_types::named! {
+    /// The rules, the worst first.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    pub enum Rule, name {
+        /// The server accepts no puts.
+        Server = "server",
+        Down = "down",
+        Losing = "losing",
+        Failing = "failing",
+        Growing = "growing",
+        DeadLetters = "dead_letters",
+        StuckLeases = "stuck_leases",
+        Limit = "limit",
+        Paused = "paused",
+        NoConsumers = "no_consumers",
+    }
 }
 
 impl Rule {
-    /// In the order of the enum, so `rule as usize` is a rule's place in it.
-    pub const ALL: [Self; 10] = [
-        Self::Server,
-        Self::Down,
-        Self::Losing,
-        Self::Failing,
-        Self::Growing,
-        Self::DeadLetters,
-        Self::StuckLeases,
-        Self::Limit,
-        Self::Paused,
-        Self::NoConsumers,
-    ];
-
-    /// One word, for programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Down => "down",
-            Self::Losing => "losing",
-            Self::Failing => "failing",
-            Self::Growing => "growing",
-            Self::DeadLetters => "dead_letters",
-            Self::StuckLeases => "stuck_leases",
-            Self::Limit => "limit",
-            Self::Paused => "paused",
-            Self::NoConsumers => "no_consumers",
-        }
-    }
-
     /// An alarm if messages are lost or refused, or work fails.
     pub fn level(self) -> Level {
         match self {

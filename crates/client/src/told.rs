@@ -63,28 +63,18 @@ pub struct Parts {
     pub workers: bool,
 }
 
-/// Where a setting's value comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// Nobody said otherwise.
-    Default,
-    /// The configuration file.
-    File,
-    /// The command line, which wins over the file.
-    CommandLine,
-    /// Set for this queue while the server ran; wins over the file.
-    Queue,
-}
-
-impl Source {
-    /// One word or two, for people and programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::File => "file",
-            Self::CommandLine => "command line",
-            Self::Queue => "queue",
-        }
+quintet_types::named! {
+    /// Where a setting's value comes from.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Source, name {
+        /// Nobody said otherwise.
+        Default = "default",
+        /// The configuration file.
+        File = "file",
+        /// The command line, which wins over the file.
+        CommandLine = "command line",
+        /// Set for this queue while the server ran; wins over the file.
+        Queue = "queue",
     }
 }
 

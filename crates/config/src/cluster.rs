@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use quintet_policy::Sharing;
 
-use super::schema::{Field, Spec};
+use super::schema::{Field, Spec, fixed};
 use super::units::show_duration;
 
 /// Settings of `[cluster]`.
@@ -84,197 +84,162 @@ impl Default for Cluster {
 
 /// Every setting of `[cluster]`, in the order they are shown.
 pub(crate) const CLUSTER: &[Spec] = &[
-    Spec {
-        key: "nats",
-        help: "NATS servers with JetStream, the nearest first, such as [\"nats://a:4222\", \
-               \"nats://b:4222\"]; empty: no cluster.",
-        reload: false,
-        field: |c| Field::List(&mut c.cluster.nats),
-    },
-    Spec {
-        key: "name",
-        help: "The cluster's name, part of every subject and stream: letters, digits, - and _.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.name),
-    },
-    Spec {
-        key: "node",
-        help: "Unique name of this node: up to 255 letters, digits, -, _ and dots. Empty: the \
-               host's.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.node),
-    },
-    Spec {
-        key: "listen",
-        help: "Address for clients that other nodes pass on.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.listen),
-    },
-    Spec {
-        key: "advertise",
-        help: "The same address as other nodes reach it, HOST:PORT. Empty: as listen.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.advertise),
-    },
-    Spec {
-        key: "replicas",
-        help: "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one \
-               stops or loses everything; this needs allow_unsafe.",
-        reload: false,
-        field: |c| Field::Number(&mut c.cluster.replicas, 1, 5),
-    },
-    Spec {
-        key: "placement_tags",
-        help: "Tags that each NATS server of the log must have.",
-        reload: false,
-        field: |c| Field::List(&mut c.cluster.placement_tags),
-    },
-    Spec {
-        key: "heartbeat",
-        help: "Longest time between appends of an owner; at most half of lease.",
-        reload: false,
-        field: |c| Field::Duration(&mut c.cluster.heartbeat_ms),
-    },
-    Spec {
-        key: "lease",
-        help: "How long an owner may reply after it sent an entry that was acknowledged.",
-        reload: false,
-        field: |c| Field::Duration(&mut c.cluster.lease_ms),
-    },
-    Spec {
-        key: "takeover_after",
-        help: "Silence of the owner after which another node takes over; at least one and a half \
-               times lease.",
-        reload: false,
-        field: |c| Field::Duration(&mut c.cluster.takeover_after_ms),
-    },
-    Spec {
-        key: "handover_wait",
-        help: "How long an owner that is stopped, moved or drained waits for acknowledgements; \
-               then it goes and says that something may be lost.",
-        reload: false,
-        field: |c| Field::Duration(&mut c.cluster.handover_wait_ms),
-    },
-    Spec {
-        key: "window",
-        help: "Entries on their way to JetStream at once, 1 to 64.",
-        reload: false,
-        field: |c| Field::Number(&mut c.cluster.window, 1, 64),
-    },
-    Spec {
-        key: "unacked_max",
-        help: "With more bytes of requests that are decided and not acknowledged, the server \
-               stops reading from clients.",
-        reload: false,
-        field: |c| Field::Bytes(&mut c.cluster.unacked_max, 1 << 20, 1 << 40),
-    },
-    Spec {
-        key: "reads",
-        help: "Replies without an append (empty queue, errors, peeks, statistics): \"lease\": at \
-               once while the owner has its lease; \"log\": after an entry that was sent later \
-               is acknowledged, which takes a round trip and trusts no clock.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.reads),
-    },
-    Spec {
-        key: "groups",
-        help: "Groups of queues, each with its own owner. This version supports 1.",
-        reload: false,
-        field: |c| Field::Number(&mut c.cluster.groups, 1, 256),
-    },
-    Spec {
-        key: "near",
-        help: "Name of the NATS server on this node's machine (server_name). The node connects \
-               to it first, and it does not lead the stream while this node owns or is drained. \
-               Empty: unknown.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.near),
-    },
-    Spec {
-        key: "credentials",
-        help: "File with credentials for NATS. Empty: none.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.credentials),
-    },
-    Spec {
-        key: "user",
-        help: "User of NATS; password_file has its password. Empty: none.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.user),
-    },
-    Spec {
-        key: "password_file",
-        help: "File with the password of user, in its first line.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.password_file),
-    },
-    Spec {
-        key: "tls_ca",
-        help: "Authorities of the NATS servers' certificates. Empty: TLS only for addresses with \
-               tls://.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.tls_ca),
-    },
-    Spec {
-        key: "tls_cert",
-        help: "Certificate for the NATS servers. Empty: none.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.tls_cert),
-    },
-    Spec {
-        key: "tls_key",
-        help: "Key of tls_cert.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.tls_key),
-    },
-    Spec {
-        key: "peer_tls_ca",
-        help: "Authorities of the nodes' certificates: both sides of a link between nodes show \
-               one. Empty: no protection, an error beyond this machine.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.peer_tls_ca),
-    },
-    Spec {
-        key: "peer_tls_cert",
-        help: "Certificate of this node, with its name in advertise.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.peer_tls_cert),
-    },
-    Spec {
-        key: "peer_tls_key",
-        help: "Key of peer_tls_cert.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.peer_tls_key),
-    },
-    Spec {
-        key: "peer_insecure",
-        help: "Links between nodes are not protected, also beyond this machine: anybody who \
-               reaches them may do all that clients may.",
-        reload: false,
-        field: |c| Field::Flag(&mut c.cluster.peer_insecure),
-    },
-    Spec {
-        key: "monitor",
-        help: "Monitoring addresses of all NATS servers, HOST:PORT, to check that each syncs \
-               every message (sync_interval: always) and has no damaged copy of the log. Empty: \
-               a warning instead.",
-        reload: false,
-        field: |c| Field::List(&mut c.cluster.monitor),
-    },
-    Spec {
-        key: "nats_version_min",
-        help: "Oldest nats-server that a node starts with. Servers before 2.15.1 lose \
-               acknowledged messages at a power failure and from a damaged disk.",
-        reload: false,
-        field: |c| Field::Text(&mut c.cluster.nats_version_min),
-    },
-    Spec {
-        key: "allow_unsafe",
-        help: "Start although messages may be lost: fewer than 3 replicas, servers that do not \
-               sync each message. For tests.",
-        reload: false,
-        field: |c| Field::Flag(&mut c.cluster.allow_unsafe),
-    },
+    fixed(
+        "nats",
+        "NATS servers with JetStream, the nearest first, such as [\"nats://a:4222\", \
+         \"nats://b:4222\"]; empty: no cluster.",
+        |c| Field::List(&mut c.cluster.nats),
+    ),
+    fixed(
+        "name",
+        "The cluster's name, part of every subject and stream: letters, digits, - and _.",
+        |c| Field::Text(&mut c.cluster.name),
+    ),
+    fixed(
+        "node",
+        "Unique name of this node: up to 255 letters, digits, -, _ and dots. Empty: the host's.",
+        |c| Field::Text(&mut c.cluster.node),
+    ),
+    fixed(
+        "listen",
+        "Address for clients that other nodes pass on.",
+        |c| Field::Text(&mut c.cluster.listen),
+    ),
+    fixed(
+        "advertise",
+        "The same address as other nodes reach it, HOST:PORT. Empty: as listen.",
+        |c| Field::Text(&mut c.cluster.advertise),
+    ),
+    fixed(
+        "replicas",
+        "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one stops or \
+         loses everything; this needs allow_unsafe.",
+        |c| Field::Number(&mut c.cluster.replicas, 1, 5),
+    ),
+    fixed(
+        "placement_tags",
+        "Tags that each NATS server of the log must have.",
+        |c| Field::List(&mut c.cluster.placement_tags),
+    ),
+    fixed(
+        "heartbeat",
+        "Longest time between appends of an owner; at most half of lease.",
+        |c| Field::Duration(&mut c.cluster.heartbeat_ms),
+    ),
+    fixed(
+        "lease",
+        "How long an owner may reply after it sent an entry that was acknowledged.",
+        |c| Field::Duration(&mut c.cluster.lease_ms),
+    ),
+    fixed(
+        "takeover_after",
+        "Silence of the owner after which another node takes over; at least one and a half times \
+         lease.",
+        |c| Field::Duration(&mut c.cluster.takeover_after_ms),
+    ),
+    fixed(
+        "handover_wait",
+        "How long an owner that is stopped, moved or drained waits for acknowledgements; then it \
+         goes and says that something may be lost.",
+        |c| Field::Duration(&mut c.cluster.handover_wait_ms),
+    ),
+    fixed(
+        "window",
+        "Entries on their way to JetStream at once, 1 to 64.",
+        |c| Field::Number(&mut c.cluster.window, 1, 64),
+    ),
+    fixed(
+        "unacked_max",
+        "With more bytes of requests that are decided and not acknowledged, the server stops \
+         reading from clients.",
+        |c| Field::Bytes(&mut c.cluster.unacked_max, 1 << 20, 1 << 40),
+    ),
+    fixed(
+        "reads",
+        "Replies without an append (empty queue, errors, peeks, statistics): \"lease\": at once \
+         while the owner has its lease; \"log\": after an entry that was sent later is \
+         acknowledged, which takes a round trip and trusts no clock.",
+        |c| Field::Text(&mut c.cluster.reads),
+    ),
+    fixed(
+        "groups",
+        "Groups of queues, each with its own owner. This version supports 1.",
+        |c| Field::Number(&mut c.cluster.groups, 1, 256),
+    ),
+    fixed(
+        "near",
+        "Name of the NATS server on this node's machine (server_name). The node connects to it \
+         first, and it does not lead the stream while this node owns or is drained. Empty: \
+         unknown.",
+        |c| Field::Text(&mut c.cluster.near),
+    ),
+    fixed(
+        "credentials",
+        "File with credentials for NATS. Empty: none.",
+        |c| Field::Text(&mut c.cluster.credentials),
+    ),
+    fixed(
+        "user",
+        "User of NATS; password_file has its password. Empty: none.",
+        |c| Field::Text(&mut c.cluster.user),
+    ),
+    fixed(
+        "password_file",
+        "File with the password of user, in its first line.",
+        |c| Field::Text(&mut c.cluster.password_file),
+    ),
+    fixed(
+        "tls_ca",
+        "Authorities of the NATS servers' certificates. Empty: TLS only for addresses with tls://.",
+        |c| Field::Text(&mut c.cluster.tls_ca),
+    ),
+    fixed(
+        "tls_cert",
+        "Certificate for the NATS servers. Empty: none.",
+        |c| Field::Text(&mut c.cluster.tls_cert),
+    ),
+    fixed("tls_key", "Key of tls_cert.", |c| {
+        Field::Text(&mut c.cluster.tls_key)
+    }),
+    fixed(
+        "peer_tls_ca",
+        "Authorities of the nodes' certificates: both sides of a link between nodes show one. \
+         Empty: no protection, an error beyond this machine.",
+        |c| Field::Text(&mut c.cluster.peer_tls_ca),
+    ),
+    fixed(
+        "peer_tls_cert",
+        "Certificate of this node, with its name in advertise.",
+        |c| Field::Text(&mut c.cluster.peer_tls_cert),
+    ),
+    fixed("peer_tls_key", "Key of peer_tls_cert.", |c| {
+        Field::Text(&mut c.cluster.peer_tls_key)
+    }),
+    fixed(
+        "peer_insecure",
+        "Links between nodes are not protected, also beyond this machine: anybody who reaches them \
+         may do all that clients may.",
+        |c| Field::Flag(&mut c.cluster.peer_insecure),
+    ),
+    fixed(
+        "monitor",
+        "Monitoring addresses of all NATS servers, HOST:PORT, to check that each syncs every \
+         message (sync_interval: always) and has no damaged copy of the log. Empty: a warning \
+         instead.",
+        |c| Field::List(&mut c.cluster.monitor),
+    ),
+    fixed(
+        "nats_version_min",
+        "Oldest nats-server that a node starts with. Servers before 2.15.1 lose acknowledged \
+         messages at a power failure and from a damaged disk.",
+        |c| Field::Text(&mut c.cluster.nats_version_min),
+    ),
+    fixed(
+        "allow_unsafe",
+        "Start although messages may be lost: fewer than 3 replicas, servers that do not sync each \
+         message. For tests.",
+        |c| Field::Flag(&mut c.cluster.allow_unsafe),
+    ),
 ];
 
 impl Cluster {

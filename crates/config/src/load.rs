@@ -221,34 +221,10 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
             config.listen.push(listener(table)?);
             Ok(())
         }),
-        "user" => each(value, "[[user]]", |table| {
-            let user = auth::read(auth::USER, table);
-            config
-                .users
-                .push(user.map_err(|wrong| wrong.within("[[user]]"))?);
-            Ok(())
-        }),
-        "grant" => each(value, "[[grant]]", |table| {
-            let grant = auth::read(auth::GRANT, table);
-            config
-                .grants
-                .push(grant.map_err(|wrong| wrong.within("[[grant]]"))?);
-            Ok(())
-        }),
-        "limit" => each(value, "[[limit]]", |table| {
-            let row = auth::read(limits::LIMIT, table);
-            config
-                .limits
-                .push(row.map_err(|wrong| wrong.within("[[limit]]"))?);
-            Ok(())
-        }),
-        "cron" => each(value, "[[cron]]", |table| {
-            let row = auth::read(schedules::CRON, table);
-            config
-                .crons
-                .push(row.map_err(|wrong| wrong.within("[[cron]]"))?);
-            Ok(())
-        }),
+        "user" => rows(value, "[[user]]", auth::USER, &mut config.users),
+        "grant" => rows(value, "[[grant]]", auth::GRANT, &mut config.grants),
+        "limit" => rows(value, "[[limit]]", limits::LIMIT, &mut config.limits),
+        "cron" => rows(value, "[[cron]]", schedules::CRON, &mut config.crons),
         "cluster" => {
             for (key, value) in as_table(value, "[cluster]")? {
                 let wrong = |why| Wrong::of_key(key, why).within("[cluster]");
@@ -294,6 +270,20 @@ fn each(
             .map_err(|wrong| wrong.of_row(row))?;
     }
     Ok(())
+}
+
+/// Reads tables that are rows of these fields.
+fn rows<T: Default>(
+    value: &toml::Value,
+    place: &str,
+    fields: &[auth::AuthSpec<T>],
+    into: &mut Vec<T>,
+) -> Result<(), Wrong> {
+    each(value, place, |table| {
+        let row = auth::read(fields, table);
+        into.push(row.map_err(|wrong| wrong.within(place))?);
+        Ok(())
+    })
 }
 
 /// Tables of the file beside settings.

@@ -44,8 +44,13 @@ fn time(ms: u64) -> String {
     quoted(&show_duration(ms))
 }
 
+/// A row: its key, unless it is the field's name, effect and field, and how a value is read and
+/// shown.
 macro_rules! spec {
-    ($key:literal, $help:literal, $field:ident, $read:path, $show:expr) => {
+    ($field:ident, $help:literal, $read:path, $show:expr) => {
+        spec!(stringify!($field), $help, $field, $read, $show)
+    };
+    ($key:expr, $help:literal, $field:ident, $read:path, $show:expr) => {
         QueueSpec {
             key: $key,
             field: stringify!($field),
@@ -63,9 +68,8 @@ macro_rules! spec {
 /// Every setting of a queue, in the order they are shown.
 pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     spec!(
-        "default_priority",
-        "Priority of messages put without one; 0 is the most urgent.",
         default_priority,
+        "Priority of messages put without one; 0 is the most urgent.",
         u32_of,
         |v: u32| v.to_string()
     ),
@@ -85,39 +89,29 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         time
     ),
     spec!(
-        "messages_max",
-        "Most waiting messages; 0: no limit.",
         messages_max,
+        "Most waiting messages; 0: no limit.",
         number,
         |v: u64| v.to_string()
     ),
     spec!(
-        "bytes_max",
-        "Most bytes of waiting messages: bodies, headers, keys, names and reasons; 0: no limit.",
         bytes_max,
+        "Most bytes of waiting messages: bodies, headers, keys, names and reasons; 0: no limit.",
         bytes,
         size
     ),
+    spec!(message_bytes_max, "Most bytes of one body.", bytes, size),
     spec!(
-        "message_bytes_max",
-        "Most bytes of one body.",
-        message_bytes_max,
-        bytes,
-        size
-    ),
-    spec!(
-        "attempts_max",
+        attempts_max,
         "Leases without a finish after which a message is a dead letter; 1: a single try; 0: no \
          limit.",
-        attempts_max,
         u32_of,
         |v: u32| v.to_string()
     ),
     spec!(
-        "dead_letter",
+        dead_letter,
         "Queue for messages with too many attempts or failures; empty: they are buried where they \
          are.",
-        dead_letter,
         dead_letter_of,
         |v: DeadLetter| match v {
             DeadLetter::Bury => quoted(""),
@@ -162,10 +156,9 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         among: |overrides| overrides.expire_to.is_some(),
     },
     spec!(
-        "when_full",
+        when_full,
         "Effect of a put to a full queue: \"refuse\", or \"drop_oldest\" of the least urgent \
          priority.",
-        when_full,
         when_full_of,
         |v: WhenFull| quoted(match v {
             WhenFull::Refuse => "refuse",
@@ -203,86 +196,67 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         duration,
         time
     ),
+    spec!(paused, "Takes are not served.", flag, |v: bool| v
+        .to_string()),
+    spec!(down, "Puts and takes are rejected.", flag, |v: bool| v
+        .to_string()),
     spec!(
-        "paused",
-        "Takes are not served.",
-        paused,
-        flag,
-        |v: bool| v.to_string()
-    ),
-    spec!(
-        "down",
-        "Puts and takes are rejected.",
-        down,
-        flag,
-        |v: bool| v.to_string()
-    ),
-    spec!(
-        "memory",
-        "Not logged: fast, and gone at restart. Counts for queues made after the change.",
         memory,
+        "Not logged: fast, and gone at restart. Counts for queues made after the change.",
         flag,
         |v: bool| v.to_string()
     ),
     spec!(
-        "fanout_only",
-        "Puts go only to the queue's fan-out children.",
         fanout_only,
+        "Puts go only to the queue's fan-out children.",
         flag,
         |v: bool| v.to_string()
     ),
     spec!(
-        "in_flight_max",
+        in_flight_max,
         "Most messages under a lease; further takes wait in line, as for an empty queue. A lease \
          by id is not limited, and messages that leave together are not parted; 0: no limit.",
-        in_flight_max,
         number,
         |v: u64| v.to_string()
     ),
     spec!(
-        "take_rate",
+        take_rate,
         "Most messages delivered, such as \"100/s\", \"5/m\" or \"1000/h\"; further takes wait \
          in line. A restart resets it; \"0\": no limit.",
-        take_rate,
         rate,
         |v: Rate| quoted(&show_rate(v))
     ),
     spec!(
-        "take_burst",
-        "How many of them may go at once after a rest; at least 1.",
         take_burst,
+        "How many of them may go at once after a rest; at least 1.",
         burst_of,
         |v: u32| v.to_string()
     ),
     spec!(
-        "groups",
+        groups,
         "Effect of keys on takes: \"none\"; \"ordered\": a message waits while an earlier one of \
          its key is reserved or delayed; \"fair\": keys with many leased messages go after \
          others.",
-        groups,
         groups_of,
         |v: Groups| quoted(v.word())
     ),
     spec!(
-        "key_in_flight_max",
+        key_in_flight_max,
         "Most messages of one key under a lease; takes skip the others. Exceptions as for \
          `in_flight_max`; 0: no limit.",
-        key_in_flight_max,
         number,
         |v: u64| v.to_string()
     ),
     spec!(
-        "key_take_rate",
+        key_take_rate,
         "Most messages of one key delivered, written as `take_rate`; takes skip the others. A \
          restart or a flush resets it; \"0\": no limit.",
-        key_take_rate,
         rate,
         |v: Rate| quoted(&show_rate(v))
     ),
     spec!(
-        "key_take_burst",
-        "How many of one key may go at once after a rest; at least 1.",
         key_take_burst,
+        "How many of one key may go at once after a rest; at least 1.",
         burst_of,
         |v: u32| v.to_string()
     ),
@@ -294,9 +268,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         time
     ),
     spec!(
-        "retry_factor",
-        "Factor from each delay to the next, 1 to 1000.",
         retry_factor,
+        "Factor from each delay to the next, 1 to 1000.",
         factor_of,
         |v: u32| v.to_string()
     ),
@@ -308,35 +281,31 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         time
     ),
     spec!(
-        "retry_jitter",
-        "Random addition to each delay, 0 to 100 percent of it.",
         retry_jitter,
+        "Random addition to each delay, 0 to 100 percent of it.",
         percent_of,
         |v: u32| v.to_string()
     ),
     spec!(
-        "retry_max",
+        retry_max,
         "Failures after which a message is tried again; after the next one it goes where \
          `dead_letter` says. `attempts_max` counts leases beside it: the first limit reached \
          counts. 0: no limit.",
-        retry_max,
         u32_of,
         |v: u32| v.to_string()
     ),
     spec!(
-        "retry_on",
+        retry_on,
         "Failures besides the report of the consumer: \"release\" without a delay of its own, \
          \"timeout\" of the lease, \"lost\" connection or process. A queue that sets \
          `retry_delay` or `retry_max` has all by default.",
-        retry_on,
         retry_on_of,
         |v: RetryOn| shown_causes(v)
     ),
     spec!(
-        "unique_by_body",
+        unique_by_body,
         "A put without a deduplication id gets the hash of its body; a body over 64 KiB gets \
          none.",
-        unique_by_body,
         flag,
         |v: bool| v.to_string()
     ),
@@ -349,27 +318,24 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         time
     ),
     spec!(
-        "unique_until",
+        unique_until,
         "Earlier end of the id, unless the put says: its message \"started\" (first take), is \
          \"done\" (gone, archived or buried), no longer \"waiting\" (the id counts again when \
          the message is given back); \"time\": only `unique_for` counts.",
-        unique_until,
         scope_of,
         |v: Scope| quoted(v.word())
     ),
     spec!(
-        "unique_repeat",
+        unique_repeat,
         "Effect of a put with a remembered id, unless the put says: \"refuse\"; \"first\": \
          stores nothing and gets the reply of the first; \"replace\": replaces the first, and \
          fails if the first no longer waits.",
-        unique_repeat,
         repeat_of,
         |v: OnRepeat| quoted(v.word())
     ),
     spec!(
-        "tags",
-        "Named values of the queue for operators, such as { team = \"mail\" }.",
         tags,
+        "Named values of the queue for operators, such as { team = \"mail\" }.",
         tags_of,
         shown_tags
     ),

@@ -16,7 +16,32 @@ pub(crate) struct Spec {
     pub help: &'static str,
     /// True if SIGHUP makes a new value count; others need a restart.
     pub reload: bool,
-    pub field: fn(&mut Config) -> Field<'_>,
+    pub field: PlaceOf,
+}
+
+/// The place of a setting in the configuration.
+type PlaceOf = fn(&mut Config) -> Field<'_>;
+
+/// A setting whose new value counts after SIGHUP.
+pub(crate) const fn live(key: &'static str, help: &'static str, field: PlaceOf) -> Spec {
+    let reload = true;
+    Spec {
+        key,
+        help,
+        reload,
+        field,
+    }
+}
+
+/// A setting whose new value needs a restart.
+pub(crate) const fn fixed(key: &'static str, help: &'static str, field: PlaceOf) -> Spec {
+    let reload = false;
+    Spec {
+        key,
+        help,
+        reload,
+        field,
+    }
 }
 
 /// The place a setting is kept in, which also gives its type.
@@ -46,523 +71,426 @@ pub(crate) const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "t
 
 /// Every setting at the top of the file, in the order they are shown.
 pub(crate) const SETTINGS: &[Spec] = &[
-    Spec {
-        key: "data",
-        help: "Data directory: the log, its lock and the control socket. Made if absent.",
-        reload: false,
-        field: |c| Field::Path(&mut c.data),
-    },
-    Spec {
-        key: "sync",
-        help: "When the log reaches the disk: \"always\" (replies wait for fdatasync), an \
-               interval such as \"50ms\" (a power failure may lose that much; kill -9 loses \
-               nothing), or \"never\" (the system decides).",
-        reload: false,
-        field: |c| Field::Sync(&mut c.sync),
-    },
-    Spec {
-        key: "shards",
-        help: "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is \
-               made.",
-        reload: false,
-        field: |c| Field::Number(&mut c.shards, 1, 64),
-    },
-    Spec {
-        key: "io_threads",
-        help: "Threads that serve connections, at most 64; 0: one for every two cores.",
-        reload: false,
-        field: |c| Field::Number(&mut c.io_threads, 0, 64),
-    },
-    Spec {
-        key: "http_threads",
-        help: "Threads for http, and as many for sqs, at most 64; 0: one for each core, at most \
-               8.",
-        reload: false,
-        field: |c| Field::Number(&mut c.http_threads, 0, 64),
-    },
-    Spec {
-        key: "connections_max",
-        help: "Most connections over all listeners except http and sqs; more are closed at once.",
-        reload: true,
-        field: |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
-    },
-    Spec {
-        key: "connection_memory",
-        help: "Memory of all connections for input, uploads and replies, beyond 8KiB each. Near \
-               it the server stops reading from the largest, then closes them. 0: as much as \
-               memory, at least 64MiB.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
-    },
-    Spec {
-        key: "metrics_queues",
-        help: "Queues with their own series in http's /metrics, those with the most bytes; sums \
-               cover all queues.",
-        reload: true,
-        field: |c| Field::Number(&mut c.metrics_queues, 0, 1_000_000),
-    },
-    Spec {
-        key: "history_queues",
-        help: "Queues with a history of an hour and a day, the first that had traffic. Each \
-               takes up to 7KiB of memory. 0: none.",
-        reload: true,
-        field: |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
-    },
-    Spec {
-        key: "tail_memory",
-        help: "Most memory of bodies that quintet tail --contains searches, shared by the \
-               queues that are followed; of other bodies the first 256 bytes are searched.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.tail_memory, 0, 1 << 40),
-    },
-    Spec {
-        key: "attention_lost",
-        help: "Messages that a queue drops or lets expire within five minutes before it needs \
-               attention (docs/attention.md). 0: the rule is off.",
-        reload: true,
-        field: |c| Field::Number(&mut c.attention.lost, 0, u64::MAX),
-    },
-    Spec {
-        key: "attention_failures",
-        help: "Failed tries of a queue within five minutes before it needs attention.",
-        reload: true,
-        field: |c| Field::Number(&mut c.attention.failures, 0, u64::MAX),
-    },
-    Spec {
-        key: "attention_failing_percent",
-        help: "And their share of all tries, 0 to 100.",
-        reload: true,
-        field: |c| Field::Number(&mut c.attention.failing_percent, 0, 100),
-    },
-    Spec {
-        key: "attention_growing",
-        help: "Ready messages of a queue that grows although consumers take from it.",
-        reload: true,
-        field: |c| Field::Number(&mut c.attention.growing, 0, u64::MAX),
-    },
-    Spec {
-        key: "attention_dead",
-        help: "Messages of a queue that are buried or become dead letters within an hour.",
-        reload: true,
-        field: |c| Field::Number(&mut c.attention.dead, 0, u64::MAX),
-    },
-    Spec {
-        key: "attention_timeouts",
-        help: "Leases of a queue that run out within five minutes, if they are one in twenty.",
-        reload: true,
-        field: |c| Field::Number(&mut c.attention.timeouts, 0, u64::MAX),
-    },
-    Spec {
-        key: "attention_stuck",
-        help: "Time in which no lease of a queue ends while messages are ready.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.attention.stuck_ms),
-    },
-    Spec {
-        key: "attention_unconsumed",
-        help: "Ready messages of a queue without consumers.",
-        reload: true,
-        field: |c| Field::Number(&mut c.attention.unconsumed, 0, u64::MAX),
-    },
-    Spec {
-        key: "attention_unconsumed_for",
-        help: "And the age of the oldest of them.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.attention.unconsumed_ms),
-    },
-    Spec {
-        key: "attention_muted",
-        help: "Queues that may be without consumers, such as [\"archive*\"].",
-        reload: true,
-        field: |c| Field::List(&mut c.attention.muted),
-    },
-    Spec {
-        key: "otlp_endpoint",
-        help: "OpenTelemetry collector (OTLP over HTTP) for spans of messages, such as \
-               \"http://localhost:4318\"; the server adds /v1/traces. Empty: none.",
-        reload: false,
-        field: |c| Field::Text(&mut c.otlp_endpoint),
-    },
-    Spec {
-        key: "otlp_ca",
-        help: "File with the authorities of the collector's certificate; empty: those that \
-               browsers trust.",
-        reload: false,
-        field: |c| Field::Text(&mut c.otlp_ca),
-    },
-    Spec {
-        key: "otlp_headers_file",
-        help: "File with headers for the collector, such as its token: NAME: VALUE a line. Empty: \
-               none.",
-        reload: false,
-        field: |c| Field::Text(&mut c.otlp_headers_file),
-    },
-    Spec {
-        key: "otlp_service_name",
-        help: "Name of this server at the collector.",
-        reload: false,
-        field: |c| Field::Text(&mut c.otlp_service_name),
-    },
-    Spec {
-        key: "otlp_spans_max",
-        help: "Most spans that wait to be sent; more are dropped and counted.",
-        reload: false,
-        field: |c| Field::Number(&mut c.otlp_spans_max, 1, 1_000_000),
-    },
-    Spec {
-        key: "otlp_messages_max",
-        help: "Messages of each shard that are followed at once, about 300 bytes each; others \
-               have no spans and count as dropped.",
-        reload: false,
-        field: |c| Field::Number(&mut c.otlp_messages_max, 1, 10_000_000),
-    },
-    Spec {
-        key: "upload_bytes_max",
-        help: "Disk space for all large messages (over 64KiB) that are not complete yet; more \
-               are rejected as if the disk were full.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.upload_bytes_max, 1 << 20, 1 << 50),
-    },
-    Spec {
-        key: "output_bytes_max",
-        help: "Unread replies of one connection before the server stops reading from it.",
-        reload: false,
-        field: |c| Field::Bytes(&mut c.output_bytes_max, 4096, 1 << 30),
-    },
-    Spec {
-        key: "chunk_bytes",
-        help: "Large bodies (over 64KiB) go to the log in pieces of this size, 64KiB to 1MiB.",
-        reload: false,
-        field: |c| Field::Bytes(&mut c.chunk_bytes, 64 << 10, 1 << 20),
-    },
-    Spec {
-        key: "segment_bytes",
-        help: "Largest file of the log, 4MiB to 1GiB. A new log begins with files of 2MiB, which \
-               grow.",
-        reload: false,
-        field: |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
-    },
-    Spec {
-        key: "spare_segments",
-        help: "Zero-filled log files kept ready, 1 to 16, each as long as the current one.",
-        reload: false,
-        field: |c| Field::Number(&mut c.spare_segments, 1, 16),
-    },
-    Spec {
-        key: "log_bytes",
-        help: "Beyond this size the server moves what is alive in the oldest log files to run \
-               files and deletes them. A start reads this much at most.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
-    },
-    Spec {
-        key: "stop_wait",
-        help: "How long a stop (SIGTERM) waits for clients to read their replies.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.stop_wait_ms),
-    },
-    Spec {
-        key: "log_level",
-        help: "Level of messages on standard error: off, error, warn, info, debug or trace.",
-        reload: true,
-        field: |c| Field::Level(&mut c.log_level),
-    },
-    Spec {
-        key: "log_format",
-        help: "\"text\", or \"json\": one object a line, with fields beside the message.",
-        reload: false,
-        field: |c| Field::Choice(&mut c.log_format, FORMATS),
-    },
-    Spec {
-        key: "admin_socket",
-        help: "Path of the control socket of the command line; empty: quintet.sock in the data \
-               directory; \"none\": no socket.",
-        reload: false,
-        field: |c| Field::Text(&mut c.admin_socket),
-    },
-    Spec {
-        key: "queues_max",
-        help: "Most queues in each shard.",
-        reload: true,
-        field: |c| Field::Number(&mut c.queues_max, 1, 10_000_000),
-    },
-    Spec {
-        key: "waiters_max",
-        help: "Most waiting takes in each shard.",
-        reload: true,
-        field: |c| Field::Number(&mut c.waiters_max, 1, 10_000_000),
-    },
-    Spec {
-        key: "crons_max",
-        help: "Most [[cron]] tables.",
-        reload: true,
-        field: |c| Field::Number(&mut c.crons_max, 0, 100_000),
-    },
-    Spec {
-        key: "schedules_max",
-        help: "Most schedules that are defined at run time; tables_bytes_max bounds them too.",
-        reload: true,
-        field: |c| Field::Number(&mut c.schedules_max, 0, 10_000_000),
-    },
-    Spec {
-        key: "memory",
-        help: "Memory the server tries to stay in, at least 32MiB. Beyond it messages go to run \
-               files, those that are taken last first, and come back in time.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.memory, 32 << 20, 1 << 50),
-    },
-    Spec {
-        key: "memory_max",
-        help: "Most memory of messages that cannot leave it (reserved, in queues with memory = \
-               true, the disk is full); puts over it fail. 0: three quarters of the machine's \
-               memory.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
-    },
-    Spec {
-        key: "dedupe_memory",
-        help: "Most memory of deduplication ids and idempotency keys, over all queues; a put \
-               with one more fails (too many deduplication ids). 0: a quarter of memory_max.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.dedupe_memory, 0, 1 << 50),
-    },
-    Spec {
-        key: "hooks",
-        help: "Lua hooks: a file, or a directory of *.lua files, loaded in the order of their \
-               names (docs/hooks.md). Changed files are read again. Empty: none.",
-        reload: true,
-        field: |c| Field::Text(&mut c.hooks),
-    },
-    Spec {
-        key: "hook_instructions_max",
-        help: "Most Lua instructions of one call of a hook.",
-        reload: true,
-        field: |c| Field::Number(&mut c.hook_limits.instructions_max, 1000, 1 << 40),
-    },
-    Spec {
-        key: "hook_time",
-        help: "Most processor time of one call of a hook, at least 1ms.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.hook_limits.time_ms),
-    },
-    Spec {
-        key: "hook_memory_max",
-        help: "Most memory of the hooks of one thread.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.hook_limits.memory_bytes_max, 1 << 20, 1 << 36),
-    },
-    Spec {
-        key: "hook_refuse_on_error",
-        help: "true: a command whose hook fails is rejected; false: it continues as without a \
-               hook. A list of events, such as [\"before_put\"]: rejected for these only.",
-        reload: true,
-        field: |c| Field::Events(&mut c.hook_limits.refuse_on_error),
-    },
-    Spec {
-        key: "tables_bytes_max",
-        help: "Most memory of the hooks' durable tables, in each shard; a step that sets more \
-               fails.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
-    },
-    Spec {
-        key: "batches_max",
-        help: "Most batches at once in each shard; one more fails (too many batches).",
-        reload: true,
-        field: |c| Field::Number(&mut c.batches_max, 0, 10_000_000),
-    },
-    Spec {
-        key: "batch_bytes_max",
-        help: "Most bytes of a batch's description and callbacks; more fails (batch too large).",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.batch_bytes_max, 0, 16 << 20),
-    },
-    Spec {
-        key: "batch_open_time",
-        help: "A batch that is made or opened and not committed in this time is gone.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.batch_open_ms),
-    },
-    Spec {
-        key: "batch_ttl",
-        help: "A batch without success is gone this long after its commit.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.batch_ttl_ms),
-    },
-    Spec {
-        key: "batch_keep",
-        help: "How long a successful batch stays visible.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.batch_keep_ms),
-    },
-    Spec {
-        key: "tracked_max",
-        help: "Most tracked messages whose outcome is known, in each shard; beyond it those that \
-               changed longest ago are forgotten.",
-        reload: true,
-        field: |c| Field::Number(&mut c.tracked_max, 0, 10_000_000),
-    },
-    Spec {
-        key: "ends_max",
-        help: "Gone messages whose outcome is known (quintet trace), the newest; 40 bytes each, \
-               together at most a sixteenth of memory_max. 0: none.",
-        reload: true,
-        field: |c| Field::Number(&mut c.ends_max, 0, 1_000_000),
-    },
-    Spec {
-        key: "track_keep",
-        help: "How long the outcome of a tracked message is known after its last change. 0: not \
-               at all.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.track_keep_ms),
-    },
-    Spec {
-        key: "snapshot_bytes_max",
-        help: "Most bytes of queue names and settings, batches, tables of hooks and records of \
-               runs, shared evenly by the shards: each file of the log begins with them. More of \
-               them is rejected (snapshot full). 0: as much as segment_bytes.",
-        reload: true,
-        field: |c| Field::Bytes(&mut c.snapshot_bytes_max, 0, 1 << 40),
-    },
-    Spec {
-        key: "script_root",
-        help: "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. \
-               Made if absent; empty: rq in the data directory.",
-        reload: false,
-        field: |c| Field::Text(&mut c.script_root),
-    },
-    Spec {
-        key: "ignore_rq_messages",
-        help: "Start although script_root has messages of RQ itself. Quintet does not read them; \
-               they stay.",
-        reload: false,
-        field: |c| Field::Flag(&mut c.ignore_rq_messages),
-    },
-    Spec {
-        key: "trace_url",
-        help: "Link from the console to the trace of a message, such as \
-               \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: none.",
-        reload: true,
-        field: |c| Field::Text(&mut c.trace_url),
-    },
-    Spec {
-        key: "relay_hosts",
-        help: "Hosts that relay may send messages to: HOST, HOST:PORT or *.NAME, separated by \
-               spaces; \"*\": all, as RQ does. Any client that may put a message chooses its \
-               address. Empty: none.",
-        reload: false,
-        field: |c| Field::Text(&mut c.relay_hosts),
-    },
-    Spec {
-        key: "webhook_hosts",
-        help: "Hosts that webhook may tell the outcome of a message; as relay_hosts.",
-        reload: false,
-        field: |c| Field::Text(&mut c.webhook_hosts),
-    },
-    Spec {
-        key: "relay_ca",
-        help: "Authorities of the https servers of relay and webhook. Empty: those that browsers \
-               trust.",
-        reload: false,
-        field: |c| Field::Text(&mut c.relay_ca),
-    },
-    Spec {
-        key: "script_host",
-        help: "Address of this server for others, http://HOST:PORT/ with the relative root: ids \
-               of RQ's messages begin with it. Empty: the first http listener.",
-        reload: false,
-        field: |c| Field::Text(&mut c.script_host),
-    },
-    Spec {
-        key: "script_env",
-        help: "RQ_ENV of scripts.",
-        reload: false,
-        field: |c| Field::Text(&mut c.script_env),
-    },
-    Spec {
-        key: "script_time",
-        help: "Longest run of a script; then it is ended and its message is in err. 0: no limit.",
-        reload: false,
-        field: |c| Field::Duration(&mut c.script_time_ms),
-    },
-    Spec {
-        key: "script_grace",
-        help: "Time between TERM and KILL when a script is ended.",
-        reload: false,
-        field: |c| Field::Duration(&mut c.script_grace_ms),
-    },
-    Spec {
-        key: "script_memory",
-        help: "Address space of each process of a script; 0: no limit.",
-        reload: false,
-        field: |c| Field::Bytes(&mut c.script_memory, 0, 1 << 50),
-    },
-    Spec {
-        key: "script_log_bytes",
-        help: "Output of one run of a script that stdio.log keeps; the rest is dropped and \
-               marked.",
-        reload: false,
-        field: |c| Field::Bytes(&mut c.script_log_bytes, 4096, 1 << 50),
-    },
-    Spec {
-        key: "scripts_max",
-        help: "Most scripts that run at once, over all queues.",
-        reload: false,
-        field: |c| Field::Number(&mut c.scripts_max, 1, 100_000),
-    },
-    Spec {
-        key: "allow_shutdown",
-        help: "Clients may stop the server (memcache \"shutdown\").",
-        reload: true,
-        field: |c| Field::Flag(&mut c.allow_shutdown),
-    },
-    Spec {
-        key: "login_threads",
-        help: "Passwords checked at once, 1 to 64: each takes a core for tens of milliseconds \
-               and 19MiB of memory.",
-        reload: false,
-        field: |c| Field::Number(&mut c.login_threads, 1, 64),
-    },
-    Spec {
-        key: "logins_waiting_max",
-        help: "Most logins that wait for a check; the next fail (too many logins at once).",
-        reload: false,
-        field: |c| Field::Number(&mut c.logins_waiting_max, 1, 100_000),
-    },
-    Spec {
-        key: "tls",
-        help: "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
-               \"off\", \"on\", or \"self-signed\" (the server makes a certificate, for a first \
-               try; docs/tls.md).",
-        reload: false,
-        field: |c| Field::Tls(&mut c.tls),
-    },
-    Spec {
-        key: "tls_cert",
-        help: "File with the certificate (PEM) and the intermediate ones. Changed files are read \
-               again, also of the next two. Empty: none.",
-        reload: true,
-        field: |c| Field::Text(&mut c.tls_cert),
-    },
-    Spec {
-        key: "tls_key",
-        help: "Key of tls_cert (PEM); an error if other accounts can read it.",
-        reload: true,
-        field: |c| Field::Text(&mut c.tls_key),
-    },
-    Spec {
-        key: "tls_client_ca",
-        help: "Authorities of client certificates: each client must show one. Empty: none is \
-               asked for.",
-        reload: true,
-        field: |c| Field::Text(&mut c.tls_client_ca),
-    },
-    Spec {
-        key: "tls_handshake_time",
-        help: "Longest TLS handshake; then the connection closes.",
-        reload: true,
-        field: |c| Field::Duration(&mut c.tls_handshake_ms),
-    },
+    fixed(
+        "data",
+        "Data directory: the log, its lock and the control socket. Made if absent.",
+        |c| Field::Path(&mut c.data),
+    ),
+    fixed(
+        "sync",
+        "When the log reaches the disk: \"always\" (replies wait for fdatasync), an interval such \
+         as \"50ms\" (a power failure may lose that much; kill -9 loses nothing), or \"never\" \
+         (the system decides).",
+        |c| Field::Sync(&mut c.sync),
+    ),
+    fixed(
+        "shards",
+        "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is made.",
+        |c| Field::Number(&mut c.shards, 1, 64),
+    ),
+    fixed(
+        "io_threads",
+        "Threads that serve connections, at most 64; 0: one for every two cores.",
+        |c| Field::Number(&mut c.io_threads, 0, 64),
+    ),
+    fixed(
+        "http_threads",
+        "Threads for http, and as many for sqs, at most 64; 0: one for each core, at most 8.",
+        |c| Field::Number(&mut c.http_threads, 0, 64),
+    ),
+    live(
+        "connections_max",
+        "Most connections over all listeners except http and sqs; more are closed at once.",
+        |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
+    ),
+    live(
+        "connection_memory",
+        "Memory of all connections for input, uploads and replies, beyond 8KiB each. Near it the \
+         server stops reading from the largest, then closes them. 0: as much as memory, at least \
+         64MiB.",
+        |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
+    ),
+    live(
+        "metrics_queues",
+        "Queues with their own series in http's /metrics, those with the most bytes; sums cover \
+         all queues.",
+        |c| Field::Number(&mut c.metrics_queues, 0, 1_000_000),
+    ),
+    live(
+        "history_queues",
+        "Queues with a history of an hour and a day, the first that had traffic. Each takes up to \
+         7KiB of memory. 0: none.",
+        |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
+    ),
+    live(
+        "tail_memory",
+        "Most memory of bodies that quintet tail --contains searches, shared by the queues that \
+         are followed; of other bodies the first 256 bytes are searched.",
+        |c| Field::Bytes(&mut c.tail_memory, 0, 1 << 40),
+    ),
+    live(
+        "attention_lost",
+        "Messages that a queue drops or lets expire within five minutes before it needs attention \
+         (docs/attention.md). 0: the rule is off.",
+        |c| Field::Number(&mut c.attention.lost, 0, u64::MAX),
+    ),
+    live(
+        "attention_failures",
+        "Failed tries of a queue within five minutes before it needs attention.",
+        |c| Field::Number(&mut c.attention.failures, 0, u64::MAX),
+    ),
+    live(
+        "attention_failing_percent",
+        "And their share of all tries, 0 to 100.",
+        |c| Field::Number(&mut c.attention.failing_percent, 0, 100),
+    ),
+    live(
+        "attention_growing",
+        "Ready messages of a queue that grows although consumers take from it.",
+        |c| Field::Number(&mut c.attention.growing, 0, u64::MAX),
+    ),
+    live(
+        "attention_dead",
+        "Messages of a queue that are buried or become dead letters within an hour.",
+        |c| Field::Number(&mut c.attention.dead, 0, u64::MAX),
+    ),
+    live(
+        "attention_timeouts",
+        "Leases of a queue that run out within five minutes, if they are one in twenty.",
+        |c| Field::Number(&mut c.attention.timeouts, 0, u64::MAX),
+    ),
+    live(
+        "attention_stuck",
+        "Time in which no lease of a queue ends while messages are ready.",
+        |c| Field::Duration(&mut c.attention.stuck_ms),
+    ),
+    live(
+        "attention_unconsumed",
+        "Ready messages of a queue without consumers.",
+        |c| Field::Number(&mut c.attention.unconsumed, 0, u64::MAX),
+    ),
+    live(
+        "attention_unconsumed_for",
+        "And the age of the oldest of them.",
+        |c| Field::Duration(&mut c.attention.unconsumed_ms),
+    ),
+    live(
+        "attention_muted",
+        "Queues that may be without consumers, such as [\"archive*\"].",
+        |c| Field::List(&mut c.attention.muted),
+    ),
+    fixed(
+        "otlp_endpoint",
+        "OpenTelemetry collector (OTLP over HTTP) for spans of messages, such as \
+         \"http://localhost:4318\"; the server adds /v1/traces. Empty: none.",
+        |c| Field::Text(&mut c.otlp_endpoint),
+    ),
+    fixed(
+        "otlp_ca",
+        "File with the authorities of the collector's certificate; empty: those that browsers \
+         trust.",
+        |c| Field::Text(&mut c.otlp_ca),
+    ),
+    fixed(
+        "otlp_headers_file",
+        "File with headers for the collector, such as its token: NAME: VALUE a line. Empty: none.",
+        |c| Field::Text(&mut c.otlp_headers_file),
+    ),
+    fixed(
+        "otlp_service_name",
+        "Name of this server at the collector.",
+        |c| Field::Text(&mut c.otlp_service_name),
+    ),
+    fixed(
+        "otlp_spans_max",
+        "Most spans that wait to be sent; more are dropped and counted.",
+        |c| Field::Number(&mut c.otlp_spans_max, 1, 1_000_000),
+    ),
+    fixed(
+        "otlp_messages_max",
+        "Messages of each shard that are followed at once, about 300 bytes each; others have no \
+         spans and count as dropped.",
+        |c| Field::Number(&mut c.otlp_messages_max, 1, 10_000_000),
+    ),
+    live(
+        "upload_bytes_max",
+        "Disk space for all large messages (over 64KiB) that are not complete yet; more are \
+         rejected as if the disk were full.",
+        |c| Field::Bytes(&mut c.upload_bytes_max, 1 << 20, 1 << 50),
+    ),
+    fixed(
+        "output_bytes_max",
+        "Unread replies of one connection before the server stops reading from it.",
+        |c| Field::Bytes(&mut c.output_bytes_max, 4096, 1 << 30),
+    ),
+    fixed(
+        "chunk_bytes",
+        "Large bodies (over 64KiB) go to the log in pieces of this size, 64KiB to 1MiB.",
+        |c| Field::Bytes(&mut c.chunk_bytes, 64 << 10, 1 << 20),
+    ),
+    fixed(
+        "segment_bytes",
+        "Largest file of the log, 4MiB to 1GiB. A new log begins with files of 2MiB, which grow.",
+        |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
+    ),
+    fixed(
+        "spare_segments",
+        "Zero-filled log files kept ready, 1 to 16, each as long as the current one.",
+        |c| Field::Number(&mut c.spare_segments, 1, 16),
+    ),
+    live(
+        "log_bytes",
+        "Beyond this size the server moves what is alive in the oldest log files to run files and \
+         deletes them. A start reads this much at most.",
+        |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
+    ),
+    live(
+        "stop_wait",
+        "How long a stop (SIGTERM) waits for clients to read their replies.",
+        |c| Field::Duration(&mut c.stop_wait_ms),
+    ),
+    live(
+        "log_level",
+        "Level of messages on standard error: off, error, warn, info, debug or trace.",
+        |c| Field::Level(&mut c.log_level),
+    ),
+    fixed(
+        "log_format",
+        "\"text\", or \"json\": one object a line, with fields beside the message.",
+        |c| Field::Choice(&mut c.log_format, FORMATS),
+    ),
+    fixed(
+        "admin_socket",
+        "Path of the control socket of the command line; empty: quintet.sock in the data \
+         directory; \"none\": no socket.",
+        |c| Field::Text(&mut c.admin_socket),
+    ),
+    live("queues_max", "Most queues in each shard.", |c| {
+        Field::Number(&mut c.queues_max, 1, 10_000_000)
+    }),
+    live("waiters_max", "Most waiting takes in each shard.", |c| {
+        Field::Number(&mut c.waiters_max, 1, 10_000_000)
+    }),
+    live("crons_max", "Most [[cron]] tables.", |c| {
+        Field::Number(&mut c.crons_max, 0, 100_000)
+    }),
+    live(
+        "schedules_max",
+        "Most schedules that are defined at run time; tables_bytes_max bounds them too.",
+        |c| Field::Number(&mut c.schedules_max, 0, 10_000_000),
+    ),
+    live(
+        "memory",
+        "Memory the server tries to stay in, at least 32MiB. Beyond it messages go to run files, \
+         those that are taken last first, and come back in time.",
+        |c| Field::Bytes(&mut c.memory, 32 << 20, 1 << 50),
+    ),
+    live(
+        "memory_max",
+        "Most memory of messages that cannot leave it (reserved, in queues with memory = true, the \
+         disk is full); puts over it fail. 0: three quarters of the machine's memory.",
+        |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
+    ),
+    live(
+        "dedupe_memory",
+        "Most memory of deduplication ids and idempotency keys, over all queues; a put with one \
+         more fails (too many deduplication ids). 0: a quarter of memory_max.",
+        |c| Field::Bytes(&mut c.dedupe_memory, 0, 1 << 50),
+    ),
+    live(
+        "hooks",
+        "Lua hooks: a file, or a directory of *.lua files, loaded in the order of their names \
+         (docs/hooks.md). Changed files are read again. Empty: none.",
+        |c| Field::Text(&mut c.hooks),
+    ),
+    live(
+        "hook_instructions_max",
+        "Most Lua instructions of one call of a hook.",
+        |c| Field::Number(&mut c.hook_limits.instructions_max, 1000, 1 << 40),
+    ),
+    live(
+        "hook_time",
+        "Most processor time of one call of a hook, at least 1ms.",
+        |c| Field::Duration(&mut c.hook_limits.time_ms),
+    ),
+    live(
+        "hook_memory_max",
+        "Most memory of the hooks of one thread.",
+        |c| Field::Bytes(&mut c.hook_limits.memory_bytes_max, 1 << 20, 1 << 36),
+    ),
+    live(
+        "hook_refuse_on_error",
+        "true: a command whose hook fails is rejected; false: it continues as without a hook. A \
+         list of events, such as [\"before_put\"]: rejected for these only.",
+        |c| Field::Events(&mut c.hook_limits.refuse_on_error),
+    ),
+    live(
+        "tables_bytes_max",
+        "Most memory of the hooks' durable tables, in each shard; a step that sets more fails.",
+        |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
+    ),
+    live(
+        "batches_max",
+        "Most batches at once in each shard; one more fails (too many batches).",
+        |c| Field::Number(&mut c.batches_max, 0, 10_000_000),
+    ),
+    live(
+        "batch_bytes_max",
+        "Most bytes of a batch's description and callbacks; more fails (batch too large).",
+        |c| Field::Bytes(&mut c.batch_bytes_max, 0, 16 << 20),
+    ),
+    live(
+        "batch_open_time",
+        "A batch that is made or opened and not committed in this time is gone.",
+        |c| Field::Duration(&mut c.batch_open_ms),
+    ),
+    live(
+        "batch_ttl",
+        "A batch without success is gone this long after its commit.",
+        |c| Field::Duration(&mut c.batch_ttl_ms),
+    ),
+    live(
+        "batch_keep",
+        "How long a successful batch stays visible.",
+        |c| Field::Duration(&mut c.batch_keep_ms),
+    ),
+    live(
+        "tracked_max",
+        "Most tracked messages whose outcome is known, in each shard; beyond it those that changed \
+         longest ago are forgotten.",
+        |c| Field::Number(&mut c.tracked_max, 0, 10_000_000),
+    ),
+    live(
+        "ends_max",
+        "Gone messages whose outcome is known (quintet trace), the newest; 40 bytes each, together \
+         at most a sixteenth of memory_max. 0: none.",
+        |c| Field::Number(&mut c.ends_max, 0, 1_000_000),
+    ),
+    live(
+        "track_keep",
+        "How long the outcome of a tracked message is known after its last change. 0: not at all.",
+        |c| Field::Duration(&mut c.track_keep_ms),
+    ),
+    live(
+        "snapshot_bytes_max",
+        "Most bytes of queue names and settings, batches, tables of hooks and records of runs, \
+         shared evenly by the shards: each file of the log begins with them. More of them is \
+         rejected (snapshot full). 0: as much as segment_bytes.",
+        |c| Field::Bytes(&mut c.snapshot_bytes_max, 0, 1 << 40),
+    ),
+    fixed(
+        "script_root",
+        "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Made if \
+         absent; empty: rq in the data directory.",
+        |c| Field::Text(&mut c.script_root),
+    ),
+    fixed(
+        "ignore_rq_messages",
+        "Start although script_root has messages of RQ itself. Quintet does not read them; they \
+         stay.",
+        |c| Field::Flag(&mut c.ignore_rq_messages),
+    ),
+    live(
+        "trace_url",
+        "Link from the console to the trace of a message, such as \
+         \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: none.",
+        |c| Field::Text(&mut c.trace_url),
+    ),
+    fixed(
+        "relay_hosts",
+        "Hosts that relay may send messages to: HOST, HOST:PORT or *.NAME, separated by spaces; \
+         \"*\": all, as RQ does. Any client that may put a message chooses its address. Empty: \
+         none.",
+        |c| Field::Text(&mut c.relay_hosts),
+    ),
+    fixed(
+        "webhook_hosts",
+        "Hosts that webhook may tell the outcome of a message; as relay_hosts.",
+        |c| Field::Text(&mut c.webhook_hosts),
+    ),
+    fixed(
+        "relay_ca",
+        "Authorities of the https servers of relay and webhook. Empty: those that browsers trust.",
+        |c| Field::Text(&mut c.relay_ca),
+    ),
+    fixed(
+        "script_host",
+        "Address of this server for others, http://HOST:PORT/ with the relative root: ids of RQ's \
+         messages begin with it. Empty: the first http listener.",
+        |c| Field::Text(&mut c.script_host),
+    ),
+    fixed("script_env", "RQ_ENV of scripts.", |c| {
+        Field::Text(&mut c.script_env)
+    }),
+    fixed(
+        "script_time",
+        "Longest run of a script; then it is ended and its message is in err. 0: no limit.",
+        |c| Field::Duration(&mut c.script_time_ms),
+    ),
+    fixed(
+        "script_grace",
+        "Time between TERM and KILL when a script is ended.",
+        |c| Field::Duration(&mut c.script_grace_ms),
+    ),
+    fixed(
+        "script_memory",
+        "Address space of each process of a script; 0: no limit.",
+        |c| Field::Bytes(&mut c.script_memory, 0, 1 << 50),
+    ),
+    fixed(
+        "script_log_bytes",
+        "Output of one run of a script that stdio.log keeps; the rest is dropped and marked.",
+        |c| Field::Bytes(&mut c.script_log_bytes, 4096, 1 << 50),
+    ),
+    fixed(
+        "scripts_max",
+        "Most scripts that run at once, over all queues.",
+        |c| Field::Number(&mut c.scripts_max, 1, 100_000),
+    ),
+    live(
+        "allow_shutdown",
+        "Clients may stop the server (memcache \"shutdown\").",
+        |c| Field::Flag(&mut c.allow_shutdown),
+    ),
+    fixed(
+        "login_threads",
+        "Passwords checked at once, 1 to 64: each takes a core for tens of milliseconds and 19MiB \
+         of memory.",
+        |c| Field::Number(&mut c.login_threads, 1, 64),
+    ),
+    fixed(
+        "logins_waiting_max",
+        "Most logins that wait for a check; the next fail (too many logins at once).",
+        |c| Field::Number(&mut c.logins_waiting_max, 1, 100_000),
+    ),
+    fixed(
+        "tls",
+        "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
+         \"off\", \"on\", or \"self-signed\" (the server makes a certificate, for a first try; \
+         docs/tls.md).",
+        |c| Field::Tls(&mut c.tls),
+    ),
+    live(
+        "tls_cert",
+        "File with the certificate (PEM) and the intermediate ones. Changed files are read again, \
+         also of the next two. Empty: none.",
+        |c| Field::Text(&mut c.tls_cert),
+    ),
+    live(
+        "tls_key",
+        "Key of tls_cert (PEM); an error if other accounts can read it.",
+        |c| Field::Text(&mut c.tls_key),
+    ),
+    live(
+        "tls_client_ca",
+        "Authorities of client certificates: each client must show one. Empty: none is asked for.",
+        |c| Field::Text(&mut c.tls_client_ca),
+    ),
+    live(
+        "tls_handshake_time",
+        "Longest TLS handshake; then the connection closes.",
+        |c| Field::Duration(&mut c.tls_handshake_ms),
+    ),
 ];
 
 impl Field<'_> {

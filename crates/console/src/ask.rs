@@ -30,31 +30,25 @@ const SLICES: u32 = 256;
 /// Dead letters whose origins are told.
 const ORIGINS: u32 = 2000;
 
-/// The operation in question.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum BulkOperation {
-    /// All but what is reserved.
-    Purge,
-    /// Those chosen.
-    Delete,
-    Move,
-    Retry,
-    Redrive,
-    /// The queue.
-    Drop,
+quintet_types::named! {
+    /// The operation in question.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(super) enum BulkOperation, word {
+        /// All but what is reserved.
+        Purge = "purge",
+        /// Those chosen.
+        Delete = "delete",
+        Move = "move",
+        Retry = "retry",
+        Redrive = "redrive",
+        /// The queue.
+        Drop = "drop",
+    }
 }
 
 impl BulkOperation {
     fn of(word: &str) -> Option<Self> {
-        Some(match word {
-            "purge" => Self::Purge,
-            "delete" => Self::Delete,
-            "move" => Self::Move,
-            "retry" => Self::Retry,
-            "redrive" => Self::Redrive,
-            "drop" => Self::Drop,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
     /// The right it needs; `some`: messages by their ids.
@@ -90,18 +84,6 @@ impl BulkOperation {
             Self::Move => "moved",
             Self::Retry => "ready again",
             Self::Redrive => "sent back",
-        }
-    }
-
-    /// Its word in addresses.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Purge => "purge",
-            Self::Delete => "delete",
-            Self::Move => "move",
-            Self::Retry => "retry",
-            Self::Redrive => "redrive",
-            Self::Drop => "drop",
         }
     }
 }
@@ -455,12 +437,9 @@ pub(crate) async fn count(
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
     let mut bulk_op = BulkOp {
-        queue: question.queue.clone(),
-        state,
         filter: question.filter_at(asked.console.api.client_api().now()),
         action: BulkAction::Count,
-        after: None,
-        max: u32::MAX,
+        ..BulkOp::show(question.queue.clone(), state, u32::MAX)
     };
     let mut number = 0;
     for _ in 0..SLICES {
@@ -477,12 +456,8 @@ pub(crate) async fn count(
 /// Where the first dead letters came from.
 async fn origins(asked: &PageRequest, question: &Question) -> Result<Vec<Origin>, Problem> {
     let mut bulk_op = BulkOp {
-        queue: question.queue.clone(),
-        state: question.states[0],
         filter: question.filter.clone(),
-        action: BulkAction::Show,
-        after: None,
-        max: ORIGINS,
+        ..BulkOp::show(question.queue.clone(), question.states[0], ORIGINS)
     };
     let mut found: std::collections::BTreeMap<Option<Name>, u64> = Default::default();
     let mut seen = 0;

@@ -21,34 +21,22 @@ const QUEUES_MAX: usize = 150;
 /// From so many messages on that would be lost what is deleted is typed.
 const TYPED: u64 = 1000;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Bulk {
-    Pause,
-    Resume,
-    Purge,
-    Delete,
+quintet_types::named! {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Bulk, word {
+        Pause = "pause",
+        Resume = "resume",
+        Purge = "purge",
+        Delete = "delete",
+    }
 }
 
 impl Bulk {
     /// # Errors
     /// There is none of this word: 404.
     fn of(word: &str) -> Result<Self, Problem> {
-        Ok(match word {
-            "pause" => Self::Pause,
-            "resume" => Self::Resume,
-            "purge" => Self::Purge,
-            "delete" => Self::Delete,
-            _ => return Err(Problem::no_such_page()),
-        })
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Purge => "purge",
-            Self::Delete => "delete",
-        }
+        let found = Self::ALL.into_iter().find(|one| one.word() == word);
+        found.ok_or_else(Problem::no_such_page)
     }
 
     fn verb_words(self) -> &'static str {
@@ -234,8 +222,7 @@ pub(super) async fn begin(
     request: Request,
 ) -> Result<Response, Problem> {
     let bulk = Bulk::of(&word)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     match bulk.operation() {
         None => {
             let note = pause(&asked, bulk, &given.form).await?;

@@ -166,8 +166,7 @@ pub(super) async fn order(
     request: Request,
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let order = match act.as_str() {
         "move" => NodeOrder::Move,
         "drain" => NodeOrder::Drain,

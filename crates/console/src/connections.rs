@@ -6,7 +6,6 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::ThrottledClient;
 use serde::Deserialize;
-use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::Piece;
@@ -120,15 +119,8 @@ impl ThrottledRow {
 
 /// All connections. `None`: nobody tells of any.
 async fn list(asked: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
-    let (tell, told) = oneshot::channel();
-    asked
-        .console
-        .api
-        .client_api()
-        .clients(Box::new(move |list| {
-            // The client may have gone.
-            let _heard = tell.send(list);
-        }));
+    let (tell, told) = reply::told();
+    asked.console.api.client_api().clients(tell);
     let Ok(list) = told.await else {
         return Ok(None);
     };
@@ -214,13 +206,9 @@ pub(super) async fn close(
     request: Request,
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let id = id.parse().map_err(|_| Problem::no_such_page())?;
-    let (tell, told) = oneshot::channel();
-    let tell = Box::new(move |there| {
-        let _heard = tell.send(there);
-    });
+    let (tell, told) = reply::told();
     asked.console.api.client_api().close_client(id, tell);
     let note = match told.await {
         Ok(true) => format!("Connection {id} is closed. Its leases have ended."),

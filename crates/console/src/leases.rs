@@ -5,9 +5,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::Did;
-use quintet_types::{
-    BulkAction, BulkOp, Filter, Lease, ListState, Message, MessageId, Ms, Name, Verb,
-};
+use quintet_types::{BulkOp, Lease, ListState, Message, MessageId, Ms, Name, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
@@ -153,14 +151,7 @@ async fn look(
     found: &mut LeaseWalk,
 ) -> Result<(), Problem> {
     let may_settle = asked.requester.may_to(Verb::Settle, queue);
-    let mut bulk_op = BulkOp {
-        queue: queue.clone(),
-        state: ListState::Reserved,
-        filter: Filter::default(),
-        action: BulkAction::Show,
-        after: None,
-        max: SLICE,
-    };
+    let mut bulk_op = BulkOp::show(queue.clone(), ListState::Reserved, SLICE);
     loop {
         let bulk_done = match asked.bulk_op(&bulk_op).await {
             Ok(bulk_done) => bulk_done,
@@ -221,8 +212,7 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 /// `POST /leases/do/release`: the leases that were selected end.
 pub(crate) async fn release(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     let app = &asked.console.app;
-    let given = app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
     for id in given.form.all("id") {
         let id = id

@@ -41,7 +41,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
+use axum::extract::{FromRequestParts, Request};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use hyper::Uri;
@@ -56,7 +56,7 @@ use quintet_types::{
 use frame::{Frame, Seal};
 pub use login::{LOGIN, PLACES, has, is_page, lead, login};
 use quintet_api::{Api, Problem};
-use quintet_http::{App, Elsewhere, Form, Payer, Requester, reply};
+use quintet_http::{App, Elsewhere, Form, Payer, RequestBody, Requester, reply};
 
 /// State that all pages share.
 struct Console {
@@ -171,6 +171,16 @@ impl PageRequest {
 
     fn query(&self) -> Result<Form, Problem> {
         Ok(self.console.app.query(&self.uri)?)
+    }
+
+    /// The form of an operation, from a page of ours.
+    ///
+    /// # Errors
+    /// As of [`PageRequest::must_be_ours`], or it is over a limit, too slow or no form.
+    async fn form(&self, request: Request) -> Result<RequestBody, Problem> {
+        let given = self.console.app.form(request).await?;
+        self.must_be_ours(&given.form)?;
+        Ok(given)
     }
 
     /// Refuses a form that does not bring the token its page had.

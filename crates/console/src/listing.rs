@@ -1,8 +1,6 @@
 //! Messages of one state, a page at a time.
 
-use quintet_types::{
-    Bound, BulkAction, BulkOp, Filter, Lease, ListState, Message, Ms, Name, State,
-};
+use quintet_types::{Bound, BulkOp, Filter, Lease, ListState, Message, Ms, Name, State};
 
 use super::names::{self, Named, Piece};
 use super::{PageRequest, words};
@@ -239,12 +237,9 @@ pub(super) async fn list(
     after: Option<&str>,
 ) -> Result<Page, Problem> {
     let mut bulk_op = BulkOp {
-        queue: queue.clone(),
-        state: which.state,
         filter: which.filter(),
-        action: BulkAction::Show,
         after: after.map(cursor).transpose()?,
-        max: ROWS,
+        ..BulkOp::show(queue.clone(), which.state, ROWS)
     };
     let mut page = Page {
         lines: Vec::new(),
@@ -292,12 +287,8 @@ pub(super) async fn kinds(
     which: &Which,
 ) -> Result<(Vec<Kind>, String), Problem> {
     let bulk_op = BulkOp {
-        queue: queue.clone(),
-        state: which.state,
         filter: which.filter(),
-        action: BulkAction::Show,
-        after: None,
-        max: 0,
+        ..BulkOp::show(queue.clone(), which.state, 0)
     };
     let api = &asked.console.api;
     let (kinds, looked, next) = api.errors(&asked.requester, bulk_op).await?;

@@ -127,8 +127,7 @@ fn inside(next: &str) -> &str {
 
 /// `POST /logout`.
 pub(super) async fn logout(asked: PageRequest, request: Request) -> Result<Response, Refused> {
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let app = &asked.console.app;
     let mut response = reply::redirect(&app.link("login"));
     if let Some(token) = asked.requester.session {

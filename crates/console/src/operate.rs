@@ -8,7 +8,6 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::{AuditLine, HookEvent, Setting, Source};
 use quintet_types::CommandError;
-use tokio::sync::oneshot;
 
 use super::frame::Frame;
 use super::names::seen;
@@ -120,15 +119,10 @@ const RELOADED: Duration = Duration::from_secs(5);
 /// `POST /settings/do/reload`.
 pub(super) async fn reload(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let client_api = asked.console.api.client_api();
     let principal = asked.requester.known.as_ref().map(|(who, _)| *who);
-    let (tell, told) = oneshot::channel();
-    let tell = Box::new(move |came| {
-        // It may have taken too long.
-        let _heard = tell.send(came);
-    });
+    let (tell, told) = reply::told();
     client_api.reload(principal, tell);
     let note = match tokio::time::timeout(RELOADED, told).await {
         Ok(Err(_)) => return Err(Problem::stopping()),

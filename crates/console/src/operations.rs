@@ -159,8 +159,7 @@ pub(super) async fn on_queue(
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let app = &asked.console.app;
     let back = format!("queues/{part}");
     let for_ms = match operation.as_str() {
@@ -382,12 +381,8 @@ async fn bulk_op(
     };
     for state in &question.states {
         let mut bulk_op = BulkOp {
-            queue: question.queue.clone(),
-            state: *state,
-            filter: Filter::default(),
             action: action.clone(),
-            after: None,
-            max: ACT_STEP,
+            ..BulkOp::show(question.queue.clone(), *state, ACT_STEP)
         };
         loop {
             if job.stop.load(Ordering::Relaxed) {
@@ -453,8 +448,7 @@ pub(super) async fn on_message(
     Path((id, operation)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let (message, queue) = asked.message(&id).await?;
     let id = message.id;
     let (command, note) = one(id, &operation, &given.form).ok_or_else(Problem::no_such_page)?;
@@ -489,11 +483,7 @@ fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static
             "Sent back to the queue it came from: it counts as new there.",
         ),
         "putback" => (
-            settle(How::Release {
-                priority: None,
-                due: When::Now,
-                back_to: None,
-            }),
+            settle(How::release(When::Now)),
             "Put back: its lease has ended.",
         ),
         "extend" => (
@@ -605,8 +595,7 @@ pub(super) async fn stop(
     Path(number): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let job = asked.console.jobs.get(&number, &asked)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();

@@ -263,8 +263,7 @@ pub(super) async fn edit(
     Path(id): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let (message, queue) = asked.message(&id).await?;
     let field = |name: &str| given.form.get(name).unwrap_or_default();
     let typed = field("body").replace("\r\n", "\n");
@@ -328,8 +327,7 @@ pub(super) async fn edit(
 
 /// Puts what the form says, and goes to the message.
 pub(super) async fn put(asked: PageRequest, request: Request) -> Result<Response, Problem> {
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let mut form = Put::of(&given.form);
     let Some((queue, message)) = form.read() else {
         return Ok(form.shown(StatusCode::BAD_REQUEST, &asked.frame));

@@ -138,8 +138,7 @@ pub(crate) async fn change(
     request: Request,
 ) -> Result<Response, Problem> {
     let queue = queue_of(&part)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    let given = asked.form(request).await?;
     let (app, api) = (&asked.console.app, &asked.console.api);
     let before = api.setup(&asked.requester, &queue).await?;
     let undoes = given.form.says("undo");

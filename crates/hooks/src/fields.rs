@@ -62,13 +62,15 @@ const STORED: &[&str] = &[
 
 /// The bytes of a body that is in memory; nil for one in the log.
 pub(crate) fn body_value(lua: &Lua, body: &Body) -> LuaResult<Value> {
-    body.as_small().map_or(Ok(Value::Nil), |bytes| {
-        lua.create_string(bytes).map(Value::String)
-    })
+    text_or_nil(lua, body.as_small())
 }
 
 fn text(lua: &Lua, bytes: &[u8]) -> LuaResult<Value> {
     lua.create_string(bytes).map(Value::String)
+}
+
+fn text_or_nil(lua: &Lua, bytes: Option<impl AsRef<[u8]>>) -> LuaResult<Value> {
+    bytes.map_or(Ok(Value::Nil), |bytes| text(lua, bytes.as_ref()))
 }
 
 fn number(value: u64) -> Value {
@@ -112,28 +114,19 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             Expiry::Default | Expiry::Never | Expiry::In(_) => Value::Nil,
         },
         b"ttr_ms" => put.ttr_ms.map_or(Value::Nil, number),
-        b"key" => match more.and_then(|more| more.key.as_deref()) {
-            Some(key) => text(lua, key)?,
-            None => Value::Nil,
-        },
-        b"name" => match more.and_then(|more| more.name.as_deref()) {
-            Some(name) => text(lua, name)?,
-            None => Value::Nil,
-        },
-        b"batch" => match put.batch() {
-            Some(batch) => text(lua, batch.to_string().as_bytes())?,
-            None => Value::Nil,
-        },
+        b"key" => text_or_nil(lua, more.and_then(|more| more.key.as_deref()))?,
+        b"name" => text_or_nil(lua, more.and_then(|more| more.name.as_deref()))?,
+        b"batch" => text_or_nil(lua, put.batch().map(|batch| batch.to_string()))?,
         b"tracked" => Value::Boolean(more.is_some_and(|more| more.tracked)),
-        b"reply_to" => match more.and_then(|more| more.reply.as_deref()) {
-            Some(reply) => text(lua, reply.queue.as_bytes())?,
-            None => Value::Nil,
-        },
+        b"reply_to" => {
+            let reply = more.and_then(|more| more.reply.as_deref());
+            text_or_nil(lua, reply.map(|reply| reply.queue.as_bytes()))?
+        }
         b"not_selectable" => Value::Boolean(more.is_some_and(|more| more.not_selectable)),
-        b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
-            Some(dedupe) => text(lua, &dedupe.id)?,
-            None => Value::Nil,
-        },
+        b"dedupe" => {
+            let dedupe = more.and_then(|more| more.dedupe.as_ref());
+            text_or_nil(lua, dedupe.map(|dedupe| &*dedupe.id))?
+        }
         b"attrs" => attrs(lua, more.map_or(&[], |more| &more.attrs))?,
         b"id" => Value::Nil,
         _ => return Ok(None),
@@ -157,23 +150,11 @@ pub(crate) fn of_message(
         b"size" => number(message.body.len()),
         b"priority" => number(message.priority.into()),
         b"flags" => number(message.flags.into()),
-        b"key" => match message.key() {
-            Some(key) => text(lua, key)?,
-            None => Value::Nil,
-        },
-        b"name" => match message.name() {
-            Some(name) => text(lua, name)?,
-            None => Value::Nil,
-        },
-        b"batch" => match message.tie() {
-            Some(tie) => text(lua, tie.batch.to_string().as_bytes())?,
-            None => Value::Nil,
-        },
+        b"key" => text_or_nil(lua, message.key())?,
+        b"name" => text_or_nil(lua, message.name())?,
+        b"batch" => text_or_nil(lua, message.tie().map(|tie| tie.batch.to_string()))?,
         b"tracked" => Value::Boolean(message.is_tracked()),
-        b"reply_to" => match message.reply_to() {
-            Some(reply) => text(lua, reply.queue.as_bytes())?,
-            None => Value::Nil,
-        },
+        b"reply_to" => text_or_nil(lua, message.reply_to().map(|reply| reply.queue.as_bytes()))?,
         b"state" => text(
             lua,
             match message.state {
@@ -196,10 +177,7 @@ pub(crate) fn of_message(
         b"ttr_ms" => message.ttr_ms.map_or(Value::Nil, number),
         b"not_selectable" => Value::Boolean(!message.selectable),
         b"status" => text(lua, extra.map_or(&[], |extra| &extra.status))?,
-        b"cancelled" => match message.cancelled() {
-            Some(cancelled) => text(lua, &cancelled.reason)?,
-            None => Value::Nil,
-        },
+        b"cancelled" => text_or_nil(lua, message.cancelled().map(|cancelled| &*cancelled.reason))?,
         b"attrs" => attrs(lua, extra.map_or(&[], |extra| &extra.attrs))?,
         _ => return Ok(None),
     }))

@@ -211,11 +211,7 @@ impl HookState {
                     }
                     TakenVerdict::Back(ms) => Some(Effect::Settle {
                         id,
-                        how: How::Release {
-                            priority: None,
-                            due: if ms == 0 { When::Now } else { When::In(ms) },
-                            back_to: None,
-                        },
+                        how: How::release(if ms == 0 { When::Now } else { When::In(ms) }),
                     }),
                     TakenVerdict::To(to) => Some(Effect::Move { id, to }),
                 };
@@ -235,11 +231,7 @@ impl HookState {
                 let text = self.missed(missed);
                 if let Some(text) = text {
                     if leased {
-                        let back = How::Release {
-                            priority: None,
-                            due: When::Now,
-                            back_to: None,
-                        };
+                        let back = How::release(When::Now);
                         self.end_leases(&messages, &back);
                     }
                     return Decided::Denied(text);

@@ -47,7 +47,7 @@ mod reserved;
 mod retire;
 mod room;
 #[cfg(test)]
-mod schedules;
+mod schedules_tests;
 mod shard;
 mod signal;
 mod sync;

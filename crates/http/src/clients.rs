@@ -20,7 +20,7 @@ use crate::cookie::Session;
 use crate::gate::Gate;
 use crate::watched::FarEnd;
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

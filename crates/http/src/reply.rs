@@ -13,6 +13,7 @@ use hyper::{HeaderMap, StatusCode};
 use quintet_types::CommandError;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 /// Why a request is not done; its answer follows from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -208,6 +209,18 @@ pub fn show(status: StatusCode, template: &impl Template) -> Response {
         Ok(html) => page(status, html),
         Err(error) => Problem::internal(format!("cannot show the page: {error}")).into_response(),
     }
+}
+
+/// A callback for one answer.
+pub type Tell<T> = Box<dyn FnOnce(T) + Send>;
+
+/// A callback, and where its answer comes. Whoever waits may go before.
+pub fn told<T: Send + 'static>() -> (Tell<T>, oneshot::Receiver<T>) {
+    let (tell, told) = oneshot::channel();
+    let tell = move |answer| {
+        let _heard = tell.send(answer);
+    };
+    (Box::new(tell), told)
 }
 
 /// Runs what may wait for the shards or the disk, in a thread for that.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::clients::{Client, Clients};
+use crate::clients::{Client, Clients, locked};
 use crate::undo::Undo;
 
 /// Time after which a connection without a whole head ends when places are few.
@@ -111,10 +111,6 @@ pub struct ConnectionSlot {
     /// The client of the connection, once it is past its handshake.
     pub client: OnceLock<Arc<Client>>,
     place: Mutex<Option<SlotPermit>>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Slots {

@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use quintet_host::locked;
+use quintet_host::{locked, wall_ms};
 
 /// Frames that are kept in mind: some seconds of a load.
 const KEPT: usize = 1024;
@@ -16,8 +15,7 @@ pub(super) struct Lags(Mutex<VecDeque<u64>>);
 impl Lags {
     /// A frame that was stamped then, Unix milliseconds, is applied.
     pub(super) fn applied(&self, stamped_ms: u64) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX);
+        let now = wall_ms();
         let mut lags = locked(&self.0);
         if lags.len() == KEPT {
             lags.pop_front();

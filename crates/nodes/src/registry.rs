@@ -2,11 +2,12 @@
 //! log. Never asked whether a node lives: that the log says.
 
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quintet_cluster::{ClusterId, Seq, Writer};
 use quintet_config::Cluster;
+use quintet_host::wall_ms;
 use quintet_jetstream::{Bucket, Error, Info, JetStream};
 use serde::{Deserialize, Serialize};
 
@@ -125,13 +126,13 @@ impl Ourselves {
             writer: self.writer.0,
             home: self.home,
             near: cluster.near.clone(),
-            at_ms: now_ms(),
+            at_ms: wall_ms(),
         }
     }
 
     /// Whether another process is registered under this node's name, and lives.
     fn twin(&self, cluster: &Cluster, entry: &Entry) -> Option<Reason> {
-        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        let age = Duration::from_millis(wall_ms().saturating_sub(entry.at_ms));
         (entry.home != self.home && age < GONE).then(|| {
             format!(
                 "another process runs as the node {:?} of this cluster, at {}, last heard of {} s \
@@ -178,11 +179,6 @@ type Reason = String;
 
 fn bucket_name(cluster: &Cluster) -> String {
     format!("quintet-{}", cluster.name)
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether a node may be called so.
@@ -252,7 +248,7 @@ fn agree(
 ) -> Result<Result<ClusterId, Reason>, Error> {
     let ours = Made {
         id: writer.0,
-        made_ms: now_ms(),
+        made_ms: wall_ms(),
         groups: cluster.groups,
         shards,
         format: FORMAT,
@@ -584,7 +580,7 @@ pub fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>, Error
         let Ok(entry) = read::<Entry>(&key, &there.bytes) else {
             continue;
         };
-        let age = Duration::from_millis(now_ms().saturating_sub(entry.at_ms));
+        let age = Duration::from_millis(wall_ms().saturating_sub(entry.at_ms));
         let node = key.strip_prefix("node.").unwrap_or(&key).to_owned();
         // A handoff could not name it: no node wrote that.
         if age < FORGOTTEN && is_name(&node) {

@@ -1,101 +1,52 @@
 //! The events that call hooks.
 
-/// An event.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Event {
-    /// The server has started, or the file was loaded anew.
-    Start,
-    /// The server stops.
-    Stop,
-    /// A client has connected.
-    Connect,
-    /// A client is gone.
-    Disconnect,
-    /// A command of any protocol.
-    Command,
-    /// A message is to be stored.
-    BeforePut,
-    /// A message was stored.
-    AfterPut,
-    /// A take is to be decided.
-    BeforeTake,
-    /// A message is to be handed to its consumer.
-    AfterTake,
-    /// A lease is to be ended by its holder.
-    Settle,
-    /// A take found nothing.
-    Empty,
-    /// A message's ttl ran out.
-    Expire,
-    /// A lease ended without being settled.
-    LeaseEnd,
-    /// A message came back as often as its queue allows.
-    DeadLetter,
-    /// A put was refused because its queue is full.
-    Full,
-    /// A client says who it is.
-    Auth,
-    /// A command is refused.
-    Error,
-    /// `quintet.every` and `quintet.at`.
-    Timer,
-    /// A command of a text protocol that a hook has added.
-    Added,
+quintet_types::named! {
+    /// An event.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(u8)]
+    pub enum Event, name {
+        /// The server has started, or the file was loaded anew.
+        Start = "start",
+        /// The server stops.
+        Stop = "stop",
+        /// A client has connected.
+        Connect = "connect",
+        /// A client is gone.
+        Disconnect = "disconnect",
+        /// A command of any protocol.
+        Command = "command",
+        /// A message is to be stored.
+        BeforePut = "before_put",
+        /// A message was stored.
+        AfterPut = "after_put",
+        /// A take is to be decided.
+        BeforeTake = "before_take",
+        /// A message is to be handed to its consumer.
+        AfterTake = "after_take",
+        /// A lease is to be ended by its holder.
+        Settle = "settle",
+        /// A take found nothing.
+        Empty = "empty",
+        /// A message's ttl ran out.
+        Expire = "expire",
+        /// A lease ended without being settled.
+        LeaseEnd = "lease_end",
+        /// A message came back as often as its queue allows.
+        DeadLetter = "dead_letter",
+        /// A put was refused because its queue is full.
+        Full = "full",
+        /// A client says who it is.
+        Auth = "auth",
+        /// A command is refused.
+        Error = "on_error",
+        /// `quintet.every` and `quintet.at`.
+        Timer = "timer",
+        /// A command of a text protocol that a hook has added.
+        Added = "added_command",
+    }
 }
 
 impl Event {
-    /// How many there are.
-    pub const COUNT: usize = 19;
-
-    /// All events.
-    pub const ALL: [Event; Event::COUNT] = [
-        Event::Start,
-        Event::Stop,
-        Event::Connect,
-        Event::Disconnect,
-        Event::Command,
-        Event::BeforePut,
-        Event::AfterPut,
-        Event::BeforeTake,
-        Event::AfterTake,
-        Event::Settle,
-        Event::Empty,
-        Event::Expire,
-        Event::LeaseEnd,
-        Event::DeadLetter,
-        Event::Full,
-        Event::Auth,
-        Event::Error,
-        Event::Timer,
-        Event::Added,
-    ];
-
-    /// The name of its function.
-    pub fn name(self) -> &'static str {
-        match self {
-            Event::Start => "start",
-            Event::Stop => "stop",
-            Event::Connect => "connect",
-            Event::Disconnect => "disconnect",
-            Event::Command => "command",
-            Event::BeforePut => "before_put",
-            Event::AfterPut => "after_put",
-            Event::BeforeTake => "before_take",
-            Event::AfterTake => "after_take",
-            Event::Settle => "settle",
-            Event::Empty => "empty",
-            Event::Expire => "expire",
-            Event::LeaseEnd => "lease_end",
-            Event::DeadLetter => "dead_letter",
-            Event::Full => "full",
-            Event::Auth => "auth",
-            Event::Error => "on_error",
-            Event::Timer => "timer",
-            Event::Added => "added_command",
-        }
-    }
-
     /// The event of this name, also those that functions are not named after:
     /// timers and added commands.
     pub fn from_any_name(name: &str) -> Option<Event> {

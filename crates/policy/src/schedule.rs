@@ -82,49 +82,31 @@ impl Timing {
     }
 }
 
-/// Handling of runs that were missed: nothing was put within a minute of the due time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missed {
-    /// Nothing is put for them.
-    #[default]
-    Skip,
-    /// One message for all of them.
-    Once,
-    /// A message for each, up to a bound.
-    All,
-}
-
-impl Missed {
-    /// The word of settings and the API.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Skip => "skip",
-            Self::Once => "once",
-            Self::All => "all",
-        }
+quintet_types::named! {
+    /// Handling of runs that were missed: nothing was put within a minute of the due time.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Missed, word {
+        /// Nothing is put for them.
+        #[default]
+        Skip = "skip",
+        /// One message for all of them.
+        Once = "once",
+        /// A message for each, up to a bound.
+        All = "all",
     }
 }
 
-/// Handling of a due time while the message of an earlier run is not done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overlap {
-    /// It is put.
-    #[default]
-    Allow,
-    /// It is not.
-    Skip,
-    /// It takes the place of the earlier one if that waits; it is not put while a consumer holds it.
-    Replace,
-}
-
-impl Overlap {
-    /// The word of settings and the API.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Skip => "skip",
-            Self::Replace => "replace",
-        }
+quintet_types::named! {
+    /// Handling of a due time while the message of an earlier run is not done.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Overlap, word {
+        /// It is put.
+        #[default]
+        Allow = "allow",
+        /// It is not.
+        Skip = "skip",
+        /// It takes the place of the earlier one if that waits; it is not put while a consumer holds it.
+        Replace = "replace",
     }
 }
 

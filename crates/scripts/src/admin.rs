@@ -1,25 +1,16 @@
 //! Admin states of queues, in RQ's words.
 
-/// The state that an operator sets for a queue. Down wins over pause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Admin {
-    /// It works.
-    #[default]
-    Up,
-    /// It takes messages; its script is not started.
-    Paused,
-    /// It refuses everything, from everybody.
-    Down,
-}
-
-impl Admin {
-    /// RQ's word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Admin::Up => "UP",
-            Admin::Paused => "PAUSE",
-            Admin::Down => "DOWN",
-        }
+quintet_types::named! {
+    /// The state that an operator sets for a queue. Down wins over pause.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    pub enum Admin, word {
+        /// It works.
+        #[default]
+        Up = "UP",
+        /// It takes messages; its script is not started.
+        Paused = "PAUSE",
+        /// It refuses everything, from everybody.
+        Down = "DOWN",
     }
 }
 

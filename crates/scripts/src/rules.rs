@@ -58,43 +58,26 @@ pub(crate) struct RulesRead {
 /// Changes when somebody changes the file.
 pub(crate) type Stamp = (Option<SystemTime>, u64, u64);
 
-/// Action of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A copy for each route.
-    Relay,
-    /// A copy for one of the routes, by chance.
-    Balance,
-    /// Nothing more: it is done.
-    Done,
-    /// It ends in `err`.
-    Err,
-    /// As [`Action::Done`], and always logged.
-    Blackhole,
+quintet_types::named! {
+    /// Action of a rule.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Action, word {
+        /// A copy for each route.
+        Relay = "relay",
+        /// A copy for one of the routes, by chance.
+        Balance = "balance",
+        /// Nothing more: it is done.
+        Done = "done",
+        /// It ends in `err`.
+        Err = "err",
+        /// As [`Action::Done`], and always logged.
+        Blackhole = "blackhole",
+    }
 }
 
 impl Action {
-    /// RQ's word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Action::Relay => "relay",
-            Action::Balance => "balance",
-            Action::Done => "done",
-            Action::Err => "err",
-            Action::Blackhole => "blackhole",
-        }
-    }
-
     fn parse(word: &str) -> Option<Self> {
-        [
-            Action::Relay,
-            Action::Balance,
-            Action::Done,
-            Action::Err,
-            Action::Blackhole,
-        ]
-        .into_iter()
-        .find(|action| action.word() == word)
+        Self::ALL.into_iter().find(|action| action.word() == word)
     }
 }
 

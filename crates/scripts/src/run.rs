@@ -396,11 +396,7 @@ impl ScriptRun {
         let ms = due_s.saturating_mul(1000);
         let due = self.rq.client_api.now().0.saturating_add(ms);
         self.edit(status, &[("due", due.to_string())]);
-        let how = How::Release {
-            priority: None,
-            due: When::In(ms),
-            back_to: None,
-        };
+        let how = How::release(When::In(ms));
         self.settle_one(&self.message, how);
         self.release_along();
     }
@@ -412,11 +408,7 @@ impl ScriptRun {
                 ..Edit::default()
             };
             self.guest.say(Command::Edit(message.id, Box::new(edit)));
-            let how = How::Release {
-                priority: None,
-                due: When::At(record::due(message)),
-                back_to: None,
-            };
+            let how = How::release(When::At(record::due(message)));
             self.settle_one(message, how);
         }
     }

@@ -1,12 +1,11 @@
 //! Requests of sessions to the host: numbers, the configuration, a stop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use quintet_client::Exposition;
 use quintet_config::{Secrets, print};
 use quintet_edge::{Edge, Listening, Operator, TellText};
-use quintet_host::{Decided, locked};
+use quintet_host::{Decided, locked, wall_ms};
 use quintet_ops::metrics::{
     Budget, EdgeNumbers, LoginNumbers, Process, QueueSurvey, Reading, StreamNumbers, samples, text,
 };
@@ -153,9 +152,7 @@ impl Server {
         let segment_bytes = locked(&self.operations.config).segment_bytes;
         let mut stats = ServerStats {
             version: env!("CARGO_PKG_VERSION"),
-            time_s: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            time_s: wall_ms() / 1000,
             log_segments: self.core.log_span(),
             segment_bytes,
             instance: self.operations.instance,

@@ -10,12 +10,12 @@ use crate::whole::{Blob, List, Named, Whole};
 pub(crate) type Texts = Named<String>;
 
 macro_rules! inputs {
-    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $type:ty),* $(,)? })*) => {
         $(
             $(#[$doc])*
             #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
             #[serde(default, rename_all = "PascalCase")]
-            pub(crate) struct $name { $(pub(crate) $field: $type,)* }
+            pub(crate) struct $name { $($(#[$of])* pub(crate) $field: $type,)* }
         )*
     };
 }
@@ -102,49 +102,43 @@ inputs! {
     }
     CancelMessageMoveTask { task_handle: Option<String> }
     ListMessageMoveTasks { source_arn: Option<String>, max_results: Option<Whole> }
+    CreateQueue {
+        queue_name: Option<String>,
+        attributes: Texts,
+        /// In small letters, unlike all others.
+        #[serde(rename = "tags", alias = "Tags")]
+        tags: Texts,
+    }
+    /// The accounts of AddPermission, whose name is written as no other is.
+    Accounts {
+        #[serde(rename = "AWSAccountIds")]
+        ids: List<String>,
+    }
 }
 
-/// CreateQueue.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct CreateQueue {
-    #[serde(rename = "QueueName")]
-    pub(crate) queue_name: Option<String>,
-    #[serde(rename = "Attributes")]
-    pub(crate) attributes: Texts,
-    /// In small letters, unlike all others.
-    #[serde(rename = "tags", alias = "Tags")]
-    pub(crate) tags: Texts,
-}
-
-/// The accounts of AddPermission, whose name is written as no other is.
-#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Accounts {
-    #[serde(rename = "AWSAccountIds")]
-    pub(crate) ids: List<String>,
-}
-
+/// The actions that name their queue by a URL, and the others.
 macro_rules! actions {
-    ($($name:ident($input:ty),)*) => {
+    ({ $($of:ident($of_input:ty),)* } { $($name:ident($input:ty),)* }) => {
         /// A request, read: what is asked for, and with what.
         #[derive(Clone, PartialEq, Debug)]
         #[allow(private_interfaces, reason = "what is given is this crate's to read")]
         pub enum Action {
             /// With the accounts.
             AddPermission(AddPermission, Vec<String>),
+            $($of($of_input),)*
             $($name($input),)*
         }
 
         impl Action {
             /// The names of all actions.
             pub const NAMES: &'static [&'static str] =
-                &["AddPermission", $(stringify!($name),)*];
+                &["AddPermission", $(stringify!($of),)* $(stringify!($name),)*];
 
             /// Its name.
             pub fn name(&self) -> &'static str {
                 match self {
                     Action::AddPermission(..) => "AddPermission",
+                    $(Action::$of(_) => stringify!($of),)*
                     $(Action::$name(_) => stringify!($name),)*
                 }
             }
@@ -159,8 +153,18 @@ macro_rules! actions {
                         let accounts = given.read::<Accounts>()?.ids.kept;
                         Ok(Action::AddPermission(given.read()?, accounts))
                     }
+                    $(stringify!($of) => given.read().map(Action::$of),)*
                     $(stringify!($name) => given.read().map(Action::$name),)*
                     _ => Err(Fault::no_action(name)),
+                }
+            }
+
+            /// Where it names its queue: `None` if it names none by a URL.
+            pub(crate) fn queue_url(&mut self) -> Option<&mut Option<String>> {
+                match self {
+                    Action::AddPermission(input, _) => Some(&mut input.queue_url),
+                    $(Action::$of(input) => Some(&mut input.queue_url),)*
+                    $(Action::$name(_) => None,)*
                 }
             }
         }
@@ -168,28 +172,32 @@ macro_rules! actions {
 }
 
 actions! {
-    CreateQueue(CreateQueue),
-    GetQueueUrl(GetQueueUrl),
-    ListQueues(ListQueues),
-    DeleteQueue(OfQueue),
-    PurgeQueue(OfQueue),
-    SetQueueAttributes(SetQueueAttributes),
-    GetQueueAttributes(GetQueueAttributes),
-    SendMessage(SendMessage),
-    SendMessageBatch(SendMessageBatch),
-    ReceiveMessage(ReceiveMessage),
-    DeleteMessage(DeleteMessage),
-    DeleteMessageBatch(DeleteMessageBatch),
-    ChangeMessageVisibility(ChangeMessageVisibility),
-    ChangeMessageVisibilityBatch(ChangeMessageVisibilityBatch),
-    TagQueue(TagQueue),
-    UntagQueue(UntagQueue),
-    ListQueueTags(OfQueue),
-    RemovePermission(RemovePermission),
-    ListDeadLetterSourceQueues(ListDeadLetterSourceQueues),
-    StartMessageMoveTask(StartMessageMoveTask),
-    CancelMessageMoveTask(CancelMessageMoveTask),
-    ListMessageMoveTasks(ListMessageMoveTasks),
+    {
+        DeleteQueue(OfQueue),
+        PurgeQueue(OfQueue),
+        SetQueueAttributes(SetQueueAttributes),
+        GetQueueAttributes(GetQueueAttributes),
+        SendMessage(SendMessage),
+        SendMessageBatch(SendMessageBatch),
+        ReceiveMessage(ReceiveMessage),
+        DeleteMessage(DeleteMessage),
+        DeleteMessageBatch(DeleteMessageBatch),
+        ChangeMessageVisibility(ChangeMessageVisibility),
+        ChangeMessageVisibilityBatch(ChangeMessageVisibilityBatch),
+        TagQueue(TagQueue),
+        UntagQueue(UntagQueue),
+        ListQueueTags(OfQueue),
+        RemovePermission(RemovePermission),
+        ListDeadLetterSourceQueues(ListDeadLetterSourceQueues),
+    }
+    {
+        CreateQueue(CreateQueue),
+        GetQueueUrl(GetQueueUrl),
+        ListQueues(ListQueues),
+        StartMessageMoveTask(StartMessageMoveTask),
+        CancelMessageMoveTask(CancelMessageMoveTask),
+        ListMessageMoveTasks(ListMessageMoveTasks),
+    }
 }
 
 /// Input of an action, in the form of its protocol.
@@ -219,36 +227,5 @@ impl From<SendMessage> for SendEntry {
             message_deduplication_id: send.message_deduplication_id,
             message_group_id: send.message_group_id,
         }
-    }
-}
-
-impl Action {
-    /// Where it names its queue: `None` if it names none by a URL.
-    pub(crate) fn queue_url(&mut self) -> Option<&mut Option<String>> {
-        Some(match self {
-            Action::AddPermission(input, _) => &mut input.queue_url,
-            Action::RemovePermission(input) => &mut input.queue_url,
-            Action::DeleteQueue(input)
-            | Action::PurgeQueue(input)
-            | Action::ListQueueTags(input) => &mut input.queue_url,
-            Action::SetQueueAttributes(input) => &mut input.queue_url,
-            Action::GetQueueAttributes(input) => &mut input.queue_url,
-            Action::SendMessage(input) => &mut input.queue_url,
-            Action::SendMessageBatch(input) => &mut input.queue_url,
-            Action::ReceiveMessage(input) => &mut input.queue_url,
-            Action::DeleteMessage(input) => &mut input.queue_url,
-            Action::DeleteMessageBatch(input) => &mut input.queue_url,
-            Action::ChangeMessageVisibility(input) => &mut input.queue_url,
-            Action::ChangeMessageVisibilityBatch(input) => &mut input.queue_url,
-            Action::TagQueue(input) => &mut input.queue_url,
-            Action::UntagQueue(input) => &mut input.queue_url,
-            Action::ListDeadLetterSourceQueues(input) => &mut input.queue_url,
-            Action::CreateQueue(_)
-            | Action::GetQueueUrl(_)
-            | Action::ListQueues(_)
-            | Action::StartMessageMoveTask(_)
-            | Action::CancelMessageMoveTask(_)
-            | Action::ListMessageMoveTasks(_) => return None,
-        })
     }
 }

@@ -445,12 +445,9 @@ async fn move_into(
 ) -> Result<(), Fault> {
     let mut left = max;
     let mut bulk_op = BulkOp {
-        queue: queue.clone(),
-        state: ListState::Ready,
         filter,
         action: BulkAction::RedriveInto(to),
-        after: None,
-        max: 0,
+        ..BulkOp::show(queue.clone(), ListState::Ready, 0)
     };
     while left > 0 {
         bulk_op.max = u32::try_from(left).unwrap_or(u32::MAX);
@@ -487,15 +484,12 @@ async fn sources(
         })
     };
     let mut bulk_op = BulkOp {
-        queue: from.clone(),
-        state: ListState::Ready,
         filter: Filter {
             dead: true,
             ..Filter::default()
         },
-        action: BulkAction::Show,
         after: *after,
-        max: 0,
+        ..BulkOp::show(from.clone(), ListState::Ready, 0)
     };
     let mut sources = BTreeMap::new();
     let mut left = max;

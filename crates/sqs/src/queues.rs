@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, CommandError, Edit, Filter, ListState, Name, Outcome, Overrides,
-    QueueSetup, QueueStats, StatsOf, StatsReply, Tags, When,
+    BulkOp, Command, CommandError, Edit, ListState, Name, Outcome, Overrides, QueueSetup,
+    QueueStats, StatsOf, StatsReply, Tags, When,
 };
 
 use crate::ask::{Asker, said, unexpected};
@@ -311,14 +311,14 @@ impl Sqs {
         name: &str,
         mut settings: Overrides,
         tags: Tags,
-    ) -> Result<(), Fault> {
+    ) -> Result<Reply, Fault> {
         settings.tags = Some(tags);
         let command = Command::Configure {
             queue: Name::new(name.as_bytes()),
             overrides: Some(Box::new(settings)),
             must_exist: true,
         };
-        context.asker.ask(command).await.map(drop)
+        context.asker.ask(command).await.map(|_| Reply::Done)
     }
 
     pub(crate) async fn set_attributes(
@@ -361,14 +361,7 @@ impl Sqs {
         // One that is ready stays so where the delay gets shorter.
         let ready = (delay_ms > before_ms).then_some(ListState::Ready);
         for state in [ListState::Delayed].into_iter().chain(ready) {
-            let mut bulk_op = BulkOp {
-                queue: queue.clone(),
-                state,
-                filter: Filter::default(),
-                action: BulkAction::Show,
-                after: None,
-                max: STEP,
-            };
+            let mut bulk_op = BulkOp::show(queue.clone(), state, STEP);
             loop {
                 let shown = asker
                     .ask(Command::BulkOp(Box::new(bulk_op.clone())))
@@ -432,8 +425,7 @@ impl Sqs {
         }
         let tags = queue::check_tags(name, &input.tags, &setup.settings.tags)?;
         self.configure(context, name, Overrides::default(), tags)
-            .await?;
-        Ok(Reply::Done)
+            .await
     }
 
     pub(crate) async fn untag_queue(
@@ -509,8 +501,7 @@ impl Sqs {
         let mut tags = Tags::default();
         tags.set(&queue::tag("Policy"), policy.map(str::as_bytes));
         self.configure(context, name, Overrides::default(), tags)
-            .await?;
-        Ok(Reply::Done)
+            .await
     }
 }
 

@@ -100,11 +100,7 @@ impl Sqs {
             0 => Command::Settle {
                 id,
                 by,
-                how: How::Release {
-                    priority: None,
-                    due: When::Now,
-                    back_to: None,
-                },
+                how: How::release(When::Now),
             },
             seconds => Command::Extend {
                 id,

@@ -24,21 +24,13 @@ coded! {
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
     pub enum Event, "event" {
         /// All members have run once.
-        Complete = 0,
+        Complete = 0 => "complete",
         /// All members have succeeded.
-        Success = 1,
+        Success = 1 => "success",
     }
 }
 
 impl Event {
-    /// As attributes, the API and the command line call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Event::Complete => "complete",
-            Event::Success => "success",
-        }
-    }
-
     fn role(self) -> Role {
         match self {
             Event::Complete => Role::Complete,
@@ -61,22 +53,11 @@ coded! {
     pub enum CallbackState, "said" {
         /// It has not happened, or its callback found no room yet.
         #[default]
-        No = 0,
+        No = 0 => "no",
         /// Its callback was put.
-        Put = 1,
+        Put = 1 => "put",
         /// Its callback is finished, or there was none.
-        Done = 2,
-    }
-}
-
-impl CallbackState {
-    /// As protocols, hooks and the API call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            CallbackState::No => "no",
-            CallbackState::Put => "put",
-            CallbackState::Done => "done",
-        }
+        Done = 2 => "done",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Enums that records hold as one byte.
+//! Enums that records hold as one byte, and enums with names.
 
 /// An enum of which a record holds one byte.
 pub trait Coded: Copy + 'static {
@@ -13,7 +13,7 @@ pub trait Coded: Copy + 'static {
 }
 
 /// Declares an enum whose variants have bytes for ever: a byte that was once
-/// written must not get another meaning.
+/// written must not get another meaning. They may have words as well.
 #[macro_export]
 macro_rules! coded {
     (
@@ -44,6 +44,64 @@ macro_rules! coded {
                 match byte {
                     $($byte => Some($name::$variant),)*
                     _ => None,
+                }
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident, $field:literal {
+            $($(#[$variant_meta:meta])* $variant:ident = $byte:literal => $word:literal,)*
+        }
+    ) => {
+        $crate::coded! {
+            $(#[$meta])*
+            pub enum $name, $field {
+                $($(#[$variant_meta])* $variant = $byte,)*
+            }
+        }
+
+        impl $name {
+            /// The word for it in settings, the API, hooks and the command line.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $($name::$variant => $word,)*
+                }
+            }
+
+            /// The one that is called so.
+            pub fn of_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.word() == word)
+            }
+        }
+    };
+}
+
+/// Declares an enum whose variants have names, and the function that tells them.
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $enum:ident, $told:ident {
+            $($(#[$variant_meta:meta])* $variant:ident = $name:literal,)*
+        }
+    ) => {
+        $(#[$meta])*
+        $vis enum $enum {
+            $($(#[$variant_meta])* $variant,)*
+        }
+
+        impl $enum {
+            /// How many there are.
+            $vis const COUNT: usize = [$($name),*].len();
+
+            /// All there are, in the order of their declaration.
+            $vis const ALL: [Self; Self::COUNT] = [$(Self::$variant),*];
+
+            /// As settings, metrics and programs name it.
+            $vis const fn $told(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
                 }
             }
         }

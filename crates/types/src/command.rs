@@ -443,6 +443,15 @@ pub enum How {
 }
 
 impl How {
+    /// Back into the queue, for who takes it then; its priority stays.
+    pub fn release(due: When) -> Self {
+        How::Release {
+            priority: None,
+            due,
+            back_to: None,
+        }
+    }
+
     /// True if the message goes back to its queue, which only one under a lease can.
     pub fn gives_back(&self) -> bool {
         matches!(self, How::Release { .. } | How::Fail { .. })

@@ -3,38 +3,25 @@
 use crate::id::MessageId;
 use crate::name::Name;
 
-/// How a message ended.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum ResultState {
-    /// It was finished, with or without a result, or taken without a lease.
-    #[default]
-    Done,
-    /// It failed and was not to be tried again.
-    Failed,
-    /// It was buried, or became a dead letter.
-    Dead,
-    /// Its time was over.
-    Expired,
-    /// It was cancelled.
-    Cancelled,
-    /// It was deleted, purged, dropped or replaced.
-    Gone,
-    /// It went to another shard, where it has another id.
-    Moved,
-}
-
-impl ResultState {
-    /// One word, for programs.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Dead => "dead",
-            Self::Expired => "expired",
-            Self::Cancelled => "cancelled",
-            Self::Gone => "gone",
-            Self::Moved => "moved",
-        }
+named! {
+    /// How a message ended.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+    pub enum ResultState, word {
+        /// It was finished, with or without a result, or taken without a lease.
+        #[default]
+        Done = "done",
+        /// It failed and was not to be tried again.
+        Failed = "failed",
+        /// It was buried, or became a dead letter.
+        Dead = "dead",
+        /// Its time was over.
+        Expired = "expired",
+        /// It was cancelled.
+        Cancelled = "cancelled",
+        /// It was deleted, purged, dropped or replaced.
+        Gone = "gone",
+        /// It went to another shard, where it has another id.
+        Moved = "moved",
     }
 }
 

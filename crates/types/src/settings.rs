@@ -36,31 +36,12 @@ coded! {
     pub enum Groups, "groups" {
         /// Nothing.
         #[default]
-        None = 0,
+        None = 0 => "none",
         /// A message waits for those of its group that stand before it: while one of them is
         /// reserved or delayed, none behind it is handed out, but to the take that got it.
-        Ordered = 1,
+        Ordered = 1 => "ordered",
         /// Groups that have much under leases stand behind the others.
-        Fair = 2,
-    }
-}
-
-impl Groups {
-    /// The word for it in settings, the API, hooks and the command line.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Groups::None => "none",
-            Groups::Ordered => "ordered",
-            Groups::Fair => "fair",
-        }
-    }
-
-    /// The one that is called so.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|groups| groups.word() == word)
+        Fair = 2 => "fair",
     }
 }
 

@@ -14,36 +14,23 @@ coded! {
     pub enum TrackState, "track" {
         /// It waits, or is to be committed yet.
         #[default]
-        Waiting = 0,
+        Waiting = 0 => "waiting",
         /// Somebody has it under a lease.
-        Reserved = 1,
+        Reserved = 1 => "reserved",
         /// Its last try failed: it rests until it is tried again, or was not to be.
-        Failed = 2,
+        Failed = 2 => "failed",
         /// It was set aside.
-        Buried = 3,
+        Buried = 3 => "buried",
         /// It is done, or was taken for good.
-        Done = 4,
+        Done = 4 => "done",
         /// It is gone without having been done: deleted, expired, or it made way.
-        Gone = 5,
+        Gone = 5 => "gone",
         /// It was cancelled. The note is the reason.
-        Cancelled = 6,
+        Cancelled = 6 => "cancelled",
     }
 }
 
 impl TrackState {
-    /// As the API and the command line call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            TrackState::Waiting => "waiting",
-            TrackState::Reserved => "reserved",
-            TrackState::Failed => "failed",
-            TrackState::Buried => "buried",
-            TrackState::Done => "done",
-            TrackState::Gone => "gone",
-            TrackState::Cancelled => "cancelled",
-        }
-    }
-
     /// That of a message which is there.
     pub fn of(message: &Message) -> Self {
         match message.state {

@@ -25,13 +25,13 @@ coded! {
     pub enum Scope, "scope" {
         /// The window alone, whatever becomes of the message.
         #[default]
-        Window = 0,
+        Window = 0 => "time",
         /// While it waits: not while it is reserved, again when it came back.
-        Waiting = 1,
+        Waiting = 1 => "waiting",
         /// Until it is taken for the first time.
-        Started = 2,
+        Started = 2 => "started",
         /// Until it is gone, archived or buried.
-        Done = 3,
+        Done = 3 => "done",
     }
 }
 
@@ -41,47 +41,11 @@ coded! {
     pub enum OnRepeat, "repeat" {
         /// It is refused.
         #[default]
-        Refuse = 0,
+        Refuse = 0 => "refuse",
         /// It is answered as if it were the first.
-        First = 1,
+        First = 1 => "first",
         /// It takes the first one's place, with a due time of its own (debounce), if that still
         /// waits; else it is refused.
-        Replace = 2,
-    }
-}
-
-impl Scope {
-    /// The word for it in settings, the API, hooks and the command line.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Scope::Window => "time",
-            Scope::Waiting => "waiting",
-            Scope::Started => "started",
-            Scope::Done => "done",
-        }
-    }
-
-    /// The one that is called so.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|scope| scope.word() == word)
-    }
-}
-
-impl OnRepeat {
-    /// The word for it in settings, the API, hooks and the command line.
-    pub const fn word(self) -> &'static str {
-        match self {
-            OnRepeat::Refuse => "refuse",
-            OnRepeat::First => "first",
-            OnRepeat::Replace => "replace",
-        }
-    }
-
-    /// The one that is called so.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|repeat| repeat.word() == word)
+        Replace = 2 => "replace",
     }
 }

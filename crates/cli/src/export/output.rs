@@ -3,7 +3,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, IsTerminal as _, Read, Seek as _, SeekFrom, Write, sink, stdout};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use quintet_control::Head;
@@ -106,14 +105,7 @@ fn reopen(path: &Path, format: Format) -> Result<Option<Opened>> {
 fn sink_to(out: impl Write + 'static, format: Format) -> Result<Box<dyn Sink>> {
     Ok(match format {
         Format::Jsonl => Box::new(LineSink::new(out)),
-        Format::Binary => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            let now = now.map_or(0, |since| since.as_millis());
-            Box::new(BinarySink::new(
-                out,
-                u64::try_from(now).unwrap_or(u64::MAX),
-            )?)
-        }
+        Format::Binary => Box::new(BinarySink::new(out, quintet_host::wall_ms())?),
     })
 }
 

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use percent_encoding::percent_decode_str;
 
 pub(super) use attached::{Attached, still_runs};
@@ -77,6 +77,52 @@ impl Origin {
             Self::Sqs(place) => place.queue.as_deref(),
             Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
         }
+    }
+
+    /// The running server, for people; `None`: files.
+    pub(super) fn server(&self) -> Option<String> {
+        match self {
+            Self::Beanstalk { address, .. } => Some(format!("beanstalkd at {address}")),
+            Self::Kestrel { address, .. } => Some(format!("the queue server at {address}")),
+            Self::Faktory { address, .. } => Some(format!("the Faktory at {address}")),
+            Self::Quintet(site) => Some(format!("the Quintet at {}", site.shown())),
+            Self::Sqs(_) => Some("SQS".to_owned()),
+            Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => None,
+        }
+    }
+
+    /// Connects to the running server. A certificate is signed by one of `ca`. `stop` ends it in
+    /// good order: it then gives nothing more.
+    ///
+    /// # Errors
+    /// It cannot be reached, is something else, or does not let us in.
+    pub(super) fn connect(
+        &self,
+        ca: Option<&Path>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Box<dyn Peer>> {
+        let stop = Arc::clone(stop);
+        Ok(match self {
+            Self::Beanstalk { address, tube } => {
+                let only = tube.clone();
+                Box::new(beanstalk::Beanstalk::connect(address, only, stop)?)
+            }
+            Self::Kestrel { address, queue } => {
+                let only = queue.clone();
+                Box::new(kestrel::Kestrel::connect(address, only, stop)?)
+            }
+            Self::Faktory {
+                address,
+                password,
+                queue,
+            } => {
+                let (password, only) = (password.as_deref(), queue.clone());
+                Box::new(faktory::Faktory::connect(address, password, only, stop)?)
+            }
+            Self::Quintet(site) => Box::new(quintet::Quintet::connect(site, ca, stop)?),
+            Self::Sqs(place) => Box::new(sqs::Sqs::connect(place, ca, stop)?),
+            Self::Binlog(_) | Self::Journal(_) | Self::Rq(_) => bail!("these are files"),
+        })
     }
 }
 
@@ -227,75 +273,6 @@ fn sqs_place(rest: &str) -> Result<Origin, String> {
         account,
         queue,
     }))
-}
-
-/// Connects to a beanstalkd. `stop` ends it in good order: it then gives nothing more.
-///
-/// # Errors
-/// It cannot be reached, or is something else.
-pub(super) fn beanstalk(
-    address: &str,
-    tube: Option<&str>,
-    stop: &Arc<AtomicBool>,
-) -> Result<Box<dyn Peer>> {
-    let (tube, stop) = (tube.map(str::to_owned), Arc::clone(stop));
-    Ok(Box::new(beanstalk::Beanstalk::connect(
-        address, tube, stop,
-    )?))
-}
-
-/// Connects to a Kestrel or Darner, as [`beanstalk`] does.
-///
-/// # Errors
-/// As there.
-pub(super) fn kestrel(
-    address: &str,
-    queue: Option<&str>,
-    stop: &Arc<AtomicBool>,
-) -> Result<Box<dyn Peer>> {
-    let (queue, stop) = (queue.map(str::to_owned), Arc::clone(stop));
-    Ok(Box::new(kestrel::Kestrel::connect(address, queue, stop)?))
-}
-
-/// Connects to a Faktory, as [`beanstalk`] does.
-///
-/// # Errors
-/// As there; or the password is wrong.
-pub(super) fn faktory(
-    address: &str,
-    password: Option<&str>,
-    queue: Option<&str>,
-    stop: &Arc<AtomicBool>,
-) -> Result<Box<dyn Peer>> {
-    let (queue, stop) = (queue.map(str::to_owned), Arc::clone(stop));
-    let peer = faktory::Faktory::connect(address, password, queue, stop)?;
-    Ok(Box::new(peer))
-}
-
-/// Connects to another Quintet, as [`beanstalk`] does; its certificate is signed by one of `ca`.
-///
-/// # Errors
-/// As there.
-pub(super) fn quintet(
-    site: &Site,
-    ca: Option<&Path>,
-    stop: &Arc<AtomicBool>,
-) -> Result<Box<dyn Peer>> {
-    let stop = Arc::clone(stop);
-    Ok(Box::new(quintet::Quintet::connect(site, ca, stop)?))
-}
-
-/// Connects to SQS, as [`beanstalk`] does; its certificate is signed by one of `ca`.
-///
-/// # Errors
-/// As there.
-pub(super) fn sqs(
-    place: &SqsPlace,
-    ca: Option<&Path>,
-    stop: &Arc<AtomicBool>,
-) -> Result<Box<dyn Peer>> {
-    let stop = Arc::clone(stop);
-    Ok(Box::new(sqs::Sqs::connect(place, ca, stop)?))
 }
 
 #[cfg(test)]

@@ -65,6 +65,30 @@ pub(super) struct Entry {
     pub(super) body: Option<Vec<u8>>,
 }
 
+/// A body that goes on in pieces.
+#[derive(Default)]
+pub(super) struct Large(Vec<u8>);
+
+impl Large {
+    /// A message of a source; keeps a long body for [`Large::write`].
+    pub(super) fn entry(&mut self, head: Head, body: Vec<u8>) -> Entry {
+        if body.len() as u64 > PIECES_OVER {
+            self.0 = body;
+            return Entry { head, body: None };
+        }
+        let body = Some(body);
+        Entry { head, body }
+    }
+
+    /// Writes the body that was kept.
+    ///
+    /// # Errors
+    /// `into` takes no more.
+    pub(super) fn write(&mut self, into: &mut dyn Write) -> Result<()> {
+        Ok(into.write_all(&std::mem::take(&mut self.0))?)
+    }
+}
+
 /// Gives messages.
 pub(super) trait Source {
     /// The next message; `None` at the end. The pieces of the one before have

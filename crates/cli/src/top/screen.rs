@@ -36,42 +36,29 @@ pub(super) enum Act {
     Purge(String, u64),
 }
 
-/// Columns that sort queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Column {
-    Name,
-    Ready,
-    /// How many were ready at the last looks.
-    Trend,
-    Oldest,
-    Delayed,
-    Reserved,
-    Buried,
-    In,
-    Out,
-    /// Failed for good.
-    Failed,
-    /// Dropped or expired.
-    Lost,
-    Waiters,
+quintet_types::named! {
+    /// Columns that sort queues.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(super) enum Column, name {
+        Name = "name",
+        Ready = "ready",
+        /// How many were ready at the last looks.
+        Trend = "trend",
+        Oldest = "oldest",
+        Delayed = "delayed",
+        Reserved = "reserved",
+        Buried = "buried",
+        In = "in/s",
+        Out = "out/s",
+        /// Failed for good.
+        Failed = "failed/s",
+        /// Dropped or expired.
+        Lost = "lost/s",
+        Waiters = "waiters",
+    }
 }
 
 impl Column {
-    pub(super) const ALL: [Self; 12] = [
-        Self::Name,
-        Self::Ready,
-        Self::Trend,
-        Self::Oldest,
-        Self::Delayed,
-        Self::Reserved,
-        Self::Buried,
-        Self::In,
-        Self::Out,
-        Self::Failed,
-        Self::Lost,
-        Self::Waiters,
-    ];
-
     /// Those that a narrow screen leaves out, the first one first.
     pub(super) const LEFT_OUT: [Self; 11] = [
         Self::Waiters,
@@ -86,23 +73,6 @@ impl Column {
         Self::In,
         Self::Ready,
     ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Ready => "ready",
-            Self::Trend => "trend",
-            Self::Oldest => "oldest",
-            Self::Delayed => "delayed",
-            Self::Reserved => "reserved",
-            Self::Buried => "buried",
-            Self::In => "in/s",
-            Self::Out => "out/s",
-            Self::Failed => "failed/s",
-            Self::Lost => "lost/s",
-            Self::Waiters => "waiters",
-        }
-    }
 
     /// The column so many to the right, round the end.
     fn beside(self, right: usize) -> Self {

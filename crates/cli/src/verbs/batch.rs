@@ -1,7 +1,6 @@
 //! `quintet batch`: messages that are counted together, seen and steered.
 
-use std::fs;
-use std::io::{Read as _, Write as _, stdin, stdout};
+use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -10,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::super::Where;
 use super::super::api::Api;
-use super::super::table::table;
+use super::super::table::print_list;
 use super::clients::shown;
 
 /// Arguments of `batch`.
@@ -113,22 +112,7 @@ impl Batch {
 impl New {
     fn run(self) -> Result<ExitCode> {
         let of = match &self.file {
-            Some(file) => {
-                let mut text = String::new();
-                match file.as_str() {
-                    "-" => {
-                        stdin()
-                            .lock()
-                            .read_to_string(&mut text)
-                            .context("cannot read standard input")?;
-                    }
-                    path => {
-                        text = fs::read_to_string(path)
-                            .with_context(|| format!("cannot read {path}"))?;
-                    }
-                }
-                serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))?
-            }
+            Some(file) => super::json_of(file)?,
             None => self.given(),
         };
         let batch = self.at.api("POST", "/batches", Some(&of))?;
@@ -188,12 +172,6 @@ fn path(id: &str) -> Result<String> {
 }
 
 fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {
-    if as_json {
-        for batch in all {
-            writeln!(stdout(), "{batch}")?;
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
     let columns = [
         "batch",
         "description",
@@ -204,8 +182,7 @@ fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {
         "complete",
         "success",
     ];
-    let mut rows = vec![columns.map(str::to_owned)];
-    rows.extend(all.iter().map(|batch| {
+    print_list(all, as_json, columns, |batch| {
         let state = match batch["open"].as_bool() {
             Some(true) => "open",
             _ => "committed",
@@ -221,7 +198,5 @@ fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {
             text("complete"),
             text("success"),
         ]
-    }));
-    table(&rows, &mut stdout().lock())?;
-    Ok(ExitCode::SUCCESS)
+    })
 }

@@ -134,7 +134,7 @@ pub(in super::super) struct Bulk<'a> {
     pub(super) how: &'a How,
     pub(super) queue: &'a str,
     /// The operation on messages of each state, in the server's words.
-    pub(super) acts: &'a [(&'static str, &'static str)],
+    pub(super) acts: &'a [(&'a str, &'a str)],
     /// Of a move: where to.
     pub(super) to: Option<&'a str>,
     /// Fields that only this operation has.
@@ -149,12 +149,23 @@ impl<'a> Bulk<'a> {
     /// These acts on all messages of a queue that they fit.
     pub(in super::super) fn of_all(
         queue: &'a str,
-        acts: &'a [(&'static str, &'static str)],
+        acts: &'a [(&'a str, &'a str)],
+        done: &'static str,
+    ) -> Self {
+        Self::of(&EVERY, &ALL_OF_THEM, queue, acts, done)
+    }
+
+    /// These acts, without a question and fields of their own.
+    pub(super) fn of(
+        which: &'a Which,
+        how: &'a How,
+        queue: &'a str,
+        acts: &'a [(&'a str, &'a str)],
         done: &'static str,
     ) -> Self {
         Self {
-            which: &EVERY,
-            how: &ALL_OF_THEM,
+            which,
+            how,
             queue,
             acts,
             to: None,

@@ -67,15 +67,12 @@ impl Cancel {
         let passes = if self.how.dry_run { 1 } else { 2 };
         let acts = STATES.repeat(passes);
         let acts: Vec<_> = acts.iter().filter(state).copied().collect();
+        let queue = self.queue.as_deref().unwrap_or_default();
+        let bulk = Bulk::of(&self.which, &self.how, queue, &acts, "cancelled");
         Bulk {
-            which: &self.which,
-            how: &self.how,
-            queue: self.queue.as_deref().unwrap_or_default(),
-            acts: &acts,
-            to: None,
             more: cancel.as_object(),
-            done: "cancelled",
             asks: true,
+            ..bulk
         }
         .run(&mut api)
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
-use super::super::table::{age, named, seen, table};
+use super::super::table::{age, named, print_list, seen, table};
 
 /// Arguments of `leases`.
 #[derive(clap::Args)]
@@ -318,17 +318,10 @@ impl Clients {
             return Ok(ExitCode::SUCCESS);
         }
         let all = Api::connect(&self.at)?.list(CONNECTIONS)?;
-        if self.json {
-            for client in all {
-                writeln!(stdout(), "{client}")?;
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
         let columns = [
             "id", "protocol", "peer", "user", "idle", "unread", "leases", "activity",
         ];
-        let mut rows = vec![columns.map(str::to_owned)];
-        rows.extend(all.iter().map(|client| {
+        print_list(&all, self.json, columns, |client| {
             let waits = client["waits_on"].as_array().into_iter().flatten();
             let waits: Vec<String> = waits.map(queue).collect();
             let does = match (&waits[..], client["asks"].as_str()) {
@@ -346,9 +339,7 @@ impl Clients {
                 shown(&client["leases"]),
                 does,
             ]
-        }));
-        table(&rows, &mut stdout().lock())?;
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }
 

@@ -17,6 +17,11 @@ mod trace;
 mod track;
 mod workers;
 
+use std::{fs, io};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
 pub(super) use batch::Batch;
 pub(super) use browse::{Browse, preview};
 pub(super) use bulk::{Bulk, PURGE, RETRY, headers, pair};
@@ -33,6 +38,15 @@ pub(super) use server::{Drain, Reload, Undrain, Wait};
 pub(super) use trace::Trace;
 pub(super) use track::Track;
 pub(super) use workers::Workers;
+
+/// The JSON in a file; `-`: on standard input.
+fn json_of(file: &str) -> Result<Value> {
+    let text = match file {
+        "-" => io::read_to_string(io::stdin()).context("cannot read standard input")?,
+        path => fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?,
+    };
+    serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))
+}
 
 pub(super) fn duration(text: &str) -> Result<u64, String> {
     quintet_config::parse_duration_ms(text)

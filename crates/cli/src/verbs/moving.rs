@@ -30,32 +30,12 @@ pub(in super::super) struct Move {
     #[arg(long, conflicts_with_all = ["state", "max", "dry_run"])]
     id: Option<u64>,
     /// State of the messages.
-    #[arg(long, value_enum, default_value = "ready")]
-    state: From,
+    #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried", "archived"])]
+    state: String,
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     how: How,
-}
-
-/// States that messages can be moved out of.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum From {
-    Ready,
-    Delayed,
-    Buried,
-    Archived,
-}
-
-impl From {
-    fn name(self) -> &'static str {
-        match self {
-            From::Ready => "ready",
-            From::Delayed => "delayed",
-            From::Buried => "buried",
-            From::Archived => "archived",
-        }
-    }
 }
 
 impl Move {
@@ -74,16 +54,9 @@ impl Move {
         if from == to {
             bail!("a queue's messages cannot move to the same queue");
         }
-        let bulk = Bulk {
-            which: &self.which,
-            how: &self.how,
-            queue: from,
-            acts: &[(self.state.name(), "move")],
-            to: Some(to),
-            more: None,
-            done: "moved",
-            asks: false,
-        };
-        bulk.run(&mut api)
+        let acts = [(self.state.as_str(), "move")];
+        let bulk = Bulk::of(&self.which, &self.how, from, &acts, "moved");
+        let to = Some(to.as_str());
+        Bulk { to, ..bulk }.run(&mut api)
     }
 }

@@ -35,24 +35,9 @@ pub(in super::super) struct Purge {
 
 impl Purge {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let acts: &[_] = match self.state.as_deref() {
-            None => PURGE,
-            Some("ready") => &[("ready", "purge")],
-            Some("delayed") => &[("delayed", "purge")],
-            Some("buried") => &[("buried", "purge")],
-            Some("prepared") => &[("prepared", "purge")],
-            Some(_) => &[("archived", "purge")],
-        };
-        let bulk = Bulk {
-            which: &self.which,
-            how: &self.how,
-            queue: &self.queue,
-            acts,
-            to: None,
-            more: None,
-            done: "purged",
-            asks: true,
-        };
-        bulk.run(&mut Api::connect(&self.at)?)
+        let one = self.state.as_deref().map(|state| [(state, "purge")]);
+        let acts = one.as_ref().map_or(PURGE, |one| &one[..]);
+        let bulk = Bulk::of(&self.which, &self.how, &self.queue, acts, "purged");
+        Bulk { asks: true, ..bulk }.run(&mut Api::connect(&self.at)?)
     }
 }

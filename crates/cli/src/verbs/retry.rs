@@ -40,27 +40,13 @@ pub(in super::super) struct Kick {
 impl Kick {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let mut api = Api::connect(&self.at)?;
-        let acts: &[_] = match self.state.as_str() {
-            "buried" => &[("buried", "kick")],
-            _ => &[("delayed", "kick")],
-        };
-        let bulk = Bulk {
-            which: &self.which,
-            how: &self.how,
-            queue: self.queue.as_deref().unwrap_or_default(),
-            acts,
-            to: None,
-            more: None,
-            done: "kicked",
-            asks: false,
-        };
-        match self.id {
-            None => bulk.run(&mut api),
-            Some(id) => {
-                api.ask("POST", &format!("/messages/{id}/kick"), None)?;
-                self.how.told(1, "kicked")
-            }
+        if let Some(id) = self.id {
+            api.ask("POST", &format!("/messages/{id}/kick"), None)?;
+            return self.how.told(1, "kicked");
         }
+        let queue = self.queue.as_deref().unwrap_or_default();
+        let acts = [(self.state.as_str(), "kick")];
+        Bulk::of(&self.which, &self.how, queue, &acts, "kicked").run(&mut api)
     }
 }
 
@@ -90,16 +76,8 @@ pub(in super::super) struct Retry {
 impl Retry {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let mut api = Api::connect(&self.at)?;
-        let bulk = Bulk {
-            which: &self.which,
-            how: &self.how,
-            queue: self.queue.as_deref().unwrap_or_default(),
-            acts: RETRY,
-            to: None,
-            more: None,
-            done: "retried",
-            asks: false,
-        };
+        let queue = self.queue.as_deref().unwrap_or_default();
+        let bulk = Bulk::of(&self.which, &self.how, queue, RETRY, "retried");
         let Some(id) = self.id else {
             if bulk.count(&mut api)?.iter().all(|&count| count == 0)
                 && let Some(dead) = dead_letters_of(&mut api, bulk.queue)
@@ -164,26 +142,13 @@ pub(in super::super) struct Redrive {
 impl Redrive {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let mut api = Api::connect(&self.at)?;
-        let acts: &[_] = match self.state.as_str() {
-            "ready" => &[("ready", "redrive")],
-            "delayed" => &[("delayed", "redrive")],
-            _ => &[("buried", "redrive")],
-        };
-        let bulk = Bulk {
-            which: &self.which,
-            how: &self.how,
-            queue: self.queue.as_deref().unwrap_or_default(),
-            acts,
-            to: None,
-            more: None,
-            done: "redriven",
-            asks: false,
-        };
-        let Some(id) = self.id else {
-            return bulk.run(&mut api);
-        };
-        redrive_one(&mut api, id)?;
-        self.how.told(1, "redriven")
+        if let Some(id) = self.id {
+            redrive_one(&mut api, id)?;
+            return self.how.told(1, "redriven");
+        }
+        let queue = self.queue.as_deref().unwrap_or_default();
+        let acts = [(self.state.as_str(), "redrive")];
+        Bulk::of(&self.which, &self.how, queue, &acts, "redriven").run(&mut api)
     }
 }
 

@@ -1,18 +1,17 @@
 //! `quintet schedule`: schedules, made, seen and steered.
 
-use std::fs;
-use std::io::{Read as _, Write as _, stdin, stdout};
+use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 use std::str::FromStr as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
 use serde_json::{Map, Value, json};
 
 use super::super::Where;
 use super::super::api::{Api, part};
-use super::super::table::{seen, table};
+use super::super::table::{print_list, seen};
 use super::clients::{queue, shown};
 use super::duration;
 
@@ -183,39 +182,17 @@ impl Schedule {
         }
         let path = "/schedules?limit=1000";
         let all = Api::connect(&self.at)?.pages(path, "schedules", "next", "after")?;
-        if self.json {
-            for schedule in all {
-                writeln!(stdout(), "{schedule}")?;
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
         let columns = [
             "name", "schedule", "zone", "queue", "next", "last", "outcome", "missed",
         ];
-        let mut rows = vec![columns.map(str::to_owned)];
-        rows.extend(all.iter().map(row));
-        table(&rows, &mut stdout().lock())?;
-        Ok(ExitCode::SUCCESS)
+        print_list(&all, self.json, columns, row)
     }
 }
 
 impl Define {
     fn run(self) -> Result<ExitCode> {
         let of = match &self.file {
-            Some(file) => {
-                let mut text = String::new();
-                match file.as_str() {
-                    "-" => {
-                        let read = stdin().lock().read_to_string(&mut text);
-                        read.context("cannot read standard input")?;
-                    }
-                    path => {
-                        let read = fs::read_to_string(path);
-                        text = read.with_context(|| format!("cannot read {path}"))?;
-                    }
-                }
-                serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))?
-            }
+            Some(file) => super::json_of(file)?,
             None => self.given()?,
         };
         let path = format!("/schedules/{}", part(&self.name));

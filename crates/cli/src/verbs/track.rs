@@ -1,8 +1,6 @@
 //! `quintet track`: what became of tracked messages.
 
-use std::io::{Write as _, stdout};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use quintet_types::CommandError;
@@ -12,7 +10,7 @@ use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::super::messages::EMPTY;
-use super::super::table::{age, table};
+use super::super::table::{age, print_list};
 use super::clients::shown;
 
 /// Arguments of `track`.
@@ -58,20 +56,12 @@ impl Track {
     }
 
     fn print(&self, all: &[Value]) -> Result<()> {
-        if self.json {
-            for track in all {
-                writeln!(stdout(), "{track}")?;
-            }
-            return Ok(());
-        }
         if all.is_empty() {
             return Ok(());
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        let now = quintet_host::wall_ms();
         let columns = ["name", "state", "changed", "progress", "status"];
-        let mut rows = vec![columns.map(str::to_owned)];
-        rows.extend(all.iter().map(|track| {
+        print_list(all, self.json, columns, |track| {
             let changed = track["changed_ms"].as_u64().unwrap_or(now);
             let progress = match track["progress"].as_u64() {
                 Some(percent) => format!("{percent} %"),
@@ -84,8 +74,7 @@ impl Track {
                 progress,
                 shown(&track["status"]),
             ]
-        }));
-        table(&rows, &mut stdout().lock())?;
+        })?;
         Ok(())
     }
 }

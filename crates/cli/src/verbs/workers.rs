@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::Where;
 use super::super::api::{Api, part};
-use super::super::table::{age, seen, table};
+use super::super::table::{age, print_list, seen};
 use super::clients::shown;
 
 /// Arguments of `workers`.
@@ -62,12 +62,6 @@ impl Workers {
             None => {}
         }
         let all = workers(&mut Api::connect(&self.at)?)?;
-        if self.json {
-            for worker in all {
-                writeln!(stdout(), "{worker}")?;
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
         let columns = [
             "wid",
             "host",
@@ -79,8 +73,7 @@ impl Workers {
             "since",
             "seen",
         ];
-        let mut rows = vec![columns.map(str::to_owned)];
-        rows.extend(all.iter().map(|worker| {
+        print_list(&all, self.json, columns, |worker| {
             let labels = worker["labels"].as_array().into_iter().flatten();
             let labels: Vec<String> = labels.map(shown).collect();
             let ago = |key: &str| age(worker[key].as_u64().unwrap_or(0));
@@ -95,9 +88,7 @@ impl Workers {
                 ago("age_ms"),
                 ago("silent_ms"),
             ]
-        }));
-        table(&rows, &mut stdout().lock())?;
-        Ok(ExitCode::SUCCESS)
+        })
     }
 }
 

@@ -40,34 +40,19 @@ pub enum Of {
     User,
 }
 
-/// Which limit is reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Limited {
-    Connections,
-    /// Of HTTP alone: others wait.
-    Requests,
-    BytesInFlight,
-    Failures,
+quintet_types::named! {
+    /// Which limit is reached.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Limited, name {
+        Connections = "connections",
+        /// Of HTTP alone: others wait.
+        Requests = "requests",
+        BytesInFlight = "bytes_in_flight",
+        Failures = "failures",
+    }
 }
 
 impl Limited {
-    const ALL: [Self; 4] = [
-        Self::Connections,
-        Self::Requests,
-        Self::BytesInFlight,
-        Self::Failures,
-    ];
-
-    /// As it is counted.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Connections => "connections",
-            Self::Requests => "requests",
-            Self::BytesInFlight => "bytes_in_flight",
-            Self::Failures => "failures",
-        }
-    }
-
     /// The text for clients.
     pub fn text(self, of: Of) -> &'static str {
         match (self, of) {

@@ -97,11 +97,7 @@ pub fn run_once(
                 overrides.attempts_max = Some(1)
             });
             lease(&mut trial, take, 0);
-            let how = How::Release {
-                priority: None,
-                due: When::Now,
-                back_to: None,
-            };
+            let how = How::release(When::Now);
             submit(
                 &mut trial,
                 Command::Settle {

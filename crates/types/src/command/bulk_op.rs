@@ -25,6 +25,20 @@ pub struct BulkOp {
     pub max: u32,
 }
 
+impl BulkOp {
+    /// Shows all messages in this state, from the first on.
+    pub fn show(queue: Name, state: ListState, max: u32) -> Self {
+        Self {
+            queue,
+            state,
+            filter: Filter::default(),
+            action: BulkAction::Show,
+            after: None,
+            max,
+        }
+    }
+}
+
 /// The operation on messages that match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BulkAction {

@@ -12,16 +12,16 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use quintet_control::{Head, Standing};
+use quintet_host::wall_ms;
 use quintet_types::Name;
 
 use super::line::Line;
-use super::peer::Peer;
+use super::peer::{Peer, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, PIECES_OVER, Source};
+use crate::records::{Entry, Large, Source};
 use yaml::Yaml;
 
 /// Requests sent at once at most: each is shorter than 64 bytes.
@@ -87,7 +87,7 @@ pub(super) struct Beanstalk {
     held: HashSet<u64>,
     /// Jobs reserved at once next time.
     window: usize,
-    large: Vec<u8>,
+    large: Large,
     place: String,
     passed: u64,
     twice: u64,
@@ -119,7 +119,7 @@ impl Beanstalk {
             given: VecDeque::new(),
             held: HashSet::new(),
             window: 16,
-            large: Vec::new(),
+            large: Large::default(),
             place: format!("beanstalkd at {address}"),
             passed: 0,
             twice: 0,
@@ -158,11 +158,7 @@ impl Beanstalk {
     }
 
     fn strange(&self, line: &str) -> String {
-        let line: String = line.chars().take(80).collect();
-        format!(
-            "{} answered {line:?}, which beanstalkd does not",
-            self.line.address()
-        )
+        self.line.strange(line, "beanstalkd does not")
     }
 
     /// Turns to the first of the tubes, from the one before.
@@ -320,7 +316,7 @@ impl Beanstalk {
                     let stats = stats.unwrap_or_default();
                     let was = match stats.text("state") {
                         "buried" => Was::Buried,
-                        "delayed" => Was::Delayed(now_ms() + stats.number("time-left") * 1000),
+                        "delayed" => Was::Delayed(wall_ms() + stats.number("time-left") * 1000),
                         _ => Was::Ready,
                     };
                     self.take(id, &stats, body, was);
@@ -351,7 +347,7 @@ impl Beanstalk {
                 Was::Buried => Standing::Buried,
             },
             priority: Some(priority),
-            created_ms: Some(now_ms().saturating_sub(stats.number("age") * 1000)),
+            created_ms: Some(wall_ms().saturating_sub(stats.number("age") * 1000)),
             due_ms: match was {
                 Was::Delayed(due) => Some(due),
                 Was::Ready | Was::Buried => None,
@@ -393,13 +389,6 @@ impl Beanstalk {
     }
 }
 
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
-}
-
 impl Source for Beanstalk {
     fn next(&mut self) -> Result<Option<Entry>> {
         loop {
@@ -412,12 +401,7 @@ impl Source for Beanstalk {
                 );
                 self.given.push_back(held);
                 self.passed += 1;
-                if body.len() as u64 > PIECES_OVER {
-                    self.large = body;
-                    return Ok(Some(Entry { head, body: None }));
-                }
-                let body = Some(body);
-                return Ok(Some(Entry { head, body }));
+                return Ok(Some(self.large.entry(head, body)));
             }
             if self.stop.load(Ordering::Relaxed) {
                 self.through = true;
@@ -439,7 +423,7 @@ impl Source for Beanstalk {
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+        self.large.write(into)
     }
 
     fn place(&self) -> String {
@@ -452,9 +436,7 @@ impl Source for Beanstalk {
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         self.collect()?;
-        let count = usize::try_from(messages).unwrap_or(usize::MAX);
-        let count = count.min(self.given.len());
-        let jobs: Vec<ReservedJob> = self.given.drain(..count).collect();
+        let jobs = first(&mut self.given, messages);
         for job in &jobs {
             self.held.remove(&job.id);
         }
@@ -495,7 +477,7 @@ impl Peer for Beanstalk {
         self.held.clear();
         let (buried, others): (Vec<ReservedJob>, Vec<ReservedJob>) =
             jobs.into_iter().partition(|job| job.was == Was::Buried);
-        let now = now_ms();
+        let now = wall_ms();
         let release = |job: &ReservedJob| {
             let delay = match job.was {
                 Was::Delayed(due) => due.saturating_sub(now).div_ceil(1000),

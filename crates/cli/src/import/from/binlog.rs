@@ -17,7 +17,7 @@ use rustix::process::{Flock, FlockType};
 
 use super::bodies::Bodies;
 use crate::import::count::Counts;
-use crate::records::{BadInput, Entry, PIECES_OVER, Source};
+use crate::records::{BadInput, Entry, Large, Source};
 
 /// A job as the files leave it.
 struct Job {
@@ -37,7 +37,7 @@ pub(in crate::import) struct Binlog {
     /// Where it is not what it should be.
     pub(in crate::import) damage: Option<String>,
     at: usize,
-    large: Vec<u8>,
+    large: Large,
 }
 
 impl Binlog {
@@ -54,7 +54,7 @@ impl Binlog {
             written_ms: 0,
             damage: None,
             at: 0,
-            large: Vec::new(),
+            large: Large::default(),
         };
         let mut jobs = BTreeMap::new();
         let mut before = None;
@@ -236,16 +236,11 @@ impl Source for Binlog {
             ..Head::default()
         };
         let body = self.bodies.read(file, at, fields.bytes)?;
-        if body.len() as u64 > PIECES_OVER {
-            self.large = body;
-            return Ok(Some(Entry { head, body: None }));
-        }
-        let body = Some(body);
-        Ok(Some(Entry { head, body }))
+        Ok(Some(self.large.entry(head, body)))
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+        self.large.write(into)
     }
 
     fn place(&self) -> String {

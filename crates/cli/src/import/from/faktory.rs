@@ -16,9 +16,9 @@ use quintet_wire::faktory_pwdhash;
 use serde_json::{Value, json};
 
 use super::line::Line;
-use super::peer::Peer;
+use super::peer::{Peer, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, PIECES_OVER, Source};
+use crate::records::{Entry, Large, Source};
 
 /// Jobs that are fetched there and not stored here, at most.
 const AHEAD: usize = 1000;
@@ -42,7 +42,7 @@ pub(super) struct Faktory {
     queues: VecDeque<String>,
     through: bool,
     given: VecDeque<FetchedJob>,
-    large: Vec<u8>,
+    large: Large,
     place: String,
     passed: u64,
 }
@@ -90,7 +90,7 @@ impl Faktory {
             queues: VecDeque::new(),
             through: false,
             given: VecDeque::new(),
-            large: Vec::new(),
+            large: Large::default(),
             place: format!("the Faktory at {address}"),
             passed: 0,
         };
@@ -160,11 +160,7 @@ impl Faktory {
 }
 
 fn strange(line: &Line, said: &str) -> String {
-    let said: String = said.chars().take(80).collect();
-    format!(
-        "{} answered {said:?}, which Faktory does not",
-        line.address()
-    )
+    line.strange(said, "Faktory does not")
 }
 
 impl Source for Faktory {
@@ -203,17 +199,12 @@ impl Source for Faktory {
             };
             let (jid, bytes) = (jid.to_owned(), body.len());
             self.given.push_back(FetchedJob { jid, bytes });
-            if bytes as u64 > PIECES_OVER {
-                self.large = body;
-                return Ok(Some(Entry { head, body: None }));
-            }
-            let body = Some(body);
-            return Ok(Some(Entry { head, body }));
+            return Ok(Some(self.large.entry(head, body)));
         }
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+        self.large.write(into)
     }
 
     fn place(&self) -> String {
@@ -225,9 +216,7 @@ impl Source for Faktory {
     }
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let count = usize::try_from(messages).unwrap_or(usize::MAX);
-        let count = count.min(self.given.len());
-        let items: Vec<FetchedJob> = self.given.drain(..count).collect();
+        let items = first(&mut self.given, messages);
         self.tell(&items, "ACK", "")
     }
 }
@@ -260,9 +249,5 @@ impl Peer for Faktory {
 
     fn local(&mut self) -> Option<SocketAddr> {
         self.line.local()
-    }
-
-    fn twice(&self) -> u64 {
-        0
     }
 }

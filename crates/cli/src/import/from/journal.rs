@@ -11,7 +11,7 @@ use quintet_types::Name;
 
 use super::bodies::Bodies;
 use crate::import::count::Counts;
-use crate::records::{Entry, PIECES_OVER, Source};
+use crate::records::{Entry, Large, Source};
 
 /// The items that a journal leaves.
 pub(in crate::import) struct Journal {
@@ -21,7 +21,7 @@ pub(in crate::import) struct Journal {
     /// Where it is not what it should be.
     pub(in crate::import) damage: Option<String>,
     at: usize,
-    large: Vec<u8>,
+    large: Large,
 }
 
 /// An item, and the file it is in.
@@ -64,7 +64,7 @@ impl Journal {
             items: replay.left(),
             damage,
             at: 0,
-            large: Vec::new(),
+            large: Large::default(),
         })
     }
 
@@ -169,16 +169,11 @@ impl Source for Journal {
             ..Head::default()
         };
         let body = self.bodies.read(*file, item.at, item.bytes)?;
-        if body.len() as u64 > PIECES_OVER {
-            self.large = body;
-            return Ok(Some(Entry { head, body: None }));
-        }
-        let body = Some(body);
-        Ok(Some(Entry { head, body }))
+        Ok(Some(self.large.entry(head, body)))
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+        self.large.write(into)
     }
 
     fn place(&self) -> String {

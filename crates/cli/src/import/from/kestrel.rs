@@ -14,9 +14,9 @@ use quintet_control::Head;
 use quintet_types::Name;
 
 use super::line::Line;
-use super::peer::Peer;
+use super::peer::{Peer, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, PIECES_OVER, Source};
+use crate::records::{Entry, Large, Source};
 
 /// Connections with an open read at most: so many messages are stored at once.
 const CONNECTIONS: usize = 64;
@@ -46,7 +46,7 @@ pub(super) struct Kestrel {
     free: Vec<usize>,
     /// Given out and not stored.
     given: VecDeque<OpenItem>,
-    large: Vec<u8>,
+    large: Large,
     place: String,
     passed: u64,
 }
@@ -71,7 +71,7 @@ impl Kestrel {
             connections: Vec::new(),
             free: Vec::new(),
             given: VecDeque::new(),
-            large: Vec::new(),
+            large: Large::default(),
             place: format!("the queue server at {address}"),
             passed: 0,
         };
@@ -209,11 +209,7 @@ impl Kestrel {
 }
 
 fn strange(line: &Line, said: &str) -> String {
-    let said: String = said.chars().take(80).collect();
-    format!(
-        "{} answered {said:?}, which Kestrel and Darner do not",
-        line.address()
-    )
+    line.strange(said, "Kestrel and Darner do not")
 }
 
 impl Source for Kestrel {
@@ -248,17 +244,12 @@ impl Source for Kestrel {
                 queue,
                 bytes,
             });
-            if body.len() as u64 > PIECES_OVER {
-                self.large = body;
-                return Ok(Some(Entry { head, body: None }));
-            }
-            let body = Some(body);
-            return Ok(Some(Entry { head, body }));
+            return Ok(Some(self.large.entry(head, body)));
         }
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+        self.large.write(into)
     }
 
     fn place(&self) -> String {
@@ -270,9 +261,7 @@ impl Source for Kestrel {
     }
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let count = usize::try_from(messages).unwrap_or(usize::MAX);
-        let count = count.min(self.given.len());
-        let items: Vec<OpenItem> = self.given.drain(..count).collect();
+        let items = first(&mut self.given, messages);
         self.end(&items, "close")
     }
 }
@@ -302,9 +291,5 @@ impl Peer for Kestrel {
 
     fn local(&mut self) -> Option<SocketAddr> {
         self.line.local()
-    }
-
-    fn twice(&self) -> u64 {
-        0
     }
 }

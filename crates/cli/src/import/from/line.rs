@@ -104,6 +104,12 @@ impl Line {
         Ok(all)
     }
 
+    /// Tells of a reply that no such server gives: `does_not`.
+    pub(super) fn strange(&self, said: &str, does_not: &str) -> String {
+        let said: String = said.chars().take(80).collect();
+        format!("{} answered {said:?}, which {does_not}", self.address)
+    }
+
     /// An error of the connection, as what it is: never the broken pipe of who reads our output.
     #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
     fn gone(&self, error: std::io::Error) -> anyhow::Error {

@@ -1,5 +1,6 @@
 //! The common interface of other servers.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use anyhow::Result;
@@ -38,5 +39,14 @@ pub(in crate::import) trait Peer: Source {
 
     /// How many messages that are stored here somebody else may have taken there meanwhile, as
     /// their time to run was over.
-    fn twice(&self) -> u64;
+    fn twice(&self) -> u64 {
+        0
+    }
+}
+
+/// Takes the first so many of what a peer gave: they are stored.
+pub(super) fn first<T>(given: &mut VecDeque<T>, messages: u64) -> Vec<T> {
+    let count = usize::try_from(messages).unwrap_or(usize::MAX);
+    let count = count.min(given.len());
+    given.drain(..count).collect()
 }

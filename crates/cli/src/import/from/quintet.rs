@@ -23,7 +23,7 @@ use ureq::{Agent, Body};
 
 use super::http::{ANSWER_MAX, again, agent, each};
 use super::line::Line;
-use super::peer::Peer;
+use super::peer::{Peer, first};
 use crate::import::count::Counts;
 use crate::records::{BadInput, Entry, PIECES_OVER, Source};
 
@@ -560,9 +560,7 @@ impl Source for Quintet {
     }
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let count = usize::try_from(messages).unwrap_or(usize::MAX);
-        let count = count.min(self.given.len());
-        let gone: Vec<HeldMessage> = self.given.drain(..count).collect();
+        let gone = first(&mut self.given, messages);
         let ours = each(&gone, |held| self.remove(held))?;
         self.twice += gone.len() as u64 - ours;
         Ok(())

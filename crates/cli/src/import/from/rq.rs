@@ -15,7 +15,7 @@ use quintet_types::Name;
 use serde_json::Value;
 
 use crate::import::count::Counts;
-use crate::records::{BadInput, Entry, PIECES_OVER, Source};
+use crate::records::{BadInput, Entry, Large, Source};
 
 /// RQ's folders of messages that are still to be done, each with what they become: those that ran
 /// run again, as when RQ itself starts.
@@ -228,12 +228,12 @@ impl Place {
 pub(in crate::import) struct Messages {
     places: Vec<Place>,
     at: usize,
-    large: Vec<u8>,
+    large: Large,
 }
 
 impl Messages {
     pub(in crate::import) fn of(places: Vec<Place>) -> Self {
-        let (at, large) = (0, Vec::new());
+        let (at, large) = (0, Large::default());
         Self { places, at, large }
     }
 }
@@ -245,16 +245,11 @@ impl Source for Messages {
         };
         let (head, body) = place.entry()?;
         self.at += 1;
-        if body.len() as u64 > PIECES_OVER {
-            self.large = body;
-            return Ok(Some(Entry { head, body: None }));
-        }
-        let body = Some(body);
-        Ok(Some(Entry { head, body }))
+        Ok(Some(self.large.entry(head, body)))
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+        self.large.write(into)
     }
 
     fn place(&self) -> String {

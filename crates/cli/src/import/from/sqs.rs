@@ -27,9 +27,9 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::http::{ANSWER_MAX, again, agent, each};
-use super::peer::Peer;
+use super::peer::{Peer, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, PIECES_OVER, Source};
+use crate::records::{Entry, Large, Source};
 use sign::{Keys, Request};
 
 /// Messages of a request: as many as SQS takes.
@@ -126,7 +126,7 @@ pub(super) struct Sqs {
     taken: VecDeque<(Arc<str>, Message)>,
     /// Given out and not stored.
     given: VecDeque<HiddenMessage>,
-    large: Vec<u8>,
+    large: Large,
     shown: String,
     passed: u64,
     twice: u64,
@@ -162,7 +162,7 @@ impl Sqs {
             through: false,
             taken: VecDeque::new(),
             given: VecDeque::new(),
-            large: Vec::new(),
+            large: Large::default(),
             passed: 0,
             twice: 0,
             known: BTreeMap::new(),
@@ -429,12 +429,7 @@ impl Sqs {
         let handle = message.receipt_handle;
         self.given.push_back(HiddenMessage { url, handle });
         self.passed += 1;
-        if body.len() as u64 > PIECES_OVER {
-            self.large = body;
-            return Ok(Entry { head, body: None });
-        }
-        let body = Some(body);
-        Ok(Entry { head, body })
+        Ok(self.large.entry(head, body))
     }
 
     /// Does an act of ten messages to all of these; to how many SQS says yes.
@@ -512,7 +507,7 @@ impl Source for Sqs {
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        Ok(into.write_all(&std::mem::take(&mut self.large))?)
+        self.large.write(into)
     }
 
     fn place(&self) -> String {
@@ -524,9 +519,7 @@ impl Source for Sqs {
     }
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let count = usize::try_from(messages).unwrap_or(usize::MAX);
-        let count = count.min(self.given.len());
-        let gone: Vec<HiddenMessage> = self.given.drain(..count).collect();
+        let gone = first(&mut self.given, messages);
         let ours = self.acted(&gone, "DeleteMessageBatch", &json!({}))?;
         self.twice += gone.len() as u64 - ours;
         Ok(())

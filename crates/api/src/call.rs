@@ -1,0 +1,61 @@
+//! Arguments of handlers.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{Extension, FromRequest, FromRequestParts, Request};
+use axum::response::Response;
+use hyper::http::request::Parts;
+use quintet_http::{RequestMemory, Requester};
+use quintet_types::Name;
+use serde::de::DeserializeOwned;
+
+use super::path::Path;
+use super::problem::Problem;
+use super::{Api, read};
+
+/// What a handler answers.
+pub(super) type Answer = Result<Response, Problem>;
+
+/// The API, and who asks it.
+pub(super) struct Call {
+    pub(super) api: Arc<Api>,
+    pub(super) requester: Requester,
+}
+
+impl FromRequestParts<Arc<Api>> for Call {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        api: &Arc<Api>,
+    ) -> Result<Self, ExtensionRejection> {
+        let asks = Extension::<Requester>::from_request_parts(parts, api).await?;
+        let (api, requester) = (Arc::clone(api), asks.0);
+        Ok(Self { api, requester })
+    }
+}
+
+/// The queue that an address names.
+pub(super) struct OfQueue(pub(super) Name);
+
+impl FromRequestParts<Arc<Api>> for OfQueue {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
+        let Path(queue) = Path::<String>::from_request_parts(parts, api).await?;
+        read::queue(&queue).map(Self)
+    }
+}
+
+/// What the body of a request says, and the memory that it takes.
+pub(super) struct Given<T>(pub(super) T, pub(super) RequestMemory);
+
+impl<T: DeserializeOwned + Send> FromRequest<Arc<Api>> for Given<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
+        let (given, share) = read::body::<T>(&api.app, request).await?;
+        Ok(Self(given, share))
+    }
+}
