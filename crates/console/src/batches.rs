@@ -375,7 +375,7 @@ pub(super) async fn steer(
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let given = asked.form(request).await?;
+    asked.form(request).await?;
     let id = id_of(&part)?;
     let ask = match act.as_str() {
         "commit" => BatchRequest::Commit(id),

@@ -166,7 +166,7 @@ pub(super) async fn order(
     request: Request,
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let given = asked.form(request).await?;
+    asked.form(request).await?;
     let order = match act.as_str() {
         "move" => NodeOrder::Move,
         "drain" => NodeOrder::Drain,

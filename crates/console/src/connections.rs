@@ -206,7 +206,7 @@ pub(super) async fn close(
     request: Request,
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let given = asked.form(request).await?;
+    asked.form(request).await?;
     let id = id.parse().map_err(|_| Problem::no_such_page())?;
     let (tell, told) = reply::told();
     asked.console.api.client_api().close_client(id, tell);

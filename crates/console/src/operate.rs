@@ -119,7 +119,7 @@ const RELOADED: Duration = Duration::from_secs(5);
 /// `POST /settings/do/reload`.
 pub(super) async fn reload(asked: PageRequest, request: Request) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let given = asked.form(request).await?;
+    asked.form(request).await?;
     let client_api = asked.console.api.client_api();
     let principal = asked.requester.known.as_ref().map(|(who, _)| *who);
     let (tell, told) = reply::told();

@@ -595,7 +595,7 @@ pub(super) async fn stop(
     Path(number): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let given = asked.form(request).await?;
+    asked.form(request).await?;
     let job = asked.console.jobs.get(&number, &asked)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();

@@ -274,7 +274,7 @@ pub(super) async fn steer(
     request: Request,
 ) -> Result<Response, Problem> {
     must_operate(&asked)?;
-    let given = asked.form(request).await?;
+    asked.form(request).await?;
     let (wid, act) = named(&part, &act)?;
     let there = asked.console.api.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
