@@ -280,6 +280,9 @@ impl Api {
     }
 
     fn bytes(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
+        if path.contains("//") || path.ends_with('/') {
+            bail!("a name is empty");
+        }
         self.reply(method, path, body)?;
         self.rest()
     }

@@ -4,10 +4,12 @@ use std::io::{Write as _, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::parse_duration_ms;
-use quintet_control::audit::read;
+use quintet_control::audit::{FILE, read};
 use quintet_host::wall_ms;
+
+use super::directories;
 
 /// Arguments of `audit`.
 #[derive(clap::Args)]
@@ -18,9 +20,10 @@ use quintet_host::wall_ms;
 Each line has the time, user, address, operation, object and result. The file is audit.log in the
 data directory; with its predecessor it has at most 16 MiB.")]
 pub(super) struct Audit {
-    /// Data directory of the server.
-    #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
-    data: PathBuf,
+    /// Data directory of the server [default: the first that has an audit of `./data` and those of
+    /// installed servers].
+    #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
+    data: Option<PathBuf>,
     /// Only entries of this last period, such as 1h or 7d.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -38,8 +41,16 @@ impl Audit {
                 wall_ms().saturating_sub(ago)
             }
         };
-        let acts = read(&self.data, since)
-            .with_context(|| format!("cannot read the audit in {}", self.data.display()))?;
+        let all = directories(self.data.as_ref());
+        let Some(data) = all.iter().find(|dir| dir.join(FILE).exists()) else {
+            let all: Vec<_> = all.iter().map(|dir| dir.display().to_string()).collect();
+            bail!(
+                "there is no {FILE} in {}: name the data directory with --data",
+                all.join(", ")
+            );
+        };
+        let acts = read(data, since)
+            .with_context(|| format!("cannot read the audit in {}", data.display()))?;
         let mut out = stdout().lock();
         for act in acts {
             match self.json {

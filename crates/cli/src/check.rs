@@ -84,6 +84,12 @@ impl Check {
             Finding::Tail(_) => {}
         })?;
         bar.clear();
+        if summary.segments == 0 {
+            bail!(
+                "{} has no log: is it a data directory?",
+                self.data.display()
+            );
+        }
         let runs = self.runs(contents)?;
         let damaged = !lost.is_empty() || !wrong.is_empty() || runs.is_damaged();
         let mut out = stdout().lock();

@@ -229,14 +229,7 @@ struct Where {
 impl Where {
     /// The data directories in which the server's socket is looked for, the likeliest first.
     fn directories(&self) -> Vec<PathBuf> {
-        if let Some(data) = &self.data {
-            return vec![data.clone()];
-        }
-        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        let mut all = vec![PathBuf::from("data")];
-        all.extend(runtime.map(|runtime| runtime.join("quintet")));
-        all.extend(["/run/quintet", "/var/lib/quintet"].map(PathBuf::from));
-        all
+        directories(self.data.as_ref())
     }
 
     /// The data directory that is named, or the first with a server that listens, or `./data`.
@@ -246,6 +239,18 @@ impl Where {
         let found = all.iter().position(listens).unwrap_or(0);
         all.swap_remove(found)
     }
+}
+
+/// The directory that is named, or those that a server usually has, the likeliest first.
+fn directories(named: Option<&PathBuf>) -> Vec<PathBuf> {
+    if let Some(data) = named {
+        return vec![data.clone()];
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let mut all = vec![PathBuf::from("data")];
+    all.extend(runtime.map(|runtime| runtime.join("quintet")));
+    all.extend(["/run/quintet", "/var/lib/quintet"].map(PathBuf::from));
+    all
 }
 
 /// Runs the server with this configuration, which the command line gives so, until it stops.

@@ -85,7 +85,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     let console = console(&config, &addresses, &tls);
     let announce = || announce(&addresses, console.as_deref(), is_open);
     if config.cluster.is_on() {
-        announce()?;
+        announce();
     }
     let audit = Arc::new(Audit::new(&config.data));
     let ownership = match config.cluster.is_on() {
@@ -135,7 +135,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     server.core.catch_up();
     if server.node.is_none() {
         // Before anybody is answered, so that `quintet wait` ends behind these lines.
-        announce()?;
+        announce();
     }
     let control = start_control(&server)?;
     let (io, dispatcher) = start_workers(&server, polls, bound)?;
@@ -163,10 +163,10 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     // Nobody else sets it.
     let _first = watched.set(Arc::downgrade(&server.edge));
     match &server.node {
-        None => say("quintet ready")?,
+        None => say("quintet ready"),
         Some(node) => {
             node.serves(&server.core, intake(&server, scripts.forwarding()));
-            say("quintet owner")?;
+            say("quintet owner");
         }
     }
     notify::ready();

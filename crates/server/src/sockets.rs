@@ -83,39 +83,32 @@ pub(crate) fn console(config: &Config, addresses: &[(&str, Address)], tls: &Tls)
     Some(format!("{scheme}://{at}/"))
 }
 
-/// The lines that supervisors and tests wait for, and where a person goes on.
-///
-/// # Errors
-/// Standard output is gone.
-pub(crate) fn announce(
-    addresses: &[(&str, Address)],
-    console: Option<&str>,
-    is_open: bool,
-) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+/// Prints the lines that supervisors and tests wait for, and where a person goes on.
+pub(crate) fn announce(addresses: &[(&str, Address)], console: Option<&str>, is_open: bool) {
+    let mut lines = String::new();
     for (protocol, address) in addresses {
-        writeln!(out, "listening {protocol} {address}")?;
+        lines += &format!("listening {protocol} {address}\n");
     }
     if let Some(console) = console {
-        writeln!(out, "console: {console}")?;
+        lines += &format!("console: {console}\n");
         if is_open {
-            writeln!(
-                out,
-                "no users are configured: every account on this machine can use this server"
-            )?;
+            lines += "no users are configured: every account on this machine can use this server\n";
         }
     }
-    out.flush()
+    print(&lines);
 }
 
-/// One more line of that kind.
-///
-/// # Errors
-/// Standard output is gone.
-pub(crate) fn say(line: &str) -> io::Result<()> {
+/// Prints one more line of that kind.
+pub(crate) fn say(line: &str) {
+    print(&format!("{line}\n"));
+}
+
+/// A server goes on if nobody reads its standard output any more.
+fn print(lines: &str) {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()
+    if let Err(error) = out.write_all(lines.as_bytes()).and_then(|()| out.flush()) {
+        tracing::warn!("cannot write to standard output: {error}");
+    }
 }
 
 #[cfg(test)]

@@ -83,8 +83,21 @@ fn each(
             &format!("/queues/{}/{act}", part(queue)),
             body.as_ref(),
         )?;
+        // Whoever may not look at the queue is not told more.
+        let stays = act == "resume"
+            && api
+                .get(&format!("/queues/{}", part(queue)))
+                .is_ok_and(|shown| shown["paused"] == true);
         match as_json {
-            true => writeln!(stdout(), "{}", json!({ done: queue }))?,
+            true => writeln!(
+                stdout(),
+                "{}",
+                json!({ done: queue, "paused": act == "pause" || stays })
+            )?,
+            false if stays => writeln!(
+                stdout(),
+                "{queue} stays paused by its setting: quintet set {queue} paused=false"
+            )?,
             false => writeln!(stdout(), "{queue} {done}")?,
         }
     }
