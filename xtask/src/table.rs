@@ -345,7 +345,7 @@ fn stress_words(run: &Run) -> Vec<String> {
 fn cluster_words(run: &Run) -> Vec<String> {
     let words = match run.long {
         true => "--minutes 30 --at-least 20 --early",
-        false => "--minutes 4 --at-least 1 --early --plain",
+        false => "--minutes 6 --at-least 1 --early --plain",
     };
     with_seed(words, run)
 }
