@@ -42,11 +42,13 @@ impl Audit {
             }
         };
         let all = directories(self.data.as_ref());
-        let Some(data) = all.iter().find(|dir| dir.join(FILE).exists()) else {
+        let has = all.iter().find(|dir| dir.join(FILE).exists());
+        // A server that has noted nothing yet has no file.
+        let Some(data) = has.or_else(|| all.iter().find(|dir| dir.is_dir())) else {
             let all: Vec<_> = all.iter().map(|dir| dir.display().to_string()).collect();
             bail!(
-                "there is no {FILE} in {}: name the data directory with --data",
-                all.join(", ")
+                "there is no data directory {}: name it with --data",
+                all.join(" or ")
             );
         };
         let acts = read(data, since)
