@@ -15,6 +15,7 @@ mod hold;
 mod holder;
 mod imports;
 mod leases;
+mod message_events;
 mod messages;
 mod names;
 mod openapi;

@@ -29,6 +29,9 @@ pub struct Problem {
     /// The message that was put before, where this one is a duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate_of: Option<u64>,
+    /// The oldest position of events, where one is kept no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest: Option<String>,
     /// For people: queues that may have been meant.
     #[serde(skip)]
     #[schema(ignore)]
@@ -44,6 +47,7 @@ impl Problem {
             detail: detail.into(),
             field: None,
             duplicate_of: None,
+            oldest: None,
             nearest: Box::default(),
         }
     }
@@ -152,6 +156,14 @@ impl Problem {
         let detail =
             "16 queues are followed, which is the limit; one ends 30 s after its last request";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
+    }
+
+    /// The log does not have a position of events.
+    pub(crate) fn position_gone(oldest: &str, detail: String) -> Self {
+        Self {
+            oldest: Some(oldest.to_owned()),
+            ..Self::new(StatusCode::GONE, "position_gone", detail)
+        }
     }
 
     pub(crate) fn too_many_uploads() -> Self {

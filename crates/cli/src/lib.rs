@@ -21,6 +21,7 @@ mod demo;
 #[cfg(all(test, feature = "cluster"))]
 mod documented;
 mod drop;
+mod events;
 mod export;
 #[cfg(feature = "cluster")]
 mod handover;
@@ -101,6 +102,8 @@ enum Command {
     Top(top::Top),
     /// Print the events of a queue as they happen, without taking messages.
     Tail(tail::Tail),
+    /// Print what happened to messages, from the server's log, from any position on.
+    Events(events::Events),
     /// Drop queues of the running server by name or pattern.
     Drop(drop::Drop),
     /// Move messages of the running server to another queue.
@@ -277,6 +280,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
         Command::Set(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Tail(command) => command.run(),
+        Command::Events(command) => command.run(),
         Command::Drop(command) => command.run(),
         Command::Move(command) => command.run(),
         Command::Fanout(command) => command.run(),

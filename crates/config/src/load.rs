@@ -14,6 +14,7 @@ use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, renamed, unknown};
 use super::{
     Address, Config, Listen, ListenTls, Served, TlsMode, auth, control, limits, schedules, scripts,
+    webhooks,
 };
 
 /// Settings of the command line; they win over the file.
@@ -79,6 +80,7 @@ pub fn load(given: &CommandLine) -> Result<Config> {
     }
     let rows = config.schedules().map_err(|wrong| (wrong, "cron"));
     let rows = rows.and_then(|_| config.checked_limits().map_err(|wrong| (wrong, "limit")));
+    let rows = rows.and_then(|_| config.receivers().map_err(|wrong| (wrong, "webhook")));
     if let Err((wrong, table)) = rows {
         let error = wrong.on_line(&file, table);
         return Err(match &given.config {
@@ -249,6 +251,13 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
                 .push(row.map_err(|wrong| wrong.within("[[cron]]"))?);
             Ok(())
         }),
+        "webhook" => each(value, "[[webhook]]", |table| {
+            let row = auth::read(webhooks::WEBHOOK, table);
+            config
+                .webhooks
+                .push(row.map_err(|wrong| wrong.within("[[webhook]]"))?);
+            Ok(())
+        }),
         "cluster" => {
             for (key, value) in as_table(value, "[cluster]")? {
                 let wrong = |why| Wrong::of_key(key, why).within("[cluster]");
@@ -298,7 +307,7 @@ fn each(
 
 /// Tables of the file beside settings.
 const TABLES: &[&str] = &[
-    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user",
+    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user", "webhook",
 ];
 
 /// `[defaults]` may not have a name; `refused` lists such keys.

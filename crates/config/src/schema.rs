@@ -256,6 +256,13 @@ pub(crate) const SETTINGS: &[Spec] = &[
         field: |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
     },
     Spec {
+        key: "events_keep",
+        help: "Newest log files that are kept for readers of events though nothing in them is \
+               alive, up to this size, log_bytes and the space on the disk.",
+        reload: true,
+        field: |c| Field::Bytes(&mut c.events_keep, 0, 1 << 50),
+    },
+    Spec {
         key: "stop_wait",
         help: "How long a stop (SIGTERM) waits for clients to read their replies.",
         reload: true,
