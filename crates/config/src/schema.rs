@@ -468,8 +468,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "relay_ca",
-        help: "Authorities of the https servers of relay and webhook. Empty: those that browsers \
-               trust.",
+        help: "Authorities of the https servers of relay, webhook and [[webhook]]. Empty: those \
+               that browsers trust.",
         reload: false,
         field: |c| Field::Text(&mut c.relay_ca),
     },

@@ -46,10 +46,10 @@ pub enum NotThere {
 
 impl From<LogError> for NotThere {
     fn from(error: LogError) -> Self {
-        match error {
-            LogError::NoSegment(_) => Self::Retired,
-            other => Self::Failed(other.to_string()),
+        if let LogError::NoSegment(_) = error {
+            return Self::Retired;
         }
+        Self::Failed(error.to_string())
     }
 }
 

@@ -129,14 +129,16 @@ impl EventLog {
 
     /// As [`quintet_client::ClientApi::await_events`].
     pub fn wait(&self, core: &Core, next: &str, news: &News) -> bool {
-        {
-            let mut waiters = locked(&self.waiters);
-            waiters.retain(|waiter| waiter.strong_count() > 0);
-            waiters.push(Arc::downgrade(news));
-            self.any.store(true, Ordering::SeqCst);
-        }
+        self.register(news);
         // Looked at last: what becomes durable from here on is told.
         position::read(next).is_none_or(|(_, at)| at < core.durable_place())
+    }
+
+    fn register(&self, news: &News) {
+        let mut waiters = locked(&self.waiters);
+        waiters.retain(|waiter| waiter.strong_count() > 0);
+        waiters.push(Arc::downgrade(news));
+        self.any.store(true, Ordering::SeqCst);
     }
 
     fn read(

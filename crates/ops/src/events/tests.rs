@@ -1,11 +1,17 @@
 //! Facts as events: what is told of each kind.
 
-use quintet_client::{Event, EventKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quintet_client::{Event, EventKind, News};
 use quintet_engine::Fact;
+use quintet_host::Post as _;
 use quintet_types::{
-    At, Body, Extra, Message, MessageId, Ms, QueueId, Removal, Return, State, Transfer,
+    At, Body, Extra, Message, MessageId, Ms, QueueId, Removal, Return, SegmentRef,
+    State, Transfer,
 };
 
+use super::EventLog;
 use super::of_fact::event;
 
 const AT: At = At {
@@ -21,7 +27,18 @@ fn message(state: State) -> Message {
         queue: QueueId(3),
         body: Body::new(b"four"),
         state,
-        ..Message::default()
+        position: 7,
+        created: Ms(1),
+        extra: None,
+        ttr_ms: None,
+        priority: 0,
+        flags: 0,
+        reserves: 0,
+        segment_ref: SegmentRef(1),
+        generation: 0,
+        ordinal: 0,
+        selectable: true,
+        doomed: false,
     }
 }
 
@@ -118,4 +135,26 @@ fn an_event_in_json_leaves_out_what_it_has_not() {
     let json = serde_json::to_value(Event::from(&flush)).expect("JSON");
     let expected = serde_json::json!({ "at_ms": 0, "kind": "removed", "why": "flushed", "count": 4 });
     assert_eq!(json, expected);
+}
+
+#[test]
+fn who_waits_is_called_once_when_the_log_is_durable_and_nobody_who_has_gone() {
+    let events = EventLog::default();
+    let calls = Arc::new(AtomicU64::new(0));
+    let waiter = || -> News {
+        let calls = Arc::clone(&calls);
+        Arc::new(move || drop(calls.fetch_add(1, Ordering::SeqCst)))
+    };
+    let (stays, goes) = (waiter(), waiter());
+    events.register(&stays);
+    events.register(&goes);
+    drop(goes);
+    events.tell_durable();
+    events.tell_durable();
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    for _ in 0..100 {
+        events.register(&waiter());
+    }
+    let kept = quintet_host::locked(&events.waiters).len();
+    assert_eq!(kept, 1, "those who have gone are forgotten");
 }
