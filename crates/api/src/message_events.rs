@@ -85,11 +85,15 @@ pub(super) async fn answer(
     let request = EventsRequest {
         since,
         queues,
-        kinds: kinds.map_err(|why| Problem::field("kinds", why))?.unwrap_or_default(),
+        kinds: kinds
+            .map_err(|why| Problem::field("kinds", why))?
+            .unwrap_or_default(),
         max: read::page_size(&query)?,
         principal: requester.principal(),
     };
-    let accepts = headers.get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
+    let accepts = headers
+        .get(ACCEPT)
+        .and_then(|accepts| accepts.to_str().ok());
     if accepts.is_some_and(|accepts| accepts.trim_start().starts_with("text/event-stream")) {
         return stream_of(api, requester, slot, request).await;
     }

@@ -98,7 +98,12 @@ fn line(event: &Value) -> String {
         seen(text("queue")),
         number("id").or(count).unwrap_or_default(),
     );
-    for (key, before) in [("to", "to "), ("why", ""), ("name", "name "), ("error", "error: ")] {
+    for (key, before) in [
+        ("to", "to "),
+        ("why", ""),
+        ("name", "name "),
+        ("error", "error: "),
+    ] {
         if !text(key).is_empty() {
             line += &format!("  {before}{}", seen(text(key)));
         }

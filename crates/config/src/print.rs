@@ -10,9 +10,9 @@ use super::cluster::CLUSTER;
 use super::limits::LIMIT;
 use super::queues::QUEUE_SETTINGS;
 use super::schedules::CRON;
-use super::webhooks::WEBHOOK;
 use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
+use super::webhooks::WEBHOOK;
 use super::{Config, scripts};
 
 /// Treatment of passwords and the like.

@@ -72,7 +72,7 @@ impl WebhookTable {
         let takes = |key: &str, given: &str, why: &str| {
             Wrong::of_value(key, &toml::Value::String(given.to_owned()), why)
         };
-        let rest = ["http://", "https://"].iter();
+        let mut rest = ["http://", "https://"].iter();
         let rest = rest.find_map(|scheme| self.url.strip_prefix(scheme));
         let host = rest.and_then(|rest| rest.split(['/', '?', '#']).next());
         if host.is_none_or(|host| host.is_empty() || host.contains('@')) {
@@ -150,13 +150,27 @@ mod tests {
     #[test]
     fn a_webhook_has_a_name_and_an_address() {
         const GOOD: &str = "[[webhook]]\nname = 'a'\nurl = 'https://example.org/x'\n";
-        assert_eq!(read(&format!("{GOOD}kinds = ['dead', 'failed']\nqueues = ['w*']")), Ok(1));
+        assert_eq!(
+            read(&format!(
+                "{GOOD}kinds = ['dead', 'failed']\nqueues = ['w*']"
+            )),
+            Ok(1)
+        );
         for (text, says) in [
             ("[[webhook]]\nurl = 'http://h/'".to_owned(), "needs a name"),
-            ("[[webhook]]\nname = 'A'\nurl = 'http://h/'".to_owned(), "needs a name"),
+            (
+                "[[webhook]]\nname = 'A'\nurl = 'http://h/'".to_owned(),
+                "needs a name",
+            ),
             ("[[webhook]]\nname = 'a'".to_owned(), "url"),
-            ("[[webhook]]\nname = 'a'\nurl = 'ftp://h/'".to_owned(), "url"),
-            ("[[webhook]]\nname = 'a'\nurl = 'http://u:pw@h/'".to_owned(), "url"),
+            (
+                "[[webhook]]\nname = 'a'\nurl = 'ftp://h/'".to_owned(),
+                "url",
+            ),
+            (
+                "[[webhook]]\nname = 'a'\nurl = 'http://u:pw@h/'".to_owned(),
+                "url",
+            ),
             (format!("{GOOD}{GOOD}"), "two of this name"),
             (format!("{GOOD}kinds = ['born']"), "not \"born\""),
             (format!("{GOOD}secret_file = '/nowhere'"), "secret_file"),

@@ -705,7 +705,7 @@ impl Engine {
 
     /// A number that this log keeps for ever, and hardly another one has: of the shard's secret key.
     pub fn log_id(&self) -> u32 {
-        match self.store.dedupe_id(b"quintet events") {
+        match self.store.dedupe_id(&b"quintet events"[..]) {
             DedupeId::Hash([half, _]) => u32::try_from(half >> 32).unwrap_or(0),
             DedupeId::Whole(_) => 0,
         }

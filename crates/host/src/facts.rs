@@ -121,25 +121,23 @@ impl Core {
             let (mut stopped, mut wrong) = (None, None);
             let skip = at.facts;
             let begins = at.frame;
-            let read = self.reader.frames(
-                segment.number,
-                (Position(at.frame), until),
-                &mut |frame| {
-                    let skip = if frame.position.0 == begins { skip } else { 0 };
-                    left = left.saturating_sub(frame.payload.len() as u64);
-                    match facts_of(frame, skip, seen) {
-                        Ok(None) => left > 0,
-                        Ok(place) => {
-                            stopped = place;
-                            false
+            let read =
+                self.reader
+                    .frames(segment.number, (Position(at.frame), until), &mut |frame| {
+                        let skip = if frame.position.0 == begins { skip } else { 0 };
+                        left = left.saturating_sub(frame.payload.len() as u64);
+                        match facts_of(frame, skip, seen) {
+                            Ok(None) => left > 0,
+                            Ok(place) => {
+                                stopped = place;
+                                false
+                            }
+                            Err(why) => {
+                                wrong = Some(why);
+                                false
+                            }
                         }
-                        Err(why) => {
-                            wrong = Some(why);
-                            false
-                        }
-                    }
-                },
-            );
+                    });
             let next = match read {
                 // Positions of this log are where frames begin.
                 Err(LogError::BadRead { .. }) if at == from => return Err(NotThere::Unknown),

@@ -15,9 +15,7 @@ use quintet_client::{
 };
 use quintet_config::{Config, Webhook};
 use quintet_host::{Core, Point, Signal, locked};
-use quintet_types::{
-    Command, Effect, Name, Outcome, Principal, TableRequest, Transaction,
-};
+use quintet_types::{Command, Effect, Name, Outcome, Principal, TableRequest, Transaction};
 use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -194,7 +192,9 @@ impl Sender<'_> {
             if !self.deliver(&page) {
                 return;
             }
-            self.row.sent.fetch_add(page.events.len() as u64, Ordering::Relaxed);
+            self.row
+                .sent
+                .fetch_add(page.events.len() as u64, Ordering::Relaxed);
             self.keep(&page.next);
             since = Since::Position(page.next);
         }

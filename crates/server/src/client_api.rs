@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use quintet_client::{
-    Arrive, AuditLine, Change, ClientApi, ClusterSeen, EventsPage, EventsRequest, Exposition, Followed, History, HookEvent,
-    News, NoChange, NoEvents, NodeOrder, OnOutcome, Parts, Rates, Recent, ScheduleAct, Series, SetBy, Setting,
-    StoreError, TellReload, TellSchedules, TellSteered, TellWorkers, Thresholds, ThrottledClient,
-    WhichSchedules, WorkerAction,
+    Arrive, AuditLine, Change, ClientApi, ClusterSeen, EventsPage, EventsRequest, Exposition,
+    Followed, History, HookEvent, News, NoChange, NoEvents, NodeOrder, OnOutcome, Parts, Rates,
+    Recent, ScheduleAct, Series, SetBy, Setting, StoreError, TellReload, TellSchedules,
+    TellSteered, TellWorkers, Thresholds, ThrottledClient, WhichSchedules, WorkerAction,
 };
 use quintet_config::{Secrets, changed, print};
 use quintet_edge::Upload;

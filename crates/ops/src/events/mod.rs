@@ -161,7 +161,9 @@ impl EventLog {
             events: Vec::new(),
             bytes: 0,
         };
-        let next = core.facts_from(from, READ_BYTES, &mut |logged| page.take(logged, &mut names))?;
+        let next = core.facts_from(from, READ_BYTES, &mut |logged| {
+            page.take(logged, &mut names)
+        })?;
         names.at = next;
         reading.keep(names);
         Ok((page.events, next))
@@ -282,7 +284,8 @@ impl Page<'_> {
             return None;
         }
         let Some(queue) = queue else {
-            return (event.kind == EventKind::Restart && request.queues.is_empty()).then_some(event);
+            return (event.kind == EventKind::Restart && request.queues.is_empty())
+                .then_some(event);
         };
         // A queue that was deleted has no name any more: that was told.
         let queue = names.queues.get(&(shard, queue))?;

@@ -74,9 +74,7 @@ pub(super) fn event(fact: &Fact) -> Option<Told> {
     Some(match fact {
         // It is put when its producer commits it.
         Fact::Put(message) if message.state == State::Prepared => return None,
-        Fact::Put(message) => {
-            told(message.queue, message.id, Kind::Put, "").of_message(message)
-        }
+        Fact::Put(message) => told(message.queue, message.id, Kind::Put, "").of_message(message),
         Fact::Committed { at } => told(at.queue, at.id, Kind::Put, "committed"),
         Fact::Arrived { message, from } => {
             let mut told = told(message.queue, message.id, Kind::Moved, "arrived");

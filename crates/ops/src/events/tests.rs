@@ -7,8 +7,7 @@ use quintet_client::{Event, EventKind, News};
 use quintet_engine::Fact;
 use quintet_host::Post as _;
 use quintet_types::{
-    At, Body, Extra, Message, MessageId, Ms, QueueId, Removal, Return, SegmentRef,
-    State, Transfer,
+    At, Body, Extra, Message, MessageId, Ms, QueueId, Removal, Return, SegmentRef, State, Transfer,
 };
 
 use super::EventLog;
@@ -45,7 +44,11 @@ fn message(state: State) -> Message {
 /// Kind and reason.
 fn told(fact: &Fact) -> Option<(EventKind, &'static str)> {
     let told = event(fact)?;
-    assert_eq!((told.queue, told.event.id), (Some(AT.queue), Some(AT.id)), "{fact:?}");
+    assert_eq!(
+        (told.queue, told.event.id),
+        (Some(AT.queue), Some(AT.id)),
+        "{fact:?}"
+    );
     Some((told.event.kind, told.event.why))
 }
 
@@ -73,16 +76,31 @@ fn each_fact_about_a_message_is_one_event_and_no_other_is_any() {
         (Fact::Put(message(State::Ready)), Some((Kind::Put, ""))),
         (Fact::Put(message(State::Prepared)), None),
         (Fact::Committed { at: AT }, Some((Kind::Put, "committed"))),
-        (Fact::Restored(message(State::Ready)), Some((Kind::Released, "undone"))),
-        (released(Return::Released, None), Some((Kind::Released, "released"))),
-        (released(Return::Timeout, None), Some((Kind::Released, "timeout"))),
-        (released(Return::Lost, Some(b"gone")), Some((Kind::Failed, "connection_lost"))),
+        (
+            Fact::Restored(message(State::Ready)),
+            Some((Kind::Released, "undone")),
+        ),
+        (
+            released(Return::Released, None),
+            Some((Kind::Released, "released")),
+        ),
+        (
+            released(Return::Timeout, None),
+            Some((Kind::Released, "timeout")),
+        ),
+        (
+            released(Return::Lost, Some(b"gone")),
+            Some((Kind::Failed, "connection_lost")),
+        ),
         (Fact::Kicked { at: AT }, Some((Kind::Released, "kicked"))),
         (removed(Removal::Taken), Some((Kind::Finished, "taken"))),
         (removed(Removal::Finished), Some((Kind::Finished, ""))),
         (removed(Removal::Deleted), Some((Kind::Removed, "deleted"))),
         (removed(Removal::Expired), Some((Kind::Expired, ""))),
-        (removed(Removal::Failed), Some((Kind::Failed, "not_retried"))),
+        (
+            removed(Removal::Failed),
+            Some((Kind::Failed, "not_retried")),
+        ),
         (removed(Removal::Cancelled), Some((Kind::Cancelled, ""))),
         (moved(Transfer::Command), Some((Kind::Moved, ""))),
         (moved(Transfer::Redriven), Some((Kind::Moved, "redriven"))),
@@ -92,7 +110,13 @@ fn each_fact_about_a_message_is_one_event_and_no_other_is_any() {
         // A snapshot repeats what was told, and a run is the server's own affair.
         (Fact::Image(message(State::Ready), None), None),
         (Fact::SentImage(message(State::Ready), "other".into()), None),
-        (Fact::Touched { at: AT, until: Ms(9) }, None),
+        (
+            Fact::Touched {
+                at: AT,
+                until: Ms(9),
+            },
+            None,
+        ),
         (Fact::IdMark(MessageId(9).0), None),
     ] {
         assert_eq!(told(&fact), expected, "{fact:?}");
@@ -133,7 +157,8 @@ fn an_event_in_json_leaves_out_what_it_has_not() {
     };
     let flush = event(&flush).expect("an event").event;
     let json = serde_json::to_value(Event::from(&flush)).expect("JSON");
-    let expected = serde_json::json!({ "at_ms": 0, "kind": "removed", "why": "flushed", "count": 4 });
+    let expected =
+        serde_json::json!({ "at_ms": 0, "kind": "removed", "why": "flushed", "count": 4 });
     assert_eq!(json, expected);
 }
 
@@ -143,7 +168,9 @@ fn who_waits_is_called_once_when_the_log_is_durable_and_nobody_who_has_gone() {
     let calls = Arc::new(AtomicU64::new(0));
     let waiter = || -> News {
         let calls = Arc::clone(&calls);
-        Arc::new(move || drop(calls.fetch_add(1, Ordering::SeqCst)))
+        Arc::new(move || {
+            calls.fetch_add(1, Ordering::SeqCst);
+        })
     };
     let (stays, goes) = (waiter(), waiter());
     events.register(&stays);

@@ -52,13 +52,20 @@ fn reserve(server: &Server, queue: &str) -> String {
 
 fn done(server: &Server, path: &str, body: Value) {
     let reply = post(server, path, &body);
-    assert!(reply.status < 300, "{path}: {} {}", reply.status, reply.json);
+    assert!(
+        reply.status < 300,
+        "{path}: {} {}",
+        reply.status,
+        reply.json
+    );
 }
 
 /// Kind and reason.
 fn words(event: &Value) -> String {
     let word = |key: &str| event[key].as_str().unwrap_or_default();
-    format!("{} {}", word("kind"), word("why")).trim_end().to_owned()
+    format!("{} {}", word("kind"), word("why"))
+        .trim_end()
+        .to_owned()
 }
 
 /// The events of each message, in their order.
@@ -80,7 +87,10 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
         let begin = now(&server);
         let mut expected = BTreeMap::new();
         let mut expect = |id: u64, told: &[&str]| {
-            expected.insert(id, told.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+            expected.insert(
+                id,
+                told.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>(),
+            );
         };
         // memcache takes without a lease, beanstalk with one.
         let mut memcache = server.client_of("memcache");
@@ -91,25 +101,60 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
         stalk.ask(b"watch stalk\r\n", b"WATCHING 2\r\n");
         stalk.send(b"put 5 0 60 1\r\na\r\n");
         let id = String::from_utf8(stalk.until(b"\r\n")).expect("text");
-        let id: u64 = id.trim().strip_prefix("INSERTED ").expect(&id).parse().expect("an id");
-        stalk.ask(b"reserve\r\n", format!("RESERVED {id} 1\r\na\r\n").as_bytes());
+        let id: u64 = id
+            .trim()
+            .strip_prefix("INSERTED ")
+            .expect(&id)
+            .parse()
+            .expect("an id");
+        stalk.ask(
+            b"reserve\r\n",
+            format!("RESERVED {id} 1\r\na\r\n").as_bytes(),
+        );
         stalk.ask(format!("bury {id} 5\r\n").as_bytes(), b"BURIED\r\n");
         stalk.ask(format!("kick-job {id}\r\n").as_bytes(), b"KICKED\r\n");
         stalk.ask(format!("delete {id}\r\n").as_bytes(), b"DELETED\r\n");
-        expect(id, &["put", "reserved", "dead buried", "released kicked", "removed deleted"]);
+        expect(
+            id,
+            &[
+                "put",
+                "reserved",
+                "dead buried",
+                "released kicked",
+                "removed deleted",
+            ],
+        );
 
         let id = put(&server, "work", json!({"body": "four", "name": "order-1"}));
         let named = id;
         let lease = reserve(&server, "work");
-        done(&server, &format!("/leases/{lease}/fail"), json!({"error": "no such user"}));
+        done(
+            &server,
+            &format!("/leases/{lease}/fail"),
+            json!({"error": "no such user"}),
+        );
         let failed = id;
         done(&server, &format!("/messages/{id}/kick"), json!({}));
         let lease = reserve(&server, "work");
         done(&server, &format!("/leases/{lease}/finish"), json!({}));
-        expect(id, &["put", "reserved", "failed released", "released kicked", "reserved", "finished"]);
+        expect(
+            id,
+            &[
+                "put",
+                "reserved",
+                "failed released",
+                "released kicked",
+                "reserved",
+                "finished",
+            ],
+        );
 
         let id = put(&server, "work", json!({"body": "b"}));
-        done(&server, &format!("/messages/{id}/cancel"), json!({"reason": "sold out"}));
+        done(
+            &server,
+            &format!("/messages/{id}/cancel"),
+            json!({"reason": "sold out"}),
+        );
         expect(id, &["put", "cancelled"]);
 
         let id = put(&server, "once", json!({"body": "b"}));
@@ -124,11 +169,18 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
         expect(id, &["put", "expired"]);
 
         let moved = put(&server, "work", json!({"body": "b"}));
-        done(&server, &format!("/messages/{moved}/move"), json!({"to": "other"}));
+        done(
+            &server,
+            &format!("/messages/{moved}/move"),
+            json!({"to": "other"}),
+        );
         for body in ["1", "2", "3"] {
             put(&server, "bulk", json!({ "body": body }));
         }
-        assert_eq!(ask(&server, "DELETE /queues/bulk?messages=true", "", "").status, 204);
+        assert_eq!(
+            ask(&server, "DELETE /queues/bulk?messages=true", "", "").status,
+            204
+        );
 
         // The last one comes by itself.
         eventually("it expires", || {
@@ -144,22 +196,43 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
         assert_eq!(dead[..2], ["put", "reserved"], "{dead:?}");
         assert!(dead.iter().any(|one| one == "dead attempts"), "{dead:?}");
         let of = |id: u64, kind: &str| {
-            let mut found = all.iter().filter(|one| one["id"] == id && one["kind"] == kind);
-            found.next().unwrap_or_else(|| panic!("no {kind} of {id}: {all:?}")).clone()
+            let mut found = all
+                .iter()
+                .filter(|one| one["id"] == id && one["kind"] == kind);
+            found
+                .next()
+                .unwrap_or_else(|| panic!("no {kind} of {id}: {all:?}"))
+                .clone()
         };
         let put = of(named, "put");
-        assert_eq!((&put["name"], &put["bytes"], &put["queue"]), (&json!("order-1"), &json!(4), &json!("work")));
+        assert_eq!(
+            (&put["name"], &put["bytes"], &put["queue"]),
+            (&json!("order-1"), &json!(4), &json!("work"))
+        );
         assert!(put["at_ms"].as_u64() > Some(1_600_000_000_000));
         assert_eq!(of(failed, "failed")["error"], "no such user");
         let left = of(moved, "moved");
-        assert_eq!((&left["queue"], &left["to"]), (&json!("work"), &json!("other")));
+        assert_eq!(
+            (&left["queue"], &left["to"]),
+            (&json!("work"), &json!("other"))
+        );
         let arrived = all.iter().filter(|one| one["was"] == moved).count();
         assert_eq!(arrived > 0, left["id"] != json!(moved) || arrived > 0);
-        let taken = all.iter().find(|one| one["queue"] == "mem" && one["kind"] == "finished");
+        let taken = all
+            .iter()
+            .find(|one| one["queue"] == "mem" && one["kind"] == "finished");
         assert_eq!(taken.expect("told")["why"], "taken");
         let gone = all.iter().filter(|one| one["queue"] == "bulk");
-        assert!(gone.clone().any(|one| words(one) == "removed queue_deleted"), "{all:?}");
-        assert_eq!(gone.filter(|one| one["kind"] == "put").count(), 3, "of a queue that is gone");
+        assert!(
+            gone.clone()
+                .any(|one| words(one) == "removed queue_deleted"),
+            "{all:?}"
+        );
+        assert_eq!(
+            gone.filter(|one| one["kind"] == "put").count(),
+            3,
+            "of a queue that is gone"
+        );
 
         // Any size of pages, any filter.
         assert_eq!(since(&server, &begin, 1, ""), (all.clone(), end.clone()));
@@ -236,11 +309,17 @@ fn who_is_too_slow_holds_nothing_back_and_is_told_so() {
     stream.write_all(request.as_bytes()).expect("sent");
     retire(&server, 2);
     let gone = get(&server, &format!("/events?since={begin}"));
-    assert_eq!((gone.status, &gone.json["code"]), (410, &json!("position_gone")));
+    assert_eq!(
+        (gone.status, &gone.json["code"]),
+        (410, &json!("position_gone"))
+    );
     let oldest = gone.json["oldest"].as_str().expect("a position");
     let (events, _) = since(&server, oldest, 1000, "");
     assert!(!events.is_empty());
-    assert_eq!(since(&server, "oldest", 1000, "&kinds=put").0[0]["queue"], "big");
+    assert_eq!(
+        since(&server, "oldest", 1000, "&kinds=put").0[0]["queue"],
+        "big"
+    );
     let failed = server.run(&["events", "--since", &begin]);
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(!failed.status.success() && said.contains(oldest), "{said}");
@@ -272,10 +351,16 @@ fn a_stream_tells_events_and_goes_on_behind_its_last_id() {
     };
     let mut stream = open("");
     let heard = until(&mut stream, &format!("\"id\":{first}"));
-    let id = heard.lines().find_map(|line| line.strip_prefix("id: ")).expect("an id");
+    let id = heard
+        .lines()
+        .find_map(|line| line.strip_prefix("id: "))
+        .expect("an id");
     let second = put(&server, "work", json!({"body": "b"}));
     until(&mut stream, &format!("\"id\":{second}"));
-    let again = until(&mut open(&format!("last-event-id: {id}\r\n")), &format!("\"id\":{second}"));
+    let again = until(
+        &mut open(&format!("last-event-id: {id}\r\n")),
+        &format!("\"id\":{second}"),
+    );
     assert!(!again.contains(&format!("\"id\":{first}")), "{again}");
 }
 
@@ -291,7 +376,11 @@ fn a_request_waits_for_the_next_event_and_a_position_is_checked() {
         let page = wait.join().expect("a reply");
         assert_eq!(page["events"][0]["id"], id);
     });
-    let late = get(&server, &format!("/events?since={}&wait_ms=50", now(&server))).json;
+    let late = get(
+        &server,
+        &format!("/events?since={}&wait_ms=50", now(&server)),
+    )
+    .json;
     assert_eq!(late["events"], json!([]));
     for (path, field) in [
         ("since=", "since"),
@@ -305,19 +394,38 @@ fn a_request_waits_for_the_next_event_and_a_position_is_checked() {
         ("kinds=put", "kinds"),
     ] {
         let reply = get(&server, &format!("/events?{path}"));
-        assert_eq!((reply.status, &reply.json["field"]), (400, &json!(field)), "{path}");
+        assert_eq!(
+            (reply.status, &reply.json["field"]),
+            (400, &json!(field)),
+            "{path}"
+        );
     }
     // A position of another server.
     let other = Start::default().listen(LISTEN).serve();
     let reply = get(&other, &format!("/events?since={begin}"));
-    assert_eq!((reply.status, &reply.json["code"]), (410, &json!("position_gone")));
+    assert_eq!(
+        (reply.status, &reply.json["code"]),
+        (410, &json!("position_gone"))
+    );
     // The command line goes on where it ended.
     let printed = server.printed(&["events", "--since", &begin]);
-    let (events, next) = printed.trim_end().rsplit_once("\nnext ").expect("two lines");
-    assert!(events.contains("put") && events.contains("work"), "{printed}");
-    assert_eq!(server.printed(&["events", "--since", next]), format!("next {next}\n"));
+    let (events, next) = printed
+        .trim_end()
+        .rsplit_once("\nnext ")
+        .expect("two lines");
+    assert!(
+        events.contains("put") && events.contains("work"),
+        "{printed}"
+    );
+    assert_eq!(
+        server.printed(&["events", "--since", next]),
+        format!("next {next}\n")
+    );
     let lines = server.printed(&["events", "--since", &begin, "--json", "--kinds", "put"]);
-    assert!(lines.starts_with("{\"at_ms\":") || lines.contains("\"kind\":\"put\""), "{lines}");
+    assert!(
+        lines.starts_with("{\"at_ms\":") || lines.contains("\"kind\":\"put\""),
+        "{lines}"
+    );
 }
 
 #[test]
@@ -337,7 +445,12 @@ fn a_reader_sees_the_events_of_queues_that_it_may_see() {
         let server = Start::of(&config).listen(&["http=0"]).serve();
         let as_user = |user: &str, head: &str, body: &str| {
             let login = BASE64_STANDARD.encode(format!("{user}:hush"));
-            ask(&server, head, &format!("authorization: Basic {login}\r\n"), body)
+            ask(
+                &server,
+                head,
+                &format!("authorization: Basic {login}\r\n"),
+                body,
+            )
         };
         let begin = as_user("bob", "GET /events?since=now", "").json;
         let begin = begin["next"].as_str().expect("a position").to_owned();
@@ -356,12 +469,21 @@ fn a_reader_sees_the_events_of_queues_that_it_may_see() {
             page.json["events"].as_array().expect("events").clone()
         };
         assert!(seen("bob").len() >= 6);
-        assert_eq!(seen("put"), Vec::<Value>::new(), "a right to put shows nothing");
+        assert_eq!(
+            seen("put"),
+            Vec::<Value>::new(),
+            "a right to put shows nothing"
+        );
         let ann = seen("ann");
-        assert!(ann.iter().all(|one| !one.to_string().contains("bob")), "{ann:?}");
+        assert!(
+            ann.iter().all(|one| !one.to_string().contains("bob")),
+            "{ann:?}"
+        );
         let puts = ann.iter().filter(|one| one["kind"] == "put");
         assert_eq!(puts.count(), 2, "{ann:?}");
-        let arrived = ann.iter().any(|one| one["to"] == "ann-2" || one["queue"] == "ann-2");
+        let arrived = ann
+            .iter()
+            .any(|one| one["to"] == "ann-2" || one["queue"] == "ann-2");
         assert!(arrived, "{ann:?}");
     }
 }
@@ -375,7 +497,9 @@ fn heard(stream: &mut TcpStream) -> (String, String) {
         head.push(byte[0]);
     }
     let head = String::from_utf8(head).expect("text").to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length.expect("a length").parse().expect("a number")];
     stream.read_exact(&mut body).expect("a body");
     (head, String::from_utf8(body).expect("text"))
@@ -418,7 +542,10 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
         let body: Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(body["webhook"], "takes");
         for event in body["events"].as_array().expect("events") {
-            assert_eq!((&event["kind"], &event["queue"]), (&json!("put"), &json!("work")));
+            assert_eq!(
+                (&event["kind"], &event["queue"]),
+                (&json!("put"), &json!("work"))
+            );
             told.insert(event["id"].as_u64().expect("an id"));
         }
     };
@@ -465,7 +592,9 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
             told.insert(event["id"].as_u64().expect("an id"));
         }
     }
-    eventually("it is counted", || (server.number("webhook_takes_events") > 0).then_some(()));
+    eventually("it is counted", || {
+        (server.number("webhook_takes_events") > 0).then_some(())
+    });
 }
 
 /// The webhook's position is stored.
@@ -481,9 +610,8 @@ fn await_begun(server: &Server, name: &str) {
 fn a_webhook_that_the_log_has_passed_goes_on_at_the_oldest_event() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let config = format!(
-        "[[webhook]]\nname = 'slow'\nurl = 'http://{address}/'\nkinds = ['put']\n"
-    );
+    let config =
+        format!("[[webhook]]\nname = 'slow'\nurl = 'http://{address}/'\nkinds = ['put']\n");
     let start = || Start::of(&config).sync("never").listen(LISTEN);
     let data = Data::fresh();
     let server = start().serve_at(&data);
