@@ -32,6 +32,7 @@ mod server;
 mod setup;
 mod stats;
 mod stream;
+mod streamed;
 mod tail;
 mod trace;
 mod types;

@@ -20,7 +20,7 @@ use utoipa::ToSchema;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::results::Place;
-use super::stream::{QUEUES_MAX, streamed};
+use super::streamed::{QUEUES_MAX, streamed};
 use super::{Api, read};
 use quintet_http::{Client, ConnectionSlot, Requester, Waited, reply};
 

@@ -2,29 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
 use hyper::{HeaderMap, Uri};
-use quintet_client::Share;
 use quintet_types::{Command, CommandError, Name, Outcome, Principal, StatsOf, StatsReply};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::message_events::{self, MessageEvents};
 use super::problem::Problem;
+use super::streamed::{QUEUES_MAX, streamed};
 use super::{Api, read};
 use crate::events::{Figures, Queues, Selection};
-use quintet_http::{ConnectionSlot, OpenStream, Requester};
+use quintet_http::{ConnectionSlot, Requester};
 
-/// Queues of one stream.
-pub(super) const QUEUES_MAX: usize = 100;
-
-/// Bytes of their names as they are shown, so that an event is below [`STREAM_BYTES`].
+/// Bytes of their names as they are shown, so that an event is below 64 KiB.
 const NAMES_MAX: usize = 16 << 10;
-
-/// Share of a stream in the memory for connections.
-const STREAM_BYTES: u64 = 64 << 10;
 
 /// With `since`: what happened to messages behind that position, from the log; as JSON, or as
 /// server-sent events `messages` for who accepts `text/event-stream`. Without: changes in queues,
@@ -76,33 +67,6 @@ pub(super) async fn stream(
     Ok(streamed(reader.body(connection_slot, open, place)))
 }
 
-/// A reply of server-sent events.
-pub(super) fn streamed(body: Body) -> Response {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // Its place is given away: nothing comes behind it.
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
-}
-
-/// A stream's place among the others, and its memory, until it is over.
-pub(super) struct StreamPlace {
-    _place: OwnedSemaphorePermit,
-    _share: Option<Share>,
-}
-
-impl StreamPlace {
-    /// Streams are counted for themselves: the connection gives its own place away.
-    pub(super) fn open(&self, api: &Api, connection_slot: Option<&ConnectionSlot>) -> OpenStream {
-        if let Some(connection_slot) = connection_slot {
-            connection_slot.gives_place();
-        }
-        OpenStream::new(&api.app.settings().stream_counts)
-    }
-}
-
 /// The queues of the query, in order and each once.
 fn wanted(uri: &Uri) -> Result<Option<Vec<Name>>, Problem> {
     let query = read::Query::of(uri, &[], &["queue"])?;
@@ -119,26 +83,6 @@ fn wanted(uri: &Uri) -> Result<Option<Vec<Name>>, Problem> {
 }
 
 impl Api {
-    /// A place for a stream.
-    ///
-    /// # Errors
-    /// There are too many, or there is no memory; that is counted.
-    pub(super) fn stream_place(&self) -> Result<StreamPlace, Problem> {
-        let settings = self.app.settings();
-        let refused = |problem| {
-            settings.stream_counts.refuse();
-            problem
-        };
-        let most = settings.limits.streams_max;
-        let place = self.events.place();
-        let place = place.ok_or_else(|| refused(Problem::too_many_streams(most)))?;
-        let room = self.room(STREAM_BYTES);
-        Ok(StreamPlace {
-            _place: place,
-            _share: room.map_err(refused)?,
-        })
-    }
-
     async fn figures(&self, principal: Principal, queue: &Name) -> Result<Figures, CommandError> {
         let command = Command::Stats(StatsOf::Queue(queue.clone()));
         match self.submit(principal, None, command).await {
