@@ -38,7 +38,7 @@ cli: bench config console control client proxy hooks host import log nodes scrip
 process: config client host types | * mio
 edge: config client hooks host http log process tls auth types wire | * mio
 node: cluster config client proxy host jetstream log nodes process scripts types | *
-ops: config control client engine hooks host otlp policy types | *
+ops: config control client engine hooks host otlp policy tls types | *
 server: api cli config client edge proxy host http log node ops otlp process rq scripts sqs tls types web wire | * mio
 sim: cluster client engine log types | *
 faults: |

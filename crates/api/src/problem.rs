@@ -1,5 +1,7 @@
 //! Why a request is not done, as `application/problem+json` (RFC 9457).
 
+use std::num::NonZeroU64;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
@@ -28,7 +30,12 @@ pub struct Problem {
     pub field: Option<String>,
     /// The message that was put before, where this one is a duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duplicate_of: Option<u64>,
+    #[schema(value_type = Option<u64>)]
+    pub duplicate_of: Option<NonZeroU64>,
+    /// The oldest position of events, where one is kept no longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub oldest: Option<Box<String>>,
     /// For people: queues that may have been meant.
     #[serde(skip)]
     #[schema(ignore)]
@@ -44,6 +51,7 @@ impl Problem {
             detail: detail.into(),
             field: None,
             duplicate_of: None,
+            oldest: None,
             nearest: Box::default(),
         }
     }
@@ -152,6 +160,14 @@ impl Problem {
         let detail =
             "16 queues are followed, which is the limit; one ends 30 s after its last request";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_tails", detail)
+    }
+
+    /// The log does not have a position of events.
+    pub(crate) fn position_gone(oldest: &str, detail: String) -> Self {
+        Self {
+            oldest: Some(Box::new(oldest.to_owned())),
+            ..Self::new(StatusCode::GONE, "position_gone", detail)
+        }
     }
 
     pub(crate) fn too_many_uploads() -> Self {
@@ -279,7 +295,7 @@ impl Problem {
         };
         let mut problem = Self::new(status, command_error.code(), command_error.text());
         if let CommandError::Duplicate(id) = command_error {
-            problem.duplicate_of = Some(id.0);
+            problem.duplicate_of = NonZeroU64::new(id.0);
         }
         problem
     }

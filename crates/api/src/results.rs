@@ -150,6 +150,10 @@ impl Place {
         Self(request.extensions().get::<Arc<ConnectionSlot>>().cloned())
     }
 
+    pub(super) fn at(slot: Option<Arc<ConnectionSlot>>) -> Self {
+        Self(slot)
+    }
+
     /// Counts the connection apart from the others, as it waits, until the answer is dropped.
     ///
     /// # Errors

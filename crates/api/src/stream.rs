@@ -4,31 +4,32 @@ use std::sync::Arc;
 
 use axum::extract::{Extension, State};
 use axum::response::Response;
-use hyper::Uri;
-use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, Uri};
 use quintet_types::{Command, CommandError, Name, Outcome, Principal, StatsOf, StatsReply};
 
+use super::message_events::{self, MessageEvents};
 use super::problem::Problem;
+use super::streamed::{QUEUES_MAX, streamed};
 use super::{Api, read};
 use crate::events::{Figures, Queues, Selection};
-use quintet_http::{ConnectionSlot, OpenStream, Requester};
+use quintet_http::{ConnectionSlot, Requester};
 
-/// Queues of one stream.
-const QUEUES_MAX: usize = 100;
-
-/// Bytes of their names as they are shown, so that an event is below [`STREAM_BYTES`].
+/// Bytes of their names as they are shown, so that an event is below 64 KiB.
 const NAMES_MAX: usize = 16 << 10;
 
-/// Share of a stream in the memory for connections.
-const STREAM_BYTES: u64 = 64 << 10;
-
-/// Changes in queues, every 2 s, as server-sent events: first all of them, then those that changed,
-/// with null for one that is gone. `queue` selects them, up to 100; without it the first 100 in the
-/// order of the list.
+/// With `since`: what happened to messages behind that position, from the log; as JSON, or as
+/// server-sent events `messages` for who accepts `text/event-stream`. Without: changes in queues,
+/// every 2 s, as server-sent events: first all of them, then those that changed, with null for one
+/// that is gone; `queue` selects them, up to 100; without it the first 100 in the order of the list.
 #[utoipa::path(get, path = "/api/v1/events", tag = "queues",
-    params(("queue" = Option<Vec<String>>, Query, description = "a queue to follow; up to 100 times")),
-    responses((status = 200, body = String, content_type = "text/event-stream",
-            description = "events `queues`: their data is an object of Figures, or null, by name"),
+    params(("since" = Option<String>, Query, description = "now, oldest, or `next` of the reply before"),
+        ("queue" = Option<Vec<String>>, Query, description = "a queue, with `since` a pattern; up to 100 times"),
+        ("kinds" = Option<String>, Query, description = "with `since`: only these kinds, with commas"),
+        ("max" = Option<u32>, Query, description = "with `since`: most events"),
+        ("wait_ms" = Option<u64>, Query, description = "with `since`: waits so long for an event, 60000 at most")),
+    responses((status = 200, description = "with `since`: the events; without: events `queues`, whose data is an object of Figures, or null, by name",
+            content((MessageEvents = "application/json"), (String = "text/event-stream"))),
+        (status = 410, body = Problem, content_type = "application/problem+json", description = "the log does not have this position; `oldest` is the first one it has"),
         (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
@@ -36,25 +37,16 @@ pub(super) async fn stream(
     Extension(requester): Extension<Requester>,
     connection_slot: Option<Extension<Arc<ConnectionSlot>>>,
     uri: Uri,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let connection_slot = connection_slot.map(|Extension(connection_slot)| connection_slot);
+    if let Some(since) = message_events::since(&uri, &headers) {
+        let asked = (since, uri, headers);
+        return message_events::answer(api, requester, connection_slot, asked).await;
+    }
     let queues = wanted(&uri)?;
-    let settings = api.app.settings();
-    let counts = &settings.stream_counts;
+    let place = api.stream_place()?;
     let hub = &api.events;
-    let refused = |problem| {
-        counts.refuse();
-        problem
-    };
-    let most = settings.limits.streams_max;
-    let place = hub.place();
-    let place = place.ok_or_else(|| refused(Problem::too_many_streams(most)))?;
-    let share = match &settings.memory {
-        None => None,
-        Some(memory) => match memory.take(STREAM_BYTES) {
-            None => return Err(refused(quintet_http::Problem::NoMemory.into())),
-            share => share,
-        },
-    };
     let principal = requester.principal();
     for queue in queues.iter().flatten() {
         if let Err(command_error @ CommandError::NotPermitted) = api.figures(principal, queue).await
@@ -71,19 +63,8 @@ pub(super) async fn stream(
         let (api, queues) = (Arc::clone(&looking), queues.clone());
         async move { api.look(principal, queues.as_deref()).await }
     });
-    let connection_slot = connection_slot.map(|Extension(connection_slot)| connection_slot);
-    if let Some(connection_slot) = &connection_slot {
-        // Streams are counted for themselves.
-        connection_slot.gives_place();
-    }
-    let open = OpenStream::new(counts);
-    let mut response = Response::new(reader.body(connection_slot, open, (place, share)));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // Its place is given away: nothing comes behind it.
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    let open = place.open(&api, connection_slot.as_deref());
+    Ok(streamed(reader.body(connection_slot, open, place)))
 }
 
 /// The queues of the query, in order and each once.

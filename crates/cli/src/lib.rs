@@ -21,6 +21,7 @@ mod demo;
 #[cfg(all(test, feature = "cluster"))]
 mod documented_tests;
 mod drop;
+mod events;
 mod export;
 #[cfg(feature = "cluster")]
 mod handover;
@@ -101,6 +102,8 @@ enum Command {
     Top(top::Top),
     /// Print the events of a queue as they happen, without taking messages.
     Tail(tail::Tail),
+    /// Print what happened to messages, from the server's log, from any position on.
+    Events(events::Events),
     /// Drop queues of the running server by name or pattern.
     Drop(drop::Drop),
     /// Move messages of the running server to another queue.
@@ -284,7 +287,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
         };
     }
     run!(
-        Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Drop Move Fanout
+        Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Events Drop Move Fanout
         Browse Leases Clients Workers Trace Track Batch Schedule Purge Cancel Kick Retry Redrive
         Delete Edit Pause Resume Drain Undrain Reload Check Repair Backup Export Import Rq Bench
         Demo Hooks Passwd Token Audit Man

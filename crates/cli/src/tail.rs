@@ -116,7 +116,7 @@ pub(super) fn line(event: &Value) -> String {
 }
 
 /// The clock's hours to seconds here.
-fn time_of_day(at_ms: u64) -> String {
+pub(super) fn time_of_day(at_ms: u64) -> String {
     let at = i64::try_from(at_ms).ok();
     let at = at.and_then(chrono::DateTime::from_timestamp_millis);
     at.map_or_else(String::new, |at| {

@@ -10,6 +10,7 @@ mod arrivals;
 pub mod attention;
 mod audit;
 mod budget;
+mod events;
 mod followed;
 mod history;
 mod node;
@@ -34,6 +35,9 @@ pub use arrivals::Arrivals;
 pub use attention::{Finding, Level, Rule, Thresholds};
 pub use audit::AuditLog;
 pub use budget::{ByteBudget, Share};
+pub use events::{
+    Event, EventKind, EventsPage, EventsRequest, MessageEvent, News, NoEvents, Since, WATCHED_MAX,
+};
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
@@ -177,6 +181,22 @@ pub trait ClientApi: Send + Sync {
     fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
         let _ = (queue, after, contains);
         None
+    }
+
+    /// What happened to messages, from the log: a page of it. Reads files.
+    ///
+    /// # Errors
+    /// [`NoEvents`].
+    fn events(&self, request: &EventsRequest) -> Result<EventsPage, NoEvents> {
+        let _ = request;
+        Err(NoEvents::Failed("no log is kept".to_owned()))
+    }
+
+    /// Has `news` called, by any thread, when the log is durable for longer than up to a position of
+    /// [`ClientApi::events`]; true: it is already. Nobody is called who was dropped.
+    fn await_events(&self, next: &str, news: &News) -> bool {
+        let _ = (next, news);
+        false
     }
 
     /// From what on a queue needs attention.

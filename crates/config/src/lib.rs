@@ -27,6 +27,7 @@ pub mod sqs;
 mod tls;
 mod told;
 mod units;
+mod webhooks;
 mod wrong;
 
 use std::path::PathBuf;
@@ -51,6 +52,7 @@ pub use schedules::CronTable;
 pub use served::Served;
 pub use tls::{ListenTls, TlsMode};
 pub use units::parse_duration_ms;
+pub use webhooks::{Webhook, WebhookTable};
 pub use wrong::old_names;
 
 /// Everything the server was told.
@@ -155,6 +157,10 @@ pub struct Config {
     pub crons_max: u64,
     /// Schedules that are defined at run time at most.
     pub schedules_max: u64,
+    /// `[[webhook]]`, in the order of the file.
+    pub webhooks: Vec<WebhookTable>,
+    /// Bytes of the newest segments that readers of events find, though nothing lives in them.
+    pub events_keep: u64,
     pub listen: Vec<Listen>,
 }
 
@@ -281,6 +287,8 @@ impl Default for Config {
             limits: Vec::new(),
             crons: Vec::new(),
             crons_max: 1000,
+            webhooks: Vec::new(),
+            events_keep: 0,
             schedules_max: 100_000,
             listen: Vec::new(),
         }

@@ -14,6 +14,7 @@ use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, renamed, unknown};
 use super::{
     Address, Config, Listen, ListenTls, Served, TlsMode, auth, control, limits, schedules, scripts,
+    webhooks,
 };
 
 /// Settings of the command line; they win over the file.
@@ -79,6 +80,7 @@ pub fn load(given: &CommandLine) -> Result<Config> {
     }
     let rows = config.schedules().map_err(|wrong| (wrong, "cron"));
     let rows = rows.and_then(|_| config.checked_limits().map_err(|wrong| (wrong, "limit")));
+    let rows = rows.and_then(|_| config.receivers().map_err(|wrong| (wrong, "webhook")));
     if let Err((wrong, table)) = rows {
         let error = wrong.on_line(&file, table);
         return Err(match &given.config {
@@ -225,6 +227,12 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
         "grant" => rows(value, "[[grant]]", auth::GRANT, &mut config.grants),
         "limit" => rows(value, "[[limit]]", limits::LIMIT, &mut config.limits),
         "cron" => rows(value, "[[cron]]", schedules::CRON, &mut config.crons),
+        "webhook" => rows(
+            value,
+            "[[webhook]]",
+            webhooks::WEBHOOK,
+            &mut config.webhooks,
+        ),
         "cluster" => {
             for (key, value) in as_table(value, "[cluster]")? {
                 let wrong = |why| Wrong::of_key(key, why).within("[cluster]");
@@ -288,7 +296,7 @@ fn rows<T: Default>(
 
 /// Tables of the file beside settings.
 const TABLES: &[&str] = &[
-    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user",
+    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user", "webhook",
 ];
 
 /// `[defaults]` may not have a name; `refused` lists such keys.

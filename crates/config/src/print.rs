@@ -12,6 +12,7 @@ use super::queues::QUEUE_SETTINGS;
 use super::schedules::CRON;
 use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
+use super::webhooks::WEBHOOK;
 use super::{Config, scripts};
 
 /// Treatment of passwords and the like.
@@ -128,6 +129,17 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
         "Messages by the calendar (docs/schedules.md). SIGHUP reloads them.",
         (CRON, &config.crons),
         |_, value| value.to_owned(),
+    );
+    tables(
+        &mut out,
+        "webhook",
+        "Addresses that are told what happens to messages (docs/events.md).",
+        (WEBHOOK, &config.webhooks),
+        |key, value| match secrets {
+            // Some have a token in the address.
+            Secrets::Hidden if key == "url" => hidden(value),
+            Secrets::Hidden | Secrets::Shown => value.to_owned(),
+        },
     );
     comment(
         &mut out,

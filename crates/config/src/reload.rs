@@ -24,6 +24,9 @@ impl Config {
         self.grants = newer.grants;
         self.limits = newer.limits;
         self.crons = newer.crons;
+        if self.webhooks != newer.webhooks {
+            waiting.push("webhook");
+        }
         waiting
     }
 }

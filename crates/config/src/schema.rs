@@ -245,6 +245,12 @@ pub(crate) const SETTINGS: &[Spec] = &[
         |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
     ),
     live(
+        "events_keep",
+        "Newest log files that are kept for readers of events though nothing in them is alive, up \
+         to this size, log_bytes and the space on the disk.",
+        |c| Field::Bytes(&mut c.events_keep, 0, 1 << 50),
+    ),
+    live(
         "stop_wait",
         "How long a stop (SIGTERM) waits for clients to read their replies.",
         |c| Field::Duration(&mut c.stop_wait_ms),
@@ -410,7 +416,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     fixed(
         "relay_ca",
-        "Authorities of the https servers of relay and webhook. Empty: those that browsers trust.",
+        "Authorities of the https servers of relay, webhook and [[webhook]]. Empty: those that \
+         browsers trust.",
         |c| Field::Text(&mut c.relay_ca),
     ),
     fixed(

@@ -335,6 +335,7 @@ mod tests {
         use super::super::{auth, scripts};
         use super::super::{
             cluster::CLUSTER, limits::LIMIT, queues::QUEUE_SETTINGS, schedules::CRON,
+            webhooks::WEBHOOK,
         };
         let mut keys: Vec<(&str, &str)> = Vec::new();
         keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
@@ -347,6 +348,7 @@ mod tests {
         keys.extend(auth::USER.iter().map(|spec| ("[[user]]", spec.key)));
         keys.extend(auth::GRANT.iter().map(|spec| ("[[grant]]", spec.key)));
         keys.extend(CRON.iter().map(|spec| ("[[cron]]", spec.key)));
+        keys.extend(WEBHOOK.iter().map(|spec| ("[[webhook]]", spec.key)));
         keys.extend(LIMIT.iter().map(|spec| ("[[limit]]", spec.key)));
         for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
             keys.push(("[[listen]]\nprotocol = 'memcache'", key));

@@ -13,7 +13,7 @@ use quintet_types::{
 use crate::awaits::Awaits;
 use crate::cold::BlockAt;
 use crate::decide::{Cold, Reading, durable};
-use crate::fact::{Fact, Journal};
+use crate::fact::{DedupeId, Fact, Journal};
 use crate::pace::Speed;
 use crate::referrers::Referrers;
 use crate::step::{Call, Step};
@@ -701,6 +701,14 @@ impl Engine {
     /// The id of the newest message; 0 if there was none.
     pub fn last_id(&self) -> MessageId {
         self.store.last_id()
+    }
+
+    /// A number that this log keeps for ever, and hardly another one has: of the shard's secret key.
+    pub fn log_id(&self) -> u32 {
+        match self.store.dedupe_id(&b"quintet events"[..]) {
+            DedupeId::Hash([half, _]) => u32::try_from(half >> 32).unwrap_or(0),
+            DedupeId::Whole(_) => 0,
+        }
     }
 
     /// Sets the epoch in which the facts replayed from now on were written.

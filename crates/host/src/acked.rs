@@ -107,6 +107,11 @@ impl Acked {
         self.asked.swap(false, Ordering::Relaxed)
     }
 
+    /// Everything before this is acknowledged.
+    pub(crate) fn durable(&self) -> Position {
+        self.log.durable()
+    }
+
     /// Whether everything before `end` is acknowledged.
     pub(crate) fn has(&self, end: Position) -> bool {
         self.log.durable() >= end

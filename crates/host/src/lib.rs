@@ -25,6 +25,9 @@ mod commit_numbers;
 mod contents;
 mod deadline;
 mod deliver;
+mod facts;
+#[cfg(test)]
+mod facts_tests;
 #[cfg(test)]
 mod full_tests;
 mod histogram;
@@ -81,6 +84,7 @@ pub(crate) use commit_numbers::Progress;
 pub use commit_numbers::{Completed, Required};
 pub use contents::{Contents, Lost, give_up_runs};
 pub(crate) use deadline::Timer;
+pub use facts::{LogPlace, LoggedFact, NotThere};
 pub use histogram::{AMOUNTS, Distribution, Histogram, Point, Spread, TIMES};
 pub use holders::{Holder, Work};
 pub use keep::BodySource;
@@ -160,6 +164,8 @@ pub struct Core {
     pub(crate) pending_decisions: Mutex<Vec<PendingDecision>>,
     /// Wakes that thread.
     pub hooks_work: Signal,
+    /// Bytes of the newest segments that are kept for readers.
+    pub(crate) events_keep: AtomicU64,
 }
 
 /// Numbers of the log for statistics.
@@ -279,6 +285,7 @@ impl Core {
             unavailable: AtomicU64::new(0),
             pending_decisions: Mutex::default(),
             hooks_work: Signal::default(),
+            events_keep: AtomicU64::new(0),
         }
     }
 
@@ -349,6 +356,12 @@ impl Core {
     /// The memory for everything, bytes, from now on.
     pub fn set_memory(&self, bytes: u64) {
         self.runs.set_budget(bytes, self.shards.len() as u64);
+    }
+
+    /// Keeps so many bytes of the newest segments for readers of facts from now on, as far as the
+    /// log is not too long and the disk not full.
+    pub fn set_events_keep(&self, bytes: u64) {
+        self.events_keep.store(bytes, Ordering::Relaxed);
     }
 
     /// Everything about messages in runs, for statistics.

@@ -191,7 +191,9 @@ impl Core {
             return false;
         };
         let number = oldest.number.0;
-        if !self.lives_in(number) {
+        let keep = self.events_keep.load(Ordering::Relaxed);
+        let is_kept = total - oldest.bytes < keep && total <= log_bytes && !self.is_full();
+        if !is_kept && !self.lives_in(number) {
             self.retire(oldest.number);
             return true;
         }

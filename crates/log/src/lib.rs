@@ -24,6 +24,7 @@ mod extent;
 mod failure;
 mod files;
 mod frame;
+mod frames;
 mod local;
 mod lock;
 mod mem;

@@ -111,6 +111,17 @@ impl<'a> Scan<'a> {
         })
     }
 
+    /// Reads nothing of the file behind `end`.
+    pub(crate) fn up_to(mut self, end: Position) -> Self {
+        self.file_len = self.file_len.min(self.header.offset_of(end));
+        self
+    }
+
+    /// Where the payload of the last frame begins in the file.
+    pub(crate) fn payload_at(&self) -> u64 {
+        self.payload.0
+    }
+
     /// Reads the step at `position`, which is not before the segment's first.
     pub(crate) fn at(&mut self, position: Position) -> Result<Step, LogError> {
         if self.limit == Some(position) {

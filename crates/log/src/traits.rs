@@ -315,6 +315,11 @@ impl BodyReader {
         self.files.open(segment)
     }
 
+    /// The name to show in errors.
+    pub(crate) fn name(&self, segment: SegmentNumber) -> String {
+        self.files.name(segment)
+    }
+
     /// Fills `out` from `offset` of a segment. Verifies nothing.
     ///
     /// # Errors

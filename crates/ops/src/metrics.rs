@@ -21,6 +21,7 @@ use quintet_types::ShardStats;
 
 use crate::history::Looks;
 use crate::schedules::{Schedules, next_ms};
+use crate::webhooks::Webhooks;
 use cluster::{of_each, of_node, of_some};
 use exposition::{Family, Text, labels};
 
@@ -75,6 +76,7 @@ pub struct Reading<'a> {
     pub edge: EdgeNumbers,
     pub hooks: &'a quintet_hooks::Shared,
     pub schedules: &'a Schedules,
+    pub webhooks: &'a Webhooks,
     pub looks: &'a Looks,
     /// Spans that were made for a collector.
     pub spans: &'a Counts,
@@ -341,6 +343,16 @@ metrics! {
         = |r| r.schedules.sums().missed;
     Counter "schedule_failures_total" ("schedule_failures") "Puts of schedules that failed."
         = |r| r.schedules.sums().failures;
+
+    Counter "webhook_events_total" ("webhook_{}_events") "Events that a [[webhook]] has accepted."
+        =; ["name"] |r| r.webhooks.points(|row| Some(row.sent.load(Ordering::Relaxed)));
+    Counter "webhook_failures_total" ("webhook_{}_failures") "Requests to a [[webhook]] that failed."
+        =; ["name"] |r| r.webhooks.points(|row| Some(row.failures.load(Ordering::Relaxed)));
+    Counter "webhook_gaps_total" ("webhook_{}_gaps")
+        "Times that the log was retired before a [[webhook]] was told of it."
+        =; ["name"] |r| r.webhooks.points(|row| Some(row.gaps.load(Ordering::Relaxed)));
+    Gauge "webhook_lag_bytes" ("webhook_{}_lag") "Log that a [[webhook]] has not been told of."
+        =; ["name"] |r| r.webhooks.points(|row| row.lag(r.core));
 
     Counter "clock_steps_total" ("clock_steps") "Times the wall clock was set."
         = |r| r.core.clock.steps();

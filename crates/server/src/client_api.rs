@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use quintet_client::{
-    Arrive, AuditLine, Change, ClientApi, ClusterSeen, Exposition, Followed, History, HookEvent,
-    NoChange, NodeOrder, OnOutcome, Parts, Rates, Recent, ScheduleAct, Series, SetBy, Setting,
-    StoreError, TellReload, TellSchedules, TellSteered, TellWorkers, Thresholds, ThrottledClient,
-    WhichSchedules, WorkerAction,
+    Arrive, AuditLine, Change, ClientApi, ClusterSeen, EventsPage, EventsRequest, Exposition,
+    Followed, History, HookEvent, News, NoChange, NoEvents, NodeOrder, OnOutcome, Parts, Rates,
+    Recent, ScheduleAct, Series, SetBy, Setting, StoreError, TellReload, TellSchedules,
+    TellSteered, TellWorkers, Thresholds, ThrottledClient, WhichSchedules, WorkerAction,
 };
 use quintet_config::{Secrets, changed, print};
 use quintet_edge::Upload;
@@ -115,6 +115,14 @@ impl ClientApi for ServerApi {
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let tails = &self.0.operations.tails;
         tails.follow(&self.0.core, queue, (after, contains), memory)
+    }
+
+    fn events(&self, request: &EventsRequest) -> Result<EventsPage, NoEvents> {
+        self.0.operations.events.page(&self.0.core, request)
+    }
+
+    fn await_events(&self, next: &str, news: &News) -> bool {
+        self.0.operations.events.wait(&self.0.core, next, news)
     }
 
     fn thresholds(&self) -> Thresholds {

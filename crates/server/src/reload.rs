@@ -52,6 +52,7 @@ impl Server {
         self.edge.limits.reload(&current);
         self.edge.tls.reload(&current);
         self.core.set_memory(current.memory);
+        self.core.set_events_keep(current.events_keep);
         let log_level = current.log_level.clone();
         let most = current.schedules_max;
         drop(current);

@@ -17,7 +17,7 @@ use quintet_http::{Serve, Settings, Socket, Web};
 use quintet_log::{DirLock, LogError};
 use quintet_ops::audit::Audit;
 use quintet_ops::history::Surroundings;
-use quintet_ops::{Tracing, stuck};
+use quintet_ops::{EventLog, Tracing, stuck};
 use quintet_otlp::Counts;
 use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_file_limit};
 use quintet_web::Site;
@@ -253,6 +253,9 @@ fn open(
     let spares = opened.spares.clone();
     let posts = mail.iter().chain(&dispatching);
     let posts = posts.map(|mail| Arc::clone(mail) as Arc<dyn Post>);
+    let events = Arc::new(EventLog::default());
+    // The last one, as those before have clients.
+    let posts = posts.chain([Arc::clone(&events) as Arc<dyn Post>]);
     let core = Core::new(
         opened,
         config.sync,
@@ -264,6 +267,7 @@ fn open(
         },
     );
     core.share(config.cluster.sharing());
+    core.set_events_keep(config.events_keep);
     let (core, hooks) = (Arc::new(core), Arc::new(hooks));
     let security = Arc::new(Security {
         core: Arc::clone(&core),
@@ -282,7 +286,7 @@ fn open(
         security,
         dispatchers: Arc::new(dispatchers),
         node,
-        operations: Operations::new(config, given, audit, spans, orders)?,
+        operations: Operations::new(config, given, (audit, events), spans, orders)?,
     };
     let polls = Polls {
         io: polls,
@@ -392,6 +396,15 @@ fn start_helpers(
             server.operations.schedules.run(&client_api, stop);
         }),
     )?;
+    for index in 0..server.operations.webhooks.count() {
+        // Nobody waits for its end: a receiver may take its time.
+        let server = Arc::clone(server);
+        let thread = std::thread::Builder::new().name("webhook".to_owned());
+        thread.spawn(move || {
+            let client_api = ServerApi(Arc::clone(&server));
+            server.operations.webhooks.run(index, &client_api);
+        })?;
+    }
     start(
         "history",
         Box::new(|server, stop| {
@@ -516,6 +529,7 @@ impl Threads for Running {
         self.ends.store(true, Ordering::SeqCst);
         server.operations.looks.stop();
         server.operations.schedules.stop();
+        server.operations.webhooks.stop();
         server.core.stop_threads();
         dispatcher & self.helpers.ends_by(by) & self.io.ends_by(by)
     }

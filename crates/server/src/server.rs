@@ -10,10 +10,11 @@ use quintet_client::TellReload;
 use quintet_config::{CommandLine, Config};
 use quintet_edge::{Dispatchers, Edge, Security};
 use quintet_host::Core;
-use quintet_ops::Tails;
 use quintet_ops::audit::Audit;
 use quintet_ops::history::Looks;
 use quintet_ops::schedules::Schedules;
+use quintet_ops::webhooks::Webhooks;
+use quintet_ops::{EventLog, Tails};
 use quintet_otlp::Counts;
 use quintet_process::Order;
 use quintet_types::Principal;
@@ -46,6 +47,9 @@ pub(crate) struct Operations {
     /// The history of each queue's numbers.
     pub(crate) looks: Looks,
     pub(crate) tails: Tails,
+    /// The reader of what happened to messages.
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) webhooks: Webhooks,
     /// Spans that were made for a collector.
     pub(crate) spans: Arc<Counts>,
     orders: Sender<Order>,
@@ -55,16 +59,18 @@ impl Operations {
     /// Of a server that begins now.
     ///
     /// # Errors
-    /// A mistake in a table of `[[cron]]`.
+    /// A mistake in a table of `[[cron]]` or `[[webhook]]`.
     pub(crate) fn new(
         config: Config,
         given: CommandLine,
-        audit: Arc<Audit>,
+        (audit, events): (Arc<Audit>, Arc<EventLog>),
         spans: Arc<Counts>,
         orders: Sender<Order>,
     ) -> Result<Self> {
         Ok(Self {
             schedules: Schedules::new(&config)?,
+            webhooks: Webhooks::new(&config)?,
+            events,
             config: Arc::new(Mutex::new(config)),
             given,
             started: Instant::now(),

@@ -125,6 +125,7 @@ impl Server {
             edge: numbers(&self.edge),
             hooks: self.security.hooks.shared(),
             schedules: &self.operations.schedules,
+            webhooks: &self.operations.webhooks,
             looks: &self.operations.looks,
             spans: &self.operations.spans,
             cold: self.core.cold_numbers(&shard.cold),

@@ -16,6 +16,7 @@ mod held_keys;
 mod key_groups;
 mod listener;
 mod lists;
+mod message_events;
 mod names;
 mod operate;
 mod progress;

@@ -1,0 +1,112 @@
+//! `quintet events`.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+
+use super::Where;
+use super::api::{Api, part};
+use super::table::{pad, seen};
+use super::tail::time_of_day;
+
+/// A request waits so long for an event, ms.
+const WAIT_MS: u64 = 30_000;
+
+/// Arguments of `events`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quintet events --since oldest
+  quintet events --follow --queue 'work*' --kinds failed,dead
+  quintet events --since AV3qAQAAAAAAABAAAAAAAD0b1Tkq --json
+  quintet events --since oldest --follow --json >>events.jsonl
+
+Events come from the server's durable log, so none is missing: put, reserved, finished, failed,
+dead, cancelled, released, removed, expired, moved and restart. A position, printed as next, tells
+where to go on, also after a restart. If the log begins later by now, the command fails and names
+the oldest position.")]
+pub(super) struct Events {
+    #[command(flatten)]
+    at: Where,
+    /// Position to begin behind; now or oldest.
+    #[arg(long, value_name = "POSITION", default_value = "now")]
+    since: String,
+    /// Wait for more events at the end of the log.
+    #[arg(long)]
+    follow: bool,
+    /// Only events of this queue, or of queues with names like this pattern; may be repeated.
+    #[arg(long, value_name = "QUEUE")]
+    queue: Vec<String>,
+    /// Only these kinds, with commas between.
+    #[arg(long, value_name = "KINDS")]
+    kinds: Option<String>,
+    /// Print a line of JSON for each event, and one with next behind each page.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Events {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let mut query = format!("max=1000&wait_ms={}", if self.follow { WAIT_MS } else { 0 });
+        for queue in &self.queue {
+            query += &format!("&queue={}", part(queue));
+        }
+        if let Some(kinds) = &self.kinds {
+            query += &format!("&kinds={}", part(kinds));
+        }
+        let mut api = Api::connect(&self.at)?;
+        let mut since = self.since;
+        loop {
+            let mut page = api.get(&format!("/events?since={}&{query}", part(&since)))?;
+            let next = page["next"].as_str();
+            let next = next.context("the server is of another version")?.to_owned();
+            let more = page["more"] == true;
+            let events: Vec<Value> = serde_json::from_value(page["events"].take())?;
+            let goes_on = self.follow || more;
+            let mut out = stdout().lock();
+            for event in &events {
+                match self.json {
+                    true => writeln!(out, "{event}")?,
+                    false => writeln!(out, "{}", line(event))?,
+                }
+            }
+            match self.json {
+                true if since != next => writeln!(out, "{}", json!({ "next": next }))?,
+                false if !goes_on => writeln!(out, "next {next}")?,
+                true | false => {}
+            }
+            out.flush()?;
+            if !goes_on {
+                return Ok(ExitCode::SUCCESS);
+            }
+            since = next;
+        }
+    }
+}
+
+/// An event as a line for people.
+fn line(event: &Value) -> String {
+    let text = |key: &str| event[key].as_str().unwrap_or_default();
+    let number = |key: &str| event[key].as_u64().map(|number| number.to_string());
+    let count = number("count").map(|count| format!("{count} messages"));
+    let mut line = format!(
+        "{}  {}  {}  {}",
+        time_of_day(event["at_ms"].as_u64().unwrap_or(0)),
+        pad(text("kind"), 9, false),
+        seen(text("queue")),
+        number("id").or(count).unwrap_or_default(),
+    );
+    for (key, before) in [
+        ("to", "to "),
+        ("why", ""),
+        ("name", "name "),
+        ("error", "error: "),
+    ] {
+        if !text(key).is_empty() {
+            line += &format!("  {before}{}", seen(text(key)));
+        }
+    }
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,228 @@
+//! Facts of the durable log, read again behind the writer, for those who tell what happened.
+//!
+//! Nothing is kept for a reader: it reads files, and asks for nothing but where the log begins and
+//! how far it is durable. A segment that is retired meanwhile is gone for it.
+
+use quintet_engine::Fact;
+use quintet_engine::format::next_group;
+use quintet_log::{FrameKind, LogError, Position, ReplayFrame, SegmentInfo};
+use quintet_types::{LargeBody, Ms, Name, Principal, Verb};
+
+use super::{Core, Work, locked};
+
+/// A place in the log, between two facts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct LogPlace {
+    /// Position of the frame with the next fact.
+    pub frame: u64,
+    /// Facts of that frame that lie before this place.
+    pub facts: u32,
+}
+
+/// A fact where it stands in the log.
+#[derive(Debug)]
+pub struct LoggedFact<'a> {
+    /// The place before it.
+    pub at: LogPlace,
+    /// The shard it is of.
+    pub shard: u64,
+    pub fact: &'a Fact,
+    /// When its frame was written, by the engine's clock.
+    pub time: Ms,
+    /// It is in the first frame of its segment.
+    pub opens_segment: bool,
+}
+
+/// Why the log cannot be read from a place.
+#[derive(Debug)]
+pub enum NotThere {
+    /// The log begins later.
+    Retired,
+    /// The log does not reach so far, or has no fact there: the place is of another log.
+    Unknown,
+    /// It cannot be read, in words.
+    Failed(String),
+}
+
+impl From<LogError> for NotThere {
+    fn from(error: LogError) -> Self {
+        if let LogError::NoSegment(_) = error {
+            return Self::Retired;
+        }
+        Self::Failed(error.to_string())
+    }
+}
+
+/// The part of the log that can be read.
+struct Span {
+    segments: Vec<SegmentInfo>,
+    durable: Position,
+}
+
+impl Core {
+    fn log_to_read(&self) -> Span {
+        let committer = locked(&self.committer);
+        let durable = match &self.acked {
+            None => committer.log.durable(),
+            Some(acked) => acked.durable(),
+        };
+        Span {
+            segments: committer.log.segments(),
+            // Nothing is told that is not in the files.
+            durable: durable.min(committer.log.end()),
+        }
+    }
+
+    /// A number that this log keeps for ever, and hardly another one has.
+    pub fn log_id(&self) -> u32 {
+        self.lock(0, Work::Server).engine.log_id()
+    }
+
+    /// Where the oldest fact of the log is.
+    pub fn oldest_place(&self) -> LogPlace {
+        let span = self.log_to_read();
+        let oldest = span.segments.first().map_or(span.durable, |one| one.first);
+        place(oldest)
+    }
+
+    /// The place behind the newest fact that is durable.
+    pub fn durable_place(&self) -> LogPlace {
+        place(self.log_to_read().durable)
+    }
+
+    /// Where the segment of a place begins, with a snapshot that names the queues.
+    ///
+    /// # Errors
+    /// The log does not reach there.
+    pub fn segment_of(&self, at: LogPlace) -> Result<LogPlace, NotThere> {
+        let span = self.log_to_read();
+        span.has(at)?;
+        let (segment, _) = span.segment(at).ok_or(NotThere::Retired)?;
+        Ok(place(segment.first))
+    }
+
+    /// Hands the durable facts from a place on to `seen`, until that returns false or `bytes` of
+    /// frames were read. Returns the place from which to go on: before the fact that `seen` did not
+    /// take. Blocks on the disk; holds one frame in memory.
+    ///
+    /// # Errors
+    /// The log has no such place, or cannot be read.
+    pub fn facts_from(
+        &self,
+        from: LogPlace,
+        bytes: u64,
+        seen: &mut dyn FnMut(&LoggedFact<'_>) -> bool,
+    ) -> Result<LogPlace, NotThere> {
+        let span = self.log_to_read();
+        span.has(from)?;
+        let (mut at, mut left) = (from, bytes);
+        while at.frame < span.durable.0 && left > 0 {
+            let (segment, until) = span.segment(at).ok_or(NotThere::Retired)?;
+            let (mut stopped, mut wrong) = (None, None);
+            let skip = at.facts;
+            let begins = at.frame;
+            let read =
+                self.reader
+                    .frames(segment.number, (Position(at.frame), until), &mut |frame| {
+                        let skip = if frame.position.0 == begins { skip } else { 0 };
+                        left = left.saturating_sub(frame.payload.len() as u64);
+                        match facts_of(frame, skip, seen) {
+                            Ok(None) => left > 0,
+                            Ok(place) => {
+                                stopped = place;
+                                false
+                            }
+                            Err(why) => {
+                                wrong = Some(why);
+                                false
+                            }
+                        }
+                    });
+            let next = match read {
+                // Positions of this log are where frames begin.
+                Err(LogError::BadRead { .. }) if at == from => return Err(NotThere::Unknown),
+                read => read?,
+            };
+            if let Some(why) = wrong {
+                return Err(NotThere::Failed(why));
+            }
+            if let Some(stopped) = stopped {
+                return Ok(stopped);
+            }
+            at = place(next);
+        }
+        Ok(at)
+    }
+
+    /// True if a principal may look at the messages of a queue of this name.
+    pub fn may_peek(&self, principal: Principal, queue: &Name) -> bool {
+        if principal == Principal::SERVER {
+            return true;
+        }
+        let shard = self.shard_of_queue(queue.as_bytes());
+        let mut shard = self.lock(shard, Work::Server);
+        shard.engine.may(principal, Verb::Peek, queue)
+    }
+}
+
+fn place(position: Position) -> LogPlace {
+    LogPlace {
+        frame: position.0,
+        facts: 0,
+    }
+}
+
+impl Span {
+    fn has(&self, at: LogPlace) -> Result<(), NotThere> {
+        let oldest = self.segments.first().map_or(self.durable, |one| one.first);
+        match at.frame {
+            frame if frame < oldest.0 => Err(NotThere::Retired),
+            frame if frame > self.durable.0 => Err(NotThere::Unknown),
+            _ => Ok(()),
+        }
+    }
+
+    /// The segment with the frame at a place, and how far it can be read.
+    fn segment(&self, at: LogPlace) -> Option<(&SegmentInfo, Position)> {
+        let behind = self.segments.partition_point(|one| one.first.0 <= at.frame);
+        let segment = self.segments.get(behind.checked_sub(1)?)?;
+        let next = self.segments.get(behind).map(|next| next.first);
+        let until = next.map_or(self.durable, |next| next.min(self.durable));
+        Some((segment, until))
+    }
+}
+
+/// Hands the facts of a frame to `seen`, but for the first ones. Returns the place of the one that
+/// it did not take, if there is one.
+fn facts_of(
+    frame: &ReplayFrame<'_>,
+    skip: u32,
+    seen: &mut dyn FnMut(&LoggedFact<'_>) -> bool,
+) -> Result<Option<LogPlace>, String> {
+    if frame.kind != FrameKind::Facts {
+        return Ok(None);
+    }
+    let mut payload = frame.payload;
+    let mut at = place(frame.position);
+    while !payload.is_empty() {
+        let (shard, mut records) =
+            next_group(&mut payload).ok_or("a group of records is cut short")?;
+        while !records.is_empty() {
+            // Its bytes are not read.
+            let large = &mut |id, len| LargeBody::new(id, len, frame.segment.0);
+            let fact = Fact::decode(&mut records, large).map_err(|error| error.to_string())?;
+            let logged = LoggedFact {
+                at,
+                shard,
+                fact: &fact,
+                time: Ms(frame.time_ms),
+                opens_segment: frame.first_in_segment,
+            };
+            if at.facts >= skip && !seen(&logged) {
+                return Ok(Some(at));
+            }
+            at.facts += 1;
+        }
+    }
+    Ok(None)
+}
