@@ -4,6 +4,7 @@
 //! it may do the shards know, as for every protocol. A lease belongs to whoever
 //! has its token, not to a connection.
 
+mod after;
 mod attention;
 mod batches;
 mod bulk;
@@ -49,6 +50,7 @@ use quintet_types::{
 };
 use tokio::sync::oneshot;
 
+pub use after::{Before, Fate, On};
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
 use events::Hub;

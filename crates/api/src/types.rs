@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::after::{Before, Fate, On, ShownParent};
 use super::holder::Holder;
 use super::problem::Problem;
 use super::read::{token, version};
@@ -57,6 +58,13 @@ pub struct NewMessage {
     pub reply_to: Option<String>,
     /// The reply's header of this name, 1 to 255 bytes; left out: the message's name, else its id.
     pub correlation_id: Option<String>,
+    /// It is held until these have ended: ids, or names of tracked messages; 1000 at most.
+    #[serde(default)]
+    pub after: Vec<Before>,
+    /// Which ends count; left out: `success`.
+    pub on: Option<On>,
+    /// Its fate if one of them fails; left out: `fail`.
+    pub if_failed: Option<Fate>,
 }
 
 /// Deduplication of a put.
@@ -495,6 +503,9 @@ pub(super) struct MessageView {
     /// That it is cancelled, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cancelled: Option<ShownCancelled>,
+    /// The messages that it waits for, or waited, and how they ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) after: Vec<ShownParent>,
     /// Leases so far.
     pub(super) attempts: u32,
     /// Tries that failed, as the queue's policy counts them.
@@ -748,6 +759,7 @@ impl MessageView {
                 reason_base64: base64_unless_text(&cancelled.reason),
                 until_ms: cancelled.until.0,
             }),
+            after: super::after::shown(message),
             attempts: message.reserves,
             failures: message.failures(),
             bytes: message.body.len(),

@@ -1,6 +1,7 @@
 //! The commands of a shard. All protocols share them: when a protocol needs something new, the
 //! command is extended for all of them.
 
+use crate::after::PutAfter;
 use crate::batch::BatchRequest;
 use crate::body::Body;
 use crate::caller::ClientId;
@@ -157,6 +158,8 @@ pub struct PutMore {
     /// Puts its result into a queue when it ends; its caller has to be allowed to put there.
     /// Copies in children of its queue send no reply.
     pub reply: Option<Box<ReplyTo>>,
+    /// Holds it until these have ended. Copies in children of its queue are held too.
+    pub after: Option<Box<PutAfter>>,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }
@@ -195,6 +198,7 @@ impl PutMore {
             len(self.key.as_ref().map(|key| key.len())),
             len(self.name.as_ref().map(|name| name.len())),
             attrs,
+            self.after.as_ref().map_or(0, |after| after.count() * 160),
             size_of::<Extra>(),
         ];
         let reply = self.reply.as_ref().map_or(0, |reply| reply.bytes());

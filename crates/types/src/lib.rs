@@ -14,6 +14,7 @@
 #[macro_use]
 mod coded;
 mod account;
+mod after;
 mod batch;
 mod body;
 mod caller;
@@ -41,6 +42,9 @@ mod unique;
 pub mod varint;
 
 pub use account::Account;
+pub use after::{
+    AFTER_MAX, After, AfterOn, HELD, IfFailed, Parent, ParentState, PutAfter, Verdict,
+};
 pub use batch::{
     BATCH, BATCH_EVENT, Batch, BatchRequest, Callback, CallbackState, Event, NewBatch, Progress,
     Tally,

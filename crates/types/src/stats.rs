@@ -335,6 +335,8 @@ pub struct ShardStats {
     pub result_waiters: u64,
     /// Replies of messages that have ended, since the start.
     pub replies: u64,
+    /// Messages that are held until others have ended.
+    pub held: u64,
     /// Deduplication records.
     pub dedupe_ids: u64,
     /// Of these, those whose callback found no room yet.

@@ -75,6 +75,12 @@ facts! {
     BatchGone = 0x32,
     BatchOwed = 0x33,
     Tracked = 0x34,
+    Awaits = 0x35,
+    ParentEnded = 0x36,
+    ParentTold = 0x37,
+    Freed = 0x38,
+    Dependant = 0x39,
+    ParentAway = 0x3a,
 }
 
 #[cfg(test)]

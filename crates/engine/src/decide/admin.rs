@@ -281,7 +281,12 @@ impl Engine {
         if old.state == State::Reserved || old.is_expired(self.now) {
             return Err(CommandError::NotFound);
         }
+        // Other shards know it by its id.
+        if self.waits_for_other_shards(at.id) {
+            return Err(CommandError::Conflict);
+        }
         let mut message = old.clone();
+        let (old, awaited) = (message.id, self.store.awaited_as(&message));
         let settings = &self.store.seated(at.queue).live.settings;
         if body.len() > settings.message_bytes_max {
             return Err(CommandError::MessageTooLarge);
@@ -296,6 +301,9 @@ impl Engine {
         }
         (message.id, message.body) = (self.next_id(cx, logged), body);
         let why = Removal::Deleted;
+        if !awaited.is_empty() {
+            message.extra_mut().awaited = Some(awaited.into());
+        }
         // Its batch counts the one that takes its place.
         self.fact_alone(cx, Fact::Removed { at, why });
         // Nothing has become of it, and of the one that takes its place that it waits.
@@ -304,7 +312,9 @@ impl Engine {
         message.segment_ref = self.segment_ref;
         (message.ordinal, message.generation) = (0, 0);
         let at = message.at();
+        let new = message.id;
         self.fact(cx, Fact::Put(message));
+        self.inherit(cx, old, new);
         Ok(at)
     }
 

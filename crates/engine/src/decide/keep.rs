@@ -138,7 +138,8 @@ impl Engine {
                 if share.bytes == 0 {
                     break;
                 }
-                if message.segment_ref.is_run() || message.pick() != 0 {
+                let stays = message.pick() != 0 || self.store.is_awaited(message);
+                if message.segment_ref.is_run() || stays {
                     continue;
                 }
                 let body = message.body.as_small().map_or(128, <[u8]>::len) as u64;
@@ -201,6 +202,7 @@ impl Engine {
             };
             if message.segment_ref != segment_ref
                 || message.pick() != 0
+                || self.store.is_awaited(message)
                 || !self.store.is_alive(message)
             {
                 continue;

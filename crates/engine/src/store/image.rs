@@ -102,6 +102,7 @@ impl Durable {
         self.snapshot_tables(record);
         self.batches.snapshot(record);
         self.tracks.snapshot(record);
+        self.dependencies.snapshot(record);
         // Last, as making a queue counts it.
         let gone = durable(gone);
         record(&Fact::ShardCounted(Box::new(ShardCounts {
@@ -170,6 +171,9 @@ impl Durable {
         } else {
             copied.images += self.copy_outbox(segment_ref, into, record);
             self.copy_dedupe(segment_ref, into, record);
+            if self.copy_dependencies(segment_ref, into, record) {
+                copied.next = Some(end);
+            }
         }
         copied
     }
@@ -238,6 +242,8 @@ impl Durable {
         let dedupe_records =
             dedupe_records.filter(|(key, _)| self.is_logged(key.0) && !self.is_flushed(key));
         facts.extend(dedupe_records.map(|(key, memory)| remembered(key, memory)));
+        self.dependencies
+            .image(&mut |fact| facts.push(fact.clone()));
         facts
     }
 

@@ -56,6 +56,7 @@ fn size_of(put: &Put) -> u64 {
 
 impl Model {
     pub(super) fn put(&mut self, put: Put) -> Result<Outcome, CommandError> {
+        self.may_wait_for(&put)?;
         let queue = self.queue_of(&put)?;
         let only = self.settings_of(queue).fanout_only;
         let repeat = self.may_put(queue, &put)?;
@@ -89,6 +90,7 @@ impl Model {
         let mut fresh: Vec<(QueueId, &Put)> = Vec::new();
         let mut own: Vec<(QueueId, Kind, Box<[u8]>)> = Vec::new();
         let mut added: BTreeSet<(QueueId, Kind, Box<[u8]>)> = BTreeSet::new();
+        puts.iter().try_for_each(|put| self.may_wait_for(put))?;
         for put in &puts {
             let queue = self.queue_of(put)?;
             queues.push(queue);
@@ -322,7 +324,9 @@ impl Model {
             totals.discarded += 1;
             totals.replaced += 1;
             self.fares(id, Fares::Replaced);
-            self.remove(id);
+            let old = self.remove(id);
+            let awaited = self.awaited_as(&old).into_iter();
+            self.inherited.extend(awaited.map(|id| (queue, id)));
         }
     }
 
@@ -405,10 +409,13 @@ impl Model {
             if room {
                 let id = self.store_one(child, copy.clone());
                 first = if first.0 == 0 { id } else { first };
+            } else {
+                self.inherited.retain(|(queue, _)| *queue != child);
             }
         }
         if self.settings_of(queue).fanout_only {
             self.queue_mut(queue).made = true;
+            self.inherited.retain(|(other, _)| *other != queue);
             first
         } else {
             self.store_one(queue, put)
@@ -480,6 +487,15 @@ impl Model {
             tracked: more.tracked,
             ..Extra::default()
         }));
+        let mut inherited = self.inherited.extract_if(.., |(of, _)| *of == queue);
+        let awaited: Vec<MessageId> = inherited.by_ref().map(|(_, id)| id).collect();
+        drop(inherited);
+        if !awaited.is_empty() {
+            message.extra_mut().awaited = Some(awaited.into());
+        }
+        if let Some(after) = more.after.filter(|_| more.past.is_none()) {
+            self.hold_after(&mut message, *after);
+        }
         let turn = match more.past {
             Some(past) => self.bring(&mut message, *past),
             None => 0,

@@ -1,0 +1,438 @@
+//! Messages that are held until others have ended.
+
+use quintet_engine::Fact;
+use quintet_sim::world::{World, plain, reserve, text};
+use quintet_types::*;
+
+fn after(parents: &[MessageId], on: AfterOn, if_failed: IfFailed) -> PutAfter {
+    let parents = parents.iter().map(|&id| Parent {
+        id,
+        ..Parent::default()
+    });
+    PutAfter {
+        parents: parents.collect(),
+        names: Vec::new(),
+        on,
+        if_failed,
+    }
+}
+
+fn put_of(queue: &str, body: &str, after: PutAfter) -> Put {
+    Put {
+        queue: queue.into(),
+        body: Body::new(body.as_bytes()),
+        more: Some(Box::new(PutMore {
+            after: Some(Box::new(after)),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    }
+}
+
+/// Puts one that waits for the success of these.
+fn put(w: &mut World, queue: &str, body: &str, parents: &[MessageId]) -> MessageId {
+    let after = after(parents, AfterOn::Success, IfFailed::Fail);
+    w.put_as(put_of(queue, body, after))
+}
+
+fn refused(w: &mut World, put: Put) -> String {
+    text(&w.ask(9, Command::Put(put)).expect("it does not wait"))
+}
+
+fn message(w: &mut World, id: MessageId) -> Message {
+    let seen = w.ask(9, Command::Peek(Peek::Id(id)));
+    let Some(Outcome::Messages(mut found)) = seen else {
+        panic!("{seen:?}");
+    };
+    found.pop().expect("it is there")
+}
+
+/// How a message knows its parents.
+fn known(w: &mut World, id: MessageId) -> Vec<ParentState> {
+    let after = message(w, id).extra.and_then(|extra| extra.after);
+    let parents = after.into_iter().flat_map(|after| after.parents);
+    parents.map(|parent| parent.state).collect()
+}
+
+fn status(w: &mut World, id: MessageId) -> (State, String) {
+    let message = message(w, id);
+    let status = message.extra.map(|extra| extra.status).unwrap_or_default();
+    (message.state, String::from_utf8_lossy(&status).into_owned())
+}
+
+fn settle(w: &mut World, id: MessageId, how: How) {
+    let by = By::Owner;
+    assert_eq!(
+        w.ask(1, Command::Settle { id, by, how }),
+        Some(Outcome::Done)
+    );
+}
+
+fn bury() -> How {
+    How::Bury {
+        priority: None,
+        reason: Box::default(),
+    }
+}
+
+#[test]
+fn a_message_is_held_until_all_have_succeeded_over_restarts() {
+    let mut w = World::new();
+    let (a, b) = (w.put("p", "a"), w.put("p", "b"));
+    let child = put(&mut w, "q", "child", &[b, a, b]);
+    assert_eq!(w.pop("q"), "empty");
+    w.restart();
+    assert_eq!(known(&mut w, child), [ParentState::Waiting; 2]);
+    assert_eq!(w.take(1, reserve("p")), "a");
+    settle(&mut w, a, How::Finish);
+    w.restart();
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(
+        known(&mut w, child),
+        [ParentState::Done, ParentState::Waiting]
+    );
+    // A take without a lease is an end too. The child is told in the next step.
+    assert_eq!(w.pop("p"), "b");
+    w.restart();
+    w.wait(0);
+    assert_eq!(known(&mut w, child), [ParentState::Done; 2]);
+    assert_eq!(w.pop("q"), "child");
+}
+
+#[test]
+fn what_a_failed_parent_means_is_the_childs_to_say() {
+    use IfFailed::{Fail, Hold, Run};
+    let failed = |id: MessageId| format!("failed 1 times: message {} failed, which", id.0);
+    for (on, if_failed, state, waits) in [
+        (AfterOn::Success, Fail, State::Buried, false),
+        (AfterOn::Success, Hold, State::Ready, true),
+        (AfterOn::Success, Run, State::Ready, false),
+        (AfterOn::End, Fail, State::Ready, false),
+    ] {
+        let mut w = World::new();
+        let parent = w.put("p", "a");
+        let child = w.put_as(put_of("q", "child", after(&[parent], on, if_failed)));
+        let grandchild = put(&mut w, "q", "grandchild", &[child]);
+        assert_eq!(w.take(1, reserve("p")), "a");
+        settle(&mut w, parent, bury());
+        w.restart();
+        w.wait(0);
+        let (is, why) = status(&mut w, child);
+        assert_eq!(is, state, "{on:?} {if_failed:?}: {why}");
+        assert_eq!(known(&mut w, child), [ParentState::Failed]);
+        assert_eq!(message(&mut w, child).due() == Some(HELD), waits);
+        if state == State::Buried {
+            assert!(why.starts_with(&failed(parent)), "{why}");
+            // So has one that waits for it.
+            assert_eq!(status(&mut w, grandchild).0, State::Buried);
+        } else {
+            assert_eq!(known(&mut w, grandchild), [ParentState::Waiting]);
+        }
+    }
+}
+
+#[test]
+fn every_way_to_end_frees_those_who_wait_for_an_end() {
+    type End = fn(&mut World, MessageId);
+    let ends: [(&str, End, ParentState); 9] = [
+        (
+            "deleted",
+            |w, id| _ = w.ask(1, Command::Delete { id, by: By::Anyone }),
+            ParentState::Failed,
+        ),
+        (
+            "cancelled",
+            |w, id| _ = w.ask(1, Command::Cancel(id, Box::default())),
+            ParentState::Failed,
+        ),
+        (
+            "flushed",
+            |w, _| {
+                _ = w.ask(
+                    1,
+                    Command::Flush {
+                        queue: "p".into(),
+                        reserved: false,
+                    },
+                )
+            },
+            ParentState::Failed,
+        ),
+        (
+            "dropped",
+            |w, _| _ = w.ask(1, Command::Drop("p".into())),
+            ParentState::Failed,
+        ),
+        ("expired", |w, _| w.wait(5000), ParentState::Failed),
+        ("taken", |w, _| _ = w.pop("p"), ParentState::Done),
+        (
+            "buried",
+            |w, id| {
+                w.take(1, reserve("p"));
+                settle(w, id, bury());
+            },
+            ParentState::Failed,
+        ),
+        (
+            "finished",
+            |w, id| {
+                w.take(1, reserve("p"));
+                settle(w, id, How::Finish);
+            },
+            ParentState::Done,
+        ),
+        (
+            "dead",
+            |w, _| {
+                w.take(1, reserve("d"));
+                w.hang_up(1);
+                w.restart();
+            },
+            ParentState::Failed,
+        ),
+    ];
+    for (name, end, state) in ends {
+        for restarts in [false, true] {
+            let mut settings = Settings::default();
+            settings.defaults.idle_ms = 0;
+            let once = Overrides {
+                attempts_max: Some(1),
+                dead_letter: Some(DeadLetter::To("graves".into())),
+                ..Overrides::default()
+            };
+            settings.rules.push((Pattern::new("d"), once));
+            let mut w = World::with(settings);
+            let parent = w.put_as(Put {
+                queue: if name == "dead" { "d" } else { "p" }.into(),
+                expires: Expiry::In(4000),
+                ..Put::default()
+            });
+            let child = w.put_as(put_of(
+                "q",
+                "child",
+                after(&[parent], AfterOn::End, IfFailed::Fail),
+            ));
+            end(&mut w, parent);
+            if restarts {
+                w.restart();
+            }
+            w.wait(0);
+            assert_eq!(known(&mut w, child), [state], "{name}");
+            assert_eq!(w.pop("q"), "child", "{name}");
+            assert!(
+                w.engine.next_deadline() > w.now,
+                "{name}: nothing is left to do"
+            );
+        }
+    }
+}
+
+#[test]
+fn bad_parents_are_refused_by_name() {
+    let mut w = World::new();
+    let ask = |ids: &[MessageId]| put_of("q", "", after(ids, AfterOn::End, IfFailed::Fail));
+    assert_eq!(
+        refused(&mut w, ask(&[MessageId(77)])),
+        "a message to wait for is not known"
+    );
+    let many: Vec<MessageId> = (1..=1001).map(MessageId).collect();
+    assert_eq!(refused(&mut w, ask(&many)), "after too many messages");
+    let mut own = ask(&[]);
+    let more = own.more.as_mut().expect("it has parents");
+    more.name = Some(b"n".as_slice().into());
+    let names = &mut more.after.as_mut().expect("it has parents").names;
+    names.push(b"n".as_slice().into());
+    assert_eq!(refused(&mut w, own), "a message cannot wait for itself");
+    let mut named = ask(&[]);
+    let more = named.more.as_mut().expect("it has parents");
+    let names = &mut more.after.as_mut().expect("it has parents").names;
+    names.push(b"n".as_slice().into());
+    assert_eq!(
+        refused(&mut w, named.clone()),
+        "a message to wait for is not known"
+    );
+    // It is found by its name while it is tracked.
+    let parent = w.put_as(Put {
+        queue: "p".into(),
+        more: Some(Box::new(PutMore {
+            name: Some(b"n".as_slice().into()),
+            tracked: true,
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    });
+    let child = w.put_as(named.clone());
+    assert_eq!(known(&mut w, child), [ParentState::Waiting]);
+    assert_eq!(w.pop("p"), "");
+    assert_eq!(w.pop("q"), "");
+    // What is gone is known by its track.
+    let later = w.put_as(named);
+    assert_eq!(known(&mut w, later), [ParentState::Done]);
+    assert!(parent < child);
+}
+
+#[test]
+fn the_record_of_ends_decides_about_what_is_gone() {
+    let settings = Settings {
+        ends_max: 10,
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
+    let (done, gone) = (w.put("p", "done"), w.put("p", "gone"));
+    assert_eq!(w.pop("p"), "done");
+    w.ask(1, Command::Cancel(gone, Box::default()));
+    let child = put(&mut w, "q", "at once", &[done]);
+    assert_eq!(known(&mut w, child), [ParentState::Done]);
+    assert_eq!(w.pop("q"), "at once");
+    let child = put(&mut w, "q", "never", &[gone]);
+    assert_eq!(status(&mut w, child).0, State::Buried);
+}
+
+#[test]
+fn a_repeat_is_answered_though_what_it_waited_for_is_forgotten() {
+    let mut w = World::new();
+    let parent = w.put("p", "a");
+    let mut put = put_of("q", "child", after(&[parent], AfterOn::End, IfFailed::Fail));
+    let more = put.more.as_mut().expect("it has parents");
+    more.token = Some(b"t".as_slice().into());
+    let child = w.put_as(put.clone());
+    assert_eq!(w.pop("p"), "a");
+    assert_eq!(w.pop("q"), "child");
+    let again = w.ask(9, Command::Put(put.clone()));
+    let first = Outcome::Put {
+        id: child,
+        fresh: false,
+    };
+    assert_eq!(again, Some(first));
+    let again = w.ask(9, Command::PutMany(vec![put]));
+    assert_eq!(again, Some(Outcome::PutMany(vec![child])));
+}
+
+#[test]
+fn a_kick_frees_and_a_delay_counts_from_the_put() {
+    let mut w = World::new();
+    let parent = w.put("p", "a");
+    let child = put(&mut w, "q", "child", &[parent]);
+    assert_eq!(w.ask(1, Command::KickId(child)), Some(Outcome::Done));
+    assert_eq!(w.pop("q"), "child");
+    let mut delayed = put_of("q", "later", after(&[parent], AfterOn::End, IfFailed::Fail));
+    delayed.due = When::In(100);
+    w.put_as(delayed);
+    assert_eq!(w.pop("p"), "a");
+    w.wait(0);
+    assert_eq!(w.pop("q"), "empty");
+    w.wait(100);
+    assert_eq!(w.pop("q"), "later");
+}
+
+#[test]
+fn an_edited_or_replaced_message_keeps_those_who_wait_and_what_it_waits_for() {
+    let mut w = World::new();
+    let first = w.put("p", "first");
+    let dedupe = Dedupe {
+        id: b"x".as_slice().into(),
+        window_ms: Some(10_000),
+        scope: None,
+        on_repeat: Some(OnRepeat::Replace),
+    };
+    let unique = |after: Option<PutAfter>| Put {
+        queue: "m".into(),
+        more: Some(Box::new(PutMore {
+            dedupe: Some(dedupe.clone()),
+            after: after.map(Box::new),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    };
+    let middle = w.put_as(unique(None));
+    let last = put(&mut w, "q", "last", &[middle, first]);
+    let edit = |body: &str| {
+        Box::new(Edit {
+            body: Some(Body::new(body.as_bytes())),
+            ..Edit::default()
+        })
+    };
+    let Some(Outcome::Put { id: edited, .. }) = w.ask(1, Command::Edit(first, edit("edited")))
+    else {
+        panic!("it is edited");
+    };
+    w.put_as(unique(None));
+    let Some(Outcome::Put { id: last, .. }) = w.ask(1, Command::Edit(last, edit("new last")))
+    else {
+        panic!("it is edited");
+    };
+    w.restart();
+    w.wait(0);
+    assert_eq!(known(&mut w, last), [ParentState::Waiting; 2]);
+    assert_eq!(w.pop("m"), "");
+    assert_eq!(w.pop("p"), "edited");
+    assert!(edited > first);
+    w.restart();
+    w.wait(0);
+    assert_eq!(w.pop("q"), "new last");
+}
+
+#[test]
+fn many_dependants_are_freed_in_slices_and_none_twice() {
+    const MANY: usize = 5000;
+    let mut w = World::new();
+    let parent = w.put("p", "a");
+    for _ in 0..MANY {
+        let caller = Caller::default();
+        let child = after(&[parent], AfterOn::Success, IfFailed::Fail);
+        w.submit(caller, Command::Put(put_of("q", "", child)));
+    }
+    assert_eq!(w.pop("p"), "a");
+    let freed = |facts: &[Fact]| {
+        let freed = facts
+            .iter()
+            .filter(|fact| matches!(fact, Fact::Freed { .. }));
+        freed.count()
+    };
+    let mut steps = 0;
+    while w.engine.next_deadline() <= w.now {
+        let before = w.facts.len();
+        w.tick();
+        assert!(
+            w.facts.len() - before <= 600,
+            "a step of {}",
+            w.facts.len() - before
+        );
+        steps += 1;
+        if steps % 3 == 0 {
+            w.restart();
+        }
+    }
+    assert_eq!(freed(&w.facts), MANY);
+    w.verify();
+    for taken in 0..MANY {
+        let answer = w.submit(Caller::default(), Command::Take(plain("q")));
+        let is_one = matches!(answer, Answer::Now(Outcome::Messages(_), _));
+        assert!(is_one, "{taken} were free");
+    }
+}
+
+#[test]
+fn dependencies_stay_while_segments_go() {
+    let mut w = World::new();
+    let parent = w.put("p", "a");
+    let child = put(&mut w, "q", "child", &[parent]);
+    assert_eq!(w.pop("p"), "a");
+    // It has ended, and the child does not know. Both are written again.
+    w.engine.set_segment_ref(SegmentRef(1));
+    let mut facts = Vec::new();
+    w.engine.snapshot(&mut |fact| facts.push(fact.clone()));
+    let mut from = Some(0);
+    while let Some(slot) = from {
+        from = w
+            .engine
+            .copy_out(SegmentRef(0), slot, 1000, &mut facts)
+            .next;
+    }
+    assert_eq!(w.engine.segment_refs_live(SegmentRef(0)), 0);
+    w.facts = facts;
+    w.restart();
+    w.wait(0);
+    assert_eq!(known(&mut w, child), [ParentState::Done]);
+    assert_eq!(w.pop("q"), "child");
+}
