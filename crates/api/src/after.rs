@@ -1,6 +1,6 @@
 //! Dependencies in requests and replies.
 
-use quintet_types::{AfterOn, IfFailed, Message, MessageId, Parent, PutAfter};
+use quintet_types::{AfterOn, IfFailed, Message, MessageId, PutAfter};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -91,10 +91,7 @@ pub(super) fn of_new(
     };
     for before in before {
         match before {
-            Before::Id(id) => after.parents.push(Parent {
-                id: MessageId(id),
-                ..Parent::default()
-            }),
+            Before::Id(id) => after.ids.push(MessageId(id)),
             Before::Name(name) => after.names.push(name.into_bytes().into()),
         }
     }

@@ -10,6 +10,7 @@ mod batches;
 mod bulk;
 mod bytes_in_json;
 mod cancel;
+mod dedupe;
 mod events;
 mod gather;
 mod hold;
@@ -53,6 +54,7 @@ use tokio::sync::oneshot;
 pub use after::{Before, Fate, On};
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
+pub use dedupe::Dedupe;
 use events::Hub;
 use gather::{Gather, ReserveClient};
 pub use holder::{Holder, Holders};
@@ -65,7 +67,7 @@ use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Request
 pub use read::version;
 pub use schedules::{Schedule, nexts};
 pub use setup::version as version_of_setup;
-pub use types::{Dedupe, NewMessage};
+pub use types::NewMessage;
 use uploads::Uploads;
 
 /// Estimated size of a row of a list before it is known, bytes.

@@ -40,10 +40,7 @@ fn put(kind: &str, first: MessageId, last: MessageId) -> Put {
         _ => None,
     };
     let after = parent.map(|id| PutAfter {
-        parents: vec![Parent {
-            id,
-            ..Parent::default()
-        }],
+        ids: vec![id],
         ..PutAfter::default()
     });
     Put {

@@ -80,41 +80,6 @@ pub fn carry<J: Journal>(
             Some(Err(stop)) => from.engine.put_off(id, &stop),
         }
     }
-    for _ in 0..max {
-        let told = from.engine.store.dependencies.first_to_send();
-        let told = told.filter(|(child, ..)| into.engine.is_of_our_shard(*child));
-        let Some((child, parent, succeeded)) = told else {
-            break;
-        };
-        let told = Fact::ParentTold {
-            child,
-            parent,
-            succeeded,
-        };
-        into.engine.fact_alone(&mut arriving, told);
-        let waits = false;
-        let knows = Fact::Dependant {
-            parent,
-            child,
-            waits,
-        };
-        from.engine.fact_alone(&mut leaving, knows);
-    }
-    for _ in 0..max {
-        let owed = from.engine.store.dependencies.first_owed();
-        let owed = owed.filter(|(parent, _)| into.engine.is_of_our_shard(*parent));
-        let Some((parent, succeeded)) = owed else {
-            break;
-        };
-        into.engine
-            .ended_elsewhere(&mut arriving, parent, succeeded);
-        let told = Fact::ParentTold {
-            child: MessageId(0),
-            parent,
-            succeeded,
-        };
-        from.engine.fact_alone(&mut leaving, told);
-    }
     into.engine.go_on_after(&mut arriving, TOLD_PER_TICK);
     into.engine.call_back(&mut arriving);
     into.engine.serve(&mut arriving);
@@ -198,8 +163,8 @@ pub fn put_member<J: Journal>(
 }
 
 impl Engine {
-    /// The shard that something waits to be carried to: a message, what is owed to a batch, the end
-    /// of a message for which others are held, or a batch's callback.
+    /// The shard that something waits to be carried to: a message, what is owed to a batch, or
+    /// a batch's callback.
     pub fn sends_to(&self) -> Option<usize> {
         let shards = self.shards.into();
         if let Some(sent) = self.store.outbox.front() {
@@ -208,21 +173,8 @@ impl Engine {
         if let Some(batch) = self.store.batches.owed().keys().next() {
             return Some(shard_of_id(batch.as_id(), shards));
         }
-        if let Some(id) = self.tells_of_end() {
-            return Some(shard_of_id(id, shards));
-        }
         let (_, _, callback) = self.call_elsewhere()?;
         Some(shard_of_queue(callback.queue.as_bytes(), shards))
-    }
-
-    /// A message of another shard that is to be told of an end, or whose end is.
-    pub(crate) fn tells_of_end(&self) -> Option<MessageId> {
-        let dependencies = &self.store.dependencies;
-        let child = dependencies.first_to_send().map(|(child, ..)| child);
-        let parent = || dependencies.first_owed().map(|(parent, _)| parent);
-        // Another engine may have written ids that no other shard has.
-        let told = child.or_else(parent);
-        told.filter(|id| !self.is_of_our_shard(*id))
     }
 
     /// Whether `command` of another shard could move messages to the queue of this name.

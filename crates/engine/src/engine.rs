@@ -1,13 +1,13 @@
 //! The shard's engine: decides, applies, and knows who waits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 
 use quintet_types::{
     Answer, BackTo, Bound, Caller, ClientId, Command, CommandError, Delivery, Ending, Hold,
-    MessageId, Ms, Name, Outcome, PendingDecision, PendingDecisionKind, PendingDecisions, Permits,
-    QueueId, Return, SegmentRef, Settings, WallAhead,
+    MessageId, Ms, Name, Outcome, ParentState, PendingDecision, PendingDecisionKind,
+    PendingDecisions, Permits, QueueId, Return, SegmentRef, Settings, WallAhead,
 };
 
 use crate::awaits::Awaits;
@@ -81,8 +81,8 @@ pub struct Engine {
     pub(crate) gone: VecDeque<ClientId>,
     /// Takes that may be sent again.
     pub(crate) take_tokens: TakeTokens,
-    /// Messages of other shards for which some are held, which their shards do not know yet.
-    pub(crate) remote_parents: Vec<(MessageId, MessageId)>,
+    /// How messages have ended that are gone and that the puts of the present step wait for.
+    pub(crate) ended_parents: BTreeMap<MessageId, ParentState>,
 }
 
 /// Forgotten messages freed with each command, and with each tick.
@@ -130,7 +130,7 @@ impl Engine {
             unverified: 0,
             gone: VecDeque::new(),
             take_tokens: TakeTokens::default(),
-            remote_parents: Vec::new(),
+            ended_parents: BTreeMap::new(),
         };
         engine.configure(settings);
         engine
@@ -248,35 +248,6 @@ impl Engine {
             vouched: true,
             ..Call::of(caller)
         };
-        let answer = self
-            .decide_or_ask(&mut cx.by(call), &mut command)
-            .unwrap_or(Answer::Now(conflict, Hold::Durable));
-        self.sweep_expired(&mut cx);
-        self.go_on_after(&mut cx, TOLD_PER_COMMAND);
-        self.call_back(&mut cx);
-        self.serve(&mut cx);
-        answer
-    }
-
-    /// [`Engine::submit`] of a put whose batch, and the messages of other shards that it waits for,
-    /// were looked at under the same locks. It is never parked.
-    pub fn submit_vouched<J: Journal>(
-        &mut self,
-        now: Ms,
-        caller: Caller,
-        mut command: Command,
-        journal: &mut J,
-        deliveries: &mut Vec<Delivery>,
-    ) -> Answer {
-        self.advance(now);
-        let mut step = Step::default();
-        let mut cx = Cx::new(journal, deliveries, &mut step);
-        self.sweep_expired(&mut cx);
-        let call = Call {
-            vouched: true,
-            ..Call::of(caller)
-        };
-        let conflict = Outcome::Refused(CommandError::Conflict);
         let answer = self
             .decide_or_ask(&mut cx.by(call), &mut command)
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
@@ -446,8 +417,7 @@ impl Engine {
         let store = &self.store;
         let unfinished =
             !store.tombstones.is_empty() || store.messages.has_old() || !self.gone.is_empty();
-        let tells = !store.dependencies.is_empty() && self.tells_of_end().is_some();
-        let sends = !store.outbox.is_empty() || !store.batches.owed().is_empty() || tells;
+        let sends = !store.outbox.is_empty() || !store.batches.owed().is_empty();
         if unfinished || sends || self.may_go_on() || store.dependencies.has_work() {
             return self.now;
         }

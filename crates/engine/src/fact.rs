@@ -313,19 +313,7 @@ pub enum Fact {
         parent: MessageId,
         succeeded: bool,
     },
-    /// A message of another shard is held for one of this.
-    Dependant {
-        parent: MessageId,
-        child: MessageId,
-        /// False: it knows that the parent has ended.
-        waits: bool,
-    },
-    /// A message for which others are held went to another shard, which tells of its end.
-    ParentAway {
-        parent: MessageId,
-    },
-    /// A held message knows that one of its parents has ended. Child 0: the parent, which came from
-    /// another shard, has ended here, and its shard knows.
+    /// A held message knows that one of its parents has ended.
     ParentTold {
         child: MessageId,
         parent: MessageId,
@@ -398,8 +386,6 @@ impl Fact {
             | Fact::Awaits { .. }
             | Fact::ParentEnded { .. }
             | Fact::ParentTold { .. }
-            | Fact::Dependant { .. }
-            | Fact::ParentAway { .. }
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueMaker { queue, .. }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use quintet_types::{Caller, ClientId, Delivery, MESSAGES_PER_STEP, MessageId, Principal, QueueId};
+use quintet_types::{Caller, ClientId, Delivery, MESSAGES_PER_STEP, Principal, QueueId};
 
 /// Messages and blocks entered into message groups in one step, where those of a
 /// queue are built.
@@ -50,8 +50,6 @@ pub(crate) struct Step {
     pub(crate) grouping_left: usize,
     /// Messages of full queues that may be dropped for puts in this step yet.
     pub(crate) drops_left: u64,
-    /// Ids of messages that made way for puts and for whose end others wait, with their queues.
-    pub(crate) inherited: Vec<(QueueId, MessageId)>,
     /// Queues in which something may have become available to those who wait.
     woken: SmallVec<[QueueId; 4]>,
 }
@@ -64,7 +62,6 @@ impl Default for Step {
             tail: None,
             grouping_left: GROUPED_PER_STEP,
             drops_left: MESSAGES_PER_STEP,
-            inherited: Vec::new(),
             woken: SmallVec::new(),
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use quintet_types::{
     AFTER_MAX, After, AfterOn, BatchId, Body, Callback, Dedupe, Expiry, IfFailed,
-    MESSAGE_NAME_BYTES_MAX, Message, MessageId, Ms, Name, NewBatch, OnRepeat, Parent, Put,
-    PutAfter, Scope, State, Tie, When,
+    MESSAGE_NAME_BYTES_MAX, Message, MessageId, Ms, Name, NewBatch, OnRepeat, Put, PutAfter, Scope,
+    State, Tie, When,
 };
 
 /// Values of Lua that mean nothing to anybody else, as a pattern.
@@ -106,8 +106,8 @@ fn after_value(lua: &Lua, after: Option<&PutAfter>) -> LuaResult<Value> {
         return Ok(Value::Nil);
     };
     let table = lua.create_table()?;
-    for parent in &after.parents {
-        table.raw_push(number(parent.id.0))?;
+    for id in &after.ids {
+        table.raw_push(number(id.0))?;
     }
     for name in &after.names {
         table.raw_push(lua.create_string(name)?)?;
@@ -125,10 +125,7 @@ fn after_of(table: &Table) -> Result<PutAfter, String> {
         let word = || String::from_utf8(bytes("after", &value, 100)?).map_err(|_| String::new());
         if field.is_integer() {
             match value.as_integer() {
-                Some(_) => after.parents.push(Parent {
-                    id: MessageId(span("after", &value)?),
-                    ..Parent::default()
-                }),
+                Some(_) => after.ids.push(MessageId(span("after", &value)?)),
                 None => after.names.push(message_name("after", &value)?.into()),
             }
         } else if field.as_string().is_some_and(|field| field == "on") {

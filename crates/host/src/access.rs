@@ -1,6 +1,5 @@
 //! Commands to the shards: which they go to, and what came of them.
 
-mod dependent;
 mod permit;
 mod several;
 mod step;
@@ -44,8 +43,6 @@ enum Route {
     Together,
     /// A put into a batch of another shard: the batch's, the queue's.
     Member(usize, usize),
-    /// Puts that may wait for messages of other shards.
-    Dependent,
 }
 
 impl Access<'_> {
@@ -85,15 +82,6 @@ impl Access<'_> {
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
             Route::Member(batch_shard, into) => self.put_member(batch_shard, into, caller, command),
-            Route::Dependent => {
-                if let Command::Put(put) = command {
-                    self.put_dependent(caller, vec![put], true)
-                } else if let Command::PutMany(puts) = command {
-                    self.put_dependent(caller, puts, false)
-                } else {
-                    self.ask(0, caller, command)
-                }
-            }
             Route::Together => {
                 if let Command::PutMany(puts) = command {
                     self.put_many(caller, puts)
@@ -219,22 +207,6 @@ impl Access<'_> {
         };
         if let Some(across) = across {
             return Route::Across(Box::new(across));
-        }
-        let puts: &[Put] = if let Command::Put(put) = command {
-            std::slice::from_ref(put)
-        } else if let Command::PutMany(puts) = command {
-            puts
-        } else {
-            &[]
-        };
-        let many = puts.len() > 1;
-        let waits = |put: &Put| match many {
-            // What is checked of one is checked of all.
-            true => put.more.as_ref().is_some_and(|more| more.after.is_some()),
-            false => self.waits_for_other_shards(put),
-        };
-        if puts.iter().any(waits) {
-            return Route::Dependent;
         }
         if let Command::Put(put) = command
             && let Some(batch) = put.batch()

@@ -1,5 +1,6 @@
 //! Dependencies: a message that is held until other messages have come to their end.
 
+use crate::command::Put;
 use crate::id::MessageId;
 use crate::time::Ms;
 
@@ -166,8 +167,8 @@ impl After {
 /// The messages for which a put asks to be held.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PutAfter {
-    /// Of messages of other shards than the put's the state counts, and is found by the router.
-    pub parents: Vec<Parent>,
+    /// Of the shard of the put's queue.
+    pub ids: Vec<MessageId>,
     /// Own names of tracked messages ([`crate::PutMore::tracked`]); of several of a name it is the
     /// one that was put last.
     pub names: Vec<Arc<[u8]>>,
@@ -178,7 +179,15 @@ pub struct PutAfter {
 impl PutAfter {
     /// How many messages it names.
     pub fn count(&self) -> usize {
-        self.parents.len() + self.names.len()
+        self.ids.len() + self.names.len()
+    }
+}
+
+impl Put {
+    /// True if it asks to be held for the message of this id.
+    pub fn waits_for(&self, id: MessageId) -> bool {
+        let after = self.more.as_ref().and_then(|more| more.after.as_ref());
+        after.is_some_and(|after| after.ids.contains(&id))
     }
 }
 

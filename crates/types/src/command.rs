@@ -19,6 +19,7 @@ use crate::unique::{DEDUPE_RECORD_BYTES, Dedupe};
 mod about;
 mod bulk_op;
 mod named;
+mod peek;
 mod transaction;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use smallvec::SmallVec;
 pub use about::{About, Subject, Verb};
 pub use bulk_op::{BulkAction, BulkOp, Cursor, Filter};
 pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAction};
+pub use peek::{ListState, Peek};
 pub use transaction::{
     Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind, PendingDecisions,
     TableEntry, TableRequest, Transaction,
@@ -451,45 +453,6 @@ impl How {
     pub fn gives_back(&self) -> bool {
         matches!(self, How::Release { .. } | How::Fail { .. })
     }
-}
-
-/// Which message to look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Peek {
-    /// This one, whatever its state.
-    Id(MessageId),
-    /// The next one that a FIFO consumer would get; ignores pause.
-    Ready(Name),
-    /// The delayed one that is due first.
-    Delayed(Name),
-    /// The one that was buried first.
-    Buried(Name),
-    /// Up to `max` messages of one state in order, from an id on (console).
-    List {
-        queue: Name,
-        state: ListState,
-        /// Skip ids up to and including this one.
-        after: Option<MessageId>,
-        /// Messages at most.
-        max: u32,
-    },
-}
-
-/// States as an operator lists them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ListState {
-    /// Ready now, those not selectable included.
-    Ready,
-    /// Waiting for their due time.
-    Delayed,
-    /// Under a lease.
-    Reserved,
-    /// Set aside.
-    Buried,
-    /// Not yet committed.
-    Prepared,
-    /// Done or relayed.
-    Archived,
 }
 
 /// Changes to a stored message. Priority, due time and body only while it is not

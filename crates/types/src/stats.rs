@@ -359,7 +359,12 @@ pub struct MessageStats {
     pub logged: bool,
     /// Time to run: its own or its queue's default, ms; 0: no deadline.
     pub ttr_ms: u64,
+    /// Messages that wait for its end, [`DEPENDANTS_SHOWN`] at most.
+    pub dependants: Vec<MessageId>,
 }
+
+/// Messages that wait for another one, as they are shown with it, at most.
+pub const DEPENDANTS_SHOWN: usize = 20;
 
 impl MessageStats {
     /// The state's name as beanstalkd gives it.

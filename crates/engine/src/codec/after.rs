@@ -68,16 +68,6 @@ pub(super) fn write_fact(w: &mut Writer<'_>, fact: &Fact) {
             w.number(parent.0);
             w.flag(*succeeded);
         }
-        Fact::Dependant {
-            parent,
-            child,
-            waits,
-        } => {
-            w.number(parent.0);
-            w.number(child.0);
-            w.flag(*waits);
-        }
-        Fact::ParentAway { parent } => w.number(parent.0),
         Fact::Freed { at, after } => {
             w.at(at);
             write(w, after);
@@ -108,14 +98,6 @@ pub(super) fn read_fact(r: &mut Reader<'_>, kind: FactKind) -> Result<Fact, Fact
             child: MessageId(r.number()?),
             parent: MessageId(r.number()?),
             succeeded: r.flag()?,
-        },
-        FactKind::Dependant => Fact::Dependant {
-            parent: MessageId(r.number()?),
-            child: MessageId(r.number()?),
-            waits: r.flag()?,
-        },
-        FactKind::ParentAway => Fact::ParentAway {
-            parent: MessageId(r.number()?),
         },
         FactKind::Freed => Fact::Freed {
             at: r.at()?,

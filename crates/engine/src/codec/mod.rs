@@ -280,8 +280,6 @@ impl Fact {
             Fact::Awaits { .. }
             | Fact::ParentEnded { .. }
             | Fact::ParentTold { .. }
-            | Fact::Dependant { .. }
-            | Fact::ParentAway { .. }
             | Fact::Freed { .. } => after::write_fact(&mut w, self),
             Fact::BatchOwed { batch, owed } => {
                 w.number(batch.0);
@@ -601,12 +599,9 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 false => None,
             },
         },
-        FactKind::Awaits
-        | FactKind::ParentEnded
-        | FactKind::ParentTold
-        | FactKind::Dependant
-        | FactKind::ParentAway
-        | FactKind::Freed => after::read_fact(r, kind)?,
+        FactKind::Awaits | FactKind::ParentEnded | FactKind::ParentTold | FactKind::Freed => {
+            after::read_fact(r, kind)?
+        }
         FactKind::BatchOwed => Fact::BatchOwed {
             batch: BatchId(r.number()?),
             owed: batch::read_tally(r)?,

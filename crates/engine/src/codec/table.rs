@@ -79,8 +79,6 @@ facts! {
     ParentEnded = 0x36,
     ParentTold = 0x37,
     Freed = 0x38,
-    Dependant = 0x39,
-    ParentAway = 0x3a,
 }
 
 #[cfg(test)]

@@ -246,12 +246,18 @@ impl Engine {
             cx.wake(at.queue);
             return Ok(outcome);
         }
+        let mut due = edit.due.map(|due| self.due(due));
+        if let Some(later) = due
+            && self.is_due_later(cx, at.id, later)
+        {
+            due = None;
+        }
         let message = self.store.message(at.id).ok_or(CommandError::NotFound)?;
         let attrs = (!edit.attrs.is_empty()).then(|| merged(message, edit.attrs));
         let change = Change {
             now: self.now,
             priority: edit.priority,
-            due: edit.due.map(|due| self.due(due)),
+            due,
             status: edit.status,
             attrs,
             attachments: edit.attachments,
@@ -281,12 +287,12 @@ impl Engine {
         if old.state == State::Reserved || old.is_expired(self.now) {
             return Err(CommandError::NotFound);
         }
-        // Other shards know it by its id.
-        if self.waits_for_other_shards(at.id) {
-            return Err(CommandError::Conflict);
+        // They know it by its id.
+        if self.store.dependencies.is_awaited(at.id) {
+            return Err(CommandError::Awaited);
         }
         let mut message = old.clone();
-        let (old, awaited) = (message.id, self.store.awaited_as(&message));
+        let old = message.id;
         let settings = &self.store.seated(at.queue).live.settings;
         if body.len() > settings.message_bytes_max {
             return Err(CommandError::MessageTooLarge);
@@ -301,9 +307,6 @@ impl Engine {
         }
         (message.id, message.body) = (self.next_id(cx, logged), body);
         let why = Removal::Deleted;
-        if !awaited.is_empty() {
-            message.extra_mut().awaited = Some(awaited.into());
-        }
         // Its batch counts the one that takes its place.
         self.fact_alone(cx, Fact::Removed { at, why });
         // Nothing has become of it, and of the one that takes its place that it waits.

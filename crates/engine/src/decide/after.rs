@@ -1,12 +1,12 @@
 //! Messages that are held until others have ended: which they are, and what becomes of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Stop;
 use super::put::Repeat;
 use quintet_types::{
-    AFTER_MAX, After, Caller, CommandError, Ended, HELD, Message, MessageId, Ms, Name, Parent,
-    ParentState, Principal, Put, PutAfter, QueueId, Removal, Return, State, TrackState, Transfer,
+    AFTER_MAX, After, CommandError, DEPENDANTS_SHOWN, Ended, HELD, Message, MessageId, Ms, Name,
+    Parent, ParentState, Principal, Put, PutAfter, Removal, Return, State, TrackState, Transfer,
     Verb, Verdict, shard_of_id,
 };
 
@@ -14,36 +14,128 @@ use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::step::Call;
 
+/// Messages that the puts of one command wait for at most, together.
+const PER_COMMAND_MAX: usize = 10_000;
+/// Of these, messages that are looked for in runs at a time: searches of so many are remembered.
+const LOOKED_UP_MAX: usize = 1024;
 /// Tracked messages of one name that are looked at to find a parent.
-const NAMESAKES_MAX: usize = 256;
-/// Messages that took the place of one another, which are followed to find a parent.
-const REPLACED_MAX: usize = 64;
-/// Name of the attribute of a dead letter that says why it is one.
-const DEAD_LETTER_REASON: &[u8] = b"dead_letter_reason";
+const NAMESAKES_MAX: usize = 16;
+/// Parents of a held message that goes on which weigh as much as one step more.
+const PARENTS_PER_STEP: usize = 16;
 
 impl Engine {
-    /// Whether all messages that these puts wait for are known. Those of other shards are looked
-    /// for by the router, which vouches for them.
+    /// Whether the messages that these puts wait for are known, here, and may be seen. Asked before
+    /// the first fact; a message that is in a run is read first.
     ///
     /// # Errors
-    /// One is not, or the caller may not see it; there are too many.
+    /// One is not, or there are too many.
     pub(crate) fn may_wait_for<'a>(
         &mut self,
         call: Call,
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<(), Stop> {
+        let (mut ids, mut left) = (BTreeSet::new(), PER_COMMAND_MAX);
         for put in puts {
-            match self.may_wait_for_all(call, put) {
-                // What it waited for may be forgotten by now.
-                Err(Stop::Refused(CommandError::AfterNotFound(_))) if self.is_repeat(put) => {}
-                found => found?,
+            let more = put.more.as_deref();
+            let Some((more, after)) = more.and_then(|more| Some((more, more.after.as_deref()?)))
+            else {
+                continue;
+            };
+            if after.count() > AFTER_MAX.min(left) {
+                return Err(CommandError::AfterTooMany.into());
+            }
+            left -= after.count();
+            // What a repeat waited for may be forgotten by now.
+            if self.is_repeat(put) {
+                continue;
+            }
+            if more
+                .name
+                .as_ref()
+                .is_some_and(|own| after.names.contains(own))
+            {
+                return Err(CommandError::AfterItself.into());
+            }
+            ids.extend(after.ids.iter().copied());
+            for name in &after.names {
+                let found = self.tracked_parent(call.caller.principal, name);
+                ids.insert(found.ok_or(CommandError::AfterNotFound(MessageId(0)))?);
             }
         }
+        match ids.is_empty() {
+            true => Ok(()),
+            false => self.may_wait_for_these(call, ids),
+        }
+    }
+
+    /// The same for a command that is decided; after a hook's effects that was asked before them.
+    pub(super) fn may_wait<'a, J>(
+        &mut self,
+        cx: &Cx<'_, J>,
+        puts: impl IntoIterator<Item = &'a Put>,
+    ) -> Result<(), Stop> {
+        match cx.step.began {
+            true => Ok(()),
+            false => self.may_wait_for(cx.call(), puts),
+        }
+    }
+
+    fn may_wait_for_these(&mut self, call: Call, ids: BTreeSet<MessageId>) -> Result<(), Stop> {
+        if let Some(&other) = ids.iter().find(|id| !self.is_of_our_shard(**id)) {
+            return Err(CommandError::AfterOtherShard(other).into());
+        }
+        let gone = ids.iter().filter(|id| self.store.slot(**id).is_none());
+        let mut gone: BTreeSet<MessageId> = gone.copied().collect();
+        // The record of ends before the runs, and once for all.
+        let ends = self.store.ends_of(&gone);
+        let mut ended = BTreeMap::new();
+        gone.retain(|&id| {
+            let state = match ends.get(&id) {
+                Some((why, _)) => end_of(*why),
+                None => self.end_of_tracked(id),
+            };
+            ended.extend(state.map(|state| (id, state)));
+            state.is_none() && !ends.contains_key(&id)
+        });
+        let mut found = Ok(());
+        for &id in gone.iter().take(LOOKED_UP_MAX) {
+            match self.look_up(id) {
+                Ok(_) => return Err(CommandError::AfterNotFound(id).into()),
+                Err(cold) => found = Err(cold),
+            }
+        }
+        found?;
+        for &id in &ids {
+            let queue = match self.store.message(id) {
+                Some(message) => Some(self.store.name_of(message.queue)),
+                None if ended.contains_key(&id) => {
+                    let queue = ends.get(&id).and_then(|(_, queue)| queue.clone());
+                    queue.or_else(|| self.store.tracks.of(id).map(|track| track.queue.clone()))
+                }
+                None => return Err(CommandError::AfterNotFound(id).into()),
+            };
+            if !self.may_see(call.caller.principal, queue.as_ref()) {
+                // No more is told of it than of one that is not known.
+                return Err(CommandError::AfterNotFound(id).into());
+            }
+        }
+        if self.ended_parents.len() > PER_COMMAND_MAX {
+            self.ended_parents.clear();
+        }
+        self.ended_parents.append(&mut ended);
         Ok(())
     }
 
+    /// True if a message of this queue may be seen; `None`: its queue is gone.
+    fn may_see(&mut self, asker: Principal, queue: Option<&Name>) -> bool {
+        match queue {
+            Some(queue) => self.may(asker, Verb::Peek, queue),
+            None => self.permits.is_none() || asker == Principal::SERVER,
+        }
+    }
+
     /// True if a put repeats one that was stored.
-    pub fn is_repeat(&self, put: &Put) -> bool {
+    fn is_repeat(&self, put: &Put) -> bool {
         let queue = self.store.find(&put.queue);
         queue.is_some_and(|queue| {
             matches!(
@@ -53,64 +145,8 @@ impl Engine {
         })
     }
 
-    fn may_wait_for_all(&mut self, call: Call, put: &Put) -> Result<(), Stop> {
-        let more = put.more.as_deref();
-        let Some((more, after)) = more.and_then(|more| Some((more, more.after.as_deref()?))) else {
-            return Ok(());
-        };
-        if after.count() > AFTER_MAX {
-            return Err(CommandError::AfterTooMany.into());
-        }
-        if after
-            .names
-            .iter()
-            .any(|name| more.name.as_ref() == Some(name))
-        {
-            return Err(CommandError::AfterItself.into());
-        }
-        let Caller { principal, .. } = call.caller;
-        for name in &after.names {
-            let found = self.tracked_parent(principal, name);
-            found.ok_or(CommandError::AfterNotFound(MessageId(0)))?;
-        }
-        for parent in &after.parents {
-            match self.is_of_our_shard(parent.id) {
-                true => self.may_wait_for_one(call, parent.id)?,
-                false if call.vouched => {}
-                false => return Err(CommandError::AfterNotFound(parent.id).into()),
-            }
-        }
-        Ok(())
-    }
-
-    fn may_wait_for_one(&mut self, call: Call, id: MessageId) -> Result<(), Stop> {
-        self.look_up(id)?;
-        let none = CommandError::AfterNotFound(id);
-        let (found, _) = self.parent_now(id).ok_or(none)?;
-        // What took its place may be in a run.
-        self.look_up(found)?;
-        let (found, _) = self.parent_now(id).ok_or(none)?;
-        if self.permits.is_none() || call.vouched {
-            return Ok(());
-        }
-        let queue = self.queue_of_parent(found).ok_or(none)?;
-        match self.may(call.caller.principal, Verb::Peek, &queue) {
-            true => Ok(()),
-            false => Err(CommandError::NotPermitted.into()),
-        }
-    }
-
-    /// The queue in which a message is, or came to its end.
-    fn queue_of_parent(&self, id: MessageId) -> Option<Name> {
-        if let Some(message) = self.store.message(id) {
-            return Some(self.store.name_of(message.queue));
-        }
-        let ending = self.store.end_of(id).and_then(|ending| ending.queue);
-        ending.or_else(|| self.store.tracks.of(id).map(|track| track.queue.clone()))
-    }
-
     /// True if the id is one of this shard's.
-    pub(crate) fn is_of_our_shard(&self, id: MessageId) -> bool {
+    fn is_of_our_shard(&self, id: MessageId) -> bool {
         shard_of_id(id, self.shards.into()) == usize::from(self.shard)
     }
 
@@ -125,48 +161,40 @@ impl Engine {
         found.map(|(id, _)| id)
     }
 
-    /// How a message of this shard stands, by the id that it has now; `None`: that is not known.
-    fn parent_now(&self, mut id: MessageId) -> Option<(MessageId, ParentState)> {
-        for _ in 0..REPLACED_MAX {
-            if let Some(message) = self.store.message(id) {
-                return Some((id, self.state_of_parent(message)));
-            }
-            let Some(ending) = self.store.end_of(id) else {
-                break;
-            };
-            let state = match ending.why {
-                Ended::Taken | Ended::Finished | Ended::Forgotten => ParentState::Done,
-                Ended::Deleted
-                | Ended::Expired
-                | Ended::Dropped
-                | Ended::Purged
-                | Ended::Failed
-                | Ended::Cancelled => ParentState::Failed,
-                Ended::Replaced | Ended::Edited => {
-                    id = ending.is_now?;
-                    continue;
-                }
-                // It lives on under an id of another shard.
-                Ended::Moved | Ended::Sent => return None,
-            };
-            return Some((id, state));
+    /// How a tracked message that is gone has ended.
+    fn end_of_tracked(&self, id: MessageId) -> Option<ParentState> {
+        match self.store.tracks.of(id)?.state {
+            TrackState::Done => Some(ParentState::Done),
+            TrackState::Gone | TrackState::Cancelled => Some(ParentState::Failed),
+            TrackState::Waiting
+            | TrackState::Reserved
+            | TrackState::Failed
+            | TrackState::Buried => None,
         }
-        let state = match self.store.tracks.of(id)?.state {
-            TrackState::Done => ParentState::Done,
-            TrackState::Failed | TrackState::Gone | TrackState::Cancelled => ParentState::Failed,
-            TrackState::Waiting | TrackState::Reserved | TrackState::Buried => return None,
+    }
+
+    /// How a message that was found good stands.
+    fn parent_now(&self, id: MessageId) -> Parent {
+        let state = match self.store.message(id) {
+            // Those who waited before it lived on are still being told of its end.
+            Some(_) if let Some(ended) = self.store.dependencies.end_of(id) => ended,
+            Some(message) => self.state_of_parent(message),
+            None => {
+                let ended = self.ended_parents.get(&id).copied();
+                let ended = ended.or_else(|| end_of(self.store.end_of(id)?.why));
+                let ended = ended.or_else(|| self.end_of_tracked(id));
+                // An earlier part of the same step has removed it.
+                ended.unwrap_or(ParentState::Failed)
+            }
         };
-        Some((id, state))
+        Parent { id, state }
     }
 
     fn state_of_parent(&self, message: &Message) -> ParentState {
-        let attrs = message.extra.iter().flat_map(|extra| &extra.attrs);
-        let mut attrs = attrs.map(|(name, _)| &**name);
         match message.state {
             State::Done | State::Relayed => ParentState::Done,
             State::Buried => ParentState::Failed,
             _ if message.doomed || message.is_expired(self.now) => ParentState::Failed,
-            _ if attrs.any(|name| name == DEAD_LETTER_REASON) => ParentState::Failed,
             State::Prepared | State::Ready | State::Reserved => ParentState::Waiting,
         }
     }
@@ -178,41 +206,32 @@ impl Engine {
         put: &PutAfter,
     ) -> Box<After> {
         let asker = cx.call().caller.principal;
-        let mut parents = put.parents.clone();
+        let mut ids = put.ids.clone();
         for name in &put.names {
-            let id = self.tracked_parent(asker, name);
-            parents.extend(id.map(|id| Parent {
-                id,
-                state: ParentState::Waiting,
-            }));
+            // 0, which fails: an earlier part of the same step has made it forgotten.
+            ids.push(self.tracked_parent(asker, name).unwrap_or(MessageId(0)));
         }
-        for parent in &mut parents {
-            if self.is_of_our_shard(parent.id) {
-                let found = self.parent_now(parent.id);
-                // What an earlier part of the same step has removed has an end that is known,
-                // unless none is kept.
-                let (id, state) = found.unwrap_or((parent.id, ParentState::Failed));
-                *parent = Parent { id, state };
-            }
+        ids.sort_unstable();
+        ids.dedup();
+        let parents: Box<[Parent]> = ids.into_iter().map(|id| self.parent_now(id)).collect();
+        for parent in &parents {
             if parent.state == ParentState::Waiting {
                 // It stays in memory from now on.
                 self.load_one(parent.id, true, cx.journal);
             }
         }
-        parents.sort_unstable();
-        parents.dedup_by_key(|parent| parent.id);
         Box::new(After {
-            parents: parents.into(),
+            parents,
             on: put.on,
             if_failed: put.if_failed,
             due: None,
         })
     }
 
-    /// Under which ids others wait for the end of a message, and whether it succeeds, in a fact
-    /// that is about to be applied.
+    /// Whether a message for which others wait comes to its end, and succeeds, in a fact that is
+    /// about to be applied.
     #[cold]
-    pub(crate) fn of_parent(&self, fact: &Fact) -> Option<(Vec<MessageId>, bool)> {
+    pub(crate) fn of_parent(&self, fact: &Fact) -> Option<(MessageId, bool)> {
         #[expect(
             clippy::wildcard_enum_match_arm,
             reason = "all others say nothing of a message's end"
@@ -221,25 +240,27 @@ impl Engine {
             Fact::Removed { at, why } => match why {
                 Removal::Taken | Removal::Finished => (at.id, true),
                 Removal::Deleted
+                | Removal::Replaced
                 | Removal::Expired
                 | Removal::Discarded
                 | Removal::Doomed
                 | Removal::Failed
                 | Removal::Cancelled => (at.id, false),
-                // The message that takes its place inherits, or it was done before.
-                Removal::Replaced | Removal::Retention => return None,
+                // It was done before.
+                Removal::Retention => return None,
             },
             Fact::Archived { at, .. } => (at.id, true),
-            Fact::Buried { at, .. } => (at.id, false),
-            Fact::Moved { at, why, .. } | Fact::Sent { at, why, .. }
-                if why.is_dead_letter() || *why == Transfer::Expired =>
-            {
+            // Another shard tells nothing of it.
+            Fact::Buried { at, .. } | Fact::Sent { at, .. } => (at.id, false),
+            Fact::Moved { at, why, .. } if why.is_dead_letter() || *why == Transfer::Expired => {
                 (at.id, false)
             }
             _ => return None,
         };
-        let ids = self.store.awaited_as(self.store.message(id)?);
-        (!ids.is_empty()).then_some((ids, succeeded))
+        self.store
+            .dependencies
+            .is_awaited(id)
+            .then_some((id, succeeded))
     }
 
     /// The held message that a fact is about, if it is about one.
@@ -249,17 +270,15 @@ impl Engine {
         self.store.dependencies.of(at.id).map(|_| at.id)
     }
 
-    /// Notes that parents have ended.
+    /// Notes that a parent has ended.
     #[cold]
-    pub(crate) fn note_ends<J: Journal>(
+    pub(crate) fn note_end<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        parents: Vec<MessageId>,
+        parent: MessageId,
         succeeded: bool,
     ) {
-        for parent in parents {
-            self.fact_alone(cx, Fact::ParentEnded { parent, succeeded });
-        }
+        self.fact_alone(cx, Fact::ParentEnded { parent, succeeded });
     }
 
     /// Something has happened to a held message: it is so no more if somebody made it ready, or it
@@ -269,11 +288,31 @@ impl Engine {
         let is_held = |message: &Message| {
             matches!(message.state, State::Ready | State::Prepared) && message.due() == Some(HELD)
         };
-        if self.store.dependencies.of(child).is_some()
-            && !self.store.message(child).is_some_and(is_held)
-        {
-            self.fact_alone(cx, Fact::Awaits { child, after: None });
+        if self.store.dependencies.of(child).is_none() {
+            return;
         }
+        match self.store.message(child).is_some_and(is_held) {
+            true => self.store.resume_held(child),
+            false => _ = self.fact_alone(cx, Fact::Awaits { child, after: None }),
+        }
+    }
+
+    /// A held message is due at another time, once it is held no more; true: it is held.
+    pub(super) fn is_due_later<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        child: MessageId,
+        due: Option<Ms>,
+    ) -> bool {
+        let Some(after) = self.store.dependencies.of(child) else {
+            return false;
+        };
+        let after = Some(Box::new(After {
+            due,
+            ..after.clone()
+        }));
+        self.fact_alone(cx, Fact::Awaits { child, after });
+        true
     }
 
     /// A message as it is shown: while it is held the shard knows its parents.
@@ -287,15 +326,13 @@ impl Engine {
         shown
     }
 
-    /// True if a message is held for one of another shard.
-    pub(super) fn waits_for_other_shards(&self, id: MessageId) -> bool {
-        let after = self.store.dependencies.of(id);
-        let mut parents = after.into_iter().flat_map(|after| &after.parents);
-        parents
-            .any(|parent| parent.state == ParentState::Waiting && !self.is_of_our_shard(parent.id))
+    /// Messages that wait for this one, as many as are shown.
+    pub(super) fn dependants(&self, id: MessageId) -> Vec<MessageId> {
+        let children = self.store.dependencies.children(id);
+        children.take(DEPENDANTS_SHOWN).collect()
     }
 
-    /// Those who wait for the old one wait for the new one, which takes its place.
+    /// A held message has another id from now on.
     pub(super) fn inherit<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -310,36 +347,6 @@ impl Engine {
         }
     }
 
-    /// Those who wait for a message that makes way for a put are to wait for the new one.
-    pub(super) fn leave_waiting<J>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
-        if let Some(message) = self.store.message(id) {
-            let (queue, awaited) = (message.queue, self.store.awaited_as(message));
-            let inherited = awaited.into_iter().map(|id| (queue, id));
-            cx.step.inherited.extend(inherited);
-        }
-    }
-
-    /// A new message takes the place of those that made way for it.
-    #[inline]
-    pub(super) fn take_over<J>(&mut self, cx: &mut Cx<'_, J>, message: &mut Message) {
-        if cx.step.inherited.is_empty() {
-            return;
-        }
-        let of = message.queue;
-        let inherited = cx.step.inherited.extract_if(.., |(queue, _)| *queue == of);
-        let awaited: Box<[MessageId]> = inherited.map(|(_, id)| id).collect();
-        if !awaited.is_empty() {
-            message.extra_mut().awaited = Some(awaited);
-        }
-    }
-
-    /// Nothing took the place of messages that made way in this queue.
-    pub(super) fn disinherit<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
-        let lost = cx.step.inherited.extract_if(.., |(of, _)| *of == queue);
-        let lost: Vec<MessageId> = lost.map(|(_, id)| id).collect();
-        self.note_ends(cx, lost, false);
-    }
-
     /// Goes on with what follows from the ends of messages, `max` steps of it.
     #[inline]
     pub(crate) fn go_on_after<J: Journal>(&mut self, cx: &mut Cx<'_, J>, max: usize) {
@@ -352,7 +359,9 @@ impl Engine {
     fn go_on_after_ends<J: Journal>(&mut self, cx: &mut Cx<'_, J>, max: usize) {
         // Whatever was decided, this follows by itself.
         let began = cx.step.began;
-        for _ in 0..max {
+        let mut done = 0;
+        while done < max {
+            done += 1;
             let dependencies = &self.store.dependencies;
             if let Some(id) = dependencies.first_lost() {
                 self.note_lost(cx, id);
@@ -364,7 +373,7 @@ impl Engine {
                 };
                 self.fact_alone(cx, told);
             } else if let Some(child) = dependencies.first_decided() {
-                self.end_hold(cx, child);
+                done += self.end_hold(cx, child) / PARENTS_PER_STEP;
             } else {
                 break;
             }
@@ -372,85 +381,10 @@ impl Engine {
         cx.step.began = began;
     }
 
-    /// How a message of this shard stands, for a put into another one.
-    ///
-    /// # Errors
-    /// It is not known, may not be seen, or is being read: asked again it is there.
-    pub fn parent_of_another(
-        &mut self,
-        now: Ms,
-        caller: Caller,
-        id: MessageId,
-    ) -> Result<Parent, CommandError> {
-        self.advance(now);
-        match self.may_wait_for_one(Call::of(caller), id) {
-            Ok(()) => {}
-            Err(Stop::Refused(command_error)) => return Err(command_error),
-            Err(Stop::Cold(_)) => return Err(CommandError::Conflict),
-        }
-        let found = self.parent_now(id);
-        let (id, state) = found.ok_or(CommandError::AfterNotFound(id))?;
-        Ok(Parent { id, state })
-    }
-
-    /// The tracked message of this name that was put last and the caller may see, and when it last
-    /// changed.
-    pub fn parent_named(&mut self, caller: Caller, name: &[u8]) -> Option<(Ms, MessageId)> {
-        let id = self.tracked_parent(caller.principal, name)?;
-        let track = self.store.tracks.of(id)?;
-        Some((track.changed, id))
-    }
-
-    /// Their shards are to be told that a message is held for them.
-    pub(super) fn note_remote_parents(&mut self, child: MessageId, after: &After) {
-        for parent in &after.parents {
-            if parent.state == ParentState::Waiting && !self.is_of_our_shard(parent.id) {
-                self.remote_parents.push((parent.id, child));
-            }
-        }
-    }
-
-    /// Messages of other shards for which some are held since this was last asked: parent and
-    /// child. Their shards are to be told in the same step.
-    pub fn take_remote_parents(&mut self) -> Vec<(MessageId, MessageId)> {
-        std::mem::take(&mut self.remote_parents)
-    }
-
-    /// A message of another shard is held for one of this.
-    pub fn add_dependant<J: Journal>(
-        &mut self,
-        parent: MessageId,
-        child: MessageId,
-        journal: &mut J,
-    ) {
-        self.load_one(parent, true, journal);
-        let waits = true;
-        self.note(
-            journal,
-            Fact::Dependant {
-                parent,
-                child,
-                waits,
-            },
-        );
-    }
-
-    /// Another shard tells of the end of a message that went there.
-    pub(crate) fn ended_elsewhere<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        parent: MessageId,
-        succeeded: bool,
-    ) {
-        if self.store.dependencies.is_awaited(parent) {
-            self.note_ends(cx, vec![parent], succeeded);
-        }
-    }
-
     /// A message is gone of which no fact told.
     fn note_lost<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
-        if self.store.dependencies.is_awaited(id) || !self.is_of_our_shard(id) {
-            self.note_ends(cx, vec![id], false);
+        if self.store.dependencies.is_awaited(id) {
+            self.note_end(cx, id, false);
         }
         if self.store.dependencies.of(id).is_some() {
             let (child, after) = (id, None);
@@ -459,23 +393,24 @@ impl Engine {
         self.store.found_lost(id);
     }
 
-    /// A held message goes on, or fails.
-    fn end_hold<J: Journal>(&mut self, cx: &mut Cx<'_, J>, child: MessageId) {
+    /// A held message goes on, or fails. How many parents it has.
+    fn end_hold<J: Journal>(&mut self, cx: &mut Cx<'_, J>, child: MessageId) -> usize {
         let after = self.store.dependencies.of(child);
         let (after, verdict) = (after.cloned(), after.and_then(After::verdict));
         let (Some(after), Some(verdict)) = (after, verdict) else {
-            return;
+            return 0;
         };
-        let at = match self.look_up(child) {
-            Ok(Some(slot)) => self.store.messages.at(slot).at(),
-            // It may be there again when the run can be read.
-            Ok(None) if self.store.cold.damaged == 0 => {
-                let after = None;
-                self.fact_alone(cx, Fact::Awaits { child, after });
-                return;
-            }
-            Ok(None) | Err(_) => return self.store.sleep_held(child),
+        let count = after.parents.len();
+        let Some(message) = self.store.message(child) else {
+            let after = None;
+            self.fact_alone(cx, Fact::Awaits { child, after });
+            return count;
         };
+        if message.state == State::Prepared {
+            self.store.put_off_held(child);
+            return count;
+        }
+        let at = message.at();
         if self.is_memory(at.queue) {
             // The log is told of its record, and not of what becomes of it.
             let after = None;
@@ -487,9 +422,11 @@ impl Engine {
             self.fail_held(cx, child, parent);
         }
         cx.wake(at.queue);
+        count
     }
 
-    /// A message fails as one that it was to come after has failed.
+    /// A message fails as one that it was to come after has failed. No hook is asked: it would be
+    /// ready if the process ended meanwhile.
     fn fail_held<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, parent: MessageId) {
         let Some(at) = self.store.message(id).map(Message::at) else {
             return;
@@ -507,37 +444,32 @@ impl Engine {
                 failed: Some(error.into_bytes().into()),
             },
         );
-        self.dead_letter(cx, id);
+        self.dead_letter_now(cx, id);
     }
 
     /// After a start: parents that are not there have ended, and held messages that are not there
-    /// are held no more.
+    /// are held no more. Both stay in memory.
     pub(crate) fn find_lost(&mut self) {
-        if self.store.dependencies.is_empty() {
-            return;
-        }
-        let is_here = |id: MessageId| self.store.message(id).is_some();
-        let gone = |ids: Vec<MessageId>| ids.into_iter().filter(|&id| !is_here(id));
-        let held: Vec<MessageId> = gone(self.store.dependencies.held().collect())
-            .filter(|&id| !self.store.may_be_cold(id))
-            .collect();
-        let mut parents: BTreeSet<MessageId> =
-            gone(self.store.dependencies.awaited().collect()).collect();
-        if !parents.is_empty() {
-            // Others may have taken their places.
-            let messages = &self.store.messages;
-            for slot in 0..messages.bound() {
-                if let Some(message) = messages.get(slot)
-                    && self.store.is_alive(message)
-                {
-                    for id in message.awaited() {
-                        parents.remove(id);
-                    }
-                }
-            }
-        }
-        for id in held.into_iter().chain(parents) {
+        let dependencies = &self.store.dependencies;
+        let all = dependencies.held().chain(dependencies.awaited());
+        let lost = all.filter(|&id| self.store.message(id).is_none());
+        for id in lost.collect::<Vec<_>>() {
             self.store.lose(id);
         }
+    }
+}
+
+/// How one has ended that is gone; `None`: it has another id now.
+fn end_of(why: Ended) -> Option<ParentState> {
+    match why {
+        Ended::Taken | Ended::Finished | Ended::Forgotten => Some(ParentState::Done),
+        Ended::Deleted
+        | Ended::Expired
+        | Ended::Dropped
+        | Ended::Purged
+        | Ended::QueueDeleted
+        | Ended::Failed
+        | Ended::Cancelled => Some(ParentState::Failed),
+        Ended::Replaced | Ended::Edited | Ended::Moved | Ended::Sent => None,
     }
 }

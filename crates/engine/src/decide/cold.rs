@@ -15,7 +15,6 @@ use quintet_types::{
     MESSAGES_PER_STEP, MessageId, Ms, Order, Outcome, QueueId, StateIndex, Wait,
 };
 
-use super::TOLD_PER_COMMAND;
 use crate::cold::{BlockAt, LookupResult, Want, is_apart};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
@@ -263,8 +262,6 @@ impl Engine {
         for batch in std::mem::take(&mut self.reading.callbacks) {
             self.store.put_off_batch(batch, self.now);
         }
-        self.store.wake_held();
-        self.go_on_after(cx, TOLD_PER_COMMAND);
         self.call_back(cx);
         let stalled = std::mem::take(&mut self.reading.stalled);
         let overdue = self.reading.overdue.iter().map(|(number, _)| number);
@@ -594,8 +591,6 @@ impl Engine {
             | Fact::Awaits { .. }
             | Fact::ParentEnded { .. }
             | Fact::ParentTold { .. }
-            | Fact::Dependant { .. }
-            | Fact::ParentAway { .. }
             | Fact::Remembered { .. } => return,
         };
         self.load_one(id, stays, cx.journal);

@@ -14,6 +14,7 @@
 mod admin;
 mod after;
 mod batch;
+mod bring;
 mod bulk_op;
 mod by_id;
 mod cancel;

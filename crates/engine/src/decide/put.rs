@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use quintet_types::{
     BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat,
-    Outcome, Past, Put, PutMore, QueueId, Removal, Scope, SegmentRef, State, Tally, When,
+    Outcome, Put, PutMore, QueueId, Removal, Scope, SegmentRef, State, Tally, When,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -63,7 +63,7 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         if put.more.is_some() {
             self.may_tie(cx.call(), [&*put])?;
-            self.may_wait_for(cx.call(), [&*put])?;
+            self.may_wait(cx, [&*put])?;
         }
         let queue = self.queue_of(cx.call(), put)?;
         match self.make_room_for(cx, queue, put) {
@@ -177,7 +177,7 @@ impl Engine {
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
         self.may_tie(cx.call(), &*puts)?;
-        self.may_wait_for(cx.call(), &*puts)?;
+        self.may_wait(cx, &*puts)?;
         if !self.store.cold.is_empty() {
             // Whether a repeat may take the place of the first is known before what is full.
             self.replaced_are_here(&*puts)?;
@@ -405,6 +405,11 @@ impl Engine {
             self.is_open(making, tie)?;
         }
         let repeat = self.repeat_of(id, put)?;
+        if let Repeat::Instead(first, _) = repeat
+            && put.waits_for(first)
+        {
+            return Err(CommandError::AfterItself);
+        }
         if let Repeat::Of(_) = repeat {
             return Ok(repeat);
         }
@@ -514,7 +519,6 @@ impl Engine {
     /// The first put makes way for the one that takes its place.
     fn replace_first<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         if let Some(at) = self.store.message(id).map(Message::at) {
-            self.leave_waiting(cx, id);
             let why = Removal::Replaced;
             self.fact(cx, Fact::Removed { at, why });
         }
@@ -556,13 +560,11 @@ impl Engine {
                     first = id;
                 }
             } else {
-                self.disinherit(cx, child);
                 self.count_live(child, |totals| totals.refused_full += 1);
             }
         }
         if only {
             self.record_queue(cx, queue);
-            self.disinherit(cx, queue);
             first
         } else {
             self.store_one(cx, queue, put)
@@ -687,13 +689,9 @@ impl Engine {
         if !is_held && after.is_some() {
             message.extra_mut().after = after.take();
         }
-        self.take_over(cx, &mut message);
         let waits = matches!(message.state, State::Ready | State::Prepared);
         let tie = message.tie();
         self.fact(cx, Fact::Put(message));
-        if let Some(after) = &after {
-            self.note_remote_parents(number, after);
-        }
         if after.is_some() {
             let child = number;
             self.fact(cx, Fact::Awaits { child, after });
@@ -726,56 +724,6 @@ impl Engine {
         }
         cx.wake(id);
         number
-    }
-
-    /// Makes a new message what it was elsewhere.
-    fn bring(&self, message: &mut Message, past: Past) {
-        message.created = past.created.min(self.now);
-        message.reserves = past.reserves;
-        message.state = past.state;
-        if past.state == State::Reserved {
-            message.state = State::Ready;
-        }
-        let waits = matches!(message.state, State::Ready | State::Prepared);
-        let extra = Extra {
-            status: past.status,
-            changed: match past.changed {
-                Ms(0) if !waits => self.now,
-                changed => changed.min(self.now),
-            },
-            bury_order: match (past.state, self.store.queue(message.queue)) {
-                (State::Buried, Some(queue)) => queue.bury_order + 1,
-                _ => 0,
-            },
-            timeouts: past.timeouts,
-            releases: past.releases,
-            buries: past.buries,
-            kicks: past.kicks,
-            buried_until: (past.state == State::Buried)
-                .then(|| self.buried_until_by(message.retry(), message.queue))
-                .flatten(),
-            ..Extra::default()
-        };
-        message.extra = match message.extra.take() {
-            None if extra == Extra::default() => None,
-            None => Some(Box::new(extra)),
-            Some(put) => Some(Box::new(Extra {
-                key: put.key,
-                // Only what waits has a time to wait for.
-                due: put.due.filter(|_| waits),
-                delay_ms: put.delay_ms,
-                expires: put.expires,
-                attrs: put.attrs,
-                attachments: put.attachments,
-                name: put.name,
-                failures: put.failures,
-                retry: put.retry,
-                batch: put.batch,
-                tracked: put.tracked,
-                reply: put.reply,
-                ..extra
-            })),
-        };
     }
 
     pub(crate) fn count_live(

@@ -110,6 +110,7 @@ impl Engine {
                     left_ms: until.map_or(0, |until| self.left(until)),
                     age_ms: self.now.since(message.created),
                     message: self.shown(message),
+                    dependants: self.dependants(message.id),
                 }))
             }
             StatsOf::Queue(name) => {

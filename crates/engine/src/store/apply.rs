@@ -134,12 +134,6 @@ impl Durable {
                 parent,
                 succeeded,
             } => self.parent_told(child, parent, succeeded),
-            Fact::Dependant {
-                parent,
-                child,
-                waits,
-            } => self.set_dependant(parent, child, waits, segment_ref),
-            Fact::ParentAway { parent } => self.parent_away(parent),
             Fact::Freed { at, after } => self.freed(at, after),
             Fact::BatchOwed { batch, owed } => self.batches.owe(batch, owed),
             Fact::Remembered {

@@ -62,8 +62,8 @@ impl Engine {
             (ended, held) = (self.of_parent(&fact), self.of_held(&fact));
         }
         let removed = self.fact_alone(cx, fact);
-        if let Some((parents, succeeded)) = ended {
-            self.note_ends(cx, parents, succeeded);
+        if let Some((parent, succeeded)) = ended {
+            self.note_end(cx, parent, succeeded);
         }
         if let Some(child) = held {
             self.note_held(cx, child);
@@ -342,14 +342,14 @@ impl Store {
         self.0.batches.put_off(id, until);
     }
 
-    /// Something is read for a held message that may go on.
-    pub(crate) fn sleep_held(&mut self, child: MessageId) {
-        self.0.dependencies.sleep(child);
+    /// A held message that may go on is not committed.
+    pub(crate) fn put_off_held(&mut self, child: MessageId) {
+        self.0.dependencies.put_off(child);
     }
 
-    /// It may have been read.
-    pub(crate) fn wake_held(&mut self) {
-        self.0.dependencies.wake();
+    /// It may be committed by now.
+    pub(crate) fn resume_held(&mut self, child: MessageId) {
+        self.0.dependencies.resume(child);
     }
 
     /// A parent or a held message is gone, and no fact tells of it.
@@ -472,9 +472,6 @@ impl Store {
     /// Records the ends of messages of such a block.
     pub(crate) fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
         self.0.ends.add_purged(of, ids);
-        if !self.0.dependencies.is_empty() {
-            ids.iter().for_each(|&id| self.0.dependencies.lose(id));
-        }
     }
 
     /// Places in lines that were entered or left since this was last asked.

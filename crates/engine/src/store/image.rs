@@ -102,7 +102,6 @@ impl Durable {
         self.snapshot_tables(record);
         self.batches.snapshot(record);
         self.tracks.snapshot(record);
-        self.dependencies.snapshot(record);
         // Last, as making a queue counts it.
         let gone = durable(gone);
         record(&Fact::ShardCounted(Box::new(ShardCounts {
@@ -169,8 +168,10 @@ impl Durable {
         if end < self.messages.bound() {
             copied.next = Some(end);
         } else {
-            copied.images += self.copy_outbox(segment_ref, into, record);
-            self.copy_dedupe(segment_ref, into, record);
+            if !self.dependencies.is_copying(segment_ref) {
+                copied.images += self.copy_outbox(segment_ref, into, record);
+                self.copy_dedupe(segment_ref, into, record);
+            }
             if self.copy_dependencies(segment_ref, into, record) {
                 copied.next = Some(end);
             }

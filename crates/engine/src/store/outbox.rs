@@ -33,9 +33,6 @@ impl Durable {
         let Some(slot) = self.slot(at.id) else { return };
         let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);
         let mut message = self.take_out(slot);
-        if !(why.is_dead_letter() || why == Transfer::Expired) {
-            self.send_awaited(&mut message);
-        }
         depart(&mut message, from.as_ref(), why, now);
         message.extra_mut().was_leased(since);
         self.set_aside(Sent { message, to, why });

@@ -59,7 +59,7 @@ impl Durable {
         );
         self.batches.verify()?;
         self.tracks.verify()?;
-        self.verify_dependencies()?;
+        self.dependencies.verify()?;
         ensure!(
             body_bytes == self.body_bytes,
             "body bytes {body_bytes} {}",

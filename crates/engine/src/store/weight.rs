@@ -83,7 +83,6 @@ impl Durable {
             + self.tables.told_bytes
             + self.batches.told_bytes()
             + self.tracks.told_bytes()
-            + self.dependencies.told_bytes()
             + self.cold.blocks * BLOCK
             + self.cold.dead_bytes
     }

@@ -1,16 +1,13 @@
 //! Messages that are held until others have ended.
 
+use crate::cold::Runs;
 use quintet_engine::Fact;
 use quintet_sim::world::{World, plain, reserve, text};
 use quintet_types::*;
 
 fn after(parents: &[MessageId], on: AfterOn, if_failed: IfFailed) -> PutAfter {
-    let parents = parents.iter().map(|&id| Parent {
-        id,
-        ..Parent::default()
-    });
     PutAfter {
-        parents: parents.collect(),
+        ids: parents.to_vec(),
         names: Vec::new(),
         on,
         if_failed,
@@ -325,51 +322,284 @@ fn a_kick_frees_and_a_delay_counts_from_the_put() {
     assert_eq!(w.pop("q"), "later");
 }
 
+fn edit_body(w: &mut World, id: MessageId, body: &str) -> Outcome {
+    let edit = Edit {
+        body: Some(Body::new(body.as_bytes())),
+        ..Edit::default()
+    };
+    let seen = w.ask(1, Command::Edit(id, Box::new(edit)));
+    seen.expect("it does not wait")
+}
+
 #[test]
-fn an_edited_or_replaced_message_keeps_those_who_wait_and_what_it_waits_for() {
+fn an_edited_message_stays_held_and_one_that_others_wait_for_keeps_its_body() {
     let mut w = World::new();
     let first = w.put("p", "first");
+    let last = put(&mut w, "q", "last", &[first]);
+    let refused = edit_body(&mut w, first, "edited");
+    assert_eq!(refused, Outcome::Refused(CommandError::Awaited));
+    let Outcome::Put { id: last, .. } = edit_body(&mut w, last, "new last") else {
+        panic!("it is edited");
+    };
+    w.restart();
+    // Its due time is kept for later.
+    let later = Edit {
+        due: Some(When::In(100)),
+        ..Edit::default()
+    };
+    let edited = w.ask(1, Command::Edit(last, Box::new(later)));
+    assert_eq!(edited, Some(Outcome::Done));
+    w.restart();
+    assert_eq!(known(&mut w, last), [ParentState::Waiting]);
+    w.wait(100);
+    assert_eq!(w.pop("q"), "empty");
+    assert_eq!(w.pop("p"), "first");
+    w.restart();
+    w.wait(0);
+    assert_eq!(w.pop("q"), "new last");
+}
+
+fn unique(after: Option<PutAfter>) -> Put {
     let dedupe = Dedupe {
         id: b"x".as_slice().into(),
         window_ms: Some(10_000),
         scope: None,
         on_repeat: Some(OnRepeat::Replace),
     };
-    let unique = |after: Option<PutAfter>| Put {
+    Put {
         queue: "m".into(),
         more: Some(Box::new(PutMore {
-            dedupe: Some(dedupe.clone()),
+            dedupe: Some(dedupe),
+            after: after.map(Box::new),
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    }
+}
+
+#[test]
+fn a_replaced_message_has_failed_and_a_circle_cannot_be_made() {
+    let mut w = World::new();
+    let on_end = |id| after(&[id], AfterOn::End, IfFailed::Fail);
+    let first = w.put_as(unique(None));
+    let behind = w.put_as(put_of("q", "behind", on_end(first)));
+    let itself = refused(&mut w, unique(Some(on_end(first))));
+    assert_eq!(itself, "a message cannot wait for itself");
+    // It waits for the one that waits for the message it replaces.
+    let second = w.put_as(unique(Some(on_end(behind))));
+    assert_eq!(known(&mut w, behind), [ParentState::Failed]);
+    assert_eq!(known(&mut w, second), [ParentState::Waiting]);
+    assert_eq!(w.pop("q"), "behind");
+    assert_eq!(w.pop("m"), "");
+}
+
+#[test]
+fn a_prepared_message_waits_for_its_commit_too() {
+    let mut w = World::new();
+    for (end, state) in [(true, State::Ready), (false, State::Buried)] {
+        let parent = w.put("p", "a");
+        let mut child = put_of(
+            "q",
+            "child",
+            after(&[parent], AfterOn::Success, IfFailed::Fail),
+        );
+        child.more.as_mut().expect("it has parents").prepared = true;
+        let child = w.put_as(child);
+        match end {
+            true => assert_eq!(w.pop("p"), "a"),
+            false => _ = w.ask(1, Command::Cancel(parent, Box::default())),
+        }
+        for _ in 0..2 {
+            w.wait(0);
+            assert_eq!(message(&mut w, child).state, State::Prepared);
+            assert!(w.engine.next_deadline() > w.now, "nothing is left to do");
+            w.restart();
+        }
+        assert_eq!(w.ask(1, Command::Commit(child)), Some(Outcome::Done));
+        w.wait(0);
+        assert_eq!(message(&mut w, child).state, state);
+    }
+}
+
+#[test]
+fn a_message_put_while_others_are_told_of_an_end_knows_the_same_end() {
+    let mut w = World::new();
+    let parent = w.put("p", "a");
+    for _ in 0..200 {
+        put(&mut w, "q", "", &[parent]);
+    }
+    assert_eq!(w.take(1, reserve("p")), "a");
+    settle(&mut w, parent, bury());
+    assert_eq!(w.ask(1, Command::KickId(parent)), Some(Outcome::Done));
+    let late = put(&mut w, "late", "", &[parent]);
+    assert_eq!(known(&mut w, late), [ParentState::Failed]);
+    while w.engine.next_deadline() <= w.now {
+        w.tick();
+    }
+    let later = put(&mut w, "late", "", &[parent]);
+    assert_eq!(known(&mut w, later), [ParentState::Waiting]);
+}
+
+#[test]
+fn a_header_of_a_client_is_no_failure() {
+    let mut w = World::new();
+    let reason = (
+        b"dead_letter_reason".as_slice().into(),
+        b"x".as_slice().into(),
+    );
+    let parent = w.put_as(Put {
+        queue: "p".into(),
+        more: Some(Box::new(PutMore {
+            attrs: vec![reason],
+            ..PutMore::default()
+        })),
+        ..Put::default()
+    });
+    let child = put(&mut w, "q", "child", &[parent]);
+    assert_eq!(known(&mut w, child), [ParentState::Waiting]);
+}
+
+#[test]
+fn a_held_message_does_not_keep_its_key_back() {
+    let mut settings = Settings::default();
+    settings.defaults.groups = Groups::Ordered;
+    let mut w = World::with(settings);
+    let keyed = |body: &str, after: Option<PutAfter>| Put {
+        queue: "o".into(),
+        body: Body::new(body.as_bytes()),
+        more: Some(Box::new(PutMore {
+            key: Some(b"k".as_slice().into()),
             after: after.map(Box::new),
             ..PutMore::default()
         })),
         ..Put::default()
     };
-    let middle = w.put_as(unique(None));
-    let last = put(&mut w, "q", "last", &[middle, first]);
-    let edit = |body: &str| {
-        Box::new(Edit {
-            body: Some(Body::new(body.as_bytes())),
-            ..Edit::default()
-        })
+    let parent = w.put("p", "first");
+    let on_end = after(&[parent], AfterOn::End, IfFailed::Fail);
+    let child = w.put_as(keyed("child", Some(on_end)));
+    // Behind it in its line, and before it in time.
+    w.put_as(keyed("other", None));
+    assert_eq!(w.pop("o"), "other");
+    w.verify();
+    assert_eq!(w.pop("p"), "first");
+    assert_eq!(message(&mut w, child).due(), None);
+    assert_eq!(w.pop("o"), "child");
+    w.verify();
+}
+
+#[test]
+fn the_parents_of_one_command_are_bounded() {
+    let mut w = World::new();
+    let parents: Vec<MessageId> = (0..1000).map(|_| w.put("p", "")).collect();
+    let all = after(&parents, AfterOn::End, IfFailed::Fail);
+    let puts = |count| vec![put_of("q", "", all.clone()); count];
+    let many = w.ask(9, Command::PutMany(puts(11)));
+    assert_eq!(many, Some(Outcome::Refused(CommandError::AfterTooMany)));
+    assert_eq!(w.pop("q"), "empty");
+    let enough = w.ask(9, Command::PutMany(puts(10)));
+    assert!(matches!(enough, Some(Outcome::PutMany(_))));
+}
+
+#[test]
+fn the_messages_of_another_shard_are_refused_by_name() {
+    let mut w = World::shard(0, 4, Settings::default());
+    let other = MessageId(3 << SHARD_SHIFT | 1);
+    let put = put_of("q", "", after(&[other], AfterOn::End, IfFailed::Fail));
+    let said = "a message to wait for is in another shard";
+    assert_eq!(refused(&mut w, put), said);
+}
+
+#[test]
+fn a_parent_in_a_run_is_read_first_and_both_stay_in_memory_then() {
+    let mut w = World::new();
+    let mut runs = Runs::default();
+    let named = Put {
+        queue: "p".into(),
+        body: Body::new(b"a"),
+        more: Some(Box::new(PutMore {
+            name: Some(b"n".as_slice().into()),
+            tracked: true,
+            ..PutMore::default()
+        })),
+        ..Put::default()
     };
-    let Some(Outcome::Put { id: edited, .. }) = w.ask(1, Command::Edit(first, edit("edited")))
-    else {
-        panic!("it is edited");
-    };
-    w.put_as(unique(None));
-    let Some(Outcome::Put { id: last, .. }) = w.ask(1, Command::Edit(last, edit("new last")))
-    else {
-        panic!("it is edited");
-    };
-    w.restart();
+    let by_name = w.put_as(named);
+    let by_id = w.put("p", "b");
+    let mut waits = after(&[by_id], AfterOn::Success, IfFailed::Fail);
+    waits.names.push(b"n".as_slice().into());
+    runs.evict(&mut w);
+    w.delivered();
+    assert_eq!(w.ask(9, Command::Put(put_of("q", "child", waits))), None);
+    runs.read(&mut w);
+    assert_eq!(w.delivered().len(), 1, "it is stored now");
+    // None of the three goes again.
+    runs.evict(&mut w);
+    assert_eq!(w.pop("p"), "a");
+    assert_eq!(w.pop("p"), "b");
     w.wait(0);
-    assert_eq!(known(&mut w, last), [ParentState::Waiting; 2]);
-    assert_eq!(w.pop("m"), "");
-    assert_eq!(w.pop("p"), "edited");
-    assert!(edited > first);
-    w.restart();
-    w.wait(0);
-    assert_eq!(w.pop("q"), "new last");
+    assert!(by_name < by_id);
+    assert_eq!(w.pop("q"), "child");
+    assert!(w.engine.take_wants().is_empty());
+}
+
+#[test]
+fn messages_that_are_gone_are_looked_for_in_the_record_of_ends_before_the_runs() {
+    let settings = Settings {
+        ends_max: 100,
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
+    let mut runs = Runs::default();
+    let gone: Vec<MessageId> = (0..50).map(|_| w.put("p", "")).collect();
+    gone.iter().for_each(|_| assert_eq!(w.pop("p"), ""));
+    w.put("other", "in a run");
+    runs.evict(&mut w);
+    put(&mut w, "q", "child", &gone);
+    assert!(w.engine.take_wants().is_empty());
+    assert_eq!(w.pop("q"), "child");
+}
+
+#[test]
+fn what_a_hook_deletes_in_the_same_step_is_an_end() {
+    let mut w = World::new();
+    let mut runs = Runs::default();
+    w.put("other", "in a run");
+    runs.evict(&mut w);
+    let parent = w.put("p", "a");
+    let child = put_of("q", "child", after(&[parent], AfterOn::End, IfFailed::Fail));
+    let transaction = Transaction {
+        effects: vec![Effect::Delete(parent)],
+        then: Some(Box::new(Command::Put(child))),
+        ..Transaction::default()
+    };
+    let done = w.ask(9, Command::Transaction(Box::new(transaction)));
+    assert!(matches!(done, Some(Outcome::Put { .. })), "{done:?}");
+    assert_eq!(w.pop("q"), "child");
+}
+
+#[test]
+fn a_flushed_child_is_forgotten_and_a_flushed_parent_has_failed() {
+    for queue in ["q", "p"] {
+        let mut w = World::new();
+        let parent = w.put("p", "a");
+        put(&mut w, "q", "child", &[parent]);
+        let flush = Command::Flush {
+            queue: queue.into(),
+            reserved: false,
+        };
+        w.ask(1, flush);
+        for _ in 0..4 {
+            w.wait(0);
+        }
+        let Some(Outcome::Stats(stats)) = w.ask(1, Command::Stats(StatsOf::Shard)) else {
+            panic!("it counts");
+        };
+        let StatsReply::Shard(stats) = *stats else {
+            panic!("it is the shard's");
+        };
+        assert_eq!(stats.held, 0, "{queue}");
+        w.verify();
+    }
 }
 
 #[test]

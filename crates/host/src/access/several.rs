@@ -153,20 +153,6 @@ impl Access<'_> {
 
     /// Stores all of these or none, and counts those that belong to batches there.
     pub(super) fn put_many(&mut self, caller: Caller, puts: Vec<Put>) -> Decided {
-        let queues = puts.iter().map(|put| put.queue.as_bytes());
-        let into: Vec<usize> = queues.map(|name| self.core.shard_of_queue(name)).collect();
-        let batch_shards = puts.iter().filter_map(Put::batch);
-        let batch_shards: Vec<usize> = batch_shards
-            .map(|batch| self.core.shard_of_id(batch.as_id()))
-            .collect();
-        self.hold_all(into.into_iter().chain(batch_shards));
-        let decided = self.put_many_held(caller, puts);
-        self.release();
-        decided
-    }
-
-    /// The same; the shards of their queues and batches are held.
-    pub(super) fn put_many_held(&mut self, caller: Caller, puts: Vec<Put>) -> Decided {
         let count = puts.len();
         let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
         for (at, put) in puts.into_iter().enumerate() {
@@ -177,7 +163,10 @@ impl Access<'_> {
             part.puts.push(put);
         }
         let batch_shards = self.batch_shards_of(parts.values().flat_map(|part| &part.batches));
-        self.put_parts(caller, &mut parts, &batch_shards, count)
+        self.hold_all(parts.keys().chain(batch_shards.values()).copied());
+        let decided = self.put_parts(caller, &mut parts, &batch_shards, count);
+        self.release();
+        decided
     }
 
     /// The shards of these batches.

@@ -96,12 +96,6 @@ impl Access<'_> {
                     Required::default(),
                 );
             }
-            // Other shards have a say in it: it comes after the hook's effects.
-            Some(Command::PutMany(list))
-                if list.iter().any(|put| self.waits_for_other_shards(put)) =>
-            {
-                last = Some(Command::PutMany(list));
-            }
             Some(Command::PutMany(list)) => {
                 many = Some(list.len());
                 joined[1].extend(list.iter().filter_map(Put::batch));
@@ -132,7 +126,6 @@ impl Access<'_> {
                 | Route::InTurn(_)
                 | Route::Across(_)
                 | Route::Between(..)
-                | Route::Dependent
                 | Route::Together => {
                     last = Some(then);
                 }

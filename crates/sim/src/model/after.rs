@@ -1,7 +1,7 @@
 //! Held messages: a line for each, with its parents as they are known to be.
 
 use quintet_types::{
-    After, CommandError, HELD, Message, MessageId, Parent, ParentState, Put, PutAfter, State,
+    After, CommandError, HELD, Message, MessageId, Ms, Parent, ParentState, Put, PutAfter, State,
     Verdict,
 };
 
@@ -12,22 +12,23 @@ impl Model {
     /// Whether all messages that a put waits for are there: no end is known here.
     pub(super) fn may_wait_for(&self, put: &Put) -> Result<(), CommandError> {
         let after = put.more.as_ref().and_then(|more| more.after.as_ref());
-        for parent in after.iter().flat_map(|after| &after.parents) {
-            self.message(parent.id)
-                .map_err(|_| CommandError::AfterNotFound(parent.id))?;
+        if self.is_repeat(put) {
+            return Ok(());
+        }
+        for &id in after.iter().flat_map(|after| &after.ids) {
+            self.message(id)
+                .map_err(|_| CommandError::AfterNotFound(id))?;
         }
         Ok(())
     }
 
     /// The parents of a put, as they are.
     pub(super) fn parents_of(&self, after: PutAfter) -> After {
-        let parents = after.parents.iter();
-        let mut parents: Vec<Parent> = parents
-            .map(|parent| Parent {
-                id: parent.id,
-                state: self.state_of_parent(parent.id),
-            })
-            .collect();
+        let parents = after.ids.iter().map(|&id| Parent {
+            id,
+            state: self.state_of_parent(id),
+        });
+        let mut parents: Vec<Parent> = parents.collect();
         parents.sort();
         parents.dedup();
         After {
@@ -39,23 +40,16 @@ impl Model {
     }
 
     fn state_of_parent(&self, id: MessageId) -> ParentState {
-        // Perhaps another one took its place.
-        let goes_by = |message: &&Message| message.id == id || message.awaited().contains(&id);
-        let messages = self.items.iter().map(|item| &item.message);
-        let Some(message) = messages.rev().find(goes_by) else {
+        let Some(message) = self.item(id).map(|item| &item.message) else {
             return match self.succeeded.contains(&id) {
                 true => ParentState::Done,
                 false => ParentState::Failed,
             };
         };
-        let extra = message.extra.clone().unwrap_or_default();
-        let mut attrs = extra.attrs.iter().map(|(name, _)| &**name);
-        let is_dead = attrs.any(|name| name == b"dead_letter_reason");
         match message.state {
             State::Done | State::Relayed => ParentState::Done,
             State::Buried => ParentState::Failed,
-            _ if is_dead || message.is_doomed() => ParentState::Failed,
-            _ if message.is_expired(self.now) => ParentState::Failed,
+            _ if message.is_doomed() || message.is_expired(self.now) => ParentState::Failed,
             State::Prepared | State::Ready | State::Reserved => ParentState::Waiting,
         }
     }
@@ -70,14 +64,23 @@ impl Model {
         shown
     }
 
-    /// Ids of a message under which others wait for its end.
-    pub(super) fn awaited_as(&self, message: &Message) -> Vec<MessageId> {
-        let ids = message.awaited().iter().copied().chain([message.id]);
-        let waits = |id: &MessageId| {
-            let mut parents = self.held.iter().flat_map(|(_, after)| &after.parents);
-            parents.any(|parent| parent.id == *id && parent.state == ParentState::Waiting)
-        };
-        ids.filter(waits).collect()
+    /// A message that became a dead letter has ended, though it lives on.
+    pub(super) fn dies(&mut self, id: MessageId) {
+        let parents = self
+            .held
+            .iter_mut()
+            .flat_map(|(_, after)| &mut after.parents);
+        for parent in parents.filter(|parent| parent.id == id) {
+            if parent.state == ParentState::Waiting {
+                parent.state = ParentState::Failed;
+            }
+        }
+    }
+
+    /// A held message is due at another time once it is held no more; true: it is held.
+    pub(super) fn is_due_later(&mut self, id: MessageId, due: Option<Ms>) -> bool {
+        let held = self.held.iter_mut().find(|(held, _)| *held == id);
+        held.map(|(_, after)| after.due = due).is_some()
     }
 
     /// Whatever has ended is known to have. Who was made ready by somebody is held no more.

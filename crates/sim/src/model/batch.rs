@@ -154,8 +154,6 @@ impl Model {
         match fares {
             Fares::Succeeded => {
                 self.succeeded.insert(id);
-                let awaited = self.item(id).map(|item| item.message.awaited().to_vec());
-                self.succeeded.extend(awaited.unwrap_or_default());
                 self.ends(id, TrackState::Done);
             }
             Fares::Lost | Fares::Replaced => self.ends(id, TrackState::Gone),

@@ -174,8 +174,6 @@ pub struct Model {
     pub held: Vec<(MessageId, After)>,
     /// Messages that are gone and had succeeded.
     succeeded: BTreeSet<MessageId>,
-    /// Ids for which others wait, of a message that made way for the put that is stored next.
-    inherited: Vec<(QueueId, MessageId)>,
     /// The put is a batch's callback.
     calling: bool,
     /// Progress of the take of several that runs.
@@ -227,7 +225,6 @@ impl Model {
             tracks: Vec::new(),
             held: Vec::new(),
             succeeded: BTreeSet::new(),
-            inherited: Vec::new(),
             calling: false,
             cut: Cut::default(),
         }

@@ -166,7 +166,11 @@ impl Model {
         if let Some(tie) = put.more.as_ref().and_then(|more| more.batch) {
             self.may_join(tie)?;
         }
-        self.repeat_of(queue, put)
+        let repeat = self.repeat_of(queue, put)?;
+        match repeat {
+            Repeat::Instead(first) if put.waits_for(first) => Err(CommandError::AfterItself),
+            Repeat::No | Repeat::Of(_) | Repeat::Instead(_) => Ok(repeat),
+        }
     }
 
     /// The record of a put by which a repeat is known.
@@ -317,6 +321,16 @@ impl Model {
         Ok(Repeat::No)
     }
 
+    /// True if a put repeats one that was stored.
+    pub(super) fn is_repeat(&self, put: &Put) -> bool {
+        self.find(&put.queue).is_some_and(|queue| {
+            !matches!(
+                self.repeat_of(queue, put),
+                Ok(Repeat::No | Repeat::Instead(_))
+            )
+        })
+    }
+
     /// The first makes way for the put that takes its place.
     fn replace(&mut self, id: MessageId) {
         if let Some(queue) = self.item(id).map(|item| item.message.queue) {
@@ -324,9 +338,7 @@ impl Model {
             totals.discarded += 1;
             totals.replaced += 1;
             self.fares(id, Fares::Replaced);
-            let old = self.remove(id);
-            let awaited = self.awaited_as(&old).into_iter();
-            self.inherited.extend(awaited.map(|id| (queue, id)));
+            self.remove(id);
         }
     }
 
@@ -409,13 +421,10 @@ impl Model {
             if room {
                 let id = self.store_one(child, copy.clone());
                 first = if first.0 == 0 { id } else { first };
-            } else {
-                self.inherited.retain(|(queue, _)| *queue != child);
             }
         }
         if self.settings_of(queue).fanout_only {
             self.queue_mut(queue).made = true;
-            self.inherited.retain(|(other, _)| *other != queue);
             first
         } else {
             self.store_one(queue, put)
@@ -487,12 +496,6 @@ impl Model {
             tracked: more.tracked,
             ..Extra::default()
         }));
-        let mut inherited = self.inherited.extract_if(.., |(of, _)| *of == queue);
-        let awaited: Vec<MessageId> = inherited.by_ref().map(|(_, id)| id).collect();
-        drop(inherited);
-        if !awaited.is_empty() {
-            message.extra_mut().awaited = Some(awaited.into());
-        }
         if let Some(after) = more.after.filter(|_| more.past.is_none()) {
             self.hold_after(&mut message, *after);
         }

@@ -512,14 +512,6 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 succeeded,
             })
             .boxed(),
-        Kind::Dependant => (id(), id(), any::<bool>())
-            .prop_map(|(parent, child, waits)| Fact::Dependant {
-                parent,
-                child,
-                waits,
-            })
-            .boxed(),
-        Kind::ParentAway => id().prop_map(|parent| Fact::ParentAway { parent }).boxed(),
         Kind::Freed => (at(), after())
             .prop_map(|(at, after)| Fact::Freed {
                 at,

@@ -79,13 +79,7 @@ pub(super) fn after() -> impl Strategy<Value = PutAfter> {
     let parents = prop::collection::vec(0..12u64, 1..4);
     let rules = (of(AfterOn::ALL), of(IfFailed::ALL));
     (parents, rules).prop_map(|(parents, (on, if_failed))| PutAfter {
-        parents: parents
-            .into_iter()
-            .map(|id| Parent {
-                id: MessageId(id),
-                ..Parent::default()
-            })
-            .collect(),
+        ids: parents.into_iter().map(MessageId).collect(),
         names: Vec::new(),
         on,
         if_failed,

@@ -223,11 +223,10 @@ impl World {
         };
         let afters = puts.iter_mut().filter_map(|put| put.more.as_mut());
         for after in afters.filter_map(|more| more.after.as_mut()) {
-            for parent in &mut after.parents {
+            for id in &mut after.ids {
                 let items = self.model.items.iter().rev();
                 let ids = items.map(|item| item.message.id);
-                let picked = ids.cycle().nth(parent.id.0 as usize);
-                parent.id = picked.unwrap_or(MessageId(1 << 40));
+                *id = ids.cycle().nth(id.0 as usize).unwrap_or(MessageId(1 << 40));
             }
         }
     }
