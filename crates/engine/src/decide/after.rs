@@ -176,9 +176,11 @@ impl Engine {
     /// How a message that was found good stands.
     fn parent_now(&self, id: MessageId) -> Parent {
         let state = match self.store.message(id) {
-            // Those who waited before it lived on are still being told of its end.
-            Some(_) if let Some(ended) = self.store.dependencies.end_of(id) => ended,
-            Some(message) => self.state_of_parent(message),
+            Some(message) => {
+                // Those who waited before it lived on may still be told of its end.
+                let ended = self.store.dependencies.end_of(id);
+                ended.unwrap_or_else(|| self.state_of_parent(message))
+            }
             None => {
                 let ended = self.ended_parents.get(&id).copied();
                 let ended = ended.or_else(|| end_of(self.store.end_of(id)?.why));
