@@ -1,6 +1,6 @@
 //! Numbers, for every protocol's statistics and for operators.
 
-use crate::id::QueueId;
+use crate::id::{MessageId, QueueId};
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::settings::{Overrides, QueueSettings};

@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// The same for a command that is decided; after a hook's effects that was asked before them.
-    pub(super) fn may_wait<'a, J>(
+    pub(super) fn may_be_held<'a, J>(
         &mut self,
         cx: &Cx<'_, J>,
         puts: impl IntoIterator<Item = &'a Put>,
@@ -114,7 +114,7 @@ impl Engine {
                 }
                 None => return Err(CommandError::AfterNotFound(id).into()),
             };
-            if !self.may_see(call.caller.principal, queue.as_ref()) {
+            if !self.may_see_parent(call.caller.principal, queue.as_ref()) {
                 // No more is told of it than of one that is not known.
                 return Err(CommandError::AfterNotFound(id).into());
             }
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     /// True if a message of this queue may be seen; `None`: its queue is gone.
-    fn may_see(&mut self, asker: Principal, queue: Option<&Name>) -> bool {
+    fn may_see_parent(&mut self, asker: Principal, queue: Option<&Name>) -> bool {
         match queue {
             Some(queue) => self.may(asker, Verb::Peek, queue),
             None => self.permits.is_none() || asker == Principal::SERVER,
@@ -244,6 +244,7 @@ impl Engine {
                 Removal::Deleted
                 | Removal::Replaced
                 | Removal::Expired
+                | Removal::Purged
                 | Removal::Discarded
                 | Removal::Doomed
                 | Removal::Failed

@@ -63,7 +63,7 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         if put.more.is_some() {
             self.may_tie(cx.call(), [&*put])?;
-            self.may_wait(cx, [&*put])?;
+            self.may_be_held(cx, [&*put])?;
         }
         let queue = self.queue_of(cx.call(), put)?;
         match self.make_room_for(cx, queue, put) {
@@ -177,7 +177,7 @@ impl Engine {
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
         self.may_tie(cx.call(), &*puts)?;
-        self.may_wait(cx, &*puts)?;
+        self.may_be_held(cx, &*puts)?;
         if !self.store.cold.is_empty() {
             // Whether a repeat may take the place of the first is known before what is full.
             self.replaced_are_here(&*puts)?;

@@ -85,8 +85,8 @@ impl Dependencies {
     /// True if there is something to do that nobody asks for.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        !self.is_empty()
-            && !(self.lost.is_empty() && self.ended.is_empty() && self.decided.is_empty())
+        let idle = || self.lost.is_empty() && self.ended.is_empty() && self.decided.is_empty();
+        !(self.is_empty() || idle())
     }
 
     /// The first that is gone without a fact.

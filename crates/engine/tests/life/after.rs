@@ -573,7 +573,7 @@ fn what_a_hook_deletes_in_the_same_step_is_an_end() {
         ..Transaction::default()
     };
     let done = w.ask(9, Command::Transaction(Box::new(transaction)));
-    assert!(matches!(done, Some(Outcome::Put { .. })), "{done:?}");
+    assert!(matches!(done, Some(Outcome::Transaction { .. })), "{done:?}");
     assert_eq!(w.pop("q"), "child");
 }
 
