@@ -666,3 +666,76 @@ fn dependencies_stay_while_segments_go() {
     assert_eq!(known(&mut w, child), [ParentState::Done]);
     assert_eq!(w.pop("q"), "child");
 }
+
+#[test]
+fn records_with_many_parents_are_written_again_in_slices() {
+    const CHILDREN: usize = 12;
+    let mut w = World::new();
+    let parents: Vec<MessageId> = (0..1000).map(|_| w.put("p", "")).collect();
+    for _ in 0..CHILDREN {
+        put(&mut w, "q", "child", &parents);
+    }
+    w.engine.set_segment_ref(SegmentRef(1));
+    let mut facts = Vec::new();
+    w.engine.snapshot(&mut |fact| facts.push(fact.clone()));
+    let (mut from, mut steps) = (Some(0), Vec::new());
+    while let Some(slot) = from {
+        let before = facts.len();
+        let copied = w.engine.copy_out(SegmentRef(0), slot, u32::MAX, &mut facts);
+        from = copied.next;
+        let records = facts[before..].iter();
+        let is_record = |fact: &&Fact| matches!(fact, Fact::Awaits { .. });
+        steps.push(records.filter(is_record).count());
+    }
+    assert_eq!(steps.iter().sum::<usize>(), CHILDREN, "{steps:?}");
+    assert!(steps.iter().all(|records| *records <= 5), "{steps:?}");
+    assert_eq!(w.engine.segment_refs_live(SegmentRef(0)), 0);
+    w.facts = facts;
+    w.restart();
+    assert_eq!(w.pop("q"), "empty");
+    for _ in &parents {
+        assert_eq!(w.pop("p"), "");
+    }
+    while w.engine.next_deadline() <= w.now {
+        w.tick();
+    }
+    assert_eq!(w.pop("q"), "child");
+}
+
+#[test]
+fn no_hook_and_no_restart_makes_a_message_ready_that_has_failed_with_another() {
+    let mut w = World::new();
+    let hooks = PendingDecisions {
+        client_id: ClientId(77),
+        expire: false,
+        lease_end: false,
+        dead_letter: true,
+    };
+    w.engine
+        .set_pending_decisions(w.now, hooks, &mut w.facts, &mut w.deliveries);
+    let parent = w.put("p", "a");
+    let child = put(&mut w, "q", "child", &[parent]);
+    w.ask(1, Command::Cancel(parent, Box::default()));
+    w.wait(0);
+    w.restart();
+    assert_eq!(status(&mut w, child).0, State::Buried);
+    assert_eq!(w.pop("q"), "empty");
+}
+
+#[test]
+fn a_parent_that_a_restart_loses_has_failed() {
+    let mut settings = Settings::default();
+    let memory = Overrides {
+        memory: Some(true),
+        ..Overrides::default()
+    };
+    settings.rules.push((Pattern::new("m"), memory));
+    let mut w = World::with(settings);
+    let parent = w.put("m", "a");
+    let child = put(&mut w, "q", "child", &[parent]);
+    put(&mut w, "m", "lost", &[child]);
+    w.restart();
+    w.wait(0);
+    assert_eq!(status(&mut w, child).0, State::Buried);
+    assert!(w.engine.next_deadline() > w.now, "nothing is left to do");
+}
