@@ -561,7 +561,11 @@ fn messages_that_are_gone_are_looked_for_in_the_record_of_ends_before_the_runs()
 
 #[test]
 fn what_a_hook_deletes_in_the_same_step_is_an_end() {
-    let mut w = World::new();
+    let settings = Settings {
+        ends_max: 0,
+        ..Settings::default()
+    };
+    let mut w = World::with(settings);
     let mut runs = Runs::default();
     w.put("other", "in a run");
     runs.evict(&mut w);
@@ -573,7 +577,10 @@ fn what_a_hook_deletes_in_the_same_step_is_an_end() {
         ..Transaction::default()
     };
     let done = w.ask(9, Command::Transaction(Box::new(transaction)));
-    assert!(matches!(done, Some(Outcome::Transaction { .. })), "{done:?}");
+    assert!(
+        matches!(done, Some(Outcome::Transaction { .. })),
+        "{done:?}"
+    );
     assert_eq!(w.pop("q"), "child");
 }
 
