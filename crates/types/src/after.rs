@@ -1,6 +1,5 @@
 //! Dependencies: a message that is held until other messages have come to their end.
 
-use crate::command::Put;
 use crate::id::MessageId;
 use crate::time::Ms;
 
@@ -180,14 +179,6 @@ impl PutAfter {
     /// How many messages it names.
     pub fn count(&self) -> usize {
         self.ids.len() + self.names.len()
-    }
-}
-
-impl Put {
-    /// True if it asks to be held for the message of this id.
-    pub fn waits_for(&self, id: MessageId) -> bool {
-        let after = self.more.as_ref().and_then(|more| more.after.as_ref());
-        after.is_some_and(|after| after.ids.contains(&id))
     }
 }
 

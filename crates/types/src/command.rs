@@ -118,6 +118,12 @@ impl Put {
     pub fn batch(&self) -> Option<BatchId> {
         self.more.as_ref()?.batch.map(|tie| tie.batch)
     }
+
+    /// True if it asks to be held for the message of this id.
+    pub fn waits_for(&self, id: MessageId) -> bool {
+        let after = self.more.as_ref().and_then(|more| more.after.as_ref());
+        after.is_some_and(|after| after.ids.contains(&id))
+    }
 }
 
 /// The rarer parts of a put.
