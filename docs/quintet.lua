@@ -20,6 +20,7 @@
 ---@field batch string|quintet.Batch|nil Its batch. Read, it is the id.
 ---@field tracked boolean Its outcome is kept under its name.
 ---@field reply_to string?
+---@field after table? Messages to wait for: ids and names, with `on` and `if_failed`.
 ---@field attrs table<string, string> A copy; set it as a whole.
 ---@field delay_ms integer? Time until it is ready.
 ---@field due_ms integer? When it becomes ready, ms since 1970.
@@ -41,6 +42,7 @@
 ---@field batch string|quintet.Batch|nil
 ---@field tracked boolean?
 ---@field reply_to string? Queue that gets its result.
+---@field after table? Messages to wait for: ids and names, with `on` and `if_failed`.
 ---@field attrs table<string, string>?
 ---@field delay_ms integer?
 ---@field due_ms integer?
@@ -69,6 +71,7 @@
 ---@field name string?
 ---@field batch string?
 ---@field tracked boolean
+---@field after {id: integer, state: string}[]? The messages that it waits for, or waited.
 ---@field state "ready"|"delayed"|"reserved"|"buried"|"prepared"|"done"|"relayed"
 ---@field reserves integer Leases so far.
 ---@field timeouts integer Leases that ran out.

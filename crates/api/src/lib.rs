@@ -4,12 +4,14 @@
 //! it may do the shards know, as for every protocol. A lease belongs to whoever
 //! has its token, not to a connection.
 
+mod after;
 mod attention;
 mod batches;
 mod bulk;
 mod bytes_in_json;
 mod call;
 mod cancel;
+mod dedupe;
 mod events;
 mod gather;
 mod hold;
@@ -52,8 +54,10 @@ use quintet_types::{
 };
 use tokio::sync::oneshot;
 
+pub use after::{Before, Fate, On};
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
+pub use dedupe::Dedupe;
 use events::Hub;
 use gather::{Gather, ReserveClient};
 pub use holder::{Holder, Holders};
@@ -66,7 +70,7 @@ use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Request
 pub use read::version;
 pub use schedules::{Schedule, nexts};
 pub use setup::version as version_of_setup;
-pub use types::{Dedupe, NewMessage};
+pub use types::NewMessage;
 use uploads::Uploads;
 
 /// Estimated size of a row of a list before it is known, bytes.

@@ -213,6 +213,7 @@ impl Api {
                 correlation: id.unwrap_or_default().into_bytes().into(),
             })),
         };
+        let after = super::after::of_new(message.after, (message.on, message.if_failed), &field)?;
         let bytes = body_of(message.body, message.body_base64, &field)?;
         let attrs = message.headers.into_iter();
         let more = PutMore {
@@ -231,6 +232,7 @@ impl Api {
             batch,
             tracked: message.tracked,
             reply,
+            after,
             ..PutMore::default()
         };
         Ok(Put {

@@ -135,6 +135,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("HoldFor", "hold_ms", GRACE),
     ("NewCallback", "body_base64", BASE64),
     ("NewCallback", "queue", NAME),
+    ("NewMessage", "after", r#"{"maxItems": 1000}"#),
     ("NewMessage", "body_base64", BASE64),
     (
         "NewMessage",

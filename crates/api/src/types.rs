@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use super::after::{Before, Fate, On, ShownParent};
+use super::dedupe::Dedupe;
 use super::holder::Holder;
 use super::problem::Problem;
 use super::read::{token, version};
@@ -57,68 +59,13 @@ pub struct NewMessage {
     pub reply_to: Option<String>,
     /// The reply's header of this name, 1 to 255 bytes; left out: the message's name, else its id.
     pub correlation_id: Option<String>,
-}
-
-/// Deduplication of a put.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Dedupe {
-    /// Compared within the queue.
-    pub id: String,
-    /// For how long the first put is remembered at most, ms; left out: as the
-    /// queue's `unique_for` says.
-    pub window_ms: Option<u64>,
-    /// Event that also ends that; left out: as the queue's `unique_until` says.
-    pub until: Option<Until>,
-    /// Handling of a repeat; left out: as the queue's `unique_repeat` says.
-    pub on_repeat: Option<Repeat>,
-}
-
-/// Event that ends the memory of a put, besides its time.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Until {
-    /// Nothing.
-    Time,
-    /// Its message is taken; given back, it counts again.
-    Waiting,
-    /// Its message is taken for the first time.
-    Started,
-    /// Its message is gone, archived or buried.
-    Done,
-}
-
-impl From<Until> for quintet_types::Scope {
-    fn from(until: Until) -> Self {
-        match until {
-            Until::Time => Self::Window,
-            Until::Waiting => Self::Waiting,
-            Until::Started => Self::Started,
-            Until::Done => Self::Done,
-        }
-    }
-}
-
-/// Effect of a repeat.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Repeat {
-    /// It is refused: 409 `duplicate`.
-    Refuse,
-    /// It stores nothing and is answered with the id of the first.
-    First,
-    /// It takes the place of the first if that waits, and is refused else.
-    Replace,
-}
-
-impl From<Repeat> for quintet_types::OnRepeat {
-    fn from(repeat: Repeat) -> Self {
-        match repeat {
-            Repeat::Refuse => Self::Refuse,
-            Repeat::First => Self::First,
-            Repeat::Replace => Self::Replace,
-        }
-    }
+    /// It is held until these have ended: ids, or names of tracked messages; 1000 at most.
+    #[serde(default)]
+    pub after: Vec<Before>,
+    /// Which ends count; left out: `success`.
+    pub on: Option<On>,
+    /// Its fate if one of them fails; left out: `fail`.
+    pub if_failed: Option<Fate>,
 }
 
 /// One message, or several that are stored together or not at all.
@@ -495,6 +442,9 @@ pub(super) struct MessageView {
     /// That it is cancelled, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cancelled: Option<ShownCancelled>,
+    /// The messages that it waits for, or waited, and how they ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) after: Vec<ShownParent>,
     /// Leases so far.
     pub(super) attempts: u32,
     /// Tries that failed, as the queue's policy counts them.
@@ -748,6 +698,7 @@ impl MessageView {
                 reason_base64: base64_unless_text(&cancelled.reason),
                 until_ms: cancelled.until.0,
             }),
+            after: super::after::shown(message),
             attempts: message.reserves,
             failures: message.failures(),
             bytes: message.body.len(),

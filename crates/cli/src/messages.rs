@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_types::{CommandError, OnRepeat, Scope};
+use quintet_types::{AfterOn, CommandError, IfFailed, OnRepeat, Scope};
 use serde_json::{Map, Value, json};
 
 use super::Where;
@@ -40,7 +40,8 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
                         mail hello --with-key ann --attr lang=fr --unique order-7\n  quintet put \
                         index page-7 --delay 5s --unique page-7 --unique-until started \
                         --on-repeat replace\n  quintet put reports 'march' --name report-7 \
-                        --tracked\n  quintet put add '2 3' --wait 30s\n\nWith --wait, exits with 4 if \
+                        --tracked\n  quintet put mail 'it is done' --after report-7 --on end\n  \
+                        quintet put add '2 3' --wait 30s\n\nWith --wait, exits with 4 if \
                         the message has not ended in time, and with 1 if it was not done."
 )]
 pub(super) struct Put {
@@ -99,6 +100,16 @@ pub(super) struct Put {
     /// Wait this long for the result of the message, for example 30s, and print the result.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     wait: Option<u64>,
+    /// Hold the message until this one has ended: its id, or the name of a tracked message; may be
+    /// given several times.
+    #[arg(long, value_name = "ID")]
+    after: Vec<String>,
+    /// Ends that count [default: success]
+    #[arg(long, value_parser = AfterOn::ALL.iter().map(|on| on.word()).collect::<Vec<_>>(), value_name = "ENDS", requires = "after")]
+    on: Option<String>,
+    /// Fate of the message if one of those fails [default: fail]
+    #[arg(long, value_parser = IfFailed::ALL.iter().map(|fate| fate.word()).collect::<Vec<_>>(), value_name = "FATE", requires = "after")]
+    if_failed: Option<String>,
     /// Print the reply as JSON.
     #[arg(long)]
     json: bool,
@@ -122,6 +133,8 @@ impl Put {
             ("key", self.with_key),
             ("name", self.name),
             ("batch", self.batch),
+            ("on", self.on),
+            ("if_failed", self.if_failed),
         ];
         for (key, value) in texts {
             if let Some(value) = value {
@@ -130,6 +143,11 @@ impl Put {
         }
         if self.tracked {
             of.insert("tracked".into(), true.into());
+        }
+        if !self.after.is_empty() {
+            let after = self.after.into_iter();
+            let after = after.map(|of| of.parse::<u64>().map_or_else(|_| of.into(), Value::from));
+            of.insert("after".into(), after.collect());
         }
         if let Some(id) = self.unique {
             let dedupe = json!({

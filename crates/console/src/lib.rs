@@ -6,6 +6,7 @@
 //! requester's own principal, as those of `/api/v1` are: what one may do the
 //! shards know.
 
+mod after;
 mod ansi;
 mod ask;
 mod assets;

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use quintet_client::trace::TRACEPARENT;
 use quintet_types::{Lease, ListState, Message, Ms};
 
+use super::after::{self, Neighbours};
 use super::batches::{self, Member};
 use super::body::{self, Node, SHOWN, WHOLE};
 use super::frame::Frame;
@@ -68,6 +69,7 @@ struct MessagePage {
     files: Vec<File>,
     from: Option<Named>,
     batch: Option<Member>,
+    neighbours: Neighbours,
     log: Option<Log>,
     log_script: &'static str,
 }
@@ -149,6 +151,7 @@ pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Result<R
             Some(tie) => Some(batches::of(&asked, tie).await),
             None => None,
         },
+        neighbours: after::of(&asked, &message).await,
         log,
         log_script: &assets::LOG_SCRIPT.name,
         queue: name,

@@ -124,6 +124,9 @@ impl Put {
             batch: None,
             reply_to: None,
             correlation_id: None,
+            after: Vec::new(),
+            on: None,
+            if_failed: None,
         };
         let fields = [
             &self.queue,

@@ -12,7 +12,7 @@ use quintet_types::{
     Put, State, Tally, Transfer, shard_of_id, shard_of_queue,
 };
 
-use crate::decide::put_of;
+use crate::decide::{TOLD_PER_TICK, put_of};
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::step::{Call, Step};
@@ -80,6 +80,7 @@ pub fn carry<J: Journal>(
             Some(Err(stop)) => from.engine.put_off(id, &stop),
         }
     }
+    into.engine.go_on_after(&mut arriving, TOLD_PER_TICK);
     into.engine.call_back(&mut arriving);
     into.engine.serve(&mut arriving);
     // Its parent may be next.

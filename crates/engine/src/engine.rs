@@ -1,18 +1,18 @@
 //! The shard's engine: decides, applies, and knows who waits.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use hashbrown::HashMap;
 
 use quintet_types::{
     Answer, BackTo, Bound, Caller, ClientId, Command, CommandError, Delivery, Ending, Hold,
-    MessageId, Ms, Name, Outcome, PendingDecision, PendingDecisionKind, PendingDecisions, Permits,
-    QueueId, Return, SegmentRef, Settings, WallAhead,
+    MessageId, Ms, Name, Outcome, ParentState, PendingDecision, PendingDecisionKind,
+    PendingDecisions, Permits, QueueId, Return, SegmentRef, Settings, WallAhead,
 };
 
 use crate::awaits::Awaits;
 use crate::cold::BlockAt;
-use crate::decide::{Cold, Reading, durable};
+use crate::decide::{Cold, Reading, TOLD_PER_COMMAND, TOLD_PER_TICK, durable};
 use crate::fact::{DedupeId, Fact, Journal};
 use crate::pace::Speed;
 use crate::referrers::Referrers;
@@ -81,6 +81,8 @@ pub struct Engine {
     pub(crate) gone: VecDeque<ClientId>,
     /// Takes that may be sent again.
     pub(crate) take_tokens: TakeTokens,
+    /// How messages have ended that are gone and that the puts of the present step wait for.
+    pub(crate) ended_parents: BTreeMap<MessageId, ParentState>,
 }
 
 /// Forgotten messages freed with each command, and with each tick.
@@ -128,6 +130,7 @@ impl Engine {
             unverified: 0,
             gone: VecDeque::new(),
             take_tokens: TakeTokens::default(),
+            ended_parents: BTreeMap::new(),
         };
         engine.configure(settings);
         engine
@@ -198,6 +201,7 @@ impl Engine {
         self.sweep_expired(&mut cx);
         let answer = self.decide_or_park(&mut cx.by(Call::of(caller)), command);
         self.sweep_expired(&mut cx);
+        self.go_on_after(&mut cx, TOLD_PER_COMMAND);
         self.call_back(&mut cx);
         self.serve(&mut cx);
         self.sample();
@@ -248,6 +252,7 @@ impl Engine {
             .decide_or_ask(&mut cx.by(call), &mut command)
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
         self.sweep_expired(&mut cx);
+        self.go_on_after(&mut cx, TOLD_PER_COMMAND);
         self.call_back(&mut cx);
         self.serve(&mut cx);
         answer
@@ -389,6 +394,7 @@ impl Engine {
         self.end_batches(&mut cx);
         self.end_tracks(&mut cx);
         self.ring_blocks();
+        self.go_on_after(&mut cx, TOLD_PER_TICK);
         self.call_back(&mut cx);
         self.end_awaits();
         self.serve(&mut cx);
@@ -412,7 +418,7 @@ impl Engine {
         let unfinished =
             !store.tombstones.is_empty() || store.messages.has_old() || !self.gone.is_empty();
         let sends = !store.outbox.is_empty() || !store.batches.owed().is_empty();
-        if unfinished || sends || self.may_go_on() {
+        if unfinished || sends || self.may_go_on() || store.dependencies.has_work() {
             return self.now;
         }
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
@@ -471,6 +477,7 @@ impl Engine {
         self.gone.push_back(client_id);
         self.end_leases_of_gone(&mut cx);
         self.sweep_expired(&mut cx);
+        self.go_on_after(&mut cx, TOLD_PER_COMMAND);
         self.call_back(&mut cx);
         self.serve(&mut cx);
     }
@@ -564,6 +571,7 @@ impl Engine {
             queues.extend(self.store.message(id).map(|message| message.queue));
             self.end_cancelled(&mut cx, id);
         }
+        self.find_lost();
         // Who reads from behind a message's segment has not seen that it was
         // leased, and so not what its return has counted and moved.
         queues.sort_unstable();

@@ -5,9 +5,9 @@
 //! neither configuration nor clock. The byte layout is in [`crate::codec`].
 
 use quintet_types::{
-    At, Attachment, Attr, Batch, BatchId, Cancelled, ClientId, Lease, Message, MessageId, Ms, Name,
-    Overrides, Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally, Track,
-    Transfer, coded,
+    After, At, Attachment, Attr, Batch, BatchId, Cancelled, ClientId, Lease, Message, MessageId,
+    Ms, Name, Overrides, Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally,
+    Track, Transfer, coded,
 };
 
 use crate::cold::Block;
@@ -301,6 +301,31 @@ pub enum Fact {
         /// `None`: nothing is any more.
         track: Option<Box<Track>>,
     },
+    /// The messages for which another one is held. Absolute, and told again in images.
+    Awaits {
+        child: MessageId,
+        /// `None`: it is not held any more, or gone.
+        after: Option<Box<After>>,
+    },
+    /// A message for which others are held has come to its end. Told again in snapshots while some
+    /// of them do not know.
+    ParentEnded {
+        parent: MessageId,
+        succeeded: bool,
+    },
+    /// A held message knows that one of its parents has ended.
+    ParentTold {
+        child: MessageId,
+        parent: MessageId,
+        succeeded: bool,
+    },
+    /// A held message is held no more.
+    Freed {
+        /// Which, as it stood.
+        at: At,
+        /// As it knows its parents then.
+        after: Box<After>,
+    },
     /// A put is remembered, so that a repeat is known.
     Remembered {
         queue: QueueId,
@@ -318,6 +343,30 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// Where the message stood that it changes.
+    pub(crate) fn at(&self) -> Option<&At> {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "all others bring a message, or are about none"
+        )]
+        match self {
+            Fact::Removed { at, .. }
+            | Fact::Leased { at, .. }
+            | Fact::Reheld { at, .. }
+            | Fact::Released { at, .. }
+            | Fact::Buried { at, .. }
+            | Fact::Archived { at, .. }
+            | Fact::Kicked { at }
+            | Fact::Freed { at, .. }
+            | Fact::Moved { at, .. }
+            | Fact::Sent { at, .. }
+            | Fact::Committed { at }
+            | Fact::Pending { at, .. }
+            | Fact::Edited { at, .. } => Some(at),
+            _ => None,
+        }
+    }
+
     /// The queue it is about, if it is about one.
     pub fn queue(&self) -> Option<QueueId> {
         match self {
@@ -334,6 +383,9 @@ impl Fact {
             | Fact::BatchGone(_)
             | Fact::BatchOwed { .. }
             | Fact::Tracked { .. }
+            | Fact::Awaits { .. }
+            | Fact::ParentEnded { .. }
+            | Fact::ParentTold { .. }
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueMaker { queue, .. }
@@ -360,6 +412,7 @@ impl Fact {
             | Fact::Buried { at, .. }
             | Fact::Archived { at, .. }
             | Fact::Kicked { at }
+            | Fact::Freed { at, .. }
             | Fact::Moved { at, .. }
             | Fact::Sent { at, .. }
             | Fact::Committed { at }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use quintet_types::{
-    BatchId, Body, Callback, Dedupe, Expiry, MESSAGE_NAME_BYTES_MAX, Message, Ms, Name, NewBatch,
-    OnRepeat, Put, Scope, State, Tie, When,
+    AFTER_MAX, After, AfterOn, BatchId, Body, Callback, Dedupe, Expiry, IfFailed,
+    MESSAGE_NAME_BYTES_MAX, Message, MessageId, Ms, Name, NewBatch, OnRepeat, Put, PutAfter, Scope,
+    State, Tie, When,
 };
 
 /// Values of Lua that mean nothing to anybody else, as a pattern.
@@ -45,6 +46,7 @@ const STORED: &[&str] = &[
     "batch",
     "tracked",
     "reply_to",
+    "after",
     "state",
     "reserves",
     "timeouts",
@@ -85,6 +87,66 @@ fn attrs(lua: &Lua, of: &[quintet_types::Attr]) -> LuaResult<Value> {
     Ok(Value::Table(table))
 }
 
+/// The messages for which one is held, or was: a list of id and state; nil: none.
+fn parents(lua: &Lua, after: Option<&After>) -> LuaResult<Value> {
+    let Some(after) = after else {
+        return Ok(Value::Nil);
+    };
+    let list = lua.create_table()?;
+    for parent in &after.parents {
+        let one = lua.create_table()?;
+        one.raw_set("id", number(parent.id.0))?;
+        one.raw_set("state", parent.state.word())?;
+        list.raw_push(one)?;
+    }
+    Ok(Value::Table(list))
+}
+
+/// What [`after_of`] reads.
+fn after_value(lua: &Lua, after: Option<&PutAfter>) -> LuaResult<Value> {
+    let Some(after) = after else {
+        return Ok(Value::Nil);
+    };
+    let table = lua.create_table()?;
+    for id in &after.ids {
+        table.raw_push(number(id.0))?;
+    }
+    for name in &after.names {
+        table.raw_push(lua.create_string(name)?)?;
+    }
+    table.raw_set("on", after.on.word())?;
+    table.raw_set("if_failed", after.if_failed.word())?;
+    Ok(Value::Table(table))
+}
+
+/// Messages to wait for: ids and names, with `on` and `if_failed`.
+fn after_of(table: &Table) -> Result<PutAfter, String> {
+    let mut after = PutAfter::default();
+    for pair in table.pairs::<Value, Value>() {
+        let (field, value) = pair.map_err(|error| error.to_string())?;
+        let word = || String::from_utf8(bytes("after", &value, 100)?).map_err(|_| String::new());
+        if field.is_integer() {
+            match value.as_integer() {
+                Some(_) => after.ids.push(MessageId(span("after", &value)?)),
+                None => after.names.push(message_name("after", &value)?.into()),
+            }
+        } else if field.as_string().is_some_and(|field| field == "on") {
+            let known = AfterOn::of_word(&word()?);
+            after.on = known.ok_or("after.on: \"success\" or \"end\" expected")?;
+        } else if field.as_string().is_some_and(|field| field == "if_failed") {
+            let known = IfFailed::of_word(&word()?);
+            let wrong = "after.if_failed: \"fail\", \"hold\" or \"run\" expected";
+            after.if_failed = known.ok_or(wrong)?;
+        } else {
+            return Err("after: a list of ids and names, with on and if_failed, expected".into());
+        }
+        if after.count() > AFTER_MAX {
+            return Err(format!("after: at most {AFTER_MAX} messages"));
+        }
+    }
+    Ok(after)
+}
+
 /// A field of a message to be put; `None`: there is no such field.
 pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Value>> {
     let more = put.more.as_deref();
@@ -122,6 +184,7 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             let reply = more.and_then(|more| more.reply.as_deref());
             text_or_nil(lua, reply.map(|reply| reply.queue.as_bytes()))?
         }
+        b"after" => after_value(lua, more.and_then(|more| more.after.as_deref()))?,
         b"not_selectable" => Value::Boolean(more.is_some_and(|more| more.not_selectable)),
         b"dedupe" => {
             let dedupe = more.and_then(|more| more.dedupe.as_ref());
@@ -155,6 +218,7 @@ pub(crate) fn of_message(
         b"batch" => text_or_nil(lua, message.tie().map(|tie| tie.batch.to_string()))?,
         b"tracked" => Value::Boolean(message.is_tracked()),
         b"reply_to" => text_or_nil(lua, message.reply_to().map(|reply| reply.queue.as_bytes()))?,
+        b"after" => parents(lua, extra.and_then(|extra| extra.after.as_deref()))?,
         b"state" => text(
             lua,
             match message.state {
@@ -436,6 +500,16 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
         "reply_to" => {
             let reply = &mut put.more.get_or_insert_default().reply;
             reply.get_or_insert_default().queue = name(field, value)?;
+        }
+        "after" => {
+            let after = match value.as_table() {
+                Some(table) => Some(Box::new(after_of(table)?)),
+                None if nil => None,
+                None => {
+                    return Err(format!("{field}: a table expected, {}", got(value)));
+                }
+            };
+            put.more.get_or_insert_default().after = after;
         }
         "held_back" => return Err("held_back is called not_selectable now".to_owned()),
         "not_selectable" => put.more.get_or_insert_default().not_selectable = truth(field, value)?,

@@ -317,6 +317,7 @@ fn add(sum: &mut ShardStats, other: &ShardStats) {
     sum.tracked += other.tracked;
     sum.result_waiters += other.result_waiters;
     sum.replies += other.replies;
+    sum.held += other.held;
     sum.dedupe_ids += other.dedupe_ids;
     sum.batches_waiting += other.batches_waiting;
 }

@@ -172,6 +172,8 @@ metrics! {
         = |r| r.shard.result_waiters;
     Counter "replies_total" ("replies") "Results put into the reply queues of messages."
         = |r| r.shard.replies;
+    Gauge "held" ("held") "Messages held until other messages have ended."
+        = |r| r.shard.held;
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
         = |r| r.edge.bytes_read;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."

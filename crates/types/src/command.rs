@@ -1,6 +1,7 @@
 //! The commands of a shard. All protocols share them: when a protocol needs something new, the
 //! command is extended for all of them.
 
+use crate::after::PutAfter;
 use crate::batch::BatchRequest;
 use crate::body::Body;
 use crate::caller::ClientId;
@@ -18,6 +19,7 @@ use crate::unique::{DEDUPE_RECORD_BYTES, Dedupe};
 mod about;
 mod bulk_op;
 mod named;
+mod peek;
 mod transaction;
 
 use std::sync::Arc;
@@ -27,6 +29,7 @@ use smallvec::SmallVec;
 pub use about::{About, Subject, Verb};
 pub use bulk_op::{BulkAction, BulkOp, Cursor, Filter};
 pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAction};
+pub use peek::{ListState, Peek};
 pub use transaction::{
     Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind, PendingDecisions,
     TableEntry, TableRequest, Transaction,
@@ -115,6 +118,12 @@ impl Put {
     pub fn batch(&self) -> Option<BatchId> {
         self.more.as_ref()?.batch.map(|tie| tie.batch)
     }
+
+    /// True if it asks to be held for the message of this id.
+    pub fn waits_for(&self, id: MessageId) -> bool {
+        let after = self.more.as_ref().and_then(|more| more.after.as_ref());
+        after.is_some_and(|after| after.ids.contains(&id))
+    }
 }
 
 /// The rarer parts of a put.
@@ -157,6 +166,8 @@ pub struct PutMore {
     /// Puts its result into a queue when it ends; its caller has to be allowed to put there.
     /// Copies in children of its queue send no reply.
     pub reply: Option<Box<ReplyTo>>,
+    /// Holds it until these have ended. Copies in children of its queue are held too.
+    pub after: Option<Box<PutAfter>>,
     /// Where it was before, if it comes from another server.
     pub past: Option<Box<Past>>,
 }
@@ -195,6 +206,7 @@ impl PutMore {
             len(self.key.as_ref().map(|key| key.len())),
             len(self.name.as_ref().map(|name| name.len())),
             attrs,
+            self.after.as_ref().map_or(0, |after| after.count() * 160),
             size_of::<Extra>(),
         ];
         let reply = self.reply.as_ref().map_or(0, |reply| reply.bytes());
@@ -456,45 +468,6 @@ impl How {
     pub fn gives_back(&self) -> bool {
         matches!(self, How::Release { .. } | How::Fail { .. })
     }
-}
-
-/// Which message to look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Peek {
-    /// This one, whatever its state.
-    Id(MessageId),
-    /// The next one that a FIFO consumer would get; ignores pause.
-    Ready(Name),
-    /// The delayed one that is due first.
-    Delayed(Name),
-    /// The one that was buried first.
-    Buried(Name),
-    /// Up to `max` messages of one state in order, from an id on (console).
-    List {
-        queue: Name,
-        state: ListState,
-        /// Skip ids up to and including this one.
-        after: Option<MessageId>,
-        /// Messages at most.
-        max: u32,
-    },
-}
-
-/// States as an operator lists them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ListState {
-    /// Ready now, those not selectable included.
-    Ready,
-    /// Waiting for their due time.
-    Delayed,
-    /// Under a lease.
-    Reserved,
-    /// Set aside.
-    Buried,
-    /// Not yet committed.
-    Prepared,
-    /// Done or relayed.
-    Archived,
 }
 
 /// Changes to a stored message. Priority, due time and body only while it is not

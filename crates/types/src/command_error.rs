@@ -84,6 +84,17 @@ pub enum CommandError {
     NoKey,
     /// As many keys of the queue are held as may be ([`crate::HELD_KEYS_MAX`]).
     TooManyHeldKeys,
+    /// The put waits for more messages than [`crate::AFTER_MAX`].
+    AfterTooMany,
+    /// The put waits for a message that is not there, and whose end is not known; 0: for a name
+    /// that no tracked message has.
+    AfterNotFound(MessageId),
+    /// The put waits for a message of its own name, or for the one that it takes the place of.
+    AfterItself,
+    /// The put waits for a message of another shard than its queue's.
+    AfterOtherShard(MessageId),
+    /// Others wait for the message, and know it by its id, which would change.
+    Awaited,
     /// Too few machines could store the decision now. Never said by the engine: it is not asked.
     Unavailable,
     /// The outcome is not known: the command may have been done, or be done later. The engine never
@@ -179,6 +190,11 @@ command_errors! {
     KeysUnused => Busy, "keys_unused", "the queue has no groups and no limit of keys";
     NoKey => Busy, "no_key", "the message has no key";
     TooManyHeldKeys => Full, "too_many_held_keys", "too many keys of the queue are held";
+    AfterTooMany => Malformed, "after_too_many", "after too many messages";
+    AfterNotFound(_) => Absent, "after_not_found", "a message to wait for is not known";
+    AfterItself => Malformed, "after_itself", "a message cannot wait for itself";
+    AfterOtherShard(_) => Malformed, "after_other_shard", "a message to wait for is in another shard";
+    Awaited => Busy, "awaited", "other messages wait for this one";
     Unavailable => Unavailable, "unavailable", "no quorum";
     Unknown => Unknown, "unknown", "the outcome is not known: it may have been done";
 }

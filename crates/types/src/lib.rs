@@ -14,6 +14,7 @@
 #[macro_use]
 mod coded;
 mod account;
+mod after;
 mod batch;
 mod body;
 mod caller;
@@ -41,6 +42,9 @@ mod unique;
 pub mod varint;
 
 pub use account::Account;
+pub use after::{
+    AFTER_MAX, After, AfterOn, HELD, IfFailed, Parent, ParentState, PutAfter, Verdict,
+};
 pub use batch::{
     BATCH, BATCH_EVENT, Batch, BatchRequest, Callback, CallbackState, Event, NewBatch, Progress,
     Tally,
@@ -74,8 +78,8 @@ pub use settings::{
 pub use shards::{SHARD_SHIFT, shard_of_id, shard_of_queue};
 pub use state_index::{ColdStats, Order, StateIndex};
 pub use stats::{
-    ClientStats, HeldKey, Left, MessageStats, NamePage, QueueGauges, QueuePage, QueueSetup,
-    QueueStats, QueueTotals, ShardStats, StatsReply, TakeLimit,
+    ClientStats, DEPENDANTS_SHOWN, HeldKey, Left, MessageStats, NamePage, QueueGauges, QueuePage,
+    QueueSetup, QueueStats, QueueTotals, ShardStats, StatsReply, TakeLimit,
 };
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use tie::{BatchId, Role, Tie};

@@ -1,5 +1,6 @@
 //! A message as the engine keeps it and as a protocol is shown it.
 
+use crate::after::After;
 use crate::body::Body;
 use crate::id::{MessageId, QueueId, RunId};
 use crate::lease::Cancelled;
@@ -168,6 +169,8 @@ pub struct Extra {
     pub reply: Option<Box<ReplyTo>>,
     /// It is cancelled, and its holder has yet to end its work.
     pub cancelled: Option<Box<Cancelled>>,
+    /// The messages for which it was held. Of one that is held now the shard knows them.
+    pub after: Option<Box<After>>,
 }
 
 /// Overhead of an allocation beside its bytes: its head, and the rounding.
@@ -195,7 +198,8 @@ impl Extra {
         });
         let reply = self.reply.as_ref().map_or(0, |reply| reply.bytes());
         let reply = usize::try_from(reply).unwrap_or(0);
-        let own = size_of::<Self>() + ALLOCATED + retry + cancelled + reply;
+        let after = self.after.as_ref().map_or(0, |after| after.bytes());
+        let own = size_of::<Self>() + ALLOCATED + retry + cancelled + reply + after;
         // That of a tracked message is counted with its track.
         let name = if self.tracked { 0 } else { shared(&self.name) };
         (own + attrs + files + of(&self.status) + shared(&self.key) + name) as u64

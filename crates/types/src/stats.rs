@@ -1,6 +1,6 @@
 //! Numbers, for every protocol's statistics and for operators.
 
-use crate::id::QueueId;
+use crate::id::{MessageId, QueueId};
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::settings::{Overrides, QueueSettings};
@@ -335,6 +335,8 @@ pub struct ShardStats {
     pub result_waiters: u64,
     /// Replies of messages that have ended, since the start.
     pub replies: u64,
+    /// Messages that are held until others have ended.
+    pub held: u64,
     /// Deduplication records.
     pub dedupe_ids: u64,
     /// Of these, those whose callback found no room yet.
@@ -357,7 +359,12 @@ pub struct MessageStats {
     pub logged: bool,
     /// Time to run: its own or its queue's default, ms; 0: no deadline.
     pub ttr_ms: u64,
+    /// Messages that wait for its end, [`DEPENDANTS_SHOWN`] at most.
+    pub dependants: Vec<MessageId>,
 }
+
+/// Messages that wait for another one, as they are shown with it, at most.
+pub const DEPENDANTS_SHOWN: usize = 20;
 
 impl MessageStats {
     /// The state's name as beanstalkd gives it.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::after;
 use super::change::{read_cancelled, write_cancelled};
 use super::read::Reader;
 use super::write::Writer;
@@ -131,11 +132,13 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     const TRACKED: u64 = 1 << TRACKED_BIT;
     const CANCELLED: u64 = 1 << CANCELLED_BIT;
     const REPLY: u64 = 1 << REPLY_BIT;
+    const AFTER: u64 = 1 << AFTER_BIT;
     let batch = if extra.batch.is_some() { BATCH } else { 0 };
     let buried_until = extra.buried_until.map_or(0, |_| BURIED_UNTIL);
     let tracked = if extra.tracked { TRACKED } else { 0 };
     let cancelled = extra.cancelled.as_ref().map_or(0, |_| CANCELLED);
     let reply = extra.reply.as_ref().map_or(0, |_| REPLY);
+    let after = extra.after.as_ref().map_or(0, |_| AFTER);
     w.number(
         bits.iter()
             .enumerate()
@@ -145,7 +148,8 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
             | buried_until
             | tracked
             | cancelled
-            | reply,
+            | reply
+            | after,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -197,6 +201,9 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         w.bytes(reply.queue.as_bytes());
         w.bytes(&reply.correlation);
     }
+    if let Some(known) = &extra.after {
+        after::write(w, known);
+    }
 }
 
 /// The bit of the batch that a message belongs to.
@@ -209,13 +216,16 @@ const TRACKED_BIT: u32 = 21;
 const CANCELLED_BIT: u32 = 22;
 /// The bit of where its result goes.
 const REPLY_BIT: u32 = 23;
+/// The bit of the messages for which it was held.
+const AFTER_BIT: u32 = 24;
 /// All bits there are.
 const EXTRA_ALL: u64 = ((1 << 18) - 1)
     | (1 << BATCH_BIT)
     | (1 << BURIED_UNTIL_BIT)
     | (1 << TRACKED_BIT)
     | (1 << CANCELLED_BIT)
-    | (1 << REPLY_BIT);
+    | (1 << REPLY_BIT)
+    | (1 << AFTER_BIT);
 
 pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
@@ -378,6 +388,11 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
                 queue: Name::new(r.bytes()?),
                 correlation: r.bytes()?.into(),
             }))
+        } else {
+            None
+        },
+        after: if has(AFTER_BIT) {
+            Some(Box::new(after::read(r)?))
         } else {
             None
         },

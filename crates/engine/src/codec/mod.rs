@@ -8,6 +8,7 @@ use quintet_types::{
 
 use crate::fact::{DedupeId, Fact, Pause, ShardCounts};
 
+mod after;
 mod batch;
 mod change;
 mod message;
@@ -276,6 +277,10 @@ impl Fact {
                     track::write(&mut w, track);
                 }
             }
+            Fact::Awaits { .. }
+            | Fact::ParentEnded { .. }
+            | Fact::ParentTold { .. }
+            | Fact::Freed { .. } => after::write_fact(&mut w, self),
             Fact::BatchOwed { batch, owed } => {
                 w.number(batch.0);
                 batch::write_tally(&mut w, owed);
@@ -594,6 +599,9 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 false => None,
             },
         },
+        FactKind::Awaits | FactKind::ParentEnded | FactKind::ParentTold | FactKind::Freed => {
+            after::read_fact(r, kind)?
+        }
         FactKind::BatchOwed => Fact::BatchOwed {
             batch: BatchId(r.number()?),
             owed: batch::read_tally(r)?,

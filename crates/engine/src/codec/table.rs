@@ -75,6 +75,10 @@ facts! {
     BatchGone = 0x32,
     BatchOwed = 0x33,
     Tracked = 0x34,
+    Awaits = 0x35,
+    ParentEnded = 0x36,
+    ParentTold = 0x37,
+    Freed = 0x38,
 }
 
 #[cfg(test)]

@@ -246,12 +246,18 @@ impl Engine {
             cx.wake(at.queue);
             return Ok(outcome);
         }
+        let mut due = edit.due.map(|due| self.due(due));
+        if let Some(later) = due
+            && self.is_due_later(cx, at.id, later)
+        {
+            due = None;
+        }
         let message = self.store.message(at.id).ok_or(CommandError::NotFound)?;
         let attrs = (!edit.attrs.is_empty()).then(|| merged(message, edit.attrs));
         let change = Change {
             now: self.now,
             priority: edit.priority,
-            due: edit.due.map(|due| self.due(due)),
+            due,
             status: edit.status,
             attrs,
             attachments: edit.attachments,
@@ -281,7 +287,12 @@ impl Engine {
         if old.state == State::Reserved || old.is_expired(self.now) {
             return Err(CommandError::NotFound);
         }
+        // They know it by its id.
+        if self.store.dependencies.is_awaited(at.id) {
+            return Err(CommandError::Awaited);
+        }
         let mut message = old.clone();
+        let old = message.id;
         let settings = &self.store.seated(at.queue).live.settings;
         if body.len() > settings.message_bytes_max {
             return Err(CommandError::MessageTooLarge);
@@ -304,7 +315,9 @@ impl Engine {
         message.segment_ref = self.segment_ref;
         (message.ordinal, message.generation) = (0, 0);
         let at = message.at();
+        let new = message.id;
         self.fact(cx, Fact::Put(message));
+        self.inherit(cx, old, new);
         Ok(at)
     }
 

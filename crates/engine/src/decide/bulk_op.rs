@@ -102,7 +102,7 @@ impl Engine {
             BulkAction::Count => {}
             BulkAction::CountToCancel => return self.may_cancel(message).is_ok(),
             BulkAction::Show => {
-                let message = message.clone();
+                let message = self.shown(message);
                 let slot = self.store.slot(id);
                 let lease = slot.and_then(|slot| self.store.leases.get(&slot).copied());
                 done.leases.extend(lease);

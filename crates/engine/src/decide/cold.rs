@@ -549,6 +549,7 @@ impl Engine {
             | Fact::Buried { at, .. }
             | Fact::Archived { at, .. }
             | Fact::Kicked { at }
+            | Fact::Freed { at, .. }
             | Fact::Pending { at, .. }
             | Fact::Moved { at, .. }
             | Fact::Edited { at, .. } => (at.id, true),
@@ -587,6 +588,9 @@ impl Engine {
             | Fact::BatchGone(_)
             | Fact::BatchOwed { .. }
             | Fact::Tracked { .. }
+            | Fact::Awaits { .. }
+            | Fact::ParentEnded { .. }
+            | Fact::ParentTold { .. }
             | Fact::Remembered { .. } => return,
         };
         self.load_one(id, stays, cx.journal);

@@ -4,13 +4,16 @@
 use std::collections::VecDeque;
 use std::ops::Bound as Edge;
 
-use quintet_types::{Delivery, MessageId, Ms, Order, QueueId, RunId, SegmentRef, StateIndex};
+use quintet_types::{Delivery, HELD, MessageId, Ms, Order, QueueId, RunId, SegmentRef, StateIndex};
 
 use crate::cold::{Block, BlockAt, EntryFacts, Picked, Rewritten, Written};
 use crate::engine::{Cx, Engine, PurgedBlock};
 use crate::fact::{Fact, Journal};
 use crate::step::Step;
 use crate::store::cold::{Shelf, state_index_of};
+
+/// Held messages of a queue that are counted at most: those above are taken to leave memory.
+const HELD_COUNTED_MAX: usize = 100_000;
 
 /// A choice of messages that leave memory, made a slice at a time.
 #[derive(Debug, Default)]
@@ -106,8 +109,10 @@ impl Engine {
             };
             idle(StateIndex::Buried, queue.buried.len());
             idle(StateIndex::Archived, queue.archived.len());
+            let held = queue.delayed.range((HELD, MessageId(0))..);
+            let delayed = queue.delayed.len() - held.take(HELD_COUNTED_MAX).count();
             let state_indexes = [
-                (StateIndex::Delayed, queue.delayed.len()),
+                (StateIndex::Delayed, delayed),
                 (StateIndex::NotSelectable, queue.not_selectable.len()),
                 (StateIndex::Ready, queue.ready.len()),
             ];
@@ -138,7 +143,8 @@ impl Engine {
                 if share.bytes == 0 {
                     break;
                 }
-                if message.segment_ref.is_run() || message.pick() != 0 {
+                let stays = message.pick() != 0 || self.store.stays_for_others(message);
+                if message.segment_ref.is_run() || stays {
                     continue;
                 }
                 let body = message.body.as_small().map_or(128, <[u8]>::len) as u64;
@@ -176,7 +182,11 @@ impl Engine {
         match state_index {
             StateIndex::Ready => slots(queue.ready.range_back(up_to), max),
             StateIndex::NotSelectable => slots(queue.not_selectable.range_back(up_to), max),
-            StateIndex::Delayed => slots(queue.delayed.range(..time).rev(), max),
+            // Held messages stay.
+            StateIndex::Delayed => {
+                let end = time.min((HELD, MessageId(0)));
+                slots(queue.delayed.range(..end).rev(), max)
+            }
             StateIndex::Archived => slots(queue.archived.range(..time).rev(), max),
             StateIndex::Buried => {
                 let turn = order.1.max(0) as u64;
@@ -201,6 +211,7 @@ impl Engine {
             };
             if message.segment_ref != segment_ref
                 || message.pick() != 0
+                || self.store.stays_for_others(message)
                 || !self.store.is_alive(message)
             {
                 continue;

@@ -12,7 +12,9 @@
 //! to whoever asked, `decide_or_ask`, stops the process if a fact was recorded.
 
 mod admin;
+mod after;
 mod batch;
+mod bring;
 mod bulk_op;
 mod by_id;
 mod cancel;
@@ -40,3 +42,7 @@ pub(crate) use batch::put_of;
 pub(crate) use cold::{Cold, Reading, Stop, durable};
 pub use keep::Spill;
 pub(crate) use timers::COLD_WAIT_MS;
+
+/// Held messages that are told of a parent's end or go on in one step of a command, and of a tick.
+pub(crate) const TOLD_PER_COMMAND: usize = 64;
+pub(crate) const TOLD_PER_TICK: usize = 512;

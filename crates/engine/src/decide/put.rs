@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 use quintet_types::{
     BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat,
-    Outcome, Past, Put, PutMore, QueueId, Removal, Scope, SegmentRef, State, Tally, When,
+    Outcome, Put, PutMore, QueueId, Removal, Scope, SegmentRef, State, Tally, When,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -26,7 +26,7 @@ const TOKEN_WINDOW_MS: u64 = 24 * 3600 * 1000;
 const DEDUPE_AT_ONCE: usize = 256;
 
 /// Result of looking for repeats.
-enum Repeat {
+pub(super) enum Repeat {
     No,
     /// No repeat; the put leaves so many deduplication records.
     New(usize),
@@ -63,6 +63,7 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         if put.more.is_some() {
             self.may_tie(cx.call(), [&*put])?;
+            self.may_be_held(cx, [&*put])?;
         }
         let queue = self.queue_of(cx.call(), put)?;
         match self.make_room_for(cx, queue, put) {
@@ -154,6 +155,11 @@ impl Engine {
             vouched: true,
             ..Call::of(caller)
         };
+        match self.may_wait_for(call, puts) {
+            Ok(()) => {}
+            Err(Stop::Refused(command_error)) => return Err(command_error),
+            Err(Stop::Cold(_)) => return Err(CommandError::Conflict),
+        }
         let found = self.find_good(call, &[], puts);
         let queues = found?;
         let room = self.room_is_here(puts);
@@ -171,6 +177,7 @@ impl Engine {
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
         self.may_tie(cx.call(), &*puts)?;
+        self.may_be_held(cx, &*puts)?;
         if !self.store.cold.is_empty() {
             // Whether a repeat may take the place of the first is known before what is full.
             self.replaced_are_here(&*puts)?;
@@ -398,6 +405,11 @@ impl Engine {
             self.is_open(making, tie)?;
         }
         let repeat = self.repeat_of(id, put)?;
+        if let Repeat::Instead(first, _) = repeat
+            && put.waits_for(first)
+        {
+            return Err(CommandError::AfterItself);
+        }
         if let Repeat::Of(_) = repeat {
             return Ok(repeat);
         }
@@ -444,7 +456,7 @@ impl Engine {
     }
 
     #[inline(always)]
-    fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, CommandError> {
+    pub(super) fn repeat_of(&self, queue: QueueId, put: &Put) -> Result<Repeat, CommandError> {
         match self.is_unmarked(queue, put) {
             true => Ok(Repeat::No),
             false => self.repeat_of_marked(queue, put),
@@ -566,6 +578,9 @@ impl Engine {
         put: &mut Put,
     ) -> MessageId {
         self.record_queue(cx, id);
+        let after = put.more.as_deref_mut();
+        let after = after.and_then(|more| more.after.take().filter(|_| more.past.is_none()));
+        let mut after = after.map(|after| self.parents_of(cx, &after));
         let now = self.now;
         let live = self.store.live_mut(id);
         let live = live.expect("a put goes into a queue that was found or made");
@@ -590,7 +605,8 @@ impl Engine {
             When::Default => When::In(settings.default_delay_ms),
             due @ (When::Now | When::In(_) | When::At(_)) => due,
         };
-        let due = self.due(due);
+        let mut due = self.due(due);
+        let is_held = after.as_mut().is_some_and(|after| after.hold(&mut due));
         let dedupe_records = match self.is_unmarked(id, put) {
             true => SmallVec::new(),
             false => self.dedupe_records_of(id, put),
@@ -619,7 +635,7 @@ impl Engine {
         if due.is_some() || expires.is_some() {
             message.extra = Some(Box::new(Extra {
                 due,
-                delay_ms: due.map_or(0, |due| self.left(due)),
+                delay_ms: due.filter(|_| !is_held).map_or(0, |due| self.left(due)),
                 expires,
                 ..Extra::default()
             }));
@@ -670,9 +686,16 @@ impl Engine {
                 self.bring(&mut message, *past);
             }
         }
+        if !is_held && after.is_some() {
+            message.extra_mut().after = after.take();
+        }
         let waits = matches!(message.state, State::Ready | State::Prepared);
         let tie = message.tie();
         self.fact(cx, Fact::Put(message));
+        if after.is_some() {
+            let child = number;
+            self.fact(cx, Fact::Awaits { child, after });
+        }
         // Where the batch is in another shard it is owed, and whoever locked both carries that
         // before the batch's shard is let go.
         if let Some(tie) = tie
@@ -703,56 +726,6 @@ impl Engine {
         number
     }
 
-    /// Makes a new message what it was elsewhere.
-    fn bring(&self, message: &mut Message, past: Past) {
-        message.created = past.created.min(self.now);
-        message.reserves = past.reserves;
-        message.state = past.state;
-        if past.state == State::Reserved {
-            message.state = State::Ready;
-        }
-        let waits = matches!(message.state, State::Ready | State::Prepared);
-        let extra = Extra {
-            status: past.status,
-            changed: match past.changed {
-                Ms(0) if !waits => self.now,
-                changed => changed.min(self.now),
-            },
-            bury_order: match (past.state, self.store.queue(message.queue)) {
-                (State::Buried, Some(queue)) => queue.bury_order + 1,
-                _ => 0,
-            },
-            timeouts: past.timeouts,
-            releases: past.releases,
-            buries: past.buries,
-            kicks: past.kicks,
-            buried_until: (past.state == State::Buried)
-                .then(|| self.buried_until_by(message.retry(), message.queue))
-                .flatten(),
-            ..Extra::default()
-        };
-        message.extra = match message.extra.take() {
-            None if extra == Extra::default() => None,
-            None => Some(Box::new(extra)),
-            Some(put) => Some(Box::new(Extra {
-                key: put.key,
-                // Only what waits has a time to wait for.
-                due: put.due.filter(|_| waits),
-                delay_ms: put.delay_ms,
-                expires: put.expires,
-                attrs: put.attrs,
-                attachments: put.attachments,
-                name: put.name,
-                failures: put.failures,
-                retry: put.retry,
-                batch: put.batch,
-                tracked: put.tracked,
-                reply: put.reply,
-                ..extra
-            })),
-        };
-    }
-
     pub(crate) fn count_live(
         &mut self,
         queue: QueueId,
@@ -768,32 +741,6 @@ impl Engine {
         match put.must_exist {
             true => self.there(&put.queue),
             false => self.find_or_make(call, &put.queue),
-        }
-    }
-}
-
-impl Engine {
-    /// The end of a span of time that begins now; never too early, as far as
-    /// the clock can tell ([`quintet_types::Settings::clock_grain_ms`]).
-    pub(crate) fn after(&self, ms: u64) -> Ms {
-        match ms {
-            0 => self.now,
-            ms => self.now + ms + self.settings.clock_grain_ms,
-        }
-    }
-
-    /// The rest of a span of time that ends at `until`, ms: after [`Engine::after`] as much as was
-    /// asked for, then never more than there is.
-    pub(crate) fn left(&self, until: Ms) -> u64 {
-        until.since(self.now + self.settings.clock_grain_ms)
-    }
-
-    /// A due time still to come, or `None`.
-    pub(crate) fn due(&self, when: When) -> Option<Ms> {
-        match when {
-            When::Default | When::Now => None,
-            When::In(ms) => (ms > 0).then(|| self.after(ms)),
-            When::At(at) => (at > self.now).then_some(at),
         }
     }
 }

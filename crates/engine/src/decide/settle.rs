@@ -410,7 +410,7 @@ impl Engine {
         }
     }
 
-    fn dead_letter<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+    pub(super) fn dead_letter<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         if !self.withholds(cx, id, PendingDecisionKind::DeadLetter) {
             self.dead_letter_now(cx, id);
         }

@@ -19,7 +19,7 @@ const ALARMS: usize = 1024;
 
 impl Engine {
     pub(crate) fn peek(&mut self, peek: &Peek) -> Result<Outcome, Stop> {
-        let one = |message: &Message| Outcome::Messages(SmallVec::from_iter([message.clone()]));
+        let one = |shown: Message| Outcome::Messages(SmallVec::from_iter([shown]));
         let (queue, state_index) = match peek {
             Peek::Id(id) => {
                 let slot = self.found(*id)?;
@@ -27,7 +27,7 @@ impl Engine {
                 return if message.is_expired(self.now) {
                     Err(CommandError::NotFound.into())
                 } else {
-                    Ok(one(message))
+                    Ok(one(self.shown(message)))
                 };
             }
             Peek::List {
@@ -49,8 +49,7 @@ impl Engine {
                 let slots = self.slots_in(queue, *state, after, *max as usize)?;
                 let listed: SmallVec<[Message; 1]> = slots
                     .into_iter()
-                    .map(|slot| self.store.messages.at(slot))
-                    .cloned()
+                    .map(|slot| self.shown(self.store.messages.at(slot)))
                     .collect();
                 return Ok(if listed.is_empty() {
                     Outcome::Empty
@@ -66,7 +65,7 @@ impl Engine {
         self.store.promote(id, self.now);
         let first = self.state_index(id, state_index, None, 1)?;
         let slot = first.first().ok_or(CommandError::NotFound)?;
-        Ok(one(self.store.messages.at(*slot)))
+        Ok(one(self.shown(self.store.messages.at(*slot))))
     }
 
     fn is_listed(&self, slot: u32, id: QueueId, state: ListState) -> bool {
@@ -110,7 +109,8 @@ impl Engine {
                     delayed,
                     left_ms: until.map_or(0, |until| self.left(until)),
                     age_ms: self.now.since(message.created),
-                    message: message.clone(),
+                    message: self.shown(message),
+                    dependants: self.dependants(message.id),
                 }))
             }
             StatsOf::Queue(name) => {
@@ -257,6 +257,7 @@ impl Engine {
             tracked: self.store.tracks.len() as u64,
             result_waiters: self.awaits.len() as u64,
             replies: self.replies,
+            held: self.store.dependencies.len() as u64,
             dedupe_ids: self.store.dedupe_records.len() as u64,
             batches: self.store.batches.len() as u64,
             batches_waiting: self.store.batches.waiting() as u64,

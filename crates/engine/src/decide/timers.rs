@@ -6,7 +6,7 @@ use super::choose::EXPIRED_PER_STEP;
 use super::cold::MANY;
 use quintet_types::{
     CommandError, MessageId, Ms, Name, Outcome, PendingDecisionKind, QueueId, Removal, Return,
-    State, StateIndex,
+    State, StateIndex, When,
 };
 
 use crate::engine::{Cx, Engine};
@@ -344,5 +344,31 @@ impl Engine {
             self.expire(cx, id);
         }
         Ok(Outcome::Count(due.len() as u64))
+    }
+}
+
+impl Engine {
+    /// The end of a span of time that begins now; never too early, as far as
+    /// the clock can tell ([`quintet_types::Settings::clock_grain_ms`]).
+    pub(crate) fn after(&self, ms: u64) -> Ms {
+        match ms {
+            0 => self.now,
+            ms => self.now + ms + self.settings.clock_grain_ms,
+        }
+    }
+
+    /// The rest of a span of time that ends at `until`, ms: after [`Engine::after`] as much as was
+    /// asked for, then never more than there is.
+    pub(crate) fn left(&self, until: Ms) -> u64 {
+        until.since(self.now + self.settings.clock_grain_ms)
+    }
+
+    /// A due time still to come, or `None`.
+    pub(crate) fn due(&self, when: When) -> Option<Ms> {
+        match when {
+            When::Default | When::Now => None,
+            When::In(ms) => (ms > 0).then(|| self.after(ms)),
+            When::At(at) => (at > self.now).then_some(at),
+        }
     }
 }

@@ -175,6 +175,8 @@ impl Engine {
             _ => &[],
         };
         self.may_tie(call, asked)?;
+        self.may_wait_for(Call::of(call.caller), asked)?;
+        self.may_wait_for(Call::SERVER, stored())?;
         if call.vouched || !making.is_empty() {
             // When others have done their part, or what it is put into is made, it must not have
             // to wait.

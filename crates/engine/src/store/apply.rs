@@ -127,6 +127,14 @@ impl Durable {
                 Some(track) => self.tracks.set(id, track),
                 None => self.tracks.remove(id),
             },
+            Fact::Awaits { child, after } => self.set_awaits(child, after, segment_ref),
+            Fact::ParentEnded { parent, succeeded } => self.parent_ended(parent, succeeded),
+            Fact::ParentTold {
+                child,
+                parent,
+                succeeded,
+            } => self.parent_told(child, parent, succeeded),
+            Fact::Freed { at, after } => self.freed(at, after),
             Fact::BatchOwed { batch, owed } => self.batches.owe(batch, owed),
             Fact::Remembered {
                 queue,
@@ -265,7 +273,7 @@ impl Durable {
     /// reserved, 0 if that is not known.
     ///
     /// Here and below, replay may not have seen the put of a message.
-    fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message, Ms)) {
+    pub(super) fn restate(&mut self, id: MessageId, change: impl FnOnce(&mut Message, Ms)) {
         let Some(slot) = self.slot(id) else { return };
         self.index_out(slot);
         let since = self.leases.get(&slot).map_or(Ms(0), |lease| lease.since);

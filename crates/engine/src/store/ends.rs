@@ -3,13 +3,13 @@
 //! Follows from the facts, so what the log still tells is here again after a start; who did it is
 //! not in the log.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Durable;
 use super::cold::ColdBlock;
 use crate::cold::BlockAt;
 use quintet_types::{
-    At, Caller, ClientId, Ended, Ending, Message, MessageId, Ms, Principal, QueueId,
+    At, Caller, ClientId, Ended, Ending, Message, MessageId, Ms, Name, Principal, QueueId,
 };
 
 /// An end without its id.
@@ -271,6 +271,20 @@ impl Ends {
         self.rest.get(at)
     }
 
+    /// The newest ends of those of these messages that have one, in one pass.
+    fn find_all(&self, ids: &BTreeSet<MessageId>) -> BTreeMap<MessageId, &Rest> {
+        let (newer, older) = self.ids.split_at(self.next.min(self.ids.len()));
+        let oldest_first = (newer.len()..).zip(older).chain((0..).zip(newer));
+        let known = oldest_first.filter_map(|(at, &id)| {
+            let id = MessageId(id);
+            Some((id, self.rest.get(at).filter(|_| ids.contains(&id))?))
+        });
+        match ids.is_empty() {
+            true => BTreeMap::new(),
+            false => known.collect(),
+        }
+    }
+
     /// Bytes of memory that they take.
     pub(super) fn bytes(&self) -> u64 {
         let blocks = self.blocks.len() * size_of::<PurgedBlock>();
@@ -279,6 +293,20 @@ impl Ends {
 }
 
 impl Durable {
+    /// How those of these messages ended of which that is known, and their queues if these are
+    /// there.
+    pub(crate) fn ends_of(
+        &self,
+        ids: &BTreeSet<MessageId>,
+    ) -> BTreeMap<MessageId, (Ended, Option<Name>)> {
+        let found = self.ends.find_all(ids).into_iter();
+        let found = found.map(|(id, rest)| {
+            let queue = self.queue(rest.queue).map(|queue| queue.name.clone());
+            (id, (rest.why, queue))
+        });
+        found.collect()
+    }
+
     /// The end of a message that is gone; `None`: it is not known.
     pub(crate) fn end_of(&self, id: MessageId) -> Option<Ending> {
         let rest = self.ends.find(id)?;
@@ -319,6 +347,9 @@ mod tests {
         assert_eq!(ids(&ends), [1, 2, 3]);
         (4..=6).for_each(|id| add(&mut ends, id));
         assert_eq!((ids(&ends), ends.bytes()), (vec![3, 4, 5, 6], 160));
+        let asked = [1, 4, 6].map(MessageId).into();
+        let found: Vec<u64> = ends.find_all(&asked).keys().map(|id| id.0).collect();
+        assert_eq!(found, [4, 6]);
         ends.set_max(6);
         (7..=9).for_each(|id| add(&mut ends, id));
         assert_eq!(ids(&ends), [4, 5, 6, 7, 8, 9]);

@@ -47,7 +47,8 @@ impl Engine {
         }
     }
 
-    /// The same where a message may belong to a batch or be tracked, or a client wait for its result.
+    /// The same where a message may belong to a batch, be tracked or held, or a client or other
+    /// messages wait for its end.
     #[cold]
     fn fact_followed<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: Fact) -> Option<Message> {
         let (member, tells) = (self.of_member(&fact), self.of_tracked(&fact));
@@ -56,7 +57,17 @@ impl Engine {
             true => None,
             false => self.fate_in(&fact),
         };
+        let (mut ended, mut held) = (None, None);
+        if !self.store.dependencies.is_empty() {
+            (ended, held) = (self.of_parent(&fact), self.of_held(&fact));
+        }
         let removed = self.fact_alone(cx, fact);
+        if let Some((parent, succeeded)) = ended {
+            self.note_end(cx, parent, succeeded);
+        }
+        if let Some(child) = held {
+            self.note_held(cx, child);
+        }
         if let Some((batch, tally)) = member {
             self.count_member(cx, batch, tally);
         }
@@ -134,7 +145,7 @@ impl Engine {
         self.store.apply(cx.call().caller, fact, self.segment_ref)
     }
 
-    fn is_memory(&self, queue: QueueId) -> bool {
+    pub(crate) fn is_memory(&self, queue: QueueId) -> bool {
         self.store
             .queue(queue)
             .is_some_and(|queue| queue.live.settings.memory)
@@ -329,6 +340,26 @@ impl Store {
     /// A batch's callback found no room.
     pub(crate) fn put_off_batch(&mut self, id: BatchId, until: Ms) {
         self.0.batches.put_off(id, until);
+    }
+
+    /// A held message that may go on is not committed.
+    pub(crate) fn put_off_held(&mut self, child: MessageId) {
+        self.0.dependencies.put_off(child);
+    }
+
+    /// It may be committed by now.
+    pub(crate) fn resume_held(&mut self, child: MessageId) {
+        self.0.dependencies.resume(child);
+    }
+
+    /// A parent or a held message is gone, and no fact tells of it.
+    pub(crate) fn lose(&mut self, id: MessageId) {
+        self.0.dependencies.lose(id);
+    }
+
+    /// Facts tell of it now.
+    pub(crate) fn found_lost(&mut self, id: MessageId) {
+        self.0.dependencies.found(id);
     }
 
     pub(crate) fn sweep_tables(&mut self, now: Ms) {

@@ -168,8 +168,13 @@ impl Durable {
         if end < self.messages.bound() {
             copied.next = Some(end);
         } else {
-            copied.images += self.copy_outbox(segment_ref, into, record);
-            self.copy_dedupe(segment_ref, into, record);
+            if !self.dependencies.is_copying(segment_ref) {
+                copied.images += self.copy_outbox(segment_ref, into, record);
+                self.copy_dedupe(segment_ref, into, record);
+            }
+            if self.copy_dependencies(segment_ref, into, record) {
+                copied.next = Some(end);
+            }
         }
         copied
     }
@@ -238,6 +243,8 @@ impl Durable {
         let dedupe_records =
             dedupe_records.filter(|(key, _)| self.is_logged(key.0) && !self.is_flushed(key));
         facts.extend(dedupe_records.map(|(key, memory)| remembered(key, memory)));
+        self.dependencies
+            .image(&mut |fact| facts.push(fact.clone()));
         facts
     }
 

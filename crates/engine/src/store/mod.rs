@@ -9,6 +9,7 @@ pub(crate) mod cold;
 pub(crate) mod damaged;
 mod dedupe_records;
 mod departure;
+mod dependencies;
 mod ends;
 mod gate;
 mod held_keys;
@@ -38,6 +39,7 @@ use smallvec::SmallVec;
 pub(crate) use ascending::Ascending;
 pub(crate) use batches::Batches;
 pub(crate) use cold::Cold;
+pub(crate) use dependencies::Dependencies;
 pub(crate) use ends::Ends;
 pub use ends::PurgedBlock;
 pub(crate) use gate::Store;
@@ -124,8 +126,9 @@ pub(crate) struct Durable {
     pub(crate) tables: Tables,
     pub(crate) batches: Batches,
     pub(crate) tracks: Tracks,
+    pub(crate) dependencies: Dependencies,
     pub(crate) ends: Ends,
-    /// A message that belongs to a batch or is tracked was here since the start. While there was
+    /// A message that belongs to a batch, is tracked or was held was here since the start. While there was
     /// none nothing has to be looked up.
     pub(crate) followed: bool,
     /// Queues' alarms; each queue has at most one.
@@ -355,6 +358,7 @@ impl Durable {
             + self.tables.bytes
             + self.batches.memory_bytes()
             + self.tracks.memory_bytes()
+            + self.dependencies.memory_bytes()
             + self.ends.bytes()
             + self.dedupe_bytes
             + self.held_keys_memory()

@@ -153,6 +153,7 @@ impl Durable {
             self.ids.remove(message.id.0);
             self.ends.add_with_queue(step, message.id, message.queue);
             self.untie(message.id);
+            self.lose_dependent(message.id);
             if !message.segment_ref.is_run() {
                 self.uncount_segment_ref(message.segment_ref);
                 self.uncount_body(run_of_body(&message));

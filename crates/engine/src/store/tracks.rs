@@ -44,6 +44,11 @@ impl Tracks {
         self.of.contains_key(&id)
     }
 
+    /// The record of this message.
+    pub(crate) fn of(&self, id: MessageId) -> Option<&Track> {
+        self.of.get(&id).map(|track| &**track)
+    }
+
     /// The one that is forgotten first.
     pub(crate) fn first_end(&self) -> Option<(Ms, MessageId)> {
         self.ends.first().copied()

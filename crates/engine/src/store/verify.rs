@@ -49,6 +49,9 @@ impl Durable {
         for memory in self.dedupe_records.values() {
             *segment_refs.entry(memory.segment_ref).or_insert(0) += 1;
         }
+        for segment_ref in self.segments_of_dependencies() {
+            *segment_refs.entry(segment_ref).or_insert(0) += 1;
+        }
         ensure!(
             segment_refs == self.segment_refs,
             "homes {segment_refs:?} counted as {:?}",
@@ -56,6 +59,7 @@ impl Durable {
         );
         self.batches.verify()?;
         self.tracks.verify()?;
+        self.dependencies.verify()?;
         ensure!(
             body_bytes == self.body_bytes,
             "body bytes {body_bytes} {}",

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod after;
 mod api;
 mod attention;
 mod batches;

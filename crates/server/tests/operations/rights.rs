@@ -162,6 +162,40 @@ fn nobody_joins_a_batch_that_he_may_not_see() {
 }
 
 #[test]
+fn nobody_waits_for_a_message_that_he_may_not_see() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let put = |who: &str, queue: &str, message: Value| {
+        let line = format!("POST /queues/{queue}/messages");
+        let (status, reply) = api(&server, who, &line, &json!({ "messages": [message] }));
+        (status, reply["ids"][0].as_u64())
+    };
+    let tracked = |name: &str| json!({ "name": name, "tracked": true });
+    let (_, theirs) = put("bob", "bob-1", tracked("theirs"));
+    let (_, gone) = put("bob", "bob-1", json!({}));
+    let line = format!("DELETE /messages/{}", gone.expect("an id"));
+    assert_eq!(api(&server, "bob", &line, &Value::Null).0, 204);
+    let (_, own) = put("ann", "ann-2", tracked("own"));
+    for (after, status) in [
+        (json!([theirs]), 404),
+        (json!([own, theirs]), 404),
+        (json!([gone]), 404),
+        (json!(["theirs"]), 404),
+        (json!([own]), 201),
+        (json!(["own"]), 201),
+    ] {
+        let message = json!({ "after": after });
+        for queue in ["ann-1", "ann-2", "ann-3"] {
+            let found = put("ann", queue, message.clone()).0;
+            assert_eq!(found, status, "{queue} {message}");
+        }
+        let many = json!({ "messages": [{}, message] });
+        let found = api(&server, "ann", "POST /queues/ann-1/messages", &many).0;
+        assert_eq!(found, status, "several: {message}");
+    }
+}
+
+#[test]
 fn nobody_leads_messages_where_he_may_not_put() {
     for shards in [1, 4] {
         let dir = tempfile::tempdir().expect("a folder");

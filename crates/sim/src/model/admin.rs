@@ -172,6 +172,12 @@ impl Model {
             return Err(CommandError::NotFound);
         }
         let now = self.now;
+        let mut edit = edit;
+        if let Some(when) = edit.due
+            && self.is_due_later(id, due(when, now))
+        {
+            edit.due = None;
+        }
         let message = &mut self.item_mut(id).message;
         message.priority = edit.priority.unwrap_or(message.priority);
         let extra = message.extra_mut();

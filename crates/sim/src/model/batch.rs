@@ -152,7 +152,10 @@ impl Model {
     /// Something becomes of a message: its batch counts it.
     pub(super) fn fares(&mut self, id: MessageId, fares: Fares) {
         match fares {
-            Fares::Succeeded => self.ends(id, TrackState::Done),
+            Fares::Succeeded => {
+                self.succeeded.insert(id);
+                self.ends(id, TrackState::Done);
+            }
             Fares::Lost | Fares::Replaced => self.ends(id, TrackState::Gone),
             Fares::Cancelled => self.ends(id, TrackState::Cancelled),
             Fares::Failed => {}

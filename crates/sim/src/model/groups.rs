@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use quintet_types::{End, GroupLimit, Groups, Message, MessageId, QueueId, State, Take};
+use quintet_types::{End, GroupLimit, Groups, HELD, Message, MessageId, QueueId, State, Take};
 
 use super::Model;
 
@@ -122,9 +122,10 @@ impl Model {
         !others.any(|m| position(m) < position(message) && (self.may_wait(m) || self.holds_up(m)))
     }
 
-    /// Reserved or delayed.
+    /// Reserved or delayed, and not held for others.
     fn holds_up(&self, message: &Message) -> bool {
-        message.state == State::Reserved || message.state == State::Ready && !self.is_ready(message)
+        let is_delayed = message.state == State::Ready && !self.is_ready(message);
+        message.state == State::Reserved || (is_delayed && message.due() != Some(HELD))
     }
 
     /// Messages of a queue that the take would get, one after the other.

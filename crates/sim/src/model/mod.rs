@@ -7,6 +7,7 @@
 //! none of its code. A message's `queue` is the model's own number for it.
 
 mod admin;
+mod after;
 mod batch;
 mod cancel;
 mod groups;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quintet_types::{
-    BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
+    After, BackTo, Bound, ClientId, Command, CommandError, Message, MessageId, Ms, Name, Outcome,
     Overrides, QueueId, QueueSettings, QueueTotals, Scope, Settings, State, Take, Track, WallAhead,
 };
 
@@ -169,6 +170,10 @@ pub struct Model {
     pub batches: Vec<batch::Kept>,
     /// The tracked messages.
     pub tracks: Vec<(MessageId, Track)>,
+    /// Held messages, and what they wait for.
+    pub held: Vec<(MessageId, After)>,
+    /// Messages that are gone and had succeeded.
+    succeeded: BTreeSet<MessageId>,
     /// The put is a batch's callback.
     calling: bool,
     /// Progress of the take of several that runs.
@@ -218,6 +223,8 @@ impl Model {
             epoch: 0,
             batches: Vec::new(),
             tracks: Vec::new(),
+            held: Vec::new(),
+            succeeded: BTreeSet::new(),
             calling: false,
             cut: Cut::default(),
         }
@@ -228,11 +235,13 @@ impl Model {
         self.now = now;
         self.tail = None;
         self.expire_all();
+        self.note_ends();
         let outcome = match self.run(client_id, command) {
             Ok(outcome) => outcome,
             Err(command_error) => Some(Outcome::Refused(command_error)),
         };
         self.expire_all();
+        self.follow();
         self.call_back();
         self.serve();
         self.tidy();
@@ -348,6 +357,7 @@ impl Model {
         self.tail = None;
         self.end_leases();
         self.end_retention();
+        self.note_ends();
         self.expire_all_but(late);
         self.end_batches();
         self.end_tracks();
@@ -364,6 +374,7 @@ impl Model {
     /// A callback may be what somebody waits for, and what somebody takes may end a batch.
     fn say_and_serve(&mut self) {
         loop {
+            self.follow();
             self.call_back();
             let told = self.deliveries.len();
             self.serve();
@@ -390,6 +401,7 @@ impl Model {
             }
         }
         self.expire_all();
+        self.follow();
         self.call_back();
         self.serve();
         self.tidy();

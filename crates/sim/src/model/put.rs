@@ -56,6 +56,7 @@ fn size_of(put: &Put) -> u64 {
 
 impl Model {
     pub(super) fn put(&mut self, put: Put) -> Result<Outcome, CommandError> {
+        self.may_wait_for(&put)?;
         let queue = self.queue_of(&put)?;
         let only = self.settings_of(queue).fanout_only;
         let repeat = self.may_put(queue, &put)?;
@@ -89,6 +90,7 @@ impl Model {
         let mut fresh: Vec<(QueueId, &Put)> = Vec::new();
         let mut own: Vec<(QueueId, Kind, Box<[u8]>)> = Vec::new();
         let mut added: BTreeSet<(QueueId, Kind, Box<[u8]>)> = BTreeSet::new();
+        puts.iter().try_for_each(|put| self.may_wait_for(put))?;
         for put in &puts {
             let queue = self.queue_of(put)?;
             queues.push(queue);
@@ -164,7 +166,11 @@ impl Model {
         if let Some(tie) = put.more.as_ref().and_then(|more| more.batch) {
             self.may_join(tie)?;
         }
-        self.repeat_of(queue, put)
+        let repeat = self.repeat_of(queue, put)?;
+        match repeat {
+            Repeat::Instead(first) if put.waits_for(first) => Err(CommandError::AfterItself),
+            Repeat::No | Repeat::Of(_) | Repeat::Instead(_) => Ok(repeat),
+        }
     }
 
     /// The record of a put by which a repeat is known.
@@ -313,6 +319,16 @@ impl Model {
             };
         }
         Ok(Repeat::No)
+    }
+
+    /// True if a put repeats one that was stored.
+    pub(super) fn is_repeat(&self, put: &Put) -> bool {
+        self.find(&put.queue).is_some_and(|queue| {
+            !matches!(
+                self.repeat_of(queue, put),
+                Ok(Repeat::No | Repeat::Instead(_))
+            )
+        })
     }
 
     /// The first makes way for the put that takes its place.
@@ -480,6 +496,9 @@ impl Model {
             tracked: more.tracked,
             ..Extra::default()
         }));
+        if let Some(after) = more.after.filter(|_| more.past.is_none()) {
+            self.hold_after(&mut message, *after);
+        }
         let turn = match more.past {
             Some(past) => self.bring(&mut message, *past),
             None => 0,

@@ -575,6 +575,9 @@ impl Model {
 
     /// To the tail of its priority in a queue. Whatever it was, it is ready there.
     pub(super) fn transfer(&mut self, id: MessageId, to: QueueId, why: Transfer) {
+        if why.is_dead_letter() || why == Transfer::Expired {
+            self.dies(id);
+        }
         if why.is_dead_letter() {
             self.fares(id, Fares::Failed);
         }

@@ -8,7 +8,7 @@ use super::{Model, Reference};
 
 impl Model {
     pub(super) fn peek(&self, peek: Peek) -> Result<Outcome, CommandError> {
-        let one = |message: &Message| Outcome::Messages([message.clone()].into_iter().collect());
+        let one = |message: &Message| Outcome::Messages([self.seen(message)].into_iter().collect());
         let (name, state) = match peek {
             Peek::Id(id) => return self.message(id).map(one),
             Peek::List {
@@ -29,7 +29,7 @@ impl Model {
                 }
                 let listed = ids.iter().filter_map(|&id| self.item(id));
                 return Ok(Outcome::Messages(
-                    listed.map(|item| item.message.clone()).collect(),
+                    listed.map(|item| self.seen(&item.message)).collect(),
                 ));
             }
             Peek::Ready(name) => (name, ListState::Ready),

@@ -13,7 +13,7 @@ use quintet_engine::*;
 use quintet_sim::facts::{decode, encode, survive};
 use quintet_types::*;
 
-use batches::{batch, owed, progress, retry, tie, tracked};
+use batches::{after, batch, owed, progress, retry, tie, tracked};
 use settings::overrides;
 
 thread_local! {
@@ -113,6 +113,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(bytes()),
                 prop::option::of(retry()),
                 prop::option::of(tie()),
+                prop::option::of(after()),
             ),
             (number(), ms(), any::<bool>(), (cancelled(), reply())),
         ),
@@ -123,7 +124,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 (attrs, attachments, status),
                 (
                     counts,
-                    (failures, name, retry, batch),
+                    (failures, name, retry, batch, after),
                     (born, first_leased, tracked, (cancelled, reply)),
                 ),
             )| {
@@ -151,6 +152,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                     tracked,
                     cancelled,
                     reply,
+                    after: after.map(Box::new),
                 }
             },
         )
@@ -494,6 +496,28 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
         Kind::BatchGone => number().prop_map(|id| Fact::BatchGone(BatchId(id))).boxed(),
         Kind::BatchOwed => owed().boxed(),
         Kind::Tracked => tracked().boxed(),
+        Kind::Awaits => (id(), prop::option::of(after()))
+            .prop_map(|(child, after)| Fact::Awaits {
+                child,
+                after: after.map(Box::new),
+            })
+            .boxed(),
+        Kind::ParentEnded => (id(), any::<bool>())
+            .prop_map(|(parent, succeeded)| Fact::ParentEnded { parent, succeeded })
+            .boxed(),
+        Kind::ParentTold => (id(), id(), any::<bool>())
+            .prop_map(|(child, parent, succeeded)| Fact::ParentTold {
+                child,
+                parent,
+                succeeded,
+            })
+            .boxed(),
+        Kind::Freed => (at(), after())
+            .prop_map(|(at, after)| Fact::Freed {
+                at,
+                after: Box::new(after),
+            })
+            .boxed(),
         Kind::Epoch => (number(), ms())
             .prop_map(|(epoch, now)| Fact::Epoch { epoch, now })
             .boxed(),

@@ -34,7 +34,7 @@ pub(super) use blocks::Survey;
 pub(crate) use order::Walk;
 
 use super::{Ascending, Hash, Order};
-use quintet_types::{Groups, Message, MessageId, Ms, QueueSettings, StateIndex, TakeLimit};
+use quintet_types::{Groups, HELD, Message, MessageId, Ms, QueueSettings, StateIndex, TakeLimit};
 
 use crate::cold::BlockAt;
 use crate::pace::{Pace, Speed};
@@ -91,6 +91,11 @@ pub(crate) enum Standing {
     NotSelectable,
     Delayed,
     Reserved,
+}
+
+/// True if a message waits for others: it stands in no line of its key, in which these may stand.
+fn is_held(message: &Message, standing: Standing) -> bool {
+    standing == Standing::Delayed && message.due() == Some(HELD)
 }
 
 /// The first message of a group.
@@ -392,7 +397,7 @@ impl KeyGroups {
         let position = (message.position, message.id);
         let ordered = self.is_ordered();
         let reserved = standing == Standing::Reserved;
-        if reserved && !self.covers(message.id) {
+        if is_held(message, standing) || (reserved && !self.covers(message.id)) {
             return;
         }
         self.in_flight += u64::from(reserved);
@@ -442,7 +447,7 @@ impl KeyGroups {
         let order = (message.priority, message.position, message.id);
         let position = (message.position, message.id);
         let reserved = standing == Standing::Reserved;
-        if reserved && !self.covers(message.id) {
+        if is_held(message, standing) || (reserved && !self.covers(message.id)) {
             return;
         }
         let counted = !reserved || self.in_flight > 0;

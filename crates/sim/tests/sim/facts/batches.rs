@@ -1,4 +1,5 @@
-//! Batches, tracked messages, and how messages are tried again, as a log may hold them.
+//! Batches, tracked messages, dependencies, and how messages are tried again, as a log may hold
+//! them.
 
 use proptest::prelude::*;
 use quintet_engine::*;
@@ -128,5 +129,19 @@ pub(crate) fn tracked() -> impl Strategy<Value = Fact> {
     (id(), prop::option::of(track())).prop_map(|(id, track)| Fact::Tracked {
         id,
         track: track.map(Box::new),
+    })
+}
+
+pub(crate) fn after() -> impl Strategy<Value = After> {
+    let parents = prop::collection::btree_map(id(), one_of(ParentState::ALL), 0..4);
+    let rules = (one_of(AfterOn::ALL), one_of(IfFailed::ALL));
+    (parents, rules, prop::option::of(ms())).prop_map(|(parents, (on, if_failed), due)| After {
+        parents: parents
+            .into_iter()
+            .map(|(id, state)| Parent { id, state })
+            .collect(),
+        on,
+        if_failed,
+        due,
     })
 }

@@ -1,4 +1,4 @@
-//! Requests about batches.
+//! Requests about batches, and messages to wait for.
 
 use proptest::prelude::*;
 use quintet_types::*;
@@ -71,5 +71,17 @@ pub(super) fn retry() -> impl Strategy<Value = Retry> {
             on_timeout,
             buried_ttl_ms,
         }
+    })
+}
+
+/// Parents are picked by an index into the messages there are, when it is put.
+pub(super) fn after() -> impl Strategy<Value = PutAfter> {
+    let parents = prop::collection::vec(0..12u64, 1..4);
+    let rules = (of(AfterOn::ALL), of(IfFailed::ALL));
+    (parents, rules).prop_map(|(parents, (on, if_failed))| PutAfter {
+        ids: parents.into_iter().map(MessageId).collect(),
+        names: Vec::new(),
+        on,
+        if_failed,
     })
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quintet_types::*;
 
-use super::batches::{batch, batch_pick, retry};
+use super::batches::{after, batch, batch_pick, retry};
 use super::bulk_ops::{bulk_op, cancel};
 use super::groups::reconfigure;
 
@@ -191,6 +191,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
         prop::option::weighted(0.15, retry()),
         prop::option::weighted(0.5, batch_pick()),
         prop::bool::weighted(0.6),
+        prop::option::weighted(0.3, after()),
     );
     prop::option::weighted(
         0.5,
@@ -206,6 +207,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
                 retry,
                 batch,
                 tracked,
+                after,
             )| {
                 let has_name = name.is_some();
                 Box::new(PutMore {
@@ -221,6 +223,7 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
                     batch: batch.map(Tie::member),
                     // One without a name is refused, and few are.
                     tracked: tracked && (has_name || prepared),
+                    after: after.map(Box::new),
                     ..PutMore::default()
                 })
             },

@@ -145,6 +145,7 @@ impl World {
             return Ok(());
         }
         self.pick_batches(&mut command);
+        self.pick_parents(&mut command);
         let client_id = self.client_id(seat);
         let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
         let mut known = command.clone();
@@ -210,6 +211,23 @@ impl World {
                 | BatchRequest::Forget(id),
             ) => pick(id),
             _ => {}
+        }
+    }
+
+    /// A parent is picked by how many messages were put after it.
+    fn pick_parents(&self, command: &mut Command) {
+        let puts = match command {
+            Command::Put(put) => std::slice::from_mut(put),
+            Command::PutMany(puts) => puts,
+            _ => return,
+        };
+        let afters = puts.iter_mut().filter_map(|put| put.more.as_mut());
+        for after in afters.filter_map(|more| more.after.as_mut()) {
+            for id in &mut after.ids {
+                let items = self.model.items.iter().rev();
+                let ids = items.map(|item| item.message.id);
+                *id = ids.cycle().nth(id.0 as usize).unwrap_or(MessageId(1 << 40));
+            }
         }
     }
 

@@ -256,6 +256,7 @@ fn numbers(of: &StatsOf) -> StatsReply {
             age_ms: 0,
             logged: true,
             ttr_ms: 0,
+            dependants: Vec::new(),
         }),
     }
 }

@@ -1,0 +1,478 @@
+//! Messages that are held until others have ended: which they are, and what becomes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Stop;
+use super::put::Repeat;
+use quintet_types::{
+    AFTER_MAX, After, CommandError, DEPENDANTS_SHOWN, Ended, HELD, Message, MessageId, Ms, Name,
+    Parent, ParentState, Principal, Put, PutAfter, Removal, Return, State, TrackState, Transfer,
+    Verb, Verdict, shard_of_id,
+};
+
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal};
+use crate::step::Call;
+
+/// Messages that the puts of one command wait for at most, together.
+const PER_COMMAND_MAX: usize = 10_000;
+/// Of these, messages that are looked for in runs at a time: searches of so many are remembered.
+const LOOKED_UP_MAX: usize = 1024;
+/// Tracked messages of one name that are looked at to find a parent.
+const NAMESAKES_MAX: usize = 16;
+/// Parents of a held message that goes on which weigh as much as one step more.
+const PARENTS_PER_STEP: usize = 16;
+
+impl Engine {
+    /// Whether the messages that these puts wait for are known, here, and may be seen. Asked before
+    /// the first fact; a message that is in a run is read first.
+    ///
+    /// # Errors
+    /// One is not, or there are too many.
+    pub(crate) fn may_wait_for<'a>(
+        &mut self,
+        call: Call,
+        puts: impl IntoIterator<Item = &'a Put>,
+    ) -> Result<(), Stop> {
+        let (mut ids, mut left) = (BTreeSet::new(), PER_COMMAND_MAX);
+        for put in puts {
+            let more = put.more.as_deref();
+            let Some((more, after)) = more.and_then(|more| Some((more, more.after.as_deref()?)))
+            else {
+                continue;
+            };
+            if after.count() > AFTER_MAX.min(left) {
+                return Err(CommandError::AfterTooMany.into());
+            }
+            left -= after.count();
+            // What a repeat waited for may be forgotten by now.
+            if self.is_repeat(put) {
+                continue;
+            }
+            if more
+                .name
+                .as_ref()
+                .is_some_and(|own| after.names.contains(own))
+            {
+                return Err(CommandError::AfterItself.into());
+            }
+            ids.extend(after.ids.iter().copied());
+            for name in &after.names {
+                let found = self.tracked_parent(call.caller.principal, name);
+                ids.insert(found.ok_or(CommandError::AfterNotFound(MessageId(0)))?);
+            }
+        }
+        match ids.is_empty() {
+            true => Ok(()),
+            false => self.may_wait_for_these(call, ids),
+        }
+    }
+
+    /// The same for a command that is decided; after a hook's effects that was asked before them.
+    pub(super) fn may_be_held<'a, J>(
+        &mut self,
+        cx: &Cx<'_, J>,
+        puts: impl IntoIterator<Item = &'a Put>,
+    ) -> Result<(), Stop> {
+        match cx.step.began {
+            true => Ok(()),
+            false => self.may_wait_for(cx.call(), puts),
+        }
+    }
+
+    fn may_wait_for_these(&mut self, call: Call, ids: BTreeSet<MessageId>) -> Result<(), Stop> {
+        if let Some(&other) = ids.iter().find(|id| !self.is_of_our_shard(**id)) {
+            return Err(CommandError::AfterOtherShard(other).into());
+        }
+        let gone = ids.iter().filter(|id| self.store.slot(**id).is_none());
+        let mut gone: BTreeSet<MessageId> = gone.copied().collect();
+        // The record of ends before the runs, and once for all.
+        let ends = self.store.ends_of(&gone);
+        let mut ended = BTreeMap::new();
+        gone.retain(|&id| {
+            let state = match ends.get(&id) {
+                Some((why, _)) => end_of(*why),
+                None => self.end_of_tracked(id),
+            };
+            ended.extend(state.map(|state| (id, state)));
+            state.is_none() && !ends.contains_key(&id)
+        });
+        let mut found = Ok(());
+        for &id in gone.iter().take(LOOKED_UP_MAX) {
+            match self.look_up(id) {
+                Ok(_) => return Err(CommandError::AfterNotFound(id).into()),
+                Err(cold) => found = Err(cold),
+            }
+        }
+        found?;
+        for &id in &ids {
+            let queue = match self.store.message(id) {
+                Some(message) => Some(self.store.name_of(message.queue)),
+                None if ended.contains_key(&id) => {
+                    let queue = ends.get(&id).and_then(|(_, queue)| queue.clone());
+                    queue.or_else(|| self.store.tracks.of(id).map(|track| track.queue.clone()))
+                }
+                None => return Err(CommandError::AfterNotFound(id).into()),
+            };
+            if !self.may_see_parent(call.caller.principal, queue.as_ref()) {
+                // No more is told of it than of one that is not known.
+                return Err(CommandError::AfterNotFound(id).into());
+            }
+        }
+        if self.ended_parents.len() > PER_COMMAND_MAX {
+            self.ended_parents.clear();
+        }
+        self.ended_parents.append(&mut ended);
+        Ok(())
+    }
+
+    /// True if a message of this queue may be seen; `None`: its queue is gone.
+    fn may_see_parent(&mut self, asker: Principal, queue: Option<&Name>) -> bool {
+        match queue {
+            Some(queue) => self.may(asker, Verb::Peek, queue),
+            None => self.permits.is_none() || asker == Principal::SERVER,
+        }
+    }
+
+    /// True if a put repeats one that was stored.
+    fn is_repeat(&self, put: &Put) -> bool {
+        let queue = self.store.find(&put.queue);
+        queue.is_some_and(|queue| {
+            matches!(
+                self.repeat_of(queue, put),
+                Ok(Repeat::Of(_)) | Err(CommandError::Duplicate(_) | CommandError::TokenUsed(_))
+            )
+        })
+    }
+
+    /// True if the id is one of this shard's.
+    fn is_of_our_shard(&self, id: MessageId) -> bool {
+        shard_of_id(id, self.shards.into()) == usize::from(self.shard)
+    }
+
+    /// The tracked message of this name that was put last, and that `asker` may see.
+    fn tracked_parent(&mut self, asker: Principal, name: &[u8]) -> Option<MessageId> {
+        let now = self.now;
+        let found = self.store.tracks.named(name).take(NAMESAKES_MAX);
+        let found = found.filter(|(_, track)| track.until > now);
+        let found: Vec<_> = found.map(|(id, track)| (id, track.queue.clone())).collect();
+        let mut found = found.into_iter();
+        let found = found.find(|(_, queue)| self.may(asker, Verb::Peek, queue));
+        found.map(|(id, _)| id)
+    }
+
+    /// How a tracked message that is gone has ended.
+    fn end_of_tracked(&self, id: MessageId) -> Option<ParentState> {
+        match self.store.tracks.of(id)?.state {
+            TrackState::Done => Some(ParentState::Done),
+            TrackState::Gone | TrackState::Cancelled => Some(ParentState::Failed),
+            TrackState::Waiting
+            | TrackState::Reserved
+            | TrackState::Failed
+            | TrackState::Buried => None,
+        }
+    }
+
+    /// How a message that was found good stands.
+    fn parent_now(&self, id: MessageId) -> Parent {
+        let state = match self.store.message(id) {
+            Some(message) => {
+                // Those who waited before it lived on may still be told of its end.
+                let ended = self.store.dependencies.end_of(id);
+                ended.unwrap_or_else(|| self.state_of_parent(message))
+            }
+            None => {
+                let ended = self.ended_parents.get(&id).copied();
+                let ended = ended.or_else(|| end_of(self.store.end_of(id)?.why));
+                let ended = ended.or_else(|| self.end_of_tracked(id));
+                // An earlier part of the same step has removed it.
+                ended.unwrap_or(ParentState::Failed)
+            }
+        };
+        Parent { id, state }
+    }
+
+    fn state_of_parent(&self, message: &Message) -> ParentState {
+        match message.state {
+            State::Done | State::Relayed => ParentState::Done,
+            State::Buried => ParentState::Failed,
+            _ if message.doomed || message.is_expired(self.now) => ParentState::Failed,
+            State::Prepared | State::Ready | State::Reserved => ParentState::Waiting,
+        }
+    }
+
+    /// The messages that a put found good waits for, as they are now.
+    pub(super) fn parents_of<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        put: &PutAfter,
+    ) -> Box<After> {
+        let asker = cx.call().caller.principal;
+        let mut ids = put.ids.clone();
+        for name in &put.names {
+            // 0, which fails: an earlier part of the same step has made it forgotten.
+            ids.push(self.tracked_parent(asker, name).unwrap_or(MessageId(0)));
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let parents: Box<[Parent]> = ids.into_iter().map(|id| self.parent_now(id)).collect();
+        for parent in &parents {
+            if parent.state == ParentState::Waiting {
+                // It stays in memory from now on.
+                self.load_one(parent.id, true, cx.journal);
+            }
+        }
+        Box::new(After {
+            parents,
+            on: put.on,
+            if_failed: put.if_failed,
+            due: None,
+        })
+    }
+
+    /// Whether a message for which others wait comes to its end, and succeeds, in a fact that is
+    /// about to be applied.
+    #[cold]
+    pub(crate) fn of_parent(&self, fact: &Fact) -> Option<(MessageId, bool)> {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "all others say nothing of a message's end"
+        )]
+        let (id, succeeded) = match fact {
+            Fact::Removed { at, why } => match why {
+                Removal::Taken | Removal::Finished => (at.id, true),
+                Removal::Deleted
+                | Removal::Replaced
+                | Removal::Expired
+                | Removal::Purged
+                | Removal::Discarded
+                | Removal::Doomed
+                | Removal::Failed
+                | Removal::Cancelled => (at.id, false),
+                // It was done before.
+                Removal::Retention => return None,
+            },
+            Fact::Archived { at, .. } => (at.id, true),
+            // Another shard tells nothing of it.
+            Fact::Buried { at, .. } | Fact::Sent { at, .. } => (at.id, false),
+            Fact::Moved { at, why, .. } if why.is_dead_letter() || *why == Transfer::Expired => {
+                (at.id, false)
+            }
+            _ => return None,
+        };
+        self.store
+            .dependencies
+            .is_awaited(id)
+            .then_some((id, succeeded))
+    }
+
+    /// The held message that a fact is about, if it is about one.
+    #[cold]
+    pub(crate) fn of_held(&self, fact: &Fact) -> Option<MessageId> {
+        let at = fact.at()?;
+        self.store.dependencies.of(at.id).map(|_| at.id)
+    }
+
+    /// Notes that a parent has ended.
+    #[cold]
+    pub(crate) fn note_end<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        parent: MessageId,
+        succeeded: bool,
+    ) {
+        self.fact_alone(cx, Fact::ParentEnded { parent, succeeded });
+    }
+
+    /// Something has happened to a held message: it is so no more if somebody made it ready, or it
+    /// is gone.
+    #[cold]
+    pub(crate) fn note_held<J: Journal>(&mut self, cx: &mut Cx<'_, J>, child: MessageId) {
+        let is_held = |message: &Message| {
+            matches!(message.state, State::Ready | State::Prepared) && message.due() == Some(HELD)
+        };
+        if self.store.dependencies.of(child).is_none() {
+            return;
+        }
+        match self.store.message(child).is_some_and(is_held) {
+            true => self.store.resume_held(child),
+            false => _ = self.fact_alone(cx, Fact::Awaits { child, after: None }),
+        }
+    }
+
+    /// A held message is due at another time, once it is held no more; true: it is held.
+    pub(super) fn is_due_later<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        child: MessageId,
+        due: Option<Ms>,
+    ) -> bool {
+        let Some(after) = self.store.dependencies.of(child) else {
+            return false;
+        };
+        let after = Some(Box::new(After {
+            due,
+            ..after.clone()
+        }));
+        self.fact_alone(cx, Fact::Awaits { child, after });
+        true
+    }
+
+    /// A message as it is shown: while it is held the shard knows its parents.
+    pub(super) fn shown(&self, message: &Message) -> Message {
+        let mut shown = message.clone();
+        if !self.store.dependencies.is_empty()
+            && let Some(after) = self.store.dependencies.of(message.id)
+        {
+            shown.extra_mut().after = Some(Box::new(after.clone()));
+        }
+        shown
+    }
+
+    /// Messages that wait for this one, as many as are shown.
+    pub(super) fn dependants(&self, id: MessageId) -> Vec<MessageId> {
+        let children = self.store.dependencies.children(id);
+        children.take(DEPENDANTS_SHOWN).collect()
+    }
+
+    /// A held message has another id from now on.
+    pub(super) fn inherit<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        old: MessageId,
+        new: MessageId,
+    ) {
+        if let Some(after) = self.store.dependencies.of(old) {
+            let after = Some(Box::new(after.clone()));
+            self.fact_alone(cx, Fact::Awaits { child: new, after });
+            let (child, after) = (old, None);
+            self.fact_alone(cx, Fact::Awaits { child, after });
+        }
+    }
+
+    /// Goes on with what follows from the ends of messages, `max` steps of it.
+    #[inline]
+    pub(crate) fn go_on_after<J: Journal>(&mut self, cx: &mut Cx<'_, J>, max: usize) {
+        if self.store.dependencies.has_work() {
+            self.go_on_after_ends(cx, max);
+        }
+    }
+
+    #[cold]
+    fn go_on_after_ends<J: Journal>(&mut self, cx: &mut Cx<'_, J>, max: usize) {
+        // Whatever was decided, this follows by itself.
+        let began = cx.step.began;
+        let mut done = 0;
+        while done < max {
+            done += 1;
+            let dependencies = &self.store.dependencies;
+            if let Some(id) = dependencies.first_lost() {
+                self.note_lost(cx, id);
+            } else if let Some((child, parent, succeeded)) = dependencies.first_to_tell() {
+                let told = Fact::ParentTold {
+                    child,
+                    parent,
+                    succeeded,
+                };
+                self.fact_alone(cx, told);
+            } else if let Some(child) = dependencies.first_decided() {
+                done += self.end_hold(cx, child) / PARENTS_PER_STEP;
+            } else {
+                break;
+            }
+        }
+        cx.step.began = began;
+    }
+
+    /// A message is gone of which no fact told.
+    fn note_lost<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
+        if self.store.dependencies.is_awaited(id) {
+            self.note_end(cx, id, false);
+        }
+        if self.store.dependencies.of(id).is_some() {
+            let (child, after) = (id, None);
+            self.fact_alone(cx, Fact::Awaits { child, after });
+        }
+        self.store.found_lost(id);
+    }
+
+    /// A held message goes on, or fails. How many parents it has.
+    fn end_hold<J: Journal>(&mut self, cx: &mut Cx<'_, J>, child: MessageId) -> usize {
+        let after = self.store.dependencies.of(child);
+        let (after, verdict) = (after.cloned(), after.and_then(After::verdict));
+        let (Some(after), Some(verdict)) = (after, verdict) else {
+            return 0;
+        };
+        let count = after.parents.len();
+        let Some(message) = self.store.message(child) else {
+            let after = None;
+            self.fact_alone(cx, Fact::Awaits { child, after });
+            return count;
+        };
+        if message.state == State::Prepared {
+            self.store.put_off_held(child);
+            return count;
+        }
+        let at = message.at();
+        if self.is_memory(at.queue) {
+            // The log is told of its record, and not of what becomes of it.
+            let after = None;
+            self.fact_alone(cx, Fact::Awaits { child, after });
+        }
+        let after = Box::new(after);
+        self.fact(cx, Fact::Freed { at, after });
+        if let Verdict::Fail(parent) = verdict {
+            self.fail_held(cx, child, parent);
+        }
+        cx.wake(at.queue);
+        count
+    }
+
+    /// A message fails as one that it was to come after has failed. No hook is asked: it would be
+    /// ready if the process ended meanwhile.
+    fn fail_held<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId, parent: MessageId) {
+        let Some(at) = self.store.message(id).map(Message::at) else {
+            return;
+        };
+        let error = format!("message {} failed, which it was to come after", parent.0);
+        self.fact(
+            cx,
+            Fact::Released {
+                at,
+                priority: at.priority,
+                position: at.position,
+                due: None,
+                delay_ms: 0,
+                why: Return::Pending,
+                failed: Some(error.into_bytes().into()),
+            },
+        );
+        self.dead_letter_now(cx, id);
+    }
+
+    /// After a start: parents that are not there have ended, and held messages that are not there
+    /// are held no more. Both stay in memory.
+    pub(crate) fn find_lost(&mut self) {
+        let dependencies = &self.store.dependencies;
+        let all = dependencies.held().chain(dependencies.awaited());
+        let lost = all.filter(|&id| self.store.message(id).is_none());
+        for id in lost.collect::<Vec<_>>() {
+            self.store.lose(id);
+        }
+    }
+}
+
+/// How one has ended that is gone; `None`: it has another id now.
+fn end_of(why: Ended) -> Option<ParentState> {
+    match why {
+        Ended::Taken | Ended::Finished | Ended::Forgotten => Some(ParentState::Done),
+        Ended::Deleted
+        | Ended::Expired
+        | Ended::Dropped
+        | Ended::Purged
+        | Ended::QueueDeleted
+        | Ended::Failed
+        | Ended::Cancelled => Some(ParentState::Failed),
+        Ended::Replaced | Ended::Edited | Ended::Moved | Ended::Sent => None,
+    }
+}

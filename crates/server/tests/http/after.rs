@@ -1,0 +1,251 @@
+//! Messages that are held until others have ended: once, over kills.
+
+use std::path::Path;
+
+use crate::api::{Reply, ask, get, post};
+use crate::common::{Data, Server, Start, await_that, text};
+use serde_json::{Value, json};
+
+const LISTEN: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
+/// In four shards they are in different ones.
+const QUEUES: [&str; 5] = ["a", "b", "c", "d", "mail"];
+
+fn start(data: &Path, shards: u32) -> Server {
+    let config = format!("shards = {shards}\n{LISTEN}");
+    Server::start_as_configured(data, Start::of(&config))
+}
+
+fn again(server: Server, data: &Path) -> Server {
+    server.kill();
+    start(data, 1)
+}
+
+fn try_put(server: &Server, queue: &str, message: &Value) -> Reply {
+    let path = format!("/queues/{queue}/messages");
+    post(server, &path, &json!({ "messages": [message] }))
+}
+
+fn put(server: &Server, queue: &str, message: &Value) -> u64 {
+    let reply = try_put(server, queue, message);
+    assert_eq!(reply.status, 201, "{}", reply.json);
+    reply.json["ids"][0].as_u64().expect("an id")
+}
+
+fn taken(server: &Server, queue: &str) -> Vec<Value> {
+    let reply = post(
+        server,
+        &format!("/queues/{queue}/reserve"),
+        &json!({"max": 100}),
+    );
+    assert_eq!(reply.status, 200, "{}", reply.json);
+    reply.json["messages"].as_array().expect("a list").clone()
+}
+
+fn settle(server: &Server, message: &Value, act: &str) {
+    let token = message["lease"].as_str().expect("a token");
+    let reply = post(server, &format!("/leases/{token}/{act}"), &json!({}));
+    assert_eq!(reply.status, 204, "{}", reply.json);
+}
+
+fn shown(server: &Server, id: u64) -> Value {
+    get(server, &format!("/messages/{id}")).json
+}
+
+fn states(message: &Value) -> Vec<&str> {
+    let after = message["after"].as_array();
+    let parents = after.into_iter().flatten();
+    let states = parents.map(|parent| parent["state"].as_str().expect("a state"));
+    states.collect()
+}
+
+#[test]
+fn a_message_is_free_once_when_all_have_succeeded_over_kills() {
+    let data = Data::fresh();
+    let mut server = start(&data, 1);
+    let parents: Vec<u64> = QUEUES
+        .iter()
+        .map(|queue| put(&server, queue, &json!({ "body": *queue })))
+        .collect();
+    let child = put(
+        &server,
+        "work",
+        &json!({ "body": "child", "after": &parents }),
+    );
+    for queue in QUEUES {
+        server = again(server, &data);
+        let seen = shown(&server, child);
+        assert_eq!(seen["state"], "delayed", "{seen}");
+        assert!(states(&seen).contains(&"waiting"), "{seen}");
+        assert!(taken(&server, "work").is_empty());
+        let message = taken(&server, queue).remove(0);
+        settle(&server, &message, "finish");
+    }
+    server = again(server, &data);
+    await_that("the child is free", || {
+        shown(&server, child)["state"] == "ready"
+    });
+    server = again(server, &data);
+    let free = taken(&server, "work");
+    assert_eq!(free.len(), 1, "{free:?}");
+    assert_eq!(
+        (&free[0]["id"], states(&free[0])),
+        (&json!(child), vec!["done"; 5])
+    );
+    settle(&server, &free[0], "finish");
+    server = again(server, &data);
+    assert!(taken(&server, "work").is_empty());
+    assert!(server.stop().success());
+}
+
+#[test]
+fn what_a_failure_means_is_the_puts_to_say() {
+    let data = Data::fresh();
+    let server = start(&data, 1);
+    for (rules, state) in [
+        (json!({}), "buried"),
+        (json!({ "if_failed": "hold" }), "delayed"),
+        (json!({ "if_failed": "run" }), "ready"),
+        (json!({ "on": "end" }), "ready"),
+    ] {
+        let failed = put(&server, "a", &json!({}));
+        let done = put(&server, "b", &json!({}));
+        let mut message = json!({ "after": [failed, done] });
+        let fields = message.as_object_mut().expect("an object");
+        fields.extend(rules.as_object().expect("an object").clone());
+        let child = put(&server, "work", &message);
+        let gone = ask(&server, &format!("DELETE /messages/{failed}"), "", "");
+        assert_eq!(gone.status, 204, "{}", gone.json);
+        let one = taken(&server, "b").remove(0);
+        settle(&server, &one, "finish");
+        await_that("it knows, and has its state", || {
+            let seen = shown(&server, child);
+            seen["state"] == state && states(&seen).contains(&"failed")
+        });
+        let seen = shown(&server, child);
+        let names_it = format!("message {failed} failed");
+        let status = seen["status"].as_str().expect("a text");
+        assert_eq!(status.contains(&names_it), state == "buried", "{seen}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_messages_of_another_shard_are_refused_by_name() {
+    let data = Data::fresh();
+    let server = start(&data, 4);
+    let parents = QUEUES.map(|queue| put(&server, queue, &json!({ "body": queue })));
+    let replies = parents.map(|id| try_put(&server, "a", &json!({ "after": [id] })));
+    let refused = replies.iter().filter(|reply| reply.status != 201);
+    let codes: Vec<&Value> = refused.map(|reply| &reply.json["code"]).collect();
+    assert!(!codes.is_empty());
+    assert!(
+        codes.iter().all(|code| **code == "after_other_shard"),
+        "{codes:?}"
+    );
+    assert_eq!(replies[0].status, 201, "{}", replies[0].json);
+    let many = json!({ "messages": [{}, { "after": parents }] });
+    let many = post(&server, "/queues/a/messages", &many);
+    assert_eq!(
+        (many.status, &many.json["code"]),
+        (400, codes[0]),
+        "{}",
+        many.json
+    );
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_page_of_a_message_shows_both_sides() {
+    let data = Data::fresh();
+    let server = start(&data, 1);
+    let parent = put(&server, "a", &json!({}));
+    let child = put(&server, "work", &json!({ "after": [parent] }));
+    let shows = |id: u64, title: &str, other: u64| {
+        let line = format!("GET /messages/{id}");
+        let page = server.ask(&line, "accept: text/html\r\n", "").body;
+        let (_, rest) = page.split_once(title).expect("the title");
+        assert!(rest.contains(&format!("messages/{other}\"")), "{page}");
+    };
+    shows(parent, "Waited for by", child);
+    shows(child, "Waits for", parent);
+    assert!(server.stop().success());
+}
+
+#[test]
+fn many_are_freed_though_the_server_is_killed_on_the_way() {
+    const MANY: u64 = 4000;
+    let data = Data::fresh();
+    let mut server = start(&data, 1);
+    let parent = put(&server, "a", &json!({}));
+    for _ in 0..MANY / 1000 {
+        let messages = vec![json!({ "after": [parent] }); 1000];
+        let reply = post(
+            &server,
+            "/queues/work/messages",
+            &json!({ "messages": messages }),
+        );
+        assert_eq!(reply.status, 201, "{}", reply.json);
+    }
+    let message = taken(&server, "a").remove(0);
+    settle(&server, &message, "finish");
+    for _ in 0..3 {
+        server = again(server, &data);
+    }
+    let count = |server: &Server| get(server, "/queues/work").json["ready"].as_u64();
+    await_that("all are free", || count(&server) == Some(MANY));
+    server = again(server, &data);
+    assert_eq!(count(&server), Some(MANY));
+    let metrics = text(&server.run(&["metrics"]).stdout);
+    assert!(metrics.contains("quintet_held 0\n"), "{metrics}");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn bad_parents_are_refused_by_name() {
+    let data = Data::fresh();
+    let server = start(&data, 1);
+    let tracked = json!({ "name": "first", "tracked": true });
+    let first = put(&server, "a", &tracked);
+    let many: Vec<u64> = (1..=10_000).collect();
+    for (message, status, code) in [
+        (json!({ "after": [77] }), 404, "after_not_found"),
+        (json!({ "after": [first, "none"] }), 404, "after_not_found"),
+        (json!({ "after": many }), 400, "after_too_many"),
+        (
+            json!({ "name": "me", "after": ["me"] }),
+            400,
+            "after_itself",
+        ),
+        (json!({ "on": "end" }), 400, "bad_field"),
+        (json!({ "after": [first], "on": "never" }), 400, "bad_json"),
+    ] {
+        let reply = try_put(&server, "work", &message);
+        assert_eq!(reply.status, status, "{message:.60}: {}", reply.json);
+        if status == 404 || code.starts_with("after") {
+            assert_eq!(reply.json["code"], code, "{message:.60}");
+        }
+    }
+    // By its name, from another queue; once it is done that is known for a while.
+    let child = put(&server, "work", &json!({ "after": ["first"] }));
+    let message = taken(&server, "a").remove(0);
+    settle(&server, &message, "finish");
+    await_that("it is free", || shown(&server, child)["state"] == "ready");
+    for after in [json!(["first"]), json!([first])] {
+        let later = put(&server, "work", &json!({ "after": after }));
+        assert_eq!(shown(&server, later)["state"], "ready");
+    }
+    let args = [
+        "put",
+        "work",
+        "x",
+        "--after",
+        "first",
+        "--on",
+        "end",
+        "--if-failed",
+        "run",
+    ];
+    let done = server.run(&args);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert!(server.stop().success());
+}
