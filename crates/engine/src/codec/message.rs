@@ -131,11 +131,13 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     const TRACKED: u64 = 1 << TRACKED_BIT;
     const CANCELLED: u64 = 1 << CANCELLED_BIT;
     const REPLY: u64 = 1 << REPLY_BIT;
+    const AGED_FROM: u64 = 1 << AGED_FROM_BIT;
     let batch = if extra.batch.is_some() { BATCH } else { 0 };
     let buried_until = extra.buried_until.map_or(0, |_| BURIED_UNTIL);
     let tracked = if extra.tracked { TRACKED } else { 0 };
     let cancelled = extra.cancelled.as_ref().map_or(0, |_| CANCELLED);
     let reply = extra.reply.as_ref().map_or(0, |_| REPLY);
+    let aged_from = if extra.aged_from > 0 { AGED_FROM } else { 0 };
     w.number(
         bits.iter()
             .enumerate()
@@ -145,7 +147,8 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
             | buried_until
             | tracked
             | cancelled
-            | reply,
+            | reply
+            | aged_from,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -197,6 +200,9 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
         w.bytes(reply.queue.as_bytes());
         w.bytes(&reply.correlation);
     }
+    if extra.aged_from > 0 {
+        w.number(u64::from(extra.aged_from));
+    }
 }
 
 /// The bit of the batch that a message belongs to.
@@ -209,13 +215,16 @@ const TRACKED_BIT: u32 = 21;
 const CANCELLED_BIT: u32 = 22;
 /// The bit of where its result goes.
 const REPLY_BIT: u32 = 23;
+/// The bit of where it stood on its queue's clock of aging.
+const AGED_FROM_BIT: u32 = 24;
 /// All bits there are.
 const EXTRA_ALL: u64 = ((1 << 18) - 1)
     | (1 << BATCH_BIT)
     | (1 << BURIED_UNTIL_BIT)
     | (1 << TRACKED_BIT)
     | (1 << CANCELLED_BIT)
-    | (1 << REPLY_BIT);
+    | (1 << REPLY_BIT)
+    | (1 << AGED_FROM_BIT);
 
 pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
@@ -380,6 +389,11 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
             }))
         } else {
             None
+        },
+        aged_from: if has(AGED_FROM_BIT) {
+            r.small("aged from")?
+        } else {
+            0
         },
     })
 }

@@ -113,17 +113,20 @@ impl Engine {
                 return found;
             }
         }
-        let mut best = Best::Nothing;
+        let (mut best, mut first) = (Best::Nothing, None);
         for &queue in queues {
             let found = self.candidate(cx, take, queue, after, walking);
             let Some(order) = found.order() else {
                 continue;
             };
-            if best
-                .order()
-                .is_none_or(|best| take.pick == Pick::Best && is_better(take.end, order, best))
+            if let [_] = queues {
+                return found;
+            }
+            let order = self.risen(queue, order);
+            if first
+                .is_none_or(|first| take.pick == Pick::Best && is_better(take.end, order, first))
             {
-                best = found;
+                (best, first) = (found, Some(order));
             }
         }
         best
@@ -138,7 +141,7 @@ impl Engine {
         queues: &[QueueId],
         seen: &[Walked],
     ) -> Best {
-        let mut best = Best::Nothing;
+        let (mut best, mut first) = (Best::Nothing, None);
         for &queue in queues {
             let walked = seen.iter().find(|walked| walked.queue == queue);
             if let Some(walked) = walked.filter(|_| !take.look) {
@@ -157,15 +160,15 @@ impl Engine {
             }
             let last = walked.map(|walked| walked.last);
             let found = self.candidate(cx, take, queue, last, walking);
-            best = match (best.order(), found.order()) {
-                (None, _) => found,
-                (Some(best), Some(order))
-                    if take.pick == Pick::Best && is_better(take.end, order, best) =>
-                {
-                    found
-                }
-                _ => best,
+            let Some(order) = found.order() else {
+                continue;
             };
+            let order = self.risen(queue, order);
+            if first
+                .is_none_or(|first| take.pick == Pick::Best && is_better(take.end, order, first))
+            {
+                (best, first) = (found, Some(order));
+            }
         }
         best
     }
@@ -284,7 +287,7 @@ impl Engine {
     ) -> Option<Candidate> {
         let queue = self.store.queue(id)?;
         let from = match after.and_then(|after| self.store.message(after)) {
-            Some(m) if m.queue == id => Edge::Excluded((m.priority, m.position, m.id)),
+            Some(m) if m.queue == id => Edge::Excluded(m.order()),
             _ => Edge::Unbounded,
         };
         for (order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
@@ -311,7 +314,7 @@ impl Engine {
         let mut below = after
             .and_then(|after| self.store.message(after))
             .filter(|m| m.queue == id)
-            .map(|m| (m.priority, m.position, m.id));
+            .map(quintet_types::Message::order);
         let mut from = match below {
             Some((priority, ..)) => Edge::Included((priority, i64::MIN, MessageId(0))),
             None => Edge::Unbounded,

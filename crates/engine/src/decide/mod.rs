@@ -12,6 +12,7 @@
 //! to whoever asked, `decide_or_ask`, stops the process if a fact was recorded.
 
 mod admin;
+mod aging;
 mod batch;
 mod bulk_op;
 mod by_id;

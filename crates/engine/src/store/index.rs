@@ -244,7 +244,7 @@ impl Durable {
         message: &Message,
         slot: u32,
     ) {
-        let order = (message.priority, message.position, message.id);
+        let order = message.order();
         if message.selectable {
             let urgent = u64::from(message.priority < URGENT_BELOW);
             queue.ready.insert(order, slot);
@@ -309,7 +309,7 @@ impl Durable {
                     alarm = true;
                     keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
                 } else {
-                    let order = (message.priority, message.position, id);
+                    let order = message.order();
                     if message.selectable {
                         let urgent = u64::from(message.priority < URGENT_BELOW);
                         let was = queue.ready.remove(&order);

@@ -580,6 +580,7 @@ impl Model {
         }
         let position = self.new_id(!self.settings_of(to).memory).0 as i64;
         self.queue_mut(to).made = true;
+        let aged_from = self.begins_to_age(to, self.now);
         let from = self.item_mut(id).message.queue;
         let from_name = self.queue(from).name.clone();
         let item = self.item_mut(id);
@@ -590,6 +591,7 @@ impl Model {
         let reserves = item.message.reserves;
         let extra = item.message.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);
+        extra.aged_from = aged_from;
         if why == Transfer::Redriven {
             (extra.failures, extra.expires) = (0, None);
             extra

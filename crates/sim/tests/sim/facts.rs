@@ -114,7 +114,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(retry()),
                 prop::option::of(tie()),
             ),
-            (number(), ms(), any::<bool>(), (cancelled(), reply())),
+            (number(), ms(), any::<bool>(), (cancelled(), reply(), small())),
         ),
     )
         .prop_map(
@@ -124,7 +124,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 (
                     counts,
                     (failures, name, retry, batch),
-                    (born, first_leased, tracked, (cancelled, reply)),
+                    (born, first_leased, tracked, (cancelled, reply, aged_from)),
                 ),
             )| {
                 Extra {
@@ -150,6 +150,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                     batch,
                     tracked,
                     cancelled,
+                    aged_from,
                     reply,
                 }
             },
@@ -531,6 +532,19 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 key,
                 now,
                 until,
+            })
+            .boxed(),
+        Kind::AgingSet => (
+            queue(),
+            prop::option::of((small(), ms(), small(), number())),
+        )
+            .prop_map(|(queue, clock)| Fact::AgingSet {
+                queue,
+                clock: clock.map(|(steps, since, count, per_ms)| AgingClock {
+                    steps,
+                    since,
+                    rate: Rate { count, per_ms },
+                }),
             })
             .boxed(),
         Kind::QueueFlushed => (queue(), number(), number())

@@ -467,6 +467,10 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 ..Overrides::default()
             }
         }),
+        (of(&[0, 1, 3]), of(&[10, 25])).prop_map(|(count, per_ms)| Overrides {
+            aging: Some(Rate { count, per_ms }),
+            ..Overrides::default()
+        }),
         of(Groups::ALL).prop_map(|groups| Overrides {
             groups: Some(groups),
             ..Overrides::default()
@@ -676,6 +680,10 @@ fn all_settings() -> [Settings; 6] {
     let none = || Overrides::default();
     let mut tight = plain.clone();
     tight.defaults.retention_ms = 30;
+    tight.defaults.aging = Rate {
+        count: 1,
+        per_ms: 10,
+    };
     tight.defaults.default_ttr_ms = 15;
     tight.rules.extend([
         rule(
