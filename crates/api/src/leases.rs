@@ -9,17 +9,17 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, BulkAction, BulkOp, By, ClientId, Command, Filter, Guard, LeaseOwner, LeaseRequest,
-    LeaseTime, ListState, Outcome, Take, Transaction, Wait,
+    BackTo, BulkAction, BulkOp, By, ClientId, Command, Filter, Guard, Keys, LeaseOwner,
+    LeaseRequest, LeaseTime, ListState, Outcome, Take, Transaction, Wait,
 };
 
+use super::gather::Reserve;
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::types::{
     Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
-    Reserve,
 };
 use super::{Api, bulk, hold, read};
 use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
@@ -87,7 +87,8 @@ pub(super) async fn list(
 /// Reserves messages: nobody else gets them until their leases end. Each comes
 /// with a lease, a token for what follows; it survives this connection and a
 /// restart of the server, and ends by itself when its time is over. With
-/// `linger_ms` the reply waits for `min` messages once there is one. With
+/// `linger_ms` the reply waits for `min` messages once there is one; with
+/// `one_key` it has messages of a single key. With
 /// `Idempotency-Key` a repeat within five minutes gets the same messages and
 /// leases, whose time begins anew, as long as all of them last as they were
 /// given.
@@ -148,11 +149,15 @@ pub(super) async fn reserve(
             0 => Wait::No,
             ms => Wait::For(ms),
         },
+        keys: match asked.one_key {
+            true => Keys::One,
+            false => Keys::All,
+        },
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
         // Each try may wait for another time.
         token_sum: read::sum(
-            serde_json::json!([max, time, asked.min])
+            serde_json::json!([max, time, asked.min, asked.one_key])
                 .to_string()
                 .as_bytes(),
         ),

@@ -5,7 +5,7 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use super::Cold;
-use quintet_types::{End, MessageId, Order, Pick, QueueId, StateIndex, Take};
+use quintet_types::{End, Keys, MessageId, Order, Pick, QueueId, StateIndex, Take};
 
 use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine};
@@ -106,6 +106,12 @@ impl Engine {
         after: Option<MessageId>,
         walking: Walking<'_>,
     ) -> Best {
+        if let Keys::Of(key) = &take.keys {
+            return match queues {
+                [queue] => self.next_of_key(cx, take, (*queue, key), walking),
+                _ => Best::Nothing,
+            };
+        }
         if let Some((queue, walk)) = walking {
             // What it began with comes first.
             let found = self.next_of_group(cx, take, queue, walk);

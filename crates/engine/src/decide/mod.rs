@@ -25,6 +25,7 @@ mod keep;
 mod lease;
 mod make;
 mod named;
+mod one_key;
 mod progress;
 mod put;
 mod refer;

@@ -20,7 +20,7 @@ const PROMOTED_AT_ONCE: usize = 128;
 fn group_order(message: &Message) -> GroupOrder {
     (
         !message.selectable,
-        message.priority,
+        message.order().0,
         Reverse(message.position),
         Reverse(message.id),
     )

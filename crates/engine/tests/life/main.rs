@@ -21,6 +21,7 @@ mod held_keys;
 mod limited;
 mod made;
 mod named;
+mod one_key;
 mod paged;
 mod past;
 mod purged;

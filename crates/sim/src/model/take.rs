@@ -442,7 +442,7 @@ impl Model {
         others.sort_by_key(|m| {
             (
                 !m.selectable,
-                m.priority,
+                m.order().0,
                 Reverse(m.position()),
                 Reverse(m.id),
             )

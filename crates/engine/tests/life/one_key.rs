@@ -1,0 +1,117 @@
+//! Takes of several messages of one key.
+
+use std::sync::Arc;
+
+use quintet_sim::world::{World, plain, waiting};
+use quintet_types::*;
+
+use crate::cold::Runs;
+
+fn put(w: &mut World, key: &str, body: &str) {
+    let key = (!key.is_empty()).then(|| Arc::from(key.as_bytes()));
+    w.put_as(Put {
+        more: Some(Box::new(PutMore {
+            key,
+            ..PutMore::default()
+        })),
+        ..Put::new("q".into(), Body::new(body.as_bytes()))
+    });
+}
+
+fn one() -> Take {
+    Take {
+        keys: Keys::One,
+        messages_max: 3,
+        ..plain("q")
+    }
+}
+
+fn of(key: &str) -> Take {
+    Take {
+        keys: Keys::Of(Arc::from(key.as_bytes())),
+        messages_max: 9,
+        ..waiting("q")
+    }
+}
+
+#[test]
+fn a_take_of_one_key_gets_the_first_message_and_those_of_its_key_in_their_order() {
+    for groups in [Groups::None, Groups::Ordered, Groups::Fair] {
+        let mut settings = Settings::default();
+        settings.defaults.groups = groups;
+        let mut w = World::with(settings);
+        let puts = [("a", "a1"), ("b", "b1"), ("", "none"), ("a", "a2"), ("b", "b2")];
+        for (key, body) in puts.into_iter().chain([("a", "a3"), ("a", "a4")]) {
+            put(&mut w, key, body);
+        }
+        let taken = [0; 4].map(|_| w.take(1, one()));
+        assert_eq!(taken, ["a1+a2+a3", "b1+b2", "none", "a4"], "{groups:?}");
+    }
+}
+
+#[test]
+fn a_consumer_that_waits_for_a_key_leaves_other_messages_to_those_behind_it() {
+    for groups in [Groups::None, Groups::Fair] {
+        let mut settings = Settings::default();
+        settings.defaults.groups = groups;
+        let mut w = World::with(settings);
+        put(&mut w, "b", "b1");
+        assert_eq!(w.take(1, of("a")), "waits");
+        assert_eq!(w.take(2, plain("q")), "b1");
+        assert_eq!(w.take(2, waiting("q")), "waits");
+        put(&mut w, "b", "b2");
+        assert_eq!(w.delivered(), [(2, "b2".to_owned())]);
+        put(&mut w, "a", "a1");
+        assert_eq!(w.delivered(), [(1, "a1".to_owned())]);
+    }
+}
+
+#[test]
+fn where_keys_are_ordered_nobody_waits_for_one() {
+    let mut settings = Settings::default();
+    settings.defaults.groups = Groups::Ordered;
+    let mut w = World::with(settings);
+    put(&mut w, "b", "b1");
+    assert_eq!(w.take(1, of("a")), "empty");
+}
+
+#[test]
+fn a_message_that_may_stand_behind_one_on_disk_waits_for_a_later_take() {
+    let mut w = World::new();
+    let mut runs = Runs::default();
+    put(&mut w, "a", "a1");
+    put(&mut w, "a", "a2");
+    runs.evict(&mut w);
+    put(&mut w, "a", "a3");
+    let take = Take {
+        wait: Wait::Forever,
+        ..one()
+    };
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(w.take(1, take.clone()), "waits");
+        runs.read(&mut w);
+        taken.extend(w.delivered().into_iter().map(|(_, bodies)| bodies));
+        if taken.len() == 2 {
+            break;
+        }
+    }
+    assert_eq!(taken, ["a1", "a2+a3"]);
+}
+
+#[test]
+fn a_limit_of_the_key_bounds_what_a_take_of_it_gets() {
+    let mut settings = Settings::default();
+    settings.defaults.key_in_flight_max = 2;
+    let mut w = World::with(settings);
+    for body in ["a1", "a2", "a3"] {
+        put(&mut w, "a", body);
+    }
+    let leased = Take {
+        keys: Keys::One,
+        messages_max: 3,
+        ..quintet_sim::world::reserve("q")
+    };
+    assert_eq!(w.take(1, leased), "a1+a2");
+    assert_eq!(w.take(1, Take { wait: Wait::No, ..of("a") }), "empty");
+}
