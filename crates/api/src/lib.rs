@@ -53,6 +53,7 @@ pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
 use events::Hub;
 use gather::{Gather, ReserveClient};
+pub use hold::HOLD_MAX_MS;
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;

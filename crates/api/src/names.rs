@@ -91,8 +91,8 @@ pub(super) async fn finish(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Finish, _) = read::body(&api.app, request).await?;
-    hold::by_token_only(given.hold_key_ms)?;
-    let action = NamedAction::Settle(given.how()?);
+    let hold = given.hold_key_ms;
+    let action = hold::settle_named(given.how()?, hold)?;
     api.settle_named(&requester, &queue, name, action).await
 }
 
@@ -107,8 +107,8 @@ pub(crate) async fn release(
     request: Request,
 ) -> Result<Response, Problem> {
     let (given, _share): (Release, _) = read::body(&api.app, request).await?;
-    hold::by_token_only(given.hold_key_ms)?;
-    let action = NamedAction::Settle(given.how());
+    let hold = given.hold_key_ms;
+    let action = hold::settle_named(given.how(), hold)?;
     api.settle_named(&requester, &queue, name, action).await
 }
 

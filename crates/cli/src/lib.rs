@@ -142,6 +142,8 @@ enum Command {
     Pause(verbs::Pause),
     /// End the pause of a queue.
     Resume(verbs::Resume),
+    /// Hold back the messages of a key, or list the held keys of a queue.
+    Hold(verbs::Hold),
     /// Make the server reject puts.
     Drain(verbs::Drain),
     /// Make the server accept puts again.
@@ -297,6 +299,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
         Command::Edit(command) => command.run(),
         Command::Pause(command) => command.run(),
         Command::Resume(command) => command.run(),
+        Command::Hold(command) => command.run(),
         Command::Drain(command) => command.run(),
         Command::Undrain(command) => command.run(),
         Command::Reload(command) => command.run(),

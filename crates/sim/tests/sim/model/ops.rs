@@ -238,6 +238,8 @@ fn by_name() -> impl Strategy<Value = ByName> {
         6 => Just(NamedAction::Track),
         1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAction::Until(Ms(at))),
         4 => how().prop_map(NamedAction::Settle),
+        1 => (how(), of(&[0, 10]))
+            .prop_map(|(how, for_ms)| NamedAction::SettleHolding(how, for_ms)),
         2 => cancel().prop_map(NamedAction::Cancel),
         1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAction::Extend),
         1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
