@@ -249,6 +249,13 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
                 .push(row.map_err(|wrong| wrong.within("[[cron]]"))?);
             Ok(())
         }),
+        "schedule" => each(value, "[[schedule]]", |table| {
+            let row = auth::read(schedules::SCHEDULE, table);
+            config
+                .schedules
+                .push(row.map_err(|wrong| wrong.within("[[schedule]]"))?);
+            Ok(())
+        }),
         "cluster" => {
             for (key, value) in as_table(value, "[cluster]")? {
                 let wrong = |why| Wrong::of_key(key, why).within("[cluster]");
@@ -298,7 +305,7 @@ fn each(
 
 /// Tables of the file beside settings.
 const TABLES: &[&str] = &[
-    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user",
+    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "schedule", "user",
 ];
 
 /// `[defaults]` may not have a name; `refused` lists such keys.

@@ -24,6 +24,7 @@ impl Config {
         self.grants = newer.grants;
         self.limits = newer.limits;
         self.crons = newer.crons;
+        self.schedules = newer.schedules;
         waiting
     }
 }

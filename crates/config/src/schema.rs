@@ -294,7 +294,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     },
     Spec {
         key: "crons_max",
-        help: "Most [[cron]] tables.",
+        help: "Most [[cron]] and [[schedule]] tables.",
         reload: true,
         field: |c| Field::Number(&mut c.crons_max, 0, 100_000),
     },
