@@ -435,20 +435,31 @@ mod tests {
         assert_eq!((next(at, 0), next(at, 3000)), (Ms(3000), Ms(7000)));
         assert_eq!(next(at, 7000), Ms::NEVER);
         let bounds = "every = '1s'\nstart = '1970-01-01T00:01:00Z'\nend = '1970-01-01T00:02:00Z'\n";
-        assert_eq!((next(bounds, 0), next(bounds, 120_000)), (Ms(60_000), Ms::NEVER));
+        assert_eq!(
+            (next(bounds, 0), next(bounds, 120_000)),
+            (Ms(60_000), Ms::NEVER)
+        );
         // As the table of the other name, so that its marks stay.
         let cron = of("cron = '0 3 * * *'\n");
         let other = &jobs(GOOD).expect("read")[0];
         assert_eq!(cron.policy, other.policy);
         assert_eq!(of("cron = '0 3 * * *'\ncount = 2\n").timing.count, Some(2));
-        assert_eq!(jobs(&format!("{GOOD}{SCHEDULE}every = '1h'")).expect("read").len(), 2);
+        assert_eq!(
+            jobs(&format!("{GOOD}{SCHEDULE}every = '1h'"))
+                .expect("read")
+                .len(),
+            2
+        );
     }
 
     #[test]
     fn a_schedule_that_makes_no_sense_is_named() {
         for (more, said) in [
             ("", "in [[schedule]] b: cron \"\""),
-            ("every = '5m'\ncron = '0 3 * * *'", "cron: give one of cron, every and at"),
+            (
+                "every = '5m'\ncron = '0 3 * * *'",
+                "cron: give one of cron, every and at",
+            ),
             ("every = '5x'", "every \"5x\" is not a duration"),
             ("every = '1ms'", "every: a number from 1000"),
             ("every = '5m'\nphase = '5m'", "phase: less than every"),
@@ -460,7 +471,10 @@ mod tests {
             let why = jobs(&format!("{SCHEDULE}{more}")).expect_err(more);
             assert!(why.contains(said), "{said}: {why}");
         }
-        let twice = jobs(&format!("{GOOD}{}every = '5m'", SCHEDULE.replace("'b'", "'a'")));
+        let twice = jobs(&format!(
+            "{GOOD}{}every = '5m'",
+            SCHEDULE.replace("'b'", "'a'")
+        ));
         assert!(twice.expect_err("two").contains("two of this name"));
     }
 

@@ -235,7 +235,10 @@ async fn hold_key(
     let key = names::seen(key);
     Ok(match for_ms {
         0 => format!("The message group {key} is not held any more."),
-        ms => format!("The message group {key} is held for {}.", words::duration(ms)),
+        ms => format!(
+            "The message group {key} is held for {}.",
+            words::duration(ms)
+        ),
     })
 }
 

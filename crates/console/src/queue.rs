@@ -5,7 +5,9 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::Rates;
 use quintet_client::attention::{Finding, Level, Rule, why_slow};
-use quintet_types::{Groups, HeldKey, ListState, Ms, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
+use quintet_types::{
+    Groups, HeldKey, ListState, Ms, QueueGauges, QueueSettings, QueueStats, Rate, Verb,
+};
 
 use super::frame::Frame;
 use super::graph::Chart;

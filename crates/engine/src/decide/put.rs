@@ -2,8 +2,8 @@
 
 use hashbrown::{HashMap, HashSet};
 use quintet_types::{
-    At, BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat,
-    Outcome, Past, Put, PutMore, QueueId, Removal, Scope, State, Tally, When,
+    At, BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name,
+    OnRepeat, Outcome, Past, Put, PutMore, QueueId, Removal, Scope, State, Tally, When,
 };
 
 use crate::engine::{Cx, Engine, Space};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use quintet_types::{
-    Answer, ClientId, CommandError, Delivery, Handed, Hold, Keys, LeaseRequest, Message, MessageId, Ms,
-    Name, Outcome, Pick, QueueId, Removal, Take, Wait,
+    Answer, ClientId, CommandError, Delivery, Handed, Hold, Keys, LeaseRequest, Message, MessageId,
+    Ms, Name, Outcome, Pick, QueueId, Removal, Take, Wait,
 };
 
 use crate::claim::Claim;

@@ -141,7 +141,10 @@ fn beside_other_queues_a_priority_rises_to_0_at_most() {
     put(&mut w, "young", 0, "before");
     put(&mut w, "old", 1, "patient");
     w.wait(100 * MINUTE);
-    assert_eq!((w.take(1, both()), w.take(1, both())), ("before".into(), "patient".into()));
+    assert_eq!(
+        (w.take(1, both()), w.take(1, both())),
+        ("before".into(), "patient".into())
+    );
 }
 
 #[test]
@@ -217,5 +220,9 @@ fn where_nothing_ages_a_message_carries_nothing() {
     put(&mut w, "young", 5, "a");
     let plain = |fact: &Fact| matches!(fact, Fact::Put(message) if message.extra.is_none());
     assert!(w.facts.iter().any(plain));
-    assert!(!w.facts.iter().any(|fact| matches!(fact, Fact::AgingSet { .. })));
+    assert!(
+        !w.facts
+            .iter()
+            .any(|fact| matches!(fact, Fact::AgingSet { .. }))
+    );
 }

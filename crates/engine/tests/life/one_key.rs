@@ -40,7 +40,13 @@ fn a_take_of_one_key_gets_the_first_message_and_those_of_its_key_in_their_order(
         let mut settings = Settings::default();
         settings.defaults.groups = groups;
         let mut w = World::with(settings);
-        let puts = [("a", "a1"), ("b", "b1"), ("", "none"), ("a", "a2"), ("b", "b2")];
+        let puts = [
+            ("a", "a1"),
+            ("b", "b1"),
+            ("", "none"),
+            ("a", "a2"),
+            ("b", "b2"),
+        ];
         for (key, body) in puts.into_iter().chain([("a", "a3"), ("a", "a4")]) {
             put(&mut w, key, body);
         }
@@ -113,5 +119,14 @@ fn a_limit_of_the_key_bounds_what_a_take_of_it_gets() {
         ..quintet_sim::world::reserve("q")
     };
     assert_eq!(w.take(1, leased), "a1+a2");
-    assert_eq!(w.take(1, Take { wait: Wait::No, ..of("a") }), "empty");
+    assert_eq!(
+        w.take(
+            1,
+            Take {
+                wait: Wait::No,
+                ..of("a")
+            }
+        ),
+        "empty"
+    );
 }

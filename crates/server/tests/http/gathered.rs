@@ -217,7 +217,8 @@ fn a_reply_of_one_key_waits_for_more_of_that_key_alone() {
     let server = served();
     let (a, b) = (Some("a"), Some("b"));
     put_keyed(&server, &[(a, "a1"), (b, "b1"), (a, "a2"), (None, "none")]);
-    let asked = json!({ "max": 5, "min": 3, "one_key": true, "linger_ms": LONG, "lease_ms": 600_000 });
+    let asked =
+        json!({ "max": 5, "min": 3, "one_key": true, "linger_ms": LONG, "lease_ms": 600_000 });
     let mut client = begun(&server, &asked);
     await_that("a count of the queue", || {
         number(&server, "reserved") == 2 && number(&server, "waiters") == 1

@@ -170,7 +170,10 @@ fn a_worker_holds_a_key_by_the_name_of_its_message() {
     let release = "/queues/calls/names/one/release";
     let refused = post(&server, release, &json!({ "hold_key_ms": 0 }));
     assert_eq!(error(&refused), (400, "bad_request"));
-    assert_eq!(post(&server, release, &json!({ "hold_key_ms": HOUR })).status, 204);
+    assert_eq!(
+        post(&server, release, &json!({ "hold_key_ms": HOUR })).status,
+        204
+    );
     let [(key, left)] = &held(&server)[..] else {
         panic!("one is held");
     };
@@ -191,7 +194,10 @@ fn the_command_line_holds_a_key_lists_it_and_ends_the_hold() {
     assert_eq!(said, "a b/c is held for 1h\n");
     assert_eq!(reserve(&server, "calls").unwrap().0, "d1");
     let listed = server.printed(&["hold", "calls"]);
-    assert!(listed.lines().nth(1).unwrap().starts_with("a b/c "), "{listed}");
+    assert!(
+        listed.lines().nth(1).unwrap().starts_with("a b/c "),
+        "{listed}"
+    );
     let said = server.printed(&["hold", "calls", "--with-key", "a b/c", "--end"]);
     assert_eq!(said, "a b/c is not held\n");
     assert_eq!(server.printed(&["hold", "calls"]), "");

@@ -288,7 +288,10 @@ fn a_key_is_held_and_let_go_on_the_page_of_its_queue() {
     let held = post(&server, "/queues/calls/do/hold", &(form("a%3Cb") + "1h"));
     assert_eq!(held.0, 303);
     let page = shown(&server, &held.1);
-    assert!(page.contains("The message group a&#60;b is held for 1 h."), "{page}");
+    assert!(
+        page.contains("The message group a&#60;b is held for 1 h."),
+        "{page}"
+    );
     assert!(page.contains("name=\"key\" value=\"a&#60;b\""), "{page}");
     assert_eq!(text(&server.run(&["take", "calls"]).stdout), "");
     let (status, to) = post(&server, "/queues/calls/do/unhold", &form("a%3Cb"));

@@ -300,7 +300,16 @@ fn tables_of_schedules_put_at_intervals_and_are_listed_with_their_times() {
     crate::common::await_that("a put by its interval", || server.number("ready") == 1);
     let all = listed(&server);
     let told = |at: usize, key: &str| all[at][key].as_str().unwrap().to_owned();
-    assert_eq!((told(0, "name"), told(1, "name")), ("poll".into(), "old".into()));
-    assert_eq!((told(0, "schedule"), told(1, "schedule")), ("every 1s".into(), "once".into()));
-    assert!(all.iter().all(|one| one["source"] == "file" && one["ended"] == true));
+    assert_eq!(
+        (told(0, "name"), told(1, "name")),
+        ("poll".into(), "old".into())
+    );
+    assert_eq!(
+        (told(0, "schedule"), told(1, "schedule")),
+        ("every 1s".into(), "once".into())
+    );
+    assert!(
+        all.iter()
+            .all(|one| one["source"] == "file" && one["ended"] == true)
+    );
 }

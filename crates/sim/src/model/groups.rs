@@ -199,18 +199,12 @@ impl Model {
         let first = |key: &Arc<[u8]>| {
             let here = self.items.iter().map(|item| &item.message);
             let here = here.filter(|m| m.queue == queue && m.key() == Some(key));
-            let orders = here
-                .filter(|m| self.may_wait(m))
-                .map(|m| m.order());
+            let orders = here.filter(|m| self.may_wait(m)).map(|m| m.order());
             orders.min()
         };
         let of_loud = |m: &Message| {
             let key = m.key().expect("it is noisy");
-            (
-                self.in_flight(queue, Some(key)),
-                first(key),
-                m.order(),
-            )
+            (self.in_flight(queue, Some(key)), first(key), m.order())
         };
         let mut loud = loud;
         loud.sort_by_key(of_loud);

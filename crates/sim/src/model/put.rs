@@ -369,9 +369,7 @@ impl Model {
         let first = ready
             .iter()
             .min_by_key(|m| (std::cmp::Reverse(m.order().0), m.position(), m.id));
-        let first = first.or(not_selectable
-            .iter()
-            .min_by_key(|m| m.order()));
+        let first = first.or(not_selectable.iter().min_by_key(|m| m.order()));
         first
             .or(delayed.iter().max_by_key(|m| (m.due(), m.id)))
             .map(|m| m.id)

@@ -114,7 +114,12 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(retry()),
                 prop::option::of(tie()),
             ),
-            (number(), ms(), any::<bool>(), (cancelled(), reply(), small())),
+            (
+                number(),
+                ms(),
+                any::<bool>(),
+                (cancelled(), reply(), small()),
+            ),
         ),
     )
         .prop_map(

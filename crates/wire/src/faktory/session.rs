@@ -398,7 +398,12 @@ impl FaktorySession {
     }
 
     /// Goes on with the jobs of a worker.
-    fn next_cancel(&mut self, mut cancels: Box<Cancels>, of: &Outcome, output: &mut Output) -> Next {
+    fn next_cancel(
+        &mut self,
+        mut cancels: Box<Cancels>,
+        of: &Outcome,
+        output: &mut Output,
+    ) -> Next {
         let Some((_, worker)) = &self.worker else {
             return Next::Close;
         };

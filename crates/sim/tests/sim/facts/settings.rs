@@ -27,7 +27,14 @@ pub(super) fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(tags()),
         ),
-        (prop::option::of(one_of(Groups::ALL)), n(), rate(), s(), n(), rate()),
+        (
+            prop::option::of(one_of(Groups::ALL)),
+            n(),
+            rate(),
+            s(),
+            n(),
+            rate(),
+        ),
     )
         .prop_map(
             |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique, keys)| Overrides {
