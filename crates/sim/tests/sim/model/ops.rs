@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use quintet_types::*;
 
 use super::batches::{batch, batch_pick, retry};
-use super::bulk_ops::{bulk_op, cancel};
+use super::bulk_ops::{bulk_op, by_name, cancel};
 use super::groups::reconfigure;
 
 /// One step. Messages are picked by an index into those that exist.
@@ -230,29 +230,6 @@ fn more() -> impl Strategy<Value = Option<Box<PutMore>>> {
 
 pub(super) fn message_name() -> impl Strategy<Value = Box<[u8]>> {
     of(&["", "n", "n", "n", "o", "o"]).prop_map(|text| text.as_bytes().into())
-}
-
-fn by_name() -> impl Strategy<Value = ByName> {
-    let action = prop_oneof![
-        2 => Just(NamedAction::Look),
-        6 => Just(NamedAction::Track),
-        1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAction::Until(Ms(at))),
-        4 => how().prop_map(NamedAction::Settle),
-        1 => (how(), of(&[0, 10]))
-            .prop_map(|(how, for_ms)| NamedAction::SettleHolding(how, for_ms)),
-        2 => cancel().prop_map(NamedAction::Cancel),
-        1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAction::Extend),
-        1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
-            .prop_map(|(percent, text)| NamedAction::Progress(percent, text)),
-    ];
-    let queue = prop::option::weighted(0.3, name());
-    let by = of(&[By::Bearer, By::Bearer, By::Anyone, By::Owner]);
-    (queue, message_name(), by, action).prop_map(|(queue, name, by, action)| ByName {
-        queue,
-        name,
-        by,
-        action,
-    })
 }
 
 /// Times before, in and after those of the run.
