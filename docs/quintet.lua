@@ -27,7 +27,7 @@
 ---@field expires_ms integer? When it expires, ms since 1970.
 ---@field ttr_ms integer? Time to run.
 ---@field flags integer
----@field held_back boolean Not selectable: leaves only with others of its key.
+---@field not_selectable boolean Not selectable: leaves only with others of its key.
 ---@field dedupe string|quintet.Dedupe|nil The deduplication id: a repeat gets the reply of the first, for a day unless the queue's settings differ. Read, it is the id.
 ---@field id integer? In after_put.
 
@@ -48,7 +48,7 @@
 ---@field expires_ms integer?
 ---@field ttr_ms integer?
 ---@field flags integer?
----@field held_back boolean?
+---@field not_selectable boolean?
 ---@field dedupe string|quintet.Dedupe|nil
 
 ---Deduplication of a put. Fields left out are as the queue's `unique_` settings.
@@ -79,7 +79,7 @@
 ---@field expires_ms integer?
 ---@field ttr_ms integer?
 ---@field flags integer
----@field held_back boolean
+---@field not_selectable boolean
 ---@field status string
 ---@field cancelled string? The reason, if it is cancelled and its worker may still end its work.
 ---@field attrs table<string, string>

@@ -175,7 +175,7 @@ test("the leases of all queues: one is put back from the list", async () => {
 });
 
 test("what was begun on many messages is listed", async () => {
-  await go("/acts");
+  await go("/operations");
   assert.match(await text(), /purge[^]*deleted/);
 });
 
@@ -556,7 +556,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   const paths = ["/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
     "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/schedules", "/leases",
     "/batches", "/batches?only=done", `/batches/${batch}`, `/batches/${batch}/ask/forget`, "/workers", `/workers/${worker.hello.wid}/ask/quiet`, "/queues/orders",
-    "/acts", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none",
+    "/operations", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none",
     "/waiting", "/waiting?group=dead", "/waiting?group=all&has=x", "/queues/storm", "/queues/limits/settings", "/queues/limits/settings?has=take_rate", `/messages/${id}/edit`, `/put?copy=${id}`, "/queues/fails?state=buried&group=1", "/nowhere"];
   for (const path of paths) {
     await go(path);

@@ -188,8 +188,8 @@ pub(crate) async fn errors(
 /// Does something to many messages, in slices that hold nobody up: `purge`, `cancel`,
 /// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
 /// A long operation ends with a cursor, to go on with.
-#[utoipa::path(post, path = "/api/v1/queues/{queue}/acts/{act}", operation_id = "act_on_queue", tag = "acts",
-    params(("queue" = String, Path), ("act" = String, Path, description = "purge, cancel, kick, redrive or move")),
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/operations/{operation}", operation_id = "operate_on_queue", tag = "queues",
+    params(("queue" = String, Path), ("operation" = String, Path, description = "purge, cancel, kick, redrive or move")),
     request_body = OperationRequest,
     responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn operate(
@@ -257,7 +257,7 @@ pub(super) async fn operate(
         queue,
         state,
         filter,
-        operation: match (given.dry_run, operation) {
+        action: match (given.dry_run, operation) {
             (true, BulkAction::Cancel(_)) => BulkAction::CountToCancel,
             (true, _) => BulkAction::Count,
             (false, operation) => operation,

@@ -421,7 +421,12 @@ pub fn router(api: Arc<Api>) -> Router {
         )
         .route("/queues/{queue}/record", post(records::put))
         .route("/queues/{queue}/reserve", post(leases::reserve))
-        .route("/queues/{queue}/acts/{act}", post(bulk::operate))
+        .route(
+            "/queues/{queue}/operations/{operation}",
+            post(bulk::operate),
+        )
+        // Its old name, for one release.
+        .route("/queues/{queue}/acts/{operation}", post(bulk::operate))
         .route("/queues/{queue}/errors", get(bulk::errors))
         .route(
             "/queues/{queue}/records",

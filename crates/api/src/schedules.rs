@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
-use super::types::Shown;
+use super::types::MessageView;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
@@ -216,7 +216,7 @@ impl Api {
         match self.message(requester, id).await {
             Ok((message, queue)) => {
                 let now = self.client_api.now();
-                Some(Shown::of(&message, &queue, now).state)
+                Some(MessageView::of(&message, &queue, now).state)
             }
             Err(_) => {
                 let client_api = self.client_api();

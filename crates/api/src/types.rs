@@ -771,6 +771,8 @@ pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>, recent: Option<&Re
     let gauges = quintet_types::QueueGauges::NAMES.iter();
     let totals = quintet_types::QueueTotals::NAMES.iter();
     let gauges = gauges.zip(stats.gauges.values());
+    // The old name of `not_selectable`, for one release.
+    map.insert("held_back".into(), stats.gauges.not_selectable.into());
     map.extend(gauges.map(|(name, value)| ((*name).to_owned(), value.into())));
     let totals = totals.zip(stats.totals.values());
     map.extend(totals.map(|(name, value)| (format!("total_{name}"), value.into())));

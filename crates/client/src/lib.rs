@@ -88,7 +88,8 @@ pub trait ClientApi: Send + Sync {
         self.ahead().engine_at(wall)
     }
 
-    /// How far the wall clock is ahead of engine time.
+    /// How far the wall clock is ahead of engine time. Both are cut to whole milliseconds, so one
+    /// is no distance.
     fn ahead(&self) -> WallAhead {
         let mut now = self.now();
         let mut wall = self.wall();
@@ -100,7 +101,11 @@ pub trait ClientApi: Send + Sync {
             }
             (now, wall) = (after, self.wall());
         }
-        WallAhead::between(now, wall)
+        let ahead = WallAhead::between(now, wall);
+        match ahead.0 {
+            -1..=1 => WallAhead::default(),
+            _ => ahead,
+        }
     }
 
     /// The time of this process, or of its owning what it serves: leases that are given now are

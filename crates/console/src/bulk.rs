@@ -301,7 +301,7 @@ async fn lose(
     let mut response = match (came.over, operation == BulkOperation::Drop) {
         (false, _) => {
             let note = format!("{many}: the operations run one after the other.");
-            return Ok(console.app.redirect("acts", note));
+            return Ok(console.app.redirect("operations", note));
         }
         (true, true) => console.app.redirect("", format!("{many} deleted.{failed}")),
         (true, false) => {

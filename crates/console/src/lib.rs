@@ -240,9 +240,9 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/messages/{id}/log", get(run::download))
         .route("/messages/{id}/do/{act}", post(operations::on_message))
         .route("/bulk/{act}", get(bulk::page).post(bulk::begin))
-        .route("/acts", get(operations::list))
-        .route("/acts/{number}", get(operations::page))
-        .route("/acts/{number}/do/stop", post(operations::stop))
+        .route("/operations", get(operations::list))
+        .route("/operations/{number}", get(operations::page))
+        .route("/operations/{number}/do/stop", post(operations::stop))
         .fallback(frame::missing)
         .layer(around)
         // Without the frame: the look of pages is no secret.

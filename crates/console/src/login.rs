@@ -33,7 +33,7 @@ struct Page {
 /// First parts of the console's addresses, apart from `/` itself. Its pages and the shards check
 /// each requester's rights.
 pub const PLACES: [&str; 19] = [
-    "acts",
+    "operations",
     "batches",
     "bulk",
     "cluster",

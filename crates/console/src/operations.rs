@@ -294,7 +294,7 @@ async fn answered(
                 }
             });
             return Ok(reply::redirect(
-                &console.app.link(&format!("acts/{}", job.number)),
+                &console.app.link(&format!("operations/{}", job.number)),
             ));
         }
         (true, BulkOperation::Drop) => String::new(),
@@ -561,7 +561,7 @@ fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static
 }
 
 #[derive(Template)]
-#[template(path = "act.html")]
+#[template(path = "operation.html")]
 struct Page {
     frame: Frame,
     number: u64,
@@ -608,7 +608,7 @@ struct Row {
 }
 
 #[derive(Template)]
-#[template(path = "acts.html")]
+#[template(path = "operations.html")]
 struct List {
     frame: Frame,
     rows: Vec<Row>,
@@ -628,7 +628,7 @@ pub(super) async fn list(asked: PageRequest) -> Result<Response, Problem> {
         over: job.end.get().is_some(),
     });
     let page = List {
-        frame: asked.frame.of("Bulk operations", "acts").live(""),
+        frame: asked.frame.of("Bulk operations", "operations").live(""),
         rows: rows.collect(),
     };
     Ok(reply::show(StatusCode::OK, &page))
@@ -645,5 +645,8 @@ pub(super) async fn stop(
     let job = asked.console.jobs.get(&number, &asked)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();
-    Ok(asked.console.app.redirect(&format!("acts/{number}"), note))
+    Ok(asked
+        .console
+        .app
+        .redirect(&format!("operations/{number}"), note))
 }

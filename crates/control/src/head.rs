@@ -27,7 +27,7 @@ pub struct Head {
     #[serde(default, skip_serializing_if = "is_default")]
     pub place: i64,
     /// Leaves only with a companion.
-    #[serde(default, rename = "held_back", skip_serializing_if = "is_default")]
+    #[serde(default, alias = "held_back", skip_serializing_if = "is_default")]
     pub not_selectable: bool,
     /// Client's flags.
     #[serde(default, skip_serializing_if = "is_default")]

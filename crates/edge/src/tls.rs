@@ -138,11 +138,17 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts.
+    /// Starts, if a listener has a certificate.
     ///
     /// # Errors
     /// The system has no thread to give.
     pub fn start(tls: &Arc<Tls>) -> Result<Self> {
+        if locked(&tls.acceptors).iter().all(Option::is_none) {
+            return Ok(Self {
+                stop: None,
+                thread: None,
+            });
+        }
         let (stop, stopped) = channel();
         let tls = Arc::clone(tls);
         let thread = std::thread::Builder::new().name("certificates".to_owned());

@@ -54,7 +54,7 @@ const STORED: &[&str] = &[
     "due_ms",
     "expires_ms",
     "ttr_ms",
-    "held_back",
+    "not_selectable",
     "status",
     "cancelled",
     "attrs",
@@ -129,7 +129,7 @@ pub(crate) fn of_put(lua: &Lua, put: &Put, field: &[u8]) -> LuaResult<Option<Val
             Some(reply) => text(lua, reply.queue.as_bytes())?,
             None => Value::Nil,
         },
-        b"held_back" => Value::Boolean(more.is_some_and(|more| more.not_selectable)),
+        b"not_selectable" => Value::Boolean(more.is_some_and(|more| more.not_selectable)),
         b"dedupe" => match more.and_then(|more| more.dedupe.as_ref()) {
             Some(dedupe) => text(lua, &dedupe.id)?,
             None => Value::Nil,
@@ -194,7 +194,7 @@ pub(crate) fn of_message(
         b"due_ms" => message.due().map_or(Value::Nil, |at| number(at.0)),
         b"expires_ms" => message.expires().map_or(Value::Nil, |at| number(at.0)),
         b"ttr_ms" => message.ttr_ms.map_or(Value::Nil, number),
-        b"held_back" => Value::Boolean(!message.selectable),
+        b"not_selectable" => Value::Boolean(!message.selectable),
         b"status" => text(lua, extra.map_or(&[], |extra| &extra.status))?,
         b"cancelled" => match message.cancelled() {
             Some(cancelled) => text(lua, &cancelled.reason)?,
@@ -459,7 +459,8 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             let reply = &mut put.more.get_or_insert_default().reply;
             reply.get_or_insert_default().queue = name(field, value)?;
         }
-        "held_back" => put.more.get_or_insert_default().not_selectable = truth(field, value)?,
+        "held_back" => return Err("held_back is called not_selectable now".to_owned()),
+        "not_selectable" => put.more.get_or_insert_default().not_selectable = truth(field, value)?,
         "dedupe" => {
             let dedupe = if let Value::Table(table) = value {
                 dedupe_of(table)?

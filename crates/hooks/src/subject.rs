@@ -58,6 +58,7 @@ impl Msg {
         found.ok_or_else(|| {
             let text = match name.as_ref() {
                 b"rank" => "rank is called priority now".to_owned(),
+                b"held_back" => "held_back is called not_selectable now".to_owned(),
                 _ => format!("a message has no field {:?}", field.to_string_lossy()),
             };
             Error::runtime(text)

@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
     use crate::clients::Clients;
-    use crate::gate::{Answer, Counted, Full, Shown, Tell};
+    use crate::gate::{Answer, Counted, Full, LoginCredentials, Tell};
 
     /// Everybody waits for an hour.
     struct Slow;
@@ -57,7 +57,7 @@ mod tests {
         fn is_used(&self) -> bool {
             false
         }
-        fn log_in(&self, _: Option<IpAddr>, _: Shown<'_>, tell: Tell) {
+        fn log_in(&self, _: Option<IpAddr>, _: LoginCredentials<'_>, tell: Tell) {
             tell(Answer::No);
         }
         fn arrive(&self, _: Option<IpAddr>) -> Result<Counted, &'static str> {

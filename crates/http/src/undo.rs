@@ -1,37 +1,58 @@
 //! Messages that were leased for a client that never got the reply: they go back at once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quintet_client::ClientApi;
 use quintet_types::{Caller, Handed, Message};
-use tokio::sync::mpsc;
 
 /// The way back for such messages. A thread of its own gives them back, as a callback that is
-/// told an outcome must not ask the shards.
+/// told an outcome must not ask the shards. It starts with the first of them and ends with the last
+/// clone.
 #[derive(Clone)]
-pub struct Losses(mpsc::UnboundedSender<(Caller, Vec<Message>)>);
+pub struct Losses(Arc<Restoring>);
+
+struct Restoring {
+    protocol: &'static str,
+    client_api: Arc<dyn ClientApi>,
+    to: OnceLock<Sender<(Caller, Vec<Message>)>>,
+}
 
 impl Losses {
-    /// Starts the thread, which ends with the last clone.
-    pub fn new(protocol: &str, client_api: Arc<dyn ClientApi>) -> Self {
-        let (to, mut losses) = mpsc::unbounded_channel::<(Caller, Vec<Message>)>();
-        let restoring = std::thread::Builder::new().name(format!("{protocol}-restore"));
-        let started = restoring.spawn(move || {
-            while let Some((caller, messages)) = losses.blocking_recv() {
-                client_api.restore(caller.client_id, messages);
-            }
-        });
-        if let Err(error) = started {
-            // Their leases end by themselves.
-            tracing::error!("{protocol}: no thread to give messages back: {error}");
-        }
-        Self(to)
+    /// Gives messages back through `client_api`.
+    pub fn new(protocol: &'static str, client_api: Arc<dyn ClientApi>) -> Self {
+        Self(Arc::new(Restoring {
+            protocol,
+            client_api,
+            to: OnceLock::new(),
+        }))
     }
 
     /// Gives back messages that were leased for `caller`.
     pub fn give_back(&self, caller: Caller, messages: Vec<Message>) {
-        // The thread ends before its senders only when the server stops.
-        let _stopping = self.0.send((caller, messages));
+        let to = self.0.to.get_or_init(|| self.0.start());
+        // There is a thread unless the system had none: then their leases end by themselves.
+        let _no_thread = to.send((caller, messages));
+    }
+}
+
+impl Restoring {
+    fn start(&self) -> Sender<(Caller, Vec<Message>)> {
+        let (to, losses) = channel::<(Caller, Vec<Message>)>();
+        let client_api = Arc::clone(&self.client_api);
+        let thread = std::thread::Builder::new().name(format!("{}-restore", self.protocol));
+        let started = thread.spawn(move || {
+            for (caller, messages) in losses {
+                client_api.restore(caller.client_id, messages);
+            }
+        });
+        if let Err(error) = started {
+            tracing::error!(
+                "{}: no thread to give messages back: {error}",
+                self.protocol
+            );
+        }
+        to
     }
 }
 

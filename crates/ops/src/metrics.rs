@@ -437,7 +437,11 @@ metrics! {
         = |r| r.shard.gauges.ready;
     Gauge "messages_urgent" ("urgent") "Messages of these with a priority below 1024."
         = |r| r.shard.gauges.urgent;
-    Gauge "messages_held_back" ("held_back") "Messages that are ready but not selectable."
+    Gauge "messages_not_selectable" ("not_selectable") "Messages that are ready but not \
+                                                        selectable."
+        = |r| r.shard.gauges.not_selectable;
+    Gauge "messages_held_back" ("held_back") "The old name of messages_not_selectable, for one \
+                                              release."
         = |r| r.shard.gauges.not_selectable;
     Gauge "messages_delayed" ("delayed") "Messages that are delayed until their due time."
         = |r| r.shard.gauges.delayed;

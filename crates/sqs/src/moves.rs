@@ -183,6 +183,17 @@ impl Sqs {
                 let name = names::of_arn(arn).ok_or_else(absent)?;
                 let numbers = asker.as_server().numbers(&Name::new(name.as_bytes())).await;
                 numbers.map_err(|_| absent())?;
+                if name == source {
+                    return Err(Fault::parameter(
+                        "The destination queue can't be the source queue.",
+                    ));
+                }
+                if names::is_fifo(name) != names::is_fifo(&source) {
+                    return Err(Fault::parameter(
+                        "The source and destination queues must be of the same type, standard or \
+                         FIFO.",
+                    ));
+                }
                 Some(name.to_owned())
             }
         };

@@ -130,7 +130,7 @@ counters! {
         /// Ready with priority below 1024 (beanstalkd *urgent*).
         urgent,
         /// Not selectable.
-        not_selectable = "held_back",
+        not_selectable,
         /// Waiting for their due time.
         delayed,
         /// Of those that are delayed, such as have failed.

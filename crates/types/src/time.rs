@@ -29,11 +29,10 @@ impl Ms {
 pub struct WallAhead(pub i64);
 
 impl WallAhead {
-    /// Of two readings of one moment. Both are cut to whole milliseconds, so one is no distance.
+    /// Of two readings of one moment.
     pub fn between(engine: Ms, wall: Ms) -> Self {
         let signed = |ms: Ms| i64::try_from(ms.0).unwrap_or(i64::MAX);
-        let ahead = signed(wall) - signed(engine);
-        Self(if ahead.abs() <= 1 { 0 } else { ahead })
+        Self(signed(wall) - signed(engine))
     }
 
     /// The wall clock's time at `engine`.

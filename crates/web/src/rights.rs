@@ -92,7 +92,7 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     // What the console's buttons do, apart from putting messages.
     if let [
         _,
-        "queues" | "messages" | "acts" | "connections" | "schedules" | "cluster" | "settings"
+        "queues" | "messages" | "operations" | "connections" | "schedules" | "cluster" | "settings"
         | "bulk" | "batches" | "workers" | "leases",
         ..,
     ] = path.split('/').collect::<Vec<_>>()[..]

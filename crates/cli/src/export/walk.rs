@@ -35,7 +35,7 @@ pub(super) const LISTS: [List; 6] = [
     },
     List {
         name: "ready",
-        counts: &["ready", "held_back"],
+        counts: &["ready", "not_selectable"],
         rare: false,
     },
     List {

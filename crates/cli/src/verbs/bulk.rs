@@ -258,7 +258,7 @@ impl<'a> Bulk<'a> {
             ("fast", self.how.fast.into()),
         ];
         let fields = fields.map(|(name, value)| (name.to_owned(), value));
-        let path = format!("/queues/{}/acts/{act}", part(self.queue));
+        let path = format!("/queues/{}/operations/{act}", part(self.queue));
         let more = self.more.into_iter().flatten();
         let more = more.map(|(name, value)| (name.clone(), value.clone()));
         Ok((path, fields.into_iter().chain(more).collect()))

@@ -3,11 +3,11 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use quintet_auth::{Claim, Fits, Password, Throttle, proof_of_password};
 use quintet_host::{locked, random, wall_ms};
 use quintet_types::Principal;
@@ -77,30 +77,44 @@ pub struct Checker {
     throttle: Mutex<Throttle>,
     fits: Mutex<Fits>,
     jobs: SyncSender<Job>,
+    inbox: Arc<Mutex<Receiver<Job>>>,
+    threads_max: u64,
+    /// Threads that run. They start with the first login that needs one.
+    threads: Mutex<u64>,
 }
 
 impl Checker {
-    /// With so many threads running, for which so many logins may wait.
+    /// For so many threads, for which so many logins may wait.
     ///
     /// # Errors
-    /// The system has no threads or random numbers to give.
-    pub fn new(threads: u64, waiting_max: u64) -> Result<Self> {
+    /// The system has no random numbers to give.
+    pub fn new(threads_max: u64, waiting_max: u64) -> Result<Self> {
         let waiting_max = usize::try_from(waiting_max).unwrap_or(usize::MAX);
         let (jobs, inbox) = sync_channel(waiting_max);
-        let inbox = Arc::new(Mutex::new(inbox));
-        for number in 0..threads {
-            let inbox = Arc::clone(&inbox);
-            let thread = std::thread::Builder::new().name(format!("login-{number}"));
-            thread
-                .spawn(move || check_all(&inbox))
-                .context("cannot start a thread")?;
-        }
         Ok(Self {
             began: Instant::now(),
             throttle: Mutex::default(),
             fits: Mutex::new(Fits::new(random()?)),
             jobs,
+            inbox: Arc::new(Mutex::new(inbox)),
+            threads_max,
+            threads: Mutex::default(),
         })
+    }
+
+    /// Starts the threads that do not run yet; false: none runs.
+    fn start(&self) -> bool {
+        let mut threads = locked(&self.threads);
+        while *threads < self.threads_max {
+            let inbox = Arc::clone(&self.inbox);
+            let thread = std::thread::Builder::new().name(format!("login-{threads}"));
+            if let Err(error) = thread.spawn(move || check_all(&inbox)) {
+                tracing::error!("no thread to check a login: {error}");
+                break;
+            }
+            *threads += 1;
+        }
+        *threads > 0
     }
 
     fn now_ms(&self) -> u64 {
@@ -154,11 +168,9 @@ impl Security {
             own: comes.own,
             tell: Box::new(tell),
         };
-        match checker.jobs.try_send(job) {
-            Ok(()) => Begun::Later,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
-                Begun::Now(self.end_login(comes, Err(LoginRefused::Busy)))
-            }
+        match checker.start() && checker.jobs.try_send(job).is_ok() {
+            true => Begun::Later,
+            false => Begun::Now(self.end_login(comes, Err(LoginRefused::Busy))),
         }
     }
 

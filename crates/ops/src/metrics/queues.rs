@@ -84,7 +84,7 @@ const STATES: [State; 8] = [
     ("delayed", |gauges| gauges.delayed),
     ("reserved", |gauges| gauges.reserved),
     ("buried", |gauges| gauges.buried),
-    ("held_back", |gauges| gauges.not_selectable),
+    ("not_selectable", |gauges| gauges.not_selectable),
     ("prepared", |gauges| gauges.prepared),
     ("done", |gauges| gauges.done),
     ("relayed", |gauges| gauges.relayed),

@@ -259,7 +259,8 @@ fn acts_lists_and_the_server() {
         .collect();
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
     put(&server, "work", &bodies);
-    let act = |act: &str, body: Value| post(&server, &format!("/queues/work/acts/{act}"), &body);
+    let act =
+        |act: &str, body: Value| post(&server, &format!("/queues/work/operations/{act}"), &body);
     let dry = act("purge", json!({ "contains": "of 1", "dry_run": true }));
     assert_eq!(dry.json, json!({ "messages": 10, "cursor": null }));
     assert_eq!(
@@ -415,14 +416,16 @@ fn what_is_wrong_is_named() {
             400,
             Some("lease_ms"),
         ),
-        ("POST /queues/q/acts/move", "{}", 400, Some("to")),
+        ("POST /queues/q/operations/move", "{}", 400, Some("to")),
         (
-            "POST /queues/q/acts/purge",
+            "POST /queues/q/operations/purge",
             "{\"state\": \"lost\"}",
             400,
             Some("state"),
         ),
-        ("POST /queues/q/acts/explode", "{}", 404, None),
+        ("POST /queues/q/operations/explode", "{}", 404, None),
+        // The old name, for one release.
+        ("POST /queues/q/acts/move", "{}", 400, Some("to")),
         ("POST /leases/nonsense/finish", "", 400, Some("token")),
         ("GET /messages/0", "", 400, Some("id")),
         ("GET /queues/q/messages?colour=1", "", 400, Some("colour")),
@@ -457,7 +460,7 @@ fn rights_are_those_of_every_protocol() {
     for (path, body) in [
         ("/queues/theirs/messages", message),
         ("/queues/mine/reserve", json!({})),
-        ("/queues/mine/acts/purge", json!({})),
+        ("/queues/mine/operations/purge", json!({})),
         ("/queues/mine/pause", json!({})),
         ("/server/drain", json!({})),
     ] {
@@ -477,7 +480,7 @@ fn rights_are_those_of_every_protocol() {
     assert_eq!(ask(&server, "DELETE /messages/1", "", "").status, 403);
     let audit = text(&server.run(&["audit"]).stdout);
     assert!(
-        audit.contains("POST /api/v1/queues/mine/acts/purge 403"),
+        audit.contains("POST /api/v1/queues/mine/operations/purge 403"),
         "{audit}"
     );
 }

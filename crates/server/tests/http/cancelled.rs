@@ -160,14 +160,18 @@ fn messages_are_cancelled_by_a_filter_a_batch_and_from_the_command_line() {
         post(&server, &format!("/batches/{batch}/commit"), &json!({})).status,
         200
     );
-    let wrong = post(&server, "/queues/film/acts/purge", &json!({"grace_ms": 5}));
+    let wrong = post(
+        &server,
+        "/queues/film/operations/purge",
+        &json!({"grace_ms": 5}),
+    );
     assert_eq!(wrong.status, 400);
     let counted = json!({"batch": batch, "dry_run": true});
-    let counted = post(&server, "/queues/film/acts/cancel", &counted).json;
+    let counted = post(&server, "/queues/film/operations/cancel", &counted).json;
     assert_eq!(counted["messages"], 1);
     let by_key = json!({"key": "k", "reason": "sold out"});
     assert_eq!(
-        post(&server, "/queues/film/acts/cancel", &by_key).json["messages"],
+        post(&server, "/queues/film/operations/cancel", &by_key).json["messages"],
         1
     );
     assert_eq!(state(&server, "keyed"), cancelled());
@@ -216,7 +220,7 @@ fn what_is_cancelled_already_is_not_counted_and_its_lease_is_not_begun_again() {
         "{shown}"
     );
     let cancel = |more: Value| {
-        let reply = post(&server, "/queues/film/acts/cancel", &more);
+        let reply = post(&server, "/queues/film/operations/cancel", &more);
         reply.json["messages"].as_u64().expect("a number")
     };
     let reserved = json!({"state": "reserved", "dry_run": true});
@@ -278,9 +282,9 @@ fn a_queue_of_others_is_not_cancelled() {
     for path in [
         format!("/messages/{id}/cancel"),
         "/queues/film/names/one/cancel".to_owned(),
-        "/queues/film/acts/cancel".to_owned(),
+        "/queues/film/operations/cancel".to_owned(),
         // Of many it is the right of a purge.
-        "/queues/mine/acts/cancel".to_owned(),
+        "/queues/mine/operations/cancel".to_owned(),
     ] {
         let refused = post(&server, &path, &json!({}));
         assert_eq!(

@@ -88,7 +88,7 @@ fn dead_letters_are_counted_by_error_and_go_back_one_by_one_or_by_error() {
         "{message}"
     );
     let some = json!({ "error": "HTTP # after # s" });
-    let acted = post(&server, "/queues/dead/acts/redrive", &some).json;
+    let acted = post(&server, "/queues/dead/operations/redrive", &some).json;
     assert_eq!(acted["messages"], 2, "{acted}");
     assert_eq!(
         (ids(&server, "dead").len(), ids(&server, "fragile").len()),

@@ -182,7 +182,7 @@ fn bytes_that_are_no_text_are_told_whole_and_filter_messages() {
     }
     let purge = |key: &str| {
         let act = json!({"key_base64": key, "dry_run": true});
-        post(&server, "/queues/q/acts/purge", &act).json["messages"].take()
+        post(&server, "/queues/q/operations/purge", &act).json["messages"].take()
     };
     assert_eq!((purge("aw=="), purge("/w==")), (json!(1), json!(0)));
     let whole = json!({"max": 1});

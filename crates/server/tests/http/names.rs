@@ -140,7 +140,11 @@ fn what_became_of_a_tracked_message_is_told_also_when_it_is_gone_and_over_a_kill
     let path = format!("/leases/{}/bury", token(1));
     assert_eq!(post(&server, &path, &json!({"reason": "torn"})).status, 204);
     // One moves to the queue of another shard, perhaps, and what is known of it goes along.
-    let acted = post(&server, "/queues/film/acts/move", &json!({"to": "shelf"}));
+    let acted = post(
+        &server,
+        "/queues/film/operations/move",
+        &json!({"to": "shelf"}),
+    );
     assert_eq!(acted.status, 200, "{:?}", acted.json);
     server.kill();
     let server = Server::start_with(&data, start(hour));

@@ -351,8 +351,14 @@ fn what_administers_is_written_down() {
     let mut beanstalk = server.client_of("beanstalk");
     beanstalk.send(format!("forget-batch {}\r\n", forgotten[1]).as_bytes());
     beanstalk.until(b"\r\n");
-    assert!(plain("POST /queues/work/acts/purge", json!({})).0 < 300);
-    assert!(plain("POST /queues/dead/acts/move", json!({"to": "elsewhere"})).0 < 300);
+    assert!(plain("POST /queues/work/operations/purge", json!({})).0 < 300);
+    assert!(
+        plain(
+            "POST /queues/dead/operations/move",
+            json!({"to": "elsewhere"})
+        )
+        .0 < 300
+    );
     for method in ["delete", "commit"] {
         let head = "POST /q/work/1 HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n";
         let form = format!("_method={method}&x_format=json");
@@ -384,8 +390,8 @@ fn what_administers_is_written_down() {
         ("config", 1),
         (&format!("DELETE /api/v1/batches/{}", forgotten[0]), 1),
         (&format!("forget_batch {}", forgotten[1]), 1),
-        ("POST /api/v1/queues/work/acts/purge", 1),
-        ("POST /api/v1/queues/dead/acts/move to elsewhere", 1),
+        ("POST /api/v1/queues/work/operations/purge", 1),
+        ("POST /api/v1/queues/dead/operations/move to elsewhere", 1),
         ("POST /q/work/1 delete", 1),
         ("POST /q/work/1", 1),
         ("names/n", 0),

@@ -94,7 +94,10 @@ fn the_audit_has_no_line_for_a_dry_run() {
     );
     server.printed(&["purge", "work", "--yes"]);
     let audit = server.printed(&["audit"]);
-    assert!(audit.contains("/api/v1/queues/work/acts/purge"), "{audit}");
+    assert!(
+        audit.contains("/api/v1/queues/work/operations/purge"),
+        "{audit}"
+    );
 }
 
 #[test]

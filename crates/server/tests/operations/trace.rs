@@ -190,7 +190,7 @@ fn the_audit_tells_how_many_messages_and_which_new_id() {
     let json = "content-type: application/json\r\n";
     let edit = format!("PATCH /api/v1/messages/{}", ids[1]);
     let edited = server.ask(&edit, json, "{\"body\": \"z\"}").json();
-    let purged = "POST /api/v1/queues/work/acts/purge";
+    let purged = "POST /api/v1/queues/work/operations/purge";
     assert_eq!(
         server.ask(purged, json, "{\"max\": 2}").json()["messages"],
         2
@@ -269,7 +269,7 @@ fn a_purge_says_so_by_whom_and_when_whichever_way_it_came() {
     );
     let some = ["purge", "q", "--contains", "x", "--yes"];
     is(purged(&server, "q", || cli(&some)), "purged", none);
-    let act = || post("/api/v1/queues/q/acts/purge", http::JSON, "{}");
+    let act = || post("/api/v1/queues/q/operations/purge", http::JSON, "{}");
     is(purged(&server, "q", act), "purged", none);
     let clear = || beanstalk.ask(b"clear-tube q\r\n", b"CLEARED 1\r\n");
     is(purged(&server, "q", clear), "purged", "(beanstalk)");

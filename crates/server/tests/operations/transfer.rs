@@ -64,7 +64,7 @@ fn every_kind() -> String {
                "kicks": 4, "buries": 5, "changed_ms": 10, "status": "again"}),
         json!({"queue": "work", "priority": 4_294_967_295_u32, "body_base64": "/wA=",
                "key": {"base64": "/w=="}, "attrs": [["a", "b"], ["c", {"base64": "gA=="}]]}),
-        json!({"queue": "work", "priority": 0, "body": "held", "held_back": true, "key": "k"}),
+        json!({"queue": "work", "priority": 0, "body": "held", "not_selectable": true, "key": "k"}),
         json!({"queue": "work", "state": "delayed", "priority": 1, "body": "later", "due_ms": far}),
         json!({"queue": "work", "state": "buried", "priority": 1, "body": "bad", "status": "why",
                "changed_ms": 11, "buries": 1}),

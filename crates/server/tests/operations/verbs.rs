@@ -93,8 +93,8 @@ fn what_failed_is_tried_again() {
     assert_eq!(there, [2, 1, 2]);
     let audit = server.printed(&["audit"]);
     assert!(
-        audit.contains("/queues/dead/acts/redrive 200, 1 message\n")
-            && audit.contains("/queues/work/acts/kick 200, 1 message\n"),
+        audit.contains("/queues/dead/operations/redrive 200, 1 message\n")
+            && audit.contains("/queues/work/operations/kick 200, 1 message\n"),
         "{audit}"
     );
 }

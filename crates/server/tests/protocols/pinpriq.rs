@@ -105,7 +105,7 @@ fn a_group_for_a_subscriber_that_is_gone_goes_back() {
         // The first push of a priority was delivered, with what was there.
         let left = text(&server.run(&["stats", "q", "--json"]).stdout);
         assert!(left.contains("\"ready\":1"), "{left}");
-        assert!(left.contains("\"held_back\":0"), "{left}");
+        assert!(left.contains("\"not_selectable\":0"), "{left}");
         drop(stuck);
         memcache.await_stat("queue_q_items", |n| n == 3);
         client.send(&pop("q"));

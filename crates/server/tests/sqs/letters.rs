@@ -100,6 +100,13 @@ cases! {
         let to = json!({"SourceArn": arn("dead"), "DestinationArn": arn("none")});
         let text = start(to).no(404, "ResourceNotFoundException");
         assert!(text.contains("DestinationArn"), "{text}");
+        let other = json!({"QueueName": "other.fifo", "Attributes": {"FifoQueue": "true"}});
+        s.j("CreateQueue", other).yes();
+        for (to, why) in [("dead", "the source queue"), ("other.fifo", "of the same type")] {
+            let to = json!({"SourceArn": arn("dead"), "DestinationArn": arn(to)});
+            let text = start(to).no(400, "InvalidParameterValueException");
+            assert!(text.contains(why), "{text}");
+        }
     }
 }
 

@@ -285,7 +285,7 @@ fn messages_in_runs_are_exported_and_those_held_back_behind_the_others() {
         let state = if number % 20 == 7 { "buried" } else { "ready" };
         let held = number.is_multiple_of(3);
         format!(
-            "{{\"queue\":\"work\",\"state\":\"{state}\",\"priority\":{},\"held_back\":{held},\"body\":\
+            "{{\"queue\":\"work\",\"state\":\"{state}\",\"priority\":{},\"not_selectable\":{held},\"body\":\
              \"{}\"}}\n",
             number % 5,
             body(number)
@@ -304,7 +304,7 @@ fn messages_in_runs_are_exported_and_those_held_back_behind_the_others() {
         let id = number("id");
         assert_eq!(message["body"], body(id - 1));
         orders.push(match message["state"].as_str() {
-            Some("ready") => (message["held_back"] == true, number("priority"), id, 0),
+            Some("ready") => (message["not_selectable"] == true, number("priority"), id, 0),
             _ => (true, u64::MAX, 0, number("bury_order")),
         });
     }

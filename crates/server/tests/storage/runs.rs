@@ -80,7 +80,7 @@ fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
         .lines()
     {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        if line["what"] == "POST /api/v1/queues/work/acts/move to other" {
+        if line["what"] == "POST /api/v1/queues/work/operations/move to other" {
             assert_eq!(line["result"], "200", "{line}");
             lines += 1;
             messages += line["messages"].as_u64().unwrap_or(0);

@@ -62,7 +62,7 @@ verbs! {
     DropQueues = "drop_queues",
     BurnId = "burn_id",
     Restore = "restore",
-    Transaction = "compound",
+    Transaction = "transaction",
     Table = "table",
     Batch = "batch",
     Stats = "stats",

@@ -23,7 +23,7 @@ fn every_page_forbids_scripts_of_others_and_says_that_it_is_operational() {
         "/".to_owned(),
         "/put?queue=work".to_owned(),
         "/leases".to_owned(),
-        "/acts".to_owned(),
+        "/operations".to_owned(),
         "/queues/work".to_owned(),
         "/queues/work/ask/purge".to_owned(),
         format!("/messages/{id}"),

@@ -83,7 +83,7 @@ fn queues_are_purged_together_of_what_was_there_when_it_was_asked() {
     let said = answer(&world, &asked, "purge", "");
     assert!(said.starts_with("Nothing was done"), "{said}");
     assert_eq!(ready(&world, "a"), 1);
-    let acts = page(&world, "/acts");
+    let acts = page(&world, "/operations");
     assert_eq!(acts.matches(", purge</a>").count(), 2, "{acts}");
 }
 

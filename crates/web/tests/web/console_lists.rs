@@ -71,19 +71,19 @@ fn a_lease_is_put_back_and_extended_from_the_list() {
 #[test]
 fn acts_are_listed_newest_first_with_what_came_of_them() {
     let world = World::new();
-    assert!(page(&world, "/acts").contains("No bulk operation"));
+    assert!(page(&world, "/operations").contains("No bulk operation"));
     for queue in ["one", "two"] {
         put(&world, queue, "x");
         let question = page(&world, &format!("/queues/{queue}/ask/purge"));
         send(&world, &question, &format!("/queues/{queue}/do/purge"), "");
     }
-    let shown = page(&world, "/acts");
+    let shown = page(&world, "/operations");
     let (newer, older) = shown.split_once(">1, purge<").expect("the first act");
     assert!(newer.contains(">2, purge<") && newer.contains("/queues/two\""));
     assert!(older.contains("/queues/one\"") && older.contains("1 message deleted."));
     assert!(!shown.contains("do/stop"), "what is over cannot be stopped");
     // What came of them is kept up while one looks.
-    let one = page(&world, "/acts/1");
+    let one = page(&world, "/operations/1");
     for (page, part) in [(&shown, "a/2"), (&one, "act")] {
         assert!(page.contains("data-live=\"\"") && page.contains(&format!("data-f=\"{part}\"")));
     }

@@ -301,7 +301,9 @@ impl Quintet {
             (holds.iter().sum::<u64>() > 0).then(|| Queue {
                 name: queue["name"].as_str().unwrap_or_default().to_owned(),
                 paused: queue.get("paused").is_some_and(|paused| paused == true),
-                not_selectable: number(&queue, "held_back") > 0,
+                not_selectable: ["not_selectable", "held_back"]
+                    .iter()
+                    .any(|name| number(&queue, name) > 0),
             })
         });
         self.queues = queues.collect();

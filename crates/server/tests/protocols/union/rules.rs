@@ -23,7 +23,7 @@ fn rule_1_priority_0_of_pinpriq_is_held_back_and_priority_0_is_first() {
         drop(waiters);
         house.await_number(queue, "waiters", 0);
         // Counted apart.
-        assert_eq!(house.number(queue, "held_back"), 2);
+        assert_eq!(house.number(queue, "not_selectable"), 2);
         assert_eq!(house.number(queue, "ready"), 0);
 
         // 0 of the others comes before pinpriq's 1.
@@ -51,14 +51,14 @@ fn rule_1_priority_0_of_pinpriq_is_held_back_and_priority_0_is_first() {
         let mut jobqueue = house.guest(Protocol::Jobqueue, queue);
         let next = jobqueue.add(1, 60, "the next id");
         jobqueue.delete(next - 1, b"OK\0");
-        assert_eq!(house.number(queue, "held_back"), 0);
+        assert_eq!(house.number(queue, "not_selectable"), 0);
         // or with the queue.
         pinpriq.push(0, 0, "key", "flushed");
         let flush = format!("flush {queue}\r\n");
         house
             .guest(Protocol::Memcache, queue)
             .ask(flush.as_bytes(), b"END\r\n");
-        assert_eq!(house.number(queue, "held_back"), 0);
+        assert_eq!(house.number(queue, "not_selectable"), 0);
         assert_eq!(house.number(queue, "ready"), 0);
     });
 }
@@ -304,7 +304,7 @@ fn rule_7_delete_drops_for_everybody_and_flush_leaves_what_is_reserved() {
             (holder, worker)
         };
         let numbers = || {
-            let keys = ["ready", "delayed", "buried", "held_back", "reserved"];
+            let keys = ["ready", "delayed", "buried", "not_selectable", "reserved"];
             keys.map(|key| house.number(queue, key))
         };
         let mut memcache = house.guest(Protocol::Memcache, queue);
