@@ -106,10 +106,10 @@ impl Api {
         undo: &mut Undo,
     ) {
         let (max, token) = (take.messages_max as usize, take.token.take());
-        if take.keys == Keys::One {
+        if take.keys.is_some() {
             let key = undo.messages().first().and_then(Message::key).cloned();
             let Some(key) = key else { return };
-            take.keys = Keys::Of(key);
+            take.keys = Some(Box::new(Keys::Of(key)));
         }
         let mut left = gather.linger;
         loop {

@@ -149,10 +149,7 @@ pub(super) async fn reserve(
             0 => Wait::No,
             ms => Wait::For(ms),
         },
-        keys: match asked.one_key {
-            true => Keys::One,
-            false => Keys::All,
-        },
+        keys: asked.one_key.then(|| Box::new(Keys::One)),
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
         // Each try may wait for another time.

@@ -325,8 +325,8 @@ pub struct Take {
     pub end: End,
     /// Pull companions of the same key too.
     pub group: Option<GroupLimit>,
-    /// Keys of the messages that it may get.
-    pub keys: Keys,
+    /// It gets messages of one key only.
+    pub keys: Option<Box<Keys>>,
     /// `None`: the message is removed.
     pub lease: Option<LeaseRequest>,
     /// True: only look; nothing changes.

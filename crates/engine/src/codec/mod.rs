@@ -652,7 +652,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         },
         FactKind::AgingSet => Fact::AgingSet {
             queue: r.queue_number()?,
-            clock: read_clock(&mut r)?,
+            clock: read_clock(r)?,
         },
         FactKind::QueueFlushed => Fact::QueueFlushed {
             queue: r.queue_number()?,

@@ -106,7 +106,7 @@ impl Engine {
         after: Option<MessageId>,
         walking: Walking<'_>,
     ) -> Best {
-        if let Keys::Of(key) = &take.keys {
+        if let Some(Keys::Of(key)) = take.keys.as_deref() {
             return match queues {
                 [queue] => self.next_of_key(cx, take, (*queue, key), walking),
                 _ => Best::Nothing,

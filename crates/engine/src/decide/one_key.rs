@@ -15,7 +15,7 @@ impl Engine {
     /// that has not got its first message.
     pub(super) fn waits_in_vain(&self, take: &Take, queues: &[QueueId]) -> bool {
         let ordered = |&id: &QueueId| self.groups(id).is_some_and(KeyGroups::is_ordered);
-        matches!(take.keys, Keys::Of(_)) && queues.iter().any(ordered)
+        matches!(take.keys.as_deref(), Some(Keys::Of(_))) && queues.iter().any(ordered)
     }
 
     /// The next message of a key: the oldest of the most urgent priority. Nothing, if one in a run

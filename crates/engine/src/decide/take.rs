@@ -375,7 +375,7 @@ impl Engine {
         let mut handed = Handed::new();
         let mut newest = MessageId(0);
         let wanted = take.messages_max.max(1);
-        if wanted > 1 && take.keys == Keys::All && !self.store.cold.is_empty() {
+        if wanted > 1 && take.keys.is_none() && !self.store.cold.is_empty() {
             self.is_here(cx, take, queues)?;
         }
         let mut seen = None;
@@ -428,7 +428,7 @@ impl Engine {
                 newest = newest.max(message.id);
                 handed.push(message);
             }
-            if take.keys == Keys::One && of_key.is_none() {
+            if take.keys.as_deref() == Some(&Keys::One) && of_key.is_none() {
                 let key = handed[0].key().cloned();
                 let Some(key) = key else { break };
                 of_key = Some((best.queue, key));

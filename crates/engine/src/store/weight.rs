@@ -60,8 +60,14 @@ pub(crate) fn of_queue(
 /// The same of one that is there.
 fn of_queue_here(queue: &Queue) -> u64 {
     let maker = queue.maker.as_deref();
-    let aging = queue.aging.as_ref().map_or(0, |_| AGING);
-    of_queue(&queue.name, queue.parent.is_some(), queue.own(), maker) + aging
+    of_queue(&queue.name, queue.parent.is_some(), queue.own(), maker) + queue.told_of_aging()
+}
+
+impl Queue {
+    /// Size of its clock of aging in a snapshot at most.
+    pub(crate) fn told_of_aging(&self) -> u64 {
+        self.aging.as_ref().map_or(0, |_| AGING)
+    }
 }
 
 fn of_overrides(overrides: &Overrides) -> u64 {

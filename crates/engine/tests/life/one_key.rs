@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_sim::world::{World, plain, waiting};
+use quintet_sim::world::{World, plain, prioritized, waiting};
 use quintet_types::*;
 
 use crate::cold::Runs;
@@ -20,7 +20,7 @@ fn put(w: &mut World, key: &str, body: &str) {
 
 fn one() -> Take {
     Take {
-        keys: Keys::One,
+        keys: Some(Box::new(Keys::One)),
         messages_max: 3,
         ..plain("q")
     }
@@ -28,7 +28,7 @@ fn one() -> Take {
 
 fn of(key: &str) -> Take {
     Take {
-        keys: Keys::Of(Arc::from(key.as_bytes())),
+        keys: Some(Box::new(Keys::Of(Arc::from(key.as_bytes())))),
         messages_max: 9,
         ..waiting("q")
     }
@@ -85,24 +85,25 @@ fn where_keys_are_ordered_nobody_waits_for_one() {
 fn a_message_that_may_stand_behind_one_on_disk_waits_for_a_later_take() {
     let mut w = World::new();
     let mut runs = Runs::default();
-    put(&mut w, "a", "a1");
-    put(&mut w, "a", "a2");
+    let keyed = |priority: u32, body: &str| Put {
+        more: Some(Box::new(PutMore {
+            key: Some(Arc::from(&b"a"[..])),
+            ..PutMore::default()
+        })),
+        ..prioritized("q", priority, body)
+    };
+    w.put_as(keyed(5, "second"));
     runs.evict(&mut w);
-    put(&mut w, "a", "a3");
-    let take = Take {
+    w.put_as(keyed(9, "third"));
+    w.put_as(keyed(0, "first"));
+    assert_eq!(w.take(1, one()), "first");
+    let waits = Take {
         wait: Wait::Forever,
         ..one()
     };
-    let mut taken = Vec::new();
-    for _ in 0..3 {
-        assert_eq!(w.take(1, take.clone()), "waits");
-        runs.read(&mut w);
-        taken.extend(w.delivered().into_iter().map(|(_, bodies)| bodies));
-        if taken.len() == 2 {
-            break;
-        }
-    }
-    assert_eq!(taken, ["a1", "a2+a3"]);
+    assert_eq!(w.take(1, waits), "waits");
+    runs.read(&mut w);
+    assert_eq!(w.delivered(), [(1, "second+third".to_owned())]);
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn a_limit_of_the_key_bounds_what_a_take_of_it_gets() {
         put(&mut w, "a", body);
     }
     let leased = Take {
-        keys: Keys::One,
+        keys: Some(Box::new(Keys::One)),
         messages_max: 3,
         ..quintet_sim::world::reserve("q")
     };

@@ -11,12 +11,9 @@ pub struct GroupLimit {
     pub bytes_max: u64,
 }
 
-/// Keys of the messages that a take may get, which removes or leases them.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// The key of all messages that a take gets, which removes or leases them.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Keys {
-    /// Any.
-    #[default]
-    All,
     /// That of the first message, or the first one alone if it has none.
     One,
     /// This one. Where keys are ordered it finds nothing and does not wait.
@@ -26,6 +23,6 @@ pub enum Keys {
 impl super::Take {
     /// True if it leaves some messages to others that come later.
     pub fn passes_over(&self) -> bool {
-        self.body_max.is_some() || matches!(self.keys, Keys::Of(_))
+        self.body_max.is_some() || matches!(self.keys.as_deref(), Some(Keys::Of(_)))
     }
 }

@@ -331,6 +331,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
                 pick,
                 end,
                 group,
+                keys: None,
                 lease,
                 look,
                 wait,
