@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn a_schedule_that_makes_no_sense_is_named() {
         for (more, said) in [
-            ("", "in [[schedule]] b: cron \"\""),
+            ("", "in [[schedule]] b: cron five fields expected"),
             (
                 "every = '5m'\ncron = '0 3 * * *'",
                 "cron: give one of cron, every and at",

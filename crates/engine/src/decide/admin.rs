@@ -429,8 +429,8 @@ impl Engine {
             self.forget_unused(id);
             return Err(command_error);
         }
-        let after = queue_weight(&there.name, child, &all, there.maker.as_deref())
-            + there.told_of_aging();
+        let after =
+            queue_weight(&there.name, child, &all, there.maker.as_deref()) + there.told_of_aging();
         if after > before
             && let Err(command_error) = self.may_tell(after - before)
         {

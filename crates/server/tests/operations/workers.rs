@@ -236,7 +236,7 @@ fn a_worker_that_announces_it_hears_with_a_beat_which_of_its_jobs_are_cancelled(
         worker
     };
     let (mut hears, mut deaf) = (join(r#","cancelled":true"#, "w1"), join("", "w2"));
-    let mut fetch = |worker: &mut Client, jid: &str| {
+    let fetch = |worker: &mut Client, jid: &str| {
         let push = format!(r#"PUSH {{"jid":"{jid}","jobtype":"T","args":[]}}"#);
         says(worker, &push, "+OK\r\n");
         worker.send(b"FETCH default\r\n");
