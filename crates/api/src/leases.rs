@@ -88,10 +88,9 @@ pub(super) async fn list(
 /// with a lease, a token for what follows; it survives this connection and a
 /// restart of the server, and ends by itself when its time is over. With
 /// `linger_ms` the reply waits for `min` messages once there is one; with
-/// `one_key` it has messages of a single key. With
-/// `Idempotency-Key` a repeat within five minutes gets the same messages and
-/// leases, whose time begins anew, as long as all of them last as they were
-/// given.
+/// `one_key` it has messages of a single key. With `Idempotency-Key` a repeat
+/// within five minutes gets the same messages and leases, whose time begins
+/// anew, as long as all of them last as they were given.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", operation_id = "reserve_messages", tag = "leases",
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Reserve,

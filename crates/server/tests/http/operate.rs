@@ -297,7 +297,7 @@ fn a_key_is_held_and_let_go_on_the_page_of_its_queue() {
     let (status, to) = post(&server, "/queues/calls/do/unhold", &form("a%3Cb"));
     assert_eq!(status, 303);
     assert!(shown(&server, &to).contains("No message group is held."));
-    assert_eq!(text(&server.run(&["take", "calls"]).stdout), "x\n");
+    assert_eq!(text(&server.run(&["take", "calls"]).stdout), "x");
     let audit = text(&server.run(&["audit"]).stdout);
     assert!(audit.contains("/queues/calls/do/hold"), "{audit}");
 }
