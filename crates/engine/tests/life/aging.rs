@@ -145,6 +145,11 @@ fn beside_other_queues_a_priority_rises_to_0_at_most() {
         (w.take(1, both()), w.take(1, both())),
         ("before".into(), "patient".into())
     );
+    // The clock of the queue has gone on since its first message.
+    put(&mut w, "old", 1, "risen");
+    w.wait(100 * MINUTE);
+    put(&mut w, "young", 1, "newer");
+    assert_eq!(w.take(1, both()), "risen");
 }
 
 #[test]
