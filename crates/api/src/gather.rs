@@ -3,12 +3,41 @@
 use std::time::{Duration, Instant};
 
 use quintet_http::{Attempt, Client, Undo};
-use quintet_types::{Caller, Message, Take, Wait};
+use quintet_types::{Caller, Keys, Message, Take, Wait};
+use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::Api;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
-use super::types::Reserve;
+
+/// How to reserve.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reserve {
+    /// Wait so long for a message, ms, 60000 at most; 0: not at all.
+    #[serde(default)]
+    pub(super) wait_ms: u64,
+    /// Messages at most, 1 to 100; left out: 1.
+    pub(super) max: Option<u32>,
+    /// Messages that are enough for a reply, 1 to `max`; left out: `max`. Needs `linger_ms`.
+    pub(super) min: Option<u32>,
+    /// Once there is a message, wait so long for `min` of them, ms, 60000 at most, but no longer
+    /// than half of the shortest of their leases; 0: not at all. Messages are reserved as they come.
+    #[serde(default)]
+    pub(super) linger_ms: u64,
+    /// The lease ends by itself after so many ms, 1 to a week; left out: as
+    /// the message or its queue says.
+    pub(super) lease_ms: Option<u64>,
+    /// The worker's name, 1 to 255 bytes, for lists of leases; left out: its
+    /// `User-Agent`.
+    pub(super) worker: Option<String>,
+    /// Only messages of one key: that of the first, which comes alone if it has none. Others of its
+    /// key are as far in the reply as no message of the queue's files stands before them. In a
+    /// queue with ordered keys the reply does not wait for more.
+    #[serde(default)]
+    pub(super) one_key: bool,
+}
 
 /// Conditions of a reserve that gathers.
 pub(super) struct Gather {
@@ -77,6 +106,11 @@ impl Api {
         undo: &mut Undo,
     ) {
         let (max, token) = (take.messages_max as usize, take.token.take());
+        if take.keys.is_some() {
+            let key = undo.messages().first().and_then(Message::key).cloned();
+            let Some(key) = key else { return };
+            take.keys = Some(Box::new(Keys::Of(key)));
+        }
         let mut left = gather.linger;
         loop {
             let shortest = undo.messages().iter();

@@ -5,7 +5,7 @@ use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
-use quintet_types::{By, Command, HeldKey, How, MessageId, Ms};
+use quintet_types::{By, Command, HeldKey, How, MessageId, Ms, NamedAction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -17,7 +17,7 @@ use super::read;
 use quintet_http::reply;
 
 /// A key is held for so long at most, ms.
-const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
+pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// A page of held keys takes so much memory, about.
 const PAGE_BYTES: u64 = 1 << 20;
@@ -68,6 +68,14 @@ impl HeldOne {
     }
 }
 
+fn may_hold_for(hold_key_ms: Option<u64>) -> Result<(), Problem> {
+    if hold_key_ms.is_some_and(|ms| !(1..=HOLD_MAX_MS).contains(&ms)) {
+        let detail = format!("a number from 1 to {HOLD_MAX_MS}");
+        return Err(Problem::field("hold_key_ms", detail));
+    }
+    Ok(())
+}
+
 /// Ends a lease, and holds the key of its message if that is asked.
 ///
 /// # Errors
@@ -76,10 +84,7 @@ pub(super) fn settle(
     how: How,
     hold_key_ms: Option<u64>,
 ) -> Result<impl FnOnce(MessageId) -> Command, Problem> {
-    if hold_key_ms.is_some_and(|ms| !(1..=HOLD_MAX_MS).contains(&ms)) {
-        let detail = format!("a number from 1 to {HOLD_MAX_MS}");
-        return Err(Problem::field("hold_key_ms", detail));
-    }
+    may_hold_for(hold_key_ms)?;
     let by = By::Anyone;
     Ok(move |id| match hold_key_ms {
         None => Command::Settle { id, by, how },
@@ -92,12 +97,16 @@ pub(super) fn settle(
     })
 }
 
-/// An operation by name holds no key.
-pub(super) fn by_token_only(hold_key_ms: Option<u64>) -> Result<(), Problem> {
-    match hold_key_ms {
-        None => Ok(()),
-        Some(_) => Err(Problem::field("hold_key_ms", "needs the token of a lease")),
-    }
+/// The same by the message's name.
+///
+/// # Errors
+/// It cannot be held for so long.
+pub(super) fn settle_named(how: How, hold_key_ms: Option<u64>) -> Result<NamedAction, Problem> {
+    may_hold_for(hold_key_ms)?;
+    Ok(match hold_key_ms {
+        None => NamedAction::Settle(how),
+        Some(for_ms) => NamedAction::SettleHolding(how, for_ms),
+    })
 }
 
 /// Hands out no message of this key until the time is over, or again if it is 0. The queue's

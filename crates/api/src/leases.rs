@@ -9,18 +9,18 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, BulkOp, By, ClientId, Command, Guard, LeaseOwner, LeaseRequest, LeaseTime, ListState,
-    Outcome, Take, Transaction, Wait,
+    BackTo, BulkOp, By, ClientId, Command, Guard, Keys, LeaseOwner, LeaseRequest, LeaseTime,
+    ListState, Outcome, Take, Transaction, Wait,
 };
 
 use super::call::{Answer, Call, Given, OfQueue};
+use super::gather::Reserve;
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::types::{
     Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
-    Reserve,
 };
 use super::{Api, bulk, hold, read};
 use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
@@ -85,10 +85,10 @@ pub(super) async fn list(
 /// Reserves messages: nobody else gets them until their leases end. Each comes
 /// with a lease, a token for what follows; it survives this connection and a
 /// restart of the server, and ends by itself when its time is over. With
-/// `linger_ms` the reply waits for `min` messages once there is one. With
-/// `Idempotency-Key` a repeat within five minutes gets the same messages and
-/// leases, whose time begins anew, as long as all of them last as they were
-/// given.
+/// `linger_ms` the reply waits for `min` messages once there is one; with
+/// `one_key` it has messages of a single key. With `Idempotency-Key` a repeat
+/// within five minutes gets the same messages and leases, whose time begins
+/// anew, as long as all of them last as they were given.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", operation_id = "reserve_messages", tag = "leases",
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Reserve,
@@ -144,11 +144,12 @@ pub(super) async fn reserve(
             0 => Wait::No,
             ms => Wait::For(ms),
         },
+        keys: asked.one_key.then(|| Box::new(Keys::One)),
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
         // Each try may wait for another time.
         token_sum: read::sum(
-            serde_json::json!([max, time, asked.min])
+            serde_json::json!([max, time, asked.min, asked.one_key])
                 .to_string()
                 .as_bytes(),
         ),

@@ -50,7 +50,7 @@ impl Api {
     }
 
     /// The keys of a queue that are held.
-    pub(crate) async fn held_keys(
+    pub async fn held_keys(
         &self,
         requester: &Requester,
         queue: &Name,

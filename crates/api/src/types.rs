@@ -118,29 +118,6 @@ impl From<Track> for Tracked {
     }
 }
 
-/// How to reserve.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Reserve {
-    /// Wait so long for a message, ms, 60000 at most; 0: not at all.
-    #[serde(default)]
-    pub(super) wait_ms: u64,
-    /// Messages at most, 1 to 100; left out: 1.
-    pub(super) max: Option<u32>,
-    /// Messages that are enough for a reply, 1 to `max`; left out: `max`. Needs `linger_ms`.
-    pub(super) min: Option<u32>,
-    /// Once there is a message, wait so long for `min` of them, ms, 60000 at most, but no longer
-    /// than half of the shortest of their leases; 0: not at all. Messages are reserved as they come.
-    #[serde(default)]
-    pub(super) linger_ms: u64,
-    /// The lease ends by itself after so many ms, 1 to a week; left out: as
-    /// the message or its queue says.
-    pub(super) lease_ms: Option<u64>,
-    /// The worker's name, 1 to 255 bytes, for lists of leases; left out: its
-    /// `User-Agent`.
-    pub(super) worker: Option<String>,
-}
-
 /// How a message goes back.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

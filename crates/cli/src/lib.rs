@@ -145,6 +145,8 @@ enum Command {
     Pause(verbs::Pause),
     /// End the pause of a queue.
     Resume(verbs::Resume),
+    /// Hold back the messages of a key, or list the held keys of a queue.
+    Hold(verbs::Hold),
     /// Make the server reject puts.
     Drain(verbs::Drain),
     /// Make the server accept puts again.
@@ -289,7 +291,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
     run!(
         Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Events Drop Move Fanout
         Browse Leases Clients Workers Trace Track Batch Schedule Purge Cancel Kick Retry Redrive
-        Delete Edit Pause Resume Drain Undrain Reload Check Repair Backup Export Import Rq Bench
+        Delete Edit Pause Resume Hold Drain Undrain Reload Check Repair Backup Export Import Rq Bench
         Demo Hooks Passwd Token Audit Man
     )
 }

@@ -41,7 +41,8 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
                         index page-7 --delay 5s --unique page-7 --unique-until started \
                         --on-repeat replace\n  quintet put reports 'march' --name report-7 \
                         --tracked\n  quintet put mail 'it is done' --after report-7 --on end\n  \
-                        quintet put add '2 3' --wait 30s\n\nWith --wait, exits with 4 if \
+                        quintet put add '2 3' --wait 30s\n  quintet put add '2 3' --reply-to sums \
+                        --correlation-id sum-1\n\nWith --wait, exits with 4 if \
                         the message has not ended in time, and with 1 if it was not done."
 )]
 pub(super) struct Put {
@@ -97,6 +98,13 @@ pub(super) struct Put {
     /// Batch that counts the message.
     #[arg(long, value_name = "BATCH")]
     batch: Option<String>,
+    /// Queue that gets the result of the message when it ends.
+    #[arg(long, value_name = "QUEUE")]
+    reply_to: Option<String>,
+    /// Id of the reply, in its attribute `correlation_id` [default: the name or the id of the
+    /// message].
+    #[arg(long, value_name = "ID", requires = "reply_to")]
+    correlation_id: Option<String>,
     /// Wait this long for the result of the message, for example 30s, and print the result.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     wait: Option<u64>,
@@ -135,6 +143,8 @@ impl Put {
             ("batch", self.batch),
             ("on", self.on),
             ("if_failed", self.if_failed),
+            ("reply_to", self.reply_to),
+            ("correlation_id", self.correlation_id),
         ];
         for (key, value) in texts {
             if let Some(value) = value {

@@ -153,7 +153,9 @@ pub struct Config {
     pub limits: Vec<LimitRow>,
     /// `[[cron]]`, in the order of the file.
     pub crons: Vec<CronTable>,
-    /// `[[cron]]` tables at most.
+    /// `[[schedule]]`, in the order of the file.
+    pub schedules: Vec<CronTable>,
+    /// Tables of both kinds at most.
     pub crons_max: u64,
     /// Schedules that are defined at run time at most.
     pub schedules_max: u64,
@@ -286,6 +288,7 @@ impl Default for Config {
             grants: Vec::new(),
             limits: Vec::new(),
             crons: Vec::new(),
+            schedules: Vec::new(),
             crons_max: 1000,
             webhooks: Vec::new(),
             events_keep: 0,

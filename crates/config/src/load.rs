@@ -227,6 +227,12 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
         "grant" => rows(value, "[[grant]]", auth::GRANT, &mut config.grants),
         "limit" => rows(value, "[[limit]]", limits::LIMIT, &mut config.limits),
         "cron" => rows(value, "[[cron]]", schedules::CRON, &mut config.crons),
+        "schedule" => rows(
+            value,
+            "[[schedule]]",
+            schedules::SCHEDULE,
+            &mut config.schedules,
+        ),
         "webhook" => rows(
             value,
             "[[webhook]]",
@@ -296,7 +302,8 @@ fn rows<T: Default>(
 
 /// Tables of the file beside settings.
 const TABLES: &[&str] = &[
-    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "user", "webhook",
+    "cluster", "cron", "defaults", "grant", "limit", "listen", "queue", "schedule", "user",
+    "webhook",
 ];
 
 /// `[defaults]` may not have a name; `refused` lists such keys.

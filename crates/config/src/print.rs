@@ -9,7 +9,7 @@ use super::auth::{AuthField, AuthSpec, GRANT, USER};
 use super::cluster::CLUSTER;
 use super::limits::LIMIT;
 use super::queues::QUEUE_SETTINGS;
-use super::schedules::CRON;
+use super::schedules::{CRON, SCHEDULE};
 use super::schema::{SETTINGS, quoted};
 use super::units::{show_bytes, show_duration};
 use super::webhooks::WEBHOOK;
@@ -128,6 +128,13 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
         "cron",
         "Messages by the calendar (docs/schedules.md). SIGHUP reloads them.",
         (CRON, &config.crons),
+        |_, value| value.to_owned(),
+    );
+    tables(
+        &mut out,
+        "schedule",
+        "The same, also at intervals or at moments.",
+        (SCHEDULE, &config.schedules),
         |_, value| value.to_owned(),
     );
     tables(

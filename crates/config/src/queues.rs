@@ -6,7 +6,7 @@ use quintet_types::{
 };
 
 use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, word};
-use super::units::{parse_rate, show_bytes, show_duration, show_rate};
+use super::units::{parse_duration_ms, parse_rate, show_bytes, show_duration, show_rate};
 
 /// The prefix of tags that say who set a setting and when.
 pub(crate) const SET_BY: &[u8] = b"quintet:set:";
@@ -233,6 +233,13 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         |v: u32| v.to_string()
     ),
     spec!(
+        aging,
+        "How much the priority of a message rises while it waits, such as \"1 per 10m\", up to one \
+         step per second; \"0\": not at all. A change counts for waiting messages from then on.",
+        steps_of,
+        |v: Rate| quoted(&show_steps(v))
+    ),
+    spec!(
         groups,
         "Effect of keys on takes: \"none\"; \"ordered\": a message waits while an earlier one of \
          its key is reserved or delayed; \"fair\": keys with many leased messages go after \
@@ -448,6 +455,32 @@ fn rate(value: &toml::Value) -> Result<Rate, String> {
     };
     let what = "a number per time, such as \"5/s\", \"5/m\" or \"1000/h\", or 0: no limit";
     rate.ok_or_else(|| takes(what, value))
+}
+
+/// The fastest aging: the clock of a queue lasts for 136 years.
+const STEP_MS_MIN: u64 = 1000;
+
+/// Steps in a time, such as "1 per 10m".
+fn steps_of(value: &toml::Value) -> Result<Rate, String> {
+    let steps = |text: &str| {
+        let (count, time) = text.split_once("per")?;
+        let count = count.trim().parse().ok().filter(|&count: &u32| count > 0)?;
+        let per_ms = parse_duration_ms(time).ok()?;
+        (per_ms / u64::from(count) >= STEP_MS_MIN).then_some(Rate { count, per_ms })
+    };
+    let rate = match (value.as_integer(), word(value).trim()) {
+        (Some(0), _) | (_, "0") => Some(Rate::default()),
+        (_, text) => steps(text),
+    };
+    let what = "steps per time, such as \"1 per 10m\", one per second at most, or 0: no aging";
+    rate.ok_or_else(|| takes(what, value))
+}
+
+fn show_steps(rate: Rate) -> String {
+    match rate.count {
+        0 => "0".to_owned(),
+        count => format!("{count} per {}", show_duration(rate.per_ms)),
+    }
 }
 
 fn tags_of(value: &toml::Value) -> Result<Tags, String> {

@@ -27,6 +27,7 @@ impl Config {
         if self.webhooks != newer.webhooks {
             waiting.push("webhook");
         }
+        self.schedules = newer.schedules;
         waiting
     }
 }

@@ -1,4 +1,4 @@
-//! `[[cron]]`: messages that are put by the calendar.
+//! `[[cron]]` and `[[schedule]]`: messages that are put by the clock.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use chrono::DateTime;
 use chrono_tz::Tz;
-use quintet_client::FOLDER;
+use quintet_client::{FOLDER, ScheduleSpec};
 use quintet_policy::{Cron, Missed, Overlap, Schedule, Timing};
 use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
@@ -22,11 +23,17 @@ use super::wrong::Wrong;
 /// Bytes of a name at most: it is a label of metrics and a part of addresses.
 const NAME_MAX: usize = 255;
 
-/// One `[[cron]]` table, as the file says it.
+/// One `[[cron]]` or `[[schedule]]` table, as the file says it.
 #[derive(Clone, Default)]
 pub struct CronTable {
     pub name: String,
     pub schedule: String,
+    pub every: String,
+    pub phase: String,
+    pub at: Vec<String>,
+    pub start: String,
+    pub end: String,
+    pub count: Option<u64>,
     pub zone: String,
     pub queue: String,
     pub body: String,
@@ -41,100 +48,177 @@ pub struct CronTable {
     pub overlap: String,
 }
 
-pub(crate) const CRON: &[AuthSpec<CronTable>] = &[
-    AuthSpec {
-        key: "name",
-        help: "What it is called; each has another.",
-        field: |row| AuthField::Text(&mut row.name),
-    },
-    AuthSpec {
-        key: "schedule",
-        help: "When: minute, hour, day, month and weekday, as crontab(5) has them.",
-        field: |row| AuthField::Text(&mut row.schedule),
-    },
-    AuthSpec {
-        key: "zone",
-        help: "By whose clocks, such as \"Europe/Berlin\" (IANA); empty: UTC.",
-        field: |row| AuthField::Text(&mut row.zone),
-    },
-    AuthSpec {
-        key: "queue",
-        help: "Queue the message is put into.",
-        field: |row| AuthField::Text(&mut row.queue),
-    },
-    AuthSpec {
-        key: "body",
-        help: "Its body; without one in any form it is empty.",
-        field: |row| AuthField::Text(&mut row.body),
-    },
-    AuthSpec {
-        key: "body_file",
-        help: "Or a file with it, which is read at the start and by a reload.",
-        field: |row| AuthField::Text(&mut row.body_file),
-    },
-    AuthSpec {
-        key: "body_base64",
-        help: "Or in base64.",
-        field: |row| AuthField::Text(&mut row.body_base64),
-    },
-    AuthSpec {
-        key: "attributes",
-        help: "Its attributes, such as [\"team=ops\"].",
-        field: |row| AuthField::List(&mut row.attributes),
-    },
-    AuthSpec {
-        key: "priority",
-        help: "Its priority; else the queue's default_priority.",
-        field: |row| AuthField::Number(&mut row.priority),
-    },
-    AuthSpec {
-        key: "delay",
-        help: "How long it rests before it may be taken, such as \"5m\".",
-        field: |row| AuthField::Text(&mut row.delay),
-    },
-    AuthSpec {
-        key: "ttr",
-        help: "Time to run of its leases.",
-        field: |row| AuthField::Text(&mut row.ttr),
-    },
-    AuthSpec {
-        key: "ttl",
-        help: "Time to live; else the queue's.",
-        field: |row| AuthField::Text(&mut row.ttl),
-    },
-    AuthSpec {
-        key: "missed",
-        help: "What becomes of runs that were missed: \"skip\" (also if empty), \"once\" (one put for \
-               all of them) or \"all\" (a put for each).",
-        field: |row| AuthField::Text(&mut row.missed),
-    },
-    AuthSpec {
-        key: "overlap",
-        help: "What becomes of runs while the message of an earlier one is not done: \"allow\" (also \
-               if empty), \"skip\", or \"replace\" (it takes the place of one that waits).",
-        field: |row| AuthField::Text(&mut row.overlap),
-    },
-];
+/// The rows of a table: its own, then those of both kinds of tables.
+macro_rules! rows {
+    ($($key:literal, $help:literal, $field:expr;)*) => {
+        &[
+            AuthSpec {
+                key: "name",
+                help: "What it is called; each has another.",
+                field: |row| AuthField::Text(&mut row.name),
+            },
+            $(AuthSpec { key: $key, help: $help, field: $field },)*
+            AuthSpec {
+                key: "zone",
+                help: "By whose clocks, such as \"Europe/Berlin\" (IANA); empty: UTC.",
+                field: |row| AuthField::Text(&mut row.zone),
+            },
+            AuthSpec {
+                key: "queue",
+                help: "Queue the message is put into.",
+                field: |row| AuthField::Text(&mut row.queue),
+            },
+            AuthSpec {
+                key: "body",
+                help: "Its body; without one in any form it is empty.",
+                field: |row| AuthField::Text(&mut row.body),
+            },
+            AuthSpec {
+                key: "body_file",
+                help: "Or a file with it, which is read at the start and by a reload.",
+                field: |row| AuthField::Text(&mut row.body_file),
+            },
+            AuthSpec {
+                key: "body_base64",
+                help: "Or in base64.",
+                field: |row| AuthField::Text(&mut row.body_base64),
+            },
+            AuthSpec {
+                key: "attributes",
+                help: "Its attributes, such as [\"team=ops\"].",
+                field: |row| AuthField::List(&mut row.attributes),
+            },
+            AuthSpec {
+                key: "priority",
+                help: "Its priority; else the queue's default_priority.",
+                field: |row| AuthField::Number(&mut row.priority),
+            },
+            AuthSpec {
+                key: "delay",
+                help: "How long it rests before it may be taken, such as \"5m\".",
+                field: |row| AuthField::Text(&mut row.delay),
+            },
+            AuthSpec {
+                key: "ttr",
+                help: "Time to run of its leases.",
+                field: |row| AuthField::Text(&mut row.ttr),
+            },
+            AuthSpec {
+                key: "ttl",
+                help: "Time to live; else the queue's.",
+                field: |row| AuthField::Text(&mut row.ttl),
+            },
+            AuthSpec {
+                key: "missed",
+                help: "What becomes of runs that were missed: \"skip\" (also if empty), \"once\" (one put for \
+                       all of them) or \"all\" (a put for each).",
+                field: |row| AuthField::Text(&mut row.missed),
+            },
+            AuthSpec {
+                key: "overlap",
+                help: "What becomes of runs while the message of an earlier one is not done: \"allow\" (also \
+                       if empty), \"skip\", or \"replace\" (it takes the place of one that waits).",
+                field: |row| AuthField::Text(&mut row.overlap),
+            },
+        ]
+    };
+}
+
+pub(crate) const CRON: &[AuthSpec<CronTable>] = rows! {
+    "schedule", "When: minute, hour, day, month and weekday, as crontab(5) has them.",
+    |row| AuthField::Text(&mut row.schedule);
+};
+
+/// `[[schedule]]`: one of cron, every and at.
+pub(crate) const SCHEDULE: &[AuthSpec<CronTable>] = rows! {
+    "cron", "When: minute, hour, day, month and weekday, as crontab(5) has them.",
+    |row| AuthField::Text(&mut row.schedule);
+    "every", "Or an interval, such as \"5m\": due at its multiples since 1970.",
+    |row| AuthField::Text(&mut row.every);
+    "phase", "So much after them; less than the interval.",
+    |row| AuthField::Text(&mut row.phase);
+    "at", "Or moments, such as [\"2030-01-01T09:00:00+01:00\"].",
+    |row| AuthField::List(&mut row.at);
+    "start", "First moment that may be due.",
+    |row| AuthField::Text(&mut row.start);
+    "end", "Last moment that may be due.",
+    |row| AuthField::Text(&mut row.end);
+    "count", "Runs after which it ends.",
+    |row| AuthField::Number(&mut row.count);
+};
+
+fn takes(key: &str, given: &str, why: &str) -> Wrong {
+    Wrong::of_value(key, &toml::Value::String(given.to_owned()), why)
+}
+
+fn time(key: &str, text: &str) -> Result<Option<u64>, Wrong> {
+    match text {
+        "" => Ok(None),
+        text => parse_duration_ms(text)
+            .map(Some)
+            .map_err(|why| Wrong::of_key(key, format!("{key} {why}"))),
+    }
+}
+
+/// A moment as RFC 3339 has it, in ms since 1970.
+fn moment(key: &str, text: &str) -> Result<u64, Wrong> {
+    let at = DateTime::parse_from_rfc3339(text).ok();
+    let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
+    let why = "takes a moment with its offset, such as \"2030-01-01T09:00:00Z\"";
+    at.ok_or_else(|| takes(key, text, why))
+}
 
 impl CronTable {
-    fn job(&self) -> Result<Schedule, Wrong> {
-        let takes = |key: &str, given: &str, why: &str| {
-            Wrong::of_value(key, &toml::Value::String(given.to_owned()), why)
+    /// When it is due, and that in words. `key`: the one of the cron expression.
+    fn times(&self, key: &str) -> Result<(Timing, String), Wrong> {
+        let texts = [&self.every, &self.phase, &self.start, &self.end];
+        let plain = texts.iter().all(|text| text.is_empty());
+        if plain && self.at.is_empty() && self.count.is_none() {
+            let wrong = |why: &str| takes(key, &self.schedule, why);
+            let cron = Cron::parse(&self.schedule).map_err(|why| wrong(&why.to_string()))?;
+            if cron.after_in(Ms(0), &Tz::UTC) == Ms::NEVER {
+                return Err(wrong(&format!("\"{}\" never comes", self.schedule)));
+            }
+            let zone = match self.zone.as_str() {
+                "" => Tz::UTC,
+                zone => Tz::from_str(zone)
+                    .map_err(|_| takes("zone", zone, "takes a name such as \"Europe/Berlin\""))?,
+            };
+            let policy = format!("{} {}", self.schedule, zone.name());
+            return Ok((Timing::cron(cron, zone), policy));
+        }
+        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let moments = self.at.iter().map(|text| moment("at", text));
+        let moments: Vec<u64> = moments.collect::<Result<_, _>>()?;
+        let bound = |key: &str, text: &String| match text.is_empty() {
+            true => Ok(None),
+            false => moment(key, text).map(Some),
         };
+        let zone = given(&self.zone);
+        let spec = ScheduleSpec {
+            cron: given(&self.schedule),
+            zone: zone.or_else(|| given(&self.schedule).map(|_| Tz::UTC.name().to_owned())),
+            every_ms: time("every", &self.every)?,
+            phase_ms: time("phase", &self.phase)?,
+            at_ms: (!moments.is_empty()).then_some(moments),
+            start_ms: bound("start", &self.start)?,
+            end_ms: bound("end", &self.end)?,
+            count: self.count,
+            queue: self.queue.clone(),
+            ..ScheduleSpec::default()
+        };
+        let schedule = spec.schedule(&self.name).map_err(|bad| {
+            let key = bad.field.trim_end_matches("_ms");
+            Wrong::of_key(key, format!("{key}: {}", bad.why.replace("_ms", "")))
+        })?;
+        Ok((schedule.timing, schedule.policy))
+    }
+
+    fn job(&self, cron_key: &str) -> Result<Schedule, Wrong> {
         if self.name.len() > NAME_MAX || self.name.chars().any(char::is_control) {
             let why = format!("takes text of {NAME_MAX} bytes at most, without control characters");
             return Err(takes("name", &self.name, &why));
         }
-        let schedule = |why: &str| takes("schedule", &self.schedule, why);
-        let cron = Cron::parse(&self.schedule).map_err(|why| schedule(&why.to_string()))?;
-        if cron.after_in(Ms(0), &Tz::UTC) == Ms::NEVER {
-            return Err(schedule(&format!("\"{}\" never comes", self.schedule)));
-        }
-        let zone = match self.zone.as_str() {
-            "" => Tz::UTC,
-            zone => Tz::from_str(zone)
-                .map_err(|_| takes("zone", zone, "takes a name such as \"Europe/Berlin\""))?,
-        };
         let missed = match self.missed.as_str() {
             "" | "skip" => Missed::Skip,
             "once" => Missed::Once,
@@ -153,10 +237,11 @@ impl CronTable {
                 return Err(takes("overlap", overlap, why));
             }
         };
+        let (timing, policy) = self.times(cron_key)?;
         let schedule = Schedule {
             name: self.name.clone(),
-            policy: format!("{} {}", self.schedule, zone.name()),
-            timing: Timing::cron(cron, zone),
+            policy,
+            timing,
             missed,
             overlap,
             put: self.put()?,
@@ -182,12 +267,6 @@ impl CronTable {
             );
             return Err(Wrong::of_key("body", why));
         }
-        let time = |key: &str, text: &str| match text {
-            "" => Ok(None),
-            text => parse_duration_ms(text)
-                .map(Some)
-                .map_err(|why| Wrong::of_key(key, format!("{key} {why}"))),
-        };
         let priority = self.priority.map(u32::try_from).transpose();
         let more = PutMore {
             attrs: self.attrs()?,
@@ -264,15 +343,15 @@ fn read_body(path: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Config {
-    /// The `[[cron]]` tables. Reads the files of bodies.
+    /// The `[[cron]]` and `[[schedule]]` tables. Reads the files of bodies.
     ///
     /// # Errors
     /// The first that is wrong.
     pub fn schedules(&self) -> Result<Vec<Arc<Schedule>>, Wrong> {
-        let count = self.crons.len() as u64;
+        let count = (self.crons.len() + self.schedules.len()) as u64;
         if count > self.crons_max {
             return Err(format!(
-                "crons_max = {}: there are {count} [[cron]] tables",
+                "crons_max = {}: there are {count} [[cron]] and [[schedule]] tables",
                 self.crons_max
             )
             .into());
@@ -280,17 +359,21 @@ impl Config {
         let settings = self.engine_settings();
         let mut names = HashSet::new();
         let mut jobs = Vec::new();
-        for (row, table) in self.crons.iter().enumerate() {
-            let wrong = |why: String| Wrong::from(why).of_row(row);
+        let crons = self.crons.iter().enumerate();
+        let crons = crons.map(|(row, table)| ("cron", "schedule", row, table));
+        let schedules = self.schedules.iter().enumerate();
+        let schedules = schedules.map(|(row, table)| ("schedule", "cron", row, table));
+        for (kind, cron_key, row, table) in crons.chain(schedules) {
+            let wrong = |why: String| Wrong::from(why).of_row(row).of_table(kind);
             if table.name.is_empty() {
-                return Err(wrong("a [[cron]] needs a name".to_owned()));
+                return Err(wrong(format!("a [[{kind}]] needs a name")));
             }
-            let place = format!("[[cron]] {}", table.name);
+            let place = format!("[[{kind}]] {}", table.name);
             if !names.insert(&table.name) {
                 return Err(wrong(format!("{place}: there are two of this name")));
             }
-            let job = table.job();
-            let job = job.map_err(|wrong| wrong.within(&place).of_row(row))?;
+            let job = table.job(cron_key);
+            let job = job.map_err(|wrong| wrong.within(&place).of_row(row).of_table(kind))?;
             let most = settings.resolve(job.put.queue.as_bytes()).message_bytes_max;
             let bytes = job.put.body.len();
             if bytes > most {
@@ -339,6 +422,60 @@ mod tests {
         assert_eq!(attrs[..], [(b"k"[..].into(), b"v=w"[..].into())]);
         let plain = &jobs(GOOD).expect("read")[0];
         assert_eq!((plain.zone(), plain.missed), ("UTC", Missed::Skip));
+    }
+
+    const SCHEDULE: &str = "[[schedule]]\nname = 'b'\nqueue = 'w'\n";
+
+    #[test]
+    fn tables_of_schedules_have_intervals_and_moments() {
+        let of = |more: &str| jobs(&format!("{SCHEDULE}{more}")).expect("read").remove(0);
+        let next = |more: &str, after: u64| of(more).timing.next(Ms(after));
+        assert_eq!(next("every = '5m'\nphase = '10s'\n", 10_000), Ms(310_000));
+        let at = "at = ['1970-01-01T01:00:07+01:00', '1970-01-01T00:00:03Z']\n";
+        assert_eq!((next(at, 0), next(at, 3000)), (Ms(3000), Ms(7000)));
+        assert_eq!(next(at, 7000), Ms::NEVER);
+        let bounds = "every = '1s'\nstart = '1970-01-01T00:01:00Z'\nend = '1970-01-01T00:02:00Z'\n";
+        assert_eq!(
+            (next(bounds, 0), next(bounds, 120_000)),
+            (Ms(60_000), Ms::NEVER)
+        );
+        // As the table of the other name, so that its marks stay.
+        let cron = of("cron = '0 3 * * *'\n");
+        let other = &jobs(GOOD).expect("read")[0];
+        assert_eq!(cron.policy, other.policy);
+        assert_eq!(of("cron = '0 3 * * *'\ncount = 2\n").timing.count, Some(2));
+        assert_eq!(
+            jobs(&format!("{GOOD}{SCHEDULE}every = '1h'"))
+                .expect("read")
+                .len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_schedule_that_makes_no_sense_is_named() {
+        for (more, said) in [
+            ("", "in [[schedule]] b: cron five fields expected"),
+            (
+                "every = '5m'\ncron = '0 3 * * *'",
+                "cron: give one of cron, every and at",
+            ),
+            ("every = '5x'", "every \"5x\" is not a duration"),
+            ("every = '1ms'", "every: a number from 1000"),
+            ("every = '5m'\nphase = '5m'", "phase: less than every"),
+            ("at = ['tomorrow']", "at takes a moment"),
+            ("every = '5m'\nend = '2030-01-01'", "end takes a moment"),
+            ("every = '5m'\ncount = 0", "count: a number from 1 on"),
+            ("schedule = '0 3 * * *'", "unknown key \"schedule\""),
+        ] {
+            let why = jobs(&format!("{SCHEDULE}{more}")).expect_err(more);
+            assert!(why.contains(said), "{said}: {why}");
+        }
+        let twice = jobs(&format!(
+            "{GOOD}{}every = '5m'",
+            SCHEDULE.replace("'b'", "'a'")
+        ));
+        assert!(twice.expect_err("two").contains("two of this name"));
     }
 
     #[test]

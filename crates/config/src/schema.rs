@@ -277,7 +277,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     live("waiters_max", "Most waiting takes in each shard.", |c| {
         Field::Number(&mut c.waiters_max, 1, 10_000_000)
     }),
-    live("crons_max", "Most [[cron]] tables.", |c| {
+    live("crons_max", "Most [[cron]] and [[schedule]] tables.", |c| {
         Field::Number(&mut c.crons_max, 0, 100_000)
     }),
     live(

@@ -11,6 +11,8 @@ use toml::de::{DeTable, DeValue};
 pub struct Wrong {
     /// Which of the tables of this name, from 0; of those written with two brackets.
     row: Option<usize>,
+    /// The name of the table, if there are several kinds.
+    table: Option<&'static str>,
     /// The key within the table.
     key: Option<String>,
     /// A sentence; of a table it says which.
@@ -25,8 +27,12 @@ impl fmt::Display for Wrong {
 
 impl From<String> for Wrong {
     fn from(why: String) -> Self {
-        let (row, key) = (None, None);
-        Self { row, key, why }
+        Self {
+            row: None,
+            table: None,
+            key: None,
+            why,
+        }
     }
 }
 
@@ -69,9 +75,17 @@ impl Wrong {
         }
     }
 
+    /// In tables of this name.
+    pub(crate) fn of_table(self, table: &'static str) -> Self {
+        Self {
+            table: Some(table),
+            ..self
+        }
+    }
+
     /// With the line of the file, where `name` is the setting or table.
     pub(crate) fn on_line(self, file: &str, name: &str) -> Error {
-        match self.line(file, name) {
+        match self.line(file, self.table.unwrap_or(name)) {
             Some(line) => anyhow!("line {line}: {}", self.why),
             None => anyhow!(self.why),
         }
@@ -335,7 +349,7 @@ mod tests {
         use super::super::{auth, scripts};
         use super::super::{
             cluster::CLUSTER, limits::LIMIT, queues::QUEUE_SETTINGS, schedules::CRON,
-            webhooks::WEBHOOK,
+            schedules::SCHEDULE, webhooks::WEBHOOK,
         };
         let mut keys: Vec<(&str, &str)> = Vec::new();
         keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
@@ -349,6 +363,7 @@ mod tests {
         keys.extend(auth::GRANT.iter().map(|spec| ("[[grant]]", spec.key)));
         keys.extend(CRON.iter().map(|spec| ("[[cron]]", spec.key)));
         keys.extend(WEBHOOK.iter().map(|spec| ("[[webhook]]", spec.key)));
+        keys.extend(SCHEDULE.iter().map(|spec| ("[[schedule]]", spec.key)));
         keys.extend(LIMIT.iter().map(|spec| ("[[limit]]", spec.key)));
         for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
             keys.push(("[[listen]]\nprotocol = 'memcache'", key));

@@ -21,7 +21,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
 use super::{PageRequest, queue_of, words};
-use quintet_api::{Path, Problem};
+use quintet_api::{HOLD_MAX_MS, Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
 /// All but what is reserved.
@@ -176,6 +176,10 @@ pub(super) async fn on_queue(
             }
         }
         "resume" => Some(0),
+        "hold" | "unhold" => {
+            let note = hold_key(&asked, &queue, &given.form, operation == "hold").await?;
+            return Ok(app.back(&given.form, &back, note));
+        }
         _ => return answered(&asked, &queue, &operation, &given.form).await,
     };
     let pause = Command::Pause {
@@ -204,6 +208,37 @@ pub(super) async fn on_queue(
         None => "Paused until it is resumed: consumers wait, puts continue.".to_owned(),
     };
     Ok(app.back(&given.form, &back, note))
+}
+
+/// Holds the key of a form, or ends its hold.
+async fn hold_key(
+    asked: &PageRequest,
+    queue: &Name,
+    form: &Form,
+    holds: bool,
+) -> Result<String, Problem> {
+    let key = form.get("key").unwrap_or_default();
+    let for_ms = match holds {
+        false => 0,
+        true => words::typed_duration(form.get("for").unwrap_or_default())
+            .ok()
+            .filter(|ms| (1..=HOLD_MAX_MS).contains(ms))
+            .ok_or_else(|| Problem::field("for", "Write a duration up to 7d, such as 30s."))?,
+    };
+    let hold = Command::HoldKey {
+        queue: queue.clone(),
+        key: key.as_bytes().into(),
+        for_ms,
+    };
+    asked.ask(hold).await?;
+    let key = names::seen(key);
+    Ok(match for_ms {
+        0 => format!("The message group {key} is not held any more."),
+        ms => format!(
+            "The message group {key} is held for {}.",
+            words::duration(ms)
+        ),
+    })
 }
 
 /// Does what was asked, if the answer is to that question.

@@ -5,12 +5,14 @@ use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::Rates;
 use quintet_client::attention::{Finding, Level, Rule, why_slow};
-use quintet_types::{Groups, ListState, QueueGauges, QueueSettings, QueueStats, Rate, Verb};
+use quintet_types::{
+    Groups, HeldKey, ListState, Ms, QueueGauges, QueueSettings, QueueStats, Rate, Verb,
+};
 
 use super::frame::Frame;
 use super::graph::Chart;
 use super::listing::{self, Line, STATES, Which};
-use super::names::{self, Named};
+use super::names::{self, Named, Piece};
 use super::setup::{self, Setup};
 use super::tiles::{Tiles, tiles};
 use super::{PageRequest, nearest, past, queue_of, words};
@@ -94,7 +96,46 @@ struct Queue {
     next: Option<String>,
     script: bool,
     setup: Setup,
+    /// `None`: keys mean nothing here.
+    held: Option<HeldKeys>,
     elsewhere: Option<Elsewhere>,
+}
+
+/// Held keys on a page at most.
+const HELD_MAX: usize = 100;
+/// Bytes of a key that a form sends at most.
+const TYPED_MAX: usize = 1024;
+
+/// Keys of which nothing is delivered.
+struct HeldKeys {
+    all: usize,
+    rows: Vec<HeldRow>,
+}
+
+struct HeldRow {
+    key: Vec<Piece>,
+    /// The key as a form sends it; empty: it is no text, or too long.
+    typed: String,
+    held: String,
+    left: String,
+}
+
+impl HeldKeys {
+    fn of(held: &[HeldKey], now: Ms) -> Self {
+        let rows = held.iter().take(HELD_MAX).map(|held| HeldRow {
+            key: names::first_line(&held.key),
+            typed: match held.key.len() {
+                0..=TYPED_MAX => String::from_utf8(held.key.to_vec()).unwrap_or_default(),
+                _ => String::new(),
+            },
+            held: words::duration(now.since(held.since)),
+            left: words::duration(held.until.since(now)),
+        });
+        Self {
+            all: held.len(),
+            rows: rows.collect(),
+        }
+    }
 }
 
 /// Name of the queue in another protocol.
@@ -167,6 +208,14 @@ pub(super) async fn page(
     let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
     let given = asked.console.api.setup(&asked.requester, &queue).await?;
     let setup = setup::of(&asked, &given);
+    let held = match keys(&stats, &given.settings) {
+        None => None,
+        Some(_) => {
+            let held = asked.console.api.held_keys(&asked.requester, &queue);
+            let now = asked.console.api.client_api().now();
+            Some(HeldKeys::of(&held.await?, now))
+        }
+    };
     let elsewhere = asked.elsewhere();
     let elsewhere = elsewhere.and_then(|other| other.called(&stats, &given));
     let name = Named::new(&queue);
@@ -220,6 +269,7 @@ pub(super) async fn page(
         name,
         script,
         setup,
+        held,
     };
     Ok(reply::show(StatusCode::OK, &page))
 }

@@ -619,8 +619,9 @@ impl Engine {
         let Some(message) = self.would_take(cx, take, &queues)? else {
             return Ok(None);
         };
-        let (queue, priority, created, id) =
-            (message.queue, message.priority, message.created, message.id);
+        let (queue, created, id, order) =
+            (message.queue, message.created, message.id, message.order());
+        let (priority, ..) = self.risen(queue, order);
         let turn = match take.pick {
             Pick::Best => 0,
             Pick::InOrder => {

@@ -256,6 +256,12 @@ impl Engine {
         if why.lives_anew() || is_new {
             message.extra_mut().expires = self.expiry_in(queue);
         }
+        if let Some(extra) = &mut message.extra {
+            extra.aged_from = 0;
+        }
+        if self.store.seated(queue).ages() {
+            self.begin_aging(cx, &mut message);
+        }
         let fact = match is_new {
             true => Fact::Put(message),
             false => Fact::Arrived { message, from },

@@ -6,8 +6,8 @@
 
 use quintet_types::{
     After, At, Attachment, Attr, Batch, BatchId, Cancelled, ClientId, Lease, Message, MessageId,
-    Ms, Name, Overrides, Progress, QueueId, QueueTotals, Removal, Return, RunId, Scope, Tally,
-    Track, Transfer, coded,
+    Ms, Name, Overrides, Progress, QueueId, QueueTotals, Rate, Removal, Return, RunId, Scope,
+    Tally, Track, Transfer, coded,
 };
 
 use crate::cold::Block;
@@ -63,6 +63,12 @@ pub enum Fact {
         now: Ms,
         /// `None`: it is held no longer.
         until: Option<Ms>,
+    },
+    /// How a queue's messages age from now on.
+    AgingSet {
+        queue: QueueId,
+        /// `None`: nothing in it ever aged.
+        clock: Option<AgingClock>,
     },
     /// A flush: the waiting messages of a queue are discarded.
     QueueFlushed {
@@ -392,6 +398,7 @@ impl Fact {
             | Fact::QueueConfigured { queue, .. }
             | Fact::QueuePaused { queue, .. }
             | Fact::KeyHeld { queue, .. }
+            | Fact::AgingSet { queue, .. }
             | Fact::QueueFlushed { queue, .. }
             | Fact::QueuePurged { queue, .. }
             | Fact::DedupeForgotten { queue }
@@ -429,6 +436,28 @@ pub struct Pause {
     pub until: Option<Ms>,
     /// As asked, ms.
     pub for_ms: u64,
+}
+
+/// Tells how far the messages of a queue have aged. A message keeps where the clock stood when it
+/// began to wait; its priority has risen by the steps since then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AgingClock {
+    /// Where it stood when this rate began.
+    pub steps: u32,
+    /// When that was.
+    pub since: Ms,
+    /// Steps in a time.
+    pub rate: Rate,
+}
+
+impl AgingClock {
+    /// Where it stands.
+    pub fn at(&self, now: Ms) -> u32 {
+        let count = now.since(self.since).saturating_mul(self.rate.count.into());
+        let steps = count.checked_div(self.rate.per_ms).unwrap_or(0);
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        self.steps.saturating_add(steps)
+    }
 }
 
 /// Counters of a shard that no queue has.

@@ -38,4 +38,4 @@ pub use codec::{FactError, FactKind, LargeBodies, read_message, write_message};
 pub use cold::{Block, BlockAt, EntryFacts, LookupResult, Picked, Rewritten, Want, Written};
 pub use decide::Spill;
 pub use engine::{CopiedOut, Engine, PurgedBlock, Space};
-pub use fact::{Change, DedupeId, DedupeKind, Fact, Journal, Pause, ShardCounts};
+pub use fact::{AgingClock, Change, DedupeId, DedupeKind, Fact, Journal, Pause, ShardCounts};

@@ -354,7 +354,7 @@ fn first_queue(subject: Subject<'_>) -> Option<&Name> {
 fn ends_lease(by_name: &ByName) -> bool {
     matches!(
         by_name.action,
-        NamedAction::Settle(_) | NamedAction::Cancel(_)
+        NamedAction::Settle(_) | NamedAction::SettleHolding(..) | NamedAction::Cancel(_)
     )
 }
 
@@ -362,11 +362,14 @@ fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table>
     let table = shown_command(lua, command)?;
     let cancels = matches!(command, Command::Cancel(..));
     let mut word = if cancels { "cancel" } else { "delete" };
-    let how = if let Command::Settle { how, .. } | Command::SettleHeld { how, .. } = command {
+    let how = if let Command::Settle { how, .. }
+    | Command::SettleHolding { how, .. }
+    | Command::SettleHeld { how, .. } = command
+    {
         Some(how)
     } else if let Command::ByName(by_name) = command {
         table.raw_set("message_name", lua.create_string(&by_name.name)?)?;
-        if let NamedAction::Settle(how) = &by_name.action {
+        if let NamedAction::Settle(how) | NamedAction::SettleHolding(how, _) = &by_name.action {
             Some(how)
         } else {
             word = "cancel";

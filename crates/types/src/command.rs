@@ -18,6 +18,7 @@ use crate::unique::{DEDUPE_RECORD_BYTES, Dedupe};
 
 mod about;
 mod bulk_op;
+mod keys;
 mod named;
 mod peek;
 mod transaction;
@@ -28,6 +29,7 @@ use smallvec::SmallVec;
 
 pub use about::{About, Subject, Verb};
 pub use bulk_op::{BulkAction, BulkOp, Cursor, Filter};
+pub use keys::{GroupLimit, Keys};
 pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAction};
 pub use peek::{ListState, Peek};
 pub use transaction::{
@@ -261,15 +263,6 @@ pub enum Pick {
     InOrder,
 }
 
-/// Companions of the same key leave together, up to these limits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GroupLimit {
-    /// Messages in a group at most.
-    pub messages_max: u32,
-    /// Bytes of keys and bodies in a group at most; the first always fits.
-    pub bytes_max: u64,
-}
-
 /// How long a take waits for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wait {
@@ -344,6 +337,8 @@ pub struct Take {
     pub end: End,
     /// Pull companions of the same key too.
     pub group: Option<GroupLimit>,
+    /// It gets messages of one key only.
+    pub keys: Option<Box<Keys>>,
     /// `None`: the message is removed.
     pub lease: Option<LeaseRequest>,
     /// True: only look; nothing changes.

@@ -171,6 +171,9 @@ pub struct Extra {
     pub cancelled: Option<Box<Cancelled>>,
     /// The messages for which it was held. Of one that is held now the shard knows them.
     pub after: Option<Box<After>>,
+    /// Where its queue's clock of aging stood when it began to wait: it stands so much behind
+    /// earlier messages of its priority.
+    pub aged_from: u32,
 }
 
 /// Overhead of an allocation beside its bytes: its head, and the rounding.
@@ -269,6 +272,14 @@ impl Message {
     /// Order inside its priority; the id at birth unless something moved it.
     pub fn position(&self) -> i64 {
         self.position
+    }
+
+    /// Where it stands among those that are ready.
+    #[inline]
+    pub fn order(&self) -> crate::Order {
+        let aged_from = self.extra.as_ref().map_or(0, |extra| extra.aged_from);
+        let priority = self.priority.saturating_add(aged_from);
+        (priority, self.position, self.id)
     }
 
     /// The segment of the log that holds its newest image, or the run it is in.

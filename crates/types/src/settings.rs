@@ -131,6 +131,9 @@ pub struct QueueSettings {
     pub take_rate: Rate,
     /// How many may be handed out at once after a rest; 1 at least.
     pub take_burst: u32,
+    /// How much the priority of a message rises while it waits: steps in a time. For messages that
+    /// come to the queue.
+    pub aging: Rate,
     /// The meaning of keys for takes.
     pub groups: Groups,
     /// Messages of one key under a lease at most; takes pass over those beyond. As with
@@ -193,6 +196,7 @@ impl Default for QueueSettings {
             in_flight_max: 0,
             take_rate: Rate::default(),
             take_burst: 1,
+            aging: Rate::default(),
             groups: Groups::None,
             key_in_flight_max: 0,
             key_take_rate: Rate::default(),
@@ -306,6 +310,8 @@ pub struct Overrides {
     pub key_take_burst: Option<u32>,
     /// See [`QueueSettings::buried_ttl_ms`].
     pub buried_ttl_ms: Option<u64>,
+    /// See [`QueueSettings::aging`].
+    pub aging: Option<Rate>,
     /// See [`QueueSettings::locked`]. Only from the configuration.
     pub locked: u64,
 }
@@ -354,6 +360,7 @@ macro_rules! each_override {
             key_take_rate,
             key_take_burst,
             buried_ttl_ms,
+            aging,
         }
     };
 }

@@ -38,9 +38,7 @@ impl StateIndex {
     pub fn order(self, message: &Message) -> Order {
         let extra = message.extra.as_deref();
         match self {
-            StateIndex::Ready | StateIndex::NotSelectable => {
-                (message.priority, message.position, message.id)
-            }
+            StateIndex::Ready | StateIndex::NotSelectable => message.order(),
             // Times in ms stay far below 2^63.
             StateIndex::Delayed => (0, message.due().map_or(0, |due| due.0 as i64), message.id),
             StateIndex::Buried => (

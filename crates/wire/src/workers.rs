@@ -2,9 +2,9 @@
 //! connections, are asked to be quiet or to end, and count as gone when they
 //! have been silent for long. Pure: time is an argument.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quintet_types::Ms;
 
@@ -12,10 +12,14 @@ use quintet_types::Ms;
 pub const WORKER_SILENCE_MS: u64 = 60_000;
 /// Longest name of a worker, bytes.
 pub(crate) const WID_MAX: usize = 255;
-/// Workers known at once at most, each of up to nine KiB; more are refused.
+/// Workers known at once at most, each of up to sixteen KiB; more are refused.
 const WORKERS_MAX: usize = 10_000;
 /// Those that are gone are looked for so often, unless the table is full.
 const SWEEP_MS: u64 = 1000;
+/// Jobs of a worker that are remembered to tell it of their cancels: the newest.
+const JOBS_MAX: usize = 100;
+/// Longest id of such a job, bytes.
+const JID_MAX: usize = 64;
 /// Longest host name and label kept, bytes.
 const TEXT_MAX: usize = 255;
 /// Most labels kept.
@@ -59,6 +63,8 @@ pub struct Worker {
     connections: AtomicU32,
     /// It was forgotten: its connections close.
     gone: AtomicU8,
+    /// Ids of jobs it has, if it wants to hear of cancels.
+    jobs: Mutex<VecDeque<Box<str>>>,
 }
 
 impl Worker {
@@ -94,6 +100,31 @@ impl Worker {
     pub fn is_gone(&self, now: Ms) -> bool {
         let silent = now.since(Ms(self.seen.load(Ordering::Relaxed)));
         silent >= WORKER_SILENCE_MS || self.gone.load(Ordering::Relaxed) != 0
+    }
+
+    /// It has got this job.
+    pub(crate) fn begins(&self, jid: &[u8]) {
+        if let Ok(jid) = std::str::from_utf8(jid)
+            && jid.len() <= JID_MAX
+        {
+            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            if jobs.len() >= JOBS_MAX {
+                jobs.pop_front();
+            }
+            jobs.push_back(jid.into());
+        }
+    }
+
+    /// It has this job no longer.
+    pub(crate) fn ends(&self, jid: &str) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.retain(|job| **job != *jid);
+    }
+
+    /// Jobs it has, as far as they are remembered.
+    pub(crate) fn jobs(&self) -> Vec<Box<str>> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.iter().cloned().collect()
     }
 
     pub(crate) fn connects(&self) {

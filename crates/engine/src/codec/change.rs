@@ -3,9 +3,9 @@
 use super::FactError;
 use super::read::Reader;
 use super::write::Writer;
-use quintet_types::{Cancelled, Ms};
+use quintet_types::{Cancelled, Ms, Rate};
 
-use crate::fact::Change;
+use crate::fact::{AgingClock, Change};
 
 pub(super) fn write_change(w: &mut Writer<'_>, change: &Change) {
     let bits = u8::from(change.priority.is_some())
@@ -38,6 +38,30 @@ pub(super) fn write_change(w: &mut Writer<'_>, change: &Change) {
     if let Some(cancelled) = &change.cancelled {
         write_cancelled(w, cancelled);
     }
+}
+
+pub(super) fn write_clock(w: &mut Writer<'_>, clock: Option<&AgingClock>) {
+    w.flag(clock.is_some());
+    if let Some(clock) = clock {
+        let AgingClock { steps, since, rate } = *clock;
+        for number in [steps.into(), since.0, rate.count.into(), rate.per_ms] {
+            w.number(number);
+        }
+    }
+}
+
+pub(super) fn read_clock(r: &mut Reader<'_>) -> Result<Option<AgingClock>, FactError> {
+    if !r.flag()? {
+        return Ok(None);
+    }
+    Ok(Some(AgingClock {
+        steps: r.small("steps")?,
+        since: Ms(r.number()?),
+        rate: Rate {
+            count: r.small("rate")?,
+            per_ms: r.number()?,
+        },
+    }))
 }
 
 pub(super) fn write_cancelled(w: &mut Writer<'_>, cancelled: &Cancelled) {

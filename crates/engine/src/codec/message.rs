@@ -133,12 +133,14 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     const CANCELLED: u64 = 1 << CANCELLED_BIT;
     const REPLY: u64 = 1 << REPLY_BIT;
     const AFTER: u64 = 1 << AFTER_BIT;
+    const AGED_FROM: u64 = 1 << AGED_FROM_BIT;
     let batch = if extra.batch.is_some() { BATCH } else { 0 };
     let buried_until = extra.buried_until.map_or(0, |_| BURIED_UNTIL);
     let tracked = if extra.tracked { TRACKED } else { 0 };
     let cancelled = extra.cancelled.as_ref().map_or(0, |_| CANCELLED);
     let reply = extra.reply.as_ref().map_or(0, |_| REPLY);
     let after = extra.after.as_ref().map_or(0, |_| AFTER);
+    let aged_from = if extra.aged_from > 0 { AGED_FROM } else { 0 };
     w.number(
         bits.iter()
             .enumerate()
@@ -149,7 +151,8 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
             | tracked
             | cancelled
             | reply
-            | after,
+            | after
+            | aged_from,
     );
     if let Some(key) = &extra.key {
         w.bytes(key);
@@ -204,6 +207,9 @@ fn write_extra(w: &mut Writer<'_>, extra: &Extra) {
     if let Some(known) = &extra.after {
         after::write(w, known);
     }
+    if extra.aged_from > 0 {
+        w.number(u64::from(extra.aged_from));
+    }
 }
 
 /// The bit of the batch that a message belongs to.
@@ -218,6 +224,8 @@ const CANCELLED_BIT: u32 = 22;
 const REPLY_BIT: u32 = 23;
 /// The bit of the messages for which it was held.
 const AFTER_BIT: u32 = 24;
+/// The bit of where it stood on its queue's clock of aging.
+const AGED_FROM_BIT: u32 = 25;
 /// All bits there are.
 const EXTRA_ALL: u64 = ((1 << 18) - 1)
     | (1 << BATCH_BIT)
@@ -225,7 +233,8 @@ const EXTRA_ALL: u64 = ((1 << 18) - 1)
     | (1 << TRACKED_BIT)
     | (1 << CANCELLED_BIT)
     | (1 << REPLY_BIT)
-    | (1 << AFTER_BIT);
+    | (1 << AFTER_BIT)
+    | (1 << AGED_FROM_BIT);
 
 pub(super) fn write_retry(w: &mut Writer<'_>, retry: &Retry) {
     let backoff = &retry.backoff;
@@ -395,6 +404,11 @@ fn read_extra(r: &mut Reader<'_>) -> Result<Extra, FactError> {
             Some(Box::new(after::read(r)?))
         } else {
             None
+        },
+        aged_from: if has(AGED_FROM_BIT) {
+            r.small("aged from")?
+        } else {
+            0
         },
     })
 }

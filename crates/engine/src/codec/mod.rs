@@ -22,7 +22,7 @@ mod write;
 use read::{Reader, of_byte};
 use write::Writer;
 
-use change::{read_change, write_change};
+use change::{read_change, read_clock, write_change, write_clock};
 pub use table::FactKind;
 
 /// Resolves a large body by its id and length: its chunks came before the fact.
@@ -330,6 +330,10 @@ impl Fact {
                 w.bytes(key);
                 w.number(now.0);
                 w.time(*until);
+            }
+            Fact::AgingSet { queue, clock } => {
+                w.number(u64::from(queue.0));
+                write_clock(&mut w, clock.as_ref());
             }
             Fact::QueueFlushed {
                 queue,
@@ -653,6 +657,10 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
             key: r.bytes()?.into(),
             now: Ms(r.number()?),
             until: r.time()?,
+        },
+        FactKind::AgingSet => Fact::AgingSet {
+            queue: r.queue_number()?,
+            clock: read_clock(r)?,
         },
         FactKind::QueueFlushed => Fact::QueueFlushed {
             queue: r.queue_number()?,

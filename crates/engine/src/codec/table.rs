@@ -70,6 +70,7 @@ facts! {
     DedupeForgotten = 0x2c,
     HashKey = 0x2d,
     KeyHeld = 0x2e,
+    AgingSet = 0x2f,
     BatchMade = 0x30,
     BatchProgress = 0x31,
     BatchGone = 0x32,

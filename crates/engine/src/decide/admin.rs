@@ -442,7 +442,8 @@ impl Engine {
             self.forget_unused(id);
             return Err(command_error);
         }
-        let after = queue_weight(&there.name, child, &all, there.maker.as_deref());
+        let after =
+            queue_weight(&there.name, child, &all, there.maker.as_deref()) + there.told_of_aging();
         if after > before
             && let Err(command_error) = self.may_tell(after - before)
         {
@@ -488,8 +489,8 @@ impl Engine {
             }
         };
         let queue = self.store.seated(child);
-        let more =
-            queue_weight(&queue.name, true, queue.own(), queue.maker.as_deref()) - queue.told_bytes;
+        let told = queue_weight(&queue.name, true, queue.own(), queue.maker.as_deref());
+        let more = told + queue.told_of_aging() - queue.told_bytes;
         let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
         let may = match siblings < CHILDREN_MAX {
             true => self.may_tell(more),

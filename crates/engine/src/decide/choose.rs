@@ -5,7 +5,7 @@ use std::ops::Bound as Edge;
 use smallvec::SmallVec;
 
 use super::Cold;
-use quintet_types::{End, MessageId, Order, Pick, QueueId, StateIndex, Take};
+use quintet_types::{End, Keys, MessageId, Order, Pick, QueueId, StateIndex, Take};
 
 use crate::cold::BlockAt;
 use crate::engine::{Cx, Engine};
@@ -106,6 +106,12 @@ impl Engine {
         after: Option<MessageId>,
         walking: Walking<'_>,
     ) -> Best {
+        if let Some(Keys::Of(key)) = take.keys.as_deref() {
+            return match queues {
+                [queue] => self.next_of_key(cx, take, (*queue, key), walking),
+                _ => Best::Nothing,
+            };
+        }
         if let Some((queue, walk)) = walking {
             // What it began with comes first.
             let found = self.next_of_group(cx, take, queue, walk);
@@ -113,17 +119,20 @@ impl Engine {
                 return found;
             }
         }
-        let mut best = Best::Nothing;
+        let (mut best, mut first) = (Best::Nothing, None);
         for &queue in queues {
             let found = self.candidate(cx, take, queue, after, walking);
             let Some(order) = found.order() else {
                 continue;
             };
-            if best
-                .order()
-                .is_none_or(|best| take.pick == Pick::Best && is_better(take.end, order, best))
+            if let [_] = queues {
+                return found;
+            }
+            let order = self.risen(queue, order);
+            if first
+                .is_none_or(|first| take.pick == Pick::Best && is_better(take.end, order, first))
             {
-                best = found;
+                (best, first) = (found, Some(order));
             }
         }
         best
@@ -138,7 +147,7 @@ impl Engine {
         queues: &[QueueId],
         seen: &[Walked],
     ) -> Best {
-        let mut best = Best::Nothing;
+        let (mut best, mut first) = (Best::Nothing, None);
         for &queue in queues {
             let walked = seen.iter().find(|walked| walked.queue == queue);
             if let Some(walked) = walked.filter(|_| !take.look) {
@@ -157,15 +166,15 @@ impl Engine {
             }
             let last = walked.map(|walked| walked.last);
             let found = self.candidate(cx, take, queue, last, walking);
-            best = match (best.order(), found.order()) {
-                (None, _) => found,
-                (Some(best), Some(order))
-                    if take.pick == Pick::Best && is_better(take.end, order, best) =>
-                {
-                    found
-                }
-                _ => best,
+            let Some(order) = found.order() else {
+                continue;
             };
+            let order = self.risen(queue, order);
+            if first
+                .is_none_or(|first| take.pick == Pick::Best && is_better(take.end, order, first))
+            {
+                (best, first) = (found, Some(order));
+            }
         }
         best
     }
@@ -284,7 +293,7 @@ impl Engine {
     ) -> Option<Candidate> {
         let queue = self.store.queue(id)?;
         let from = match after.and_then(|after| self.store.message(after)) {
-            Some(m) if m.queue == id => Edge::Excluded((m.priority, m.position, m.id)),
+            Some(m) if m.queue == id => Edge::Excluded(m.order()),
             _ => Edge::Unbounded,
         };
         for (order, &slot) in queue.ready.range((from, Edge::Unbounded)) {
@@ -311,7 +320,7 @@ impl Engine {
         let mut below = after
             .and_then(|after| self.store.message(after))
             .filter(|m| m.queue == id)
-            .map(|m| (m.priority, m.position, m.id));
+            .map(quintet_types::Message::order);
         let mut from = match below {
             Some((priority, ..)) => Edge::Included((priority, i64::MIN, MessageId(0))),
             None => Edge::Unbounded,

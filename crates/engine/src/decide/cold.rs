@@ -563,6 +563,7 @@ impl Engine {
             | Fact::QueueMaker { .. }
             | Fact::QueuePaused { .. }
             | Fact::KeyHeld { .. }
+            | Fact::AgingSet { .. }
             | Fact::QueueFlushed { .. }
             | Fact::QueuePurged { .. }
             | Fact::DedupeForgotten { .. }

@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// True if nothing is handed out of a queue, whatever is in it.
-    fn is_closed(&self, take: &Take, id: QueueId) -> bool {
+    pub(super) fn is_closed(&self, take: &Take, id: QueueId) -> bool {
         let queue = self.store.seated(id);
         let limited = !take.look && queue.is_limited(self.now);
         queue.live.settings.down || limited || queue.is_paused(self.now)

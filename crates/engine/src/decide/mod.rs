@@ -13,6 +13,7 @@
 
 mod admin;
 mod after;
+mod aging;
 mod batch;
 mod bring;
 mod bulk_op;
@@ -26,6 +27,7 @@ mod keep;
 mod lease;
 mod make;
 mod named;
+mod one_key;
 mod progress;
 mod put;
 mod refer;

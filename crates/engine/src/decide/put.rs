@@ -2,8 +2,8 @@
 
 use hashbrown::{HashMap, HashSet};
 use quintet_types::{
-    BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name, OnRepeat,
-    Outcome, Put, PutMore, QueueId, Removal, Scope, SegmentRef, State, Tally, When,
+    At, BatchId, Caller, CommandError, Delivery, Expiry, Extra, Message, MessageId, Ms, Name,
+    OnRepeat, Outcome, Put, PutMore, QueueId, Removal, Scope, State, Tally, When,
 };
 
 use crate::engine::{Cx, Engine, Space};
@@ -611,27 +611,21 @@ impl Engine {
             true => SmallVec::new(),
             false => self.dedupe_records_of(id, put),
         };
-        let mut message = Message {
-            id: number,
+        let at = At {
+            queue: id,
+            priority: put.priority.unwrap_or(settings.default_priority),
             // Ids stay below 2^63.
             position: number.0 as i64,
-            created: now,
-            // Without a copy; an empty one to leave in its place would cost as
-            // much, at a count that all threads share.
-            body: put.body.clone(),
-            extra: None,
-            ttr_ms: put.ttr_ms,
-            priority: put.priority.unwrap_or(settings.default_priority),
-            queue: id,
-            flags: put.flags,
-            reserves: 0,
-            segment_ref: SegmentRef(0),
-            generation: 0,
-            ordinal: 0,
-            state: State::Ready,
-            selectable: true,
-            doomed: false,
+            id: number,
         };
+        let mut message = Message {
+            ttr_ms: put.ttr_ms,
+            flags: put.flags,
+            // The body without a copy; an empty one to leave in its place would cost as much, at a
+            // count that all threads share.
+            ..Message::new(at, now, put.body.clone())
+        };
+        let ages = queue.ages();
         if due.is_some() || expires.is_some() {
             message.extra = Some(Box::new(Extra {
                 due,
@@ -688,6 +682,9 @@ impl Engine {
         }
         if !is_held && after.is_some() {
             message.extra_mut().after = after.take();
+        }
+        if ages {
+            self.begin_aging(cx, &mut message);
         }
         let waits = matches!(message.state, State::Ready | State::Prepared);
         let tie = message.tie();

@@ -533,6 +533,9 @@ impl Engine {
             .store
             .queue(to)
             .is_some_and(|queue| !queue.live.settings.memory);
+        if self.store.seated(to).ages() {
+            self.follow_aging(cx, to);
+        }
         let position = self.next_id(cx, logged).0 as i64;
         self.fact(
             cx,

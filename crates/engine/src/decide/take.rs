@@ -1,12 +1,13 @@
 //! Taking, leasing, looking, and waiting for it.
 
 use std::ops::Bound as Edge;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use quintet_types::{
-    Answer, ClientId, CommandError, Delivery, Handed, Hold, LeaseRequest, Message, MessageId, Ms,
-    Name, Outcome, Pick, QueueId, Removal, Take, Wait,
+    Answer, ClientId, CommandError, Delivery, Handed, Hold, Keys, LeaseRequest, Message, MessageId,
+    Ms, Name, Outcome, Pick, QueueId, Removal, Take, Wait,
 };
 
 use crate::claim::Claim;
@@ -74,6 +75,9 @@ impl Engine {
         }
         let until = match take.wait {
             Wait::No | Wait::For(0) => return Answer::Now(Outcome::Empty, Hold::Turn),
+            _ if self.waits_in_vain(take, queues) => {
+                return Answer::Now(Outcome::Empty, Hold::Turn);
+            }
             Wait::For(ms) => Some(self.after(ms)),
             Wait::Until(at) if at <= self.now => {
                 return Answer::Now(Outcome::Empty, Hold::Turn);
@@ -371,15 +375,19 @@ impl Engine {
         let mut handed = Handed::new();
         let mut newest = MessageId(0);
         let wanted = take.messages_max.max(1);
-        if wanted > 1 && !self.store.cold.is_empty() {
+        if wanted > 1 && take.keys.is_none() && !self.store.cold.is_empty() {
             self.is_here(cx, take, queues)?;
         }
         let mut seen = None;
+        let mut of_key: Option<(QueueId, Arc<[u8]>)> = None;
         // Boxed, as nearly no take has one.
         let mut walk: Option<Box<(QueueId, Walk)>> = None;
         while handed.len() < wanted as usize {
             let on = walk.as_deref().map(|(queue, walk)| (*queue, walk));
-            let best = self.best(cx, take, queues, seen, on);
+            let best = match &of_key {
+                None => self.best(cx, take, queues, seen, on),
+                Some((queue, key)) => self.next_of_key(cx, take, (*queue, key), on),
+            };
             let best = match self.settled(best) {
                 Ok(Some(best)) => best,
                 Ok(None) => break,
@@ -419,6 +427,11 @@ impl Engine {
                 let message = self.hand(cx, client_id, slot, take.lease.as_ref());
                 newest = newest.max(message.id);
                 handed.push(message);
+            }
+            if take.keys.as_deref() == Some(&Keys::One) && of_key.is_none() {
+                let key = handed[0].key().cloned();
+                let Some(key) = key else { break };
+                of_key = Some((best.queue, key));
             }
         }
         if handed.is_empty() {
@@ -609,10 +622,10 @@ impl Engine {
                         self.forget_unused(queue);
                     }
                 }
-                // Only a consumer that cannot frame what is there leaves it to
-                // those behind it, and one that a limit holds back to those
+                // Only a consumer that cannot frame what is there, or wants another key,
+                // leaves it to those behind it, and one that a limit holds back to those
                 // who only look.
-                Served::Found(None) if take.body_max.is_some() => left_out = true,
+                Served::Found(None) if take.passes_over() => left_out = true,
                 Served::Found(None) if !take.look && self.is_left_to_lookers(&queues) => {}
                 Served::Found(None) => woken.retain(|id| queues.binary_search(id).is_err()),
                 // One that needs something from a run first keeps its turn.

@@ -171,6 +171,7 @@ impl Engine {
             NamedAction::Track
             | NamedAction::Look
             | NamedAction::Settle(_)
+            | NamedAction::SettleHolding(..)
             | NamedAction::Extend(_) => {
                 return Err(CommandError::NotFound.into());
             }

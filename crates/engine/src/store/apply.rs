@@ -200,6 +200,12 @@ impl Durable {
                 now,
                 until,
             } => self.hold_key(queue, &key, now, until),
+            Fact::AgingSet { queue: id, clock } => {
+                if let Some(queue) = self.queue_mut(id) {
+                    queue.aging = clock.map(Box::new);
+                }
+                self.weigh(id);
+            }
             Fact::QueueFlushed {
                 queue,
                 through: _,
@@ -535,13 +541,16 @@ impl Durable {
         // The place is an id that no message will have.
         self.use_up(position);
         let Some(slot) = self.slot(at.id) else { return };
-        if self.queue(to).is_none() {
+        let Some(queue) = self.queue(to) else {
             self.take_out(slot);
             return;
-        }
+        };
+        let aged_from = queue.aging.as_ref().map_or(0, |clock| clock.at(now));
         self.restate(at.id, |message, since| {
             depart(message, from.as_ref(), why, now);
-            message.extra_mut().was_leased(since);
+            let extra = message.extra_mut();
+            extra.was_leased(since);
+            extra.aged_from = aged_from;
             message.queue = to;
             message.position = position;
         });

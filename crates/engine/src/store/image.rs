@@ -71,6 +71,12 @@ impl Durable {
                     pause: queue.pause,
                 });
             }
+            if let Some(clock) = &queue.aging {
+                record(&Fact::AgingSet {
+                    queue: queue.id,
+                    clock: Some(**clock),
+                });
+            }
             for held in queue.held_keys.iter().flat_map(|held| held.iter()) {
                 record(&Fact::KeyHeld {
                     queue: queue.id,

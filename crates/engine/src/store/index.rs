@@ -20,7 +20,7 @@ const PROMOTED_AT_ONCE: usize = 128;
 fn group_order(message: &Message) -> GroupOrder {
     (
         !message.selectable,
-        message.priority,
+        message.order().0,
         Reverse(message.position),
         Reverse(message.id),
     )
@@ -244,7 +244,7 @@ impl Durable {
         message: &Message,
         slot: u32,
     ) {
-        let order = (message.priority, message.position, message.id);
+        let order = message.order();
         if message.selectable {
             let urgent = u64::from(message.priority < URGENT_BELOW);
             queue.ready.insert(order, slot);
@@ -309,7 +309,7 @@ impl Durable {
                     alarm = true;
                     keyed.change(queue, |groups| groups.leave(message, Standing::Delayed));
                 } else {
-                    let order = (message.priority, message.position, id);
+                    let order = message.order();
                     if message.selectable {
                         let urgent = u64::from(message.priority < URGENT_BELOW);
                         let was = queue.ready.remove(&order);

@@ -14,7 +14,7 @@ use quintet_types::{
     StateIndex, Tags, TakeLimit,
 };
 
-use crate::fact::Pause;
+use crate::fact::{AgingClock, Pause};
 use crate::pace::{Pace, Speed};
 
 pub(crate) use quintet_types::Order;
@@ -36,6 +36,8 @@ pub(crate) struct Queue {
     pub(crate) pause: Option<Pause>,
     /// `None`: no key is held.
     pub(crate) held_keys: Option<Box<HeldKeys>>,
+    /// `None`: nothing in it ever aged.
+    pub(crate) aging: Option<Box<AgingClock>>,
 
     /// Ready and selectable, by order.
     pub(crate) ready: Ascending<Order, u32>,
@@ -239,6 +241,12 @@ impl Queue {
             && self.prepared.is_empty()
             && self.archived.is_empty()
             && self.cold.as_ref().is_none_or(|cold| cold.is_empty())
+    }
+
+    /// True if its messages age, or did.
+    #[inline]
+    pub(crate) fn ages(&self) -> bool {
+        self.aging.is_some() || self.live.settings.aging.count > 0
     }
 
     /// Its own settings.

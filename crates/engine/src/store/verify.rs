@@ -81,7 +81,7 @@ impl Durable {
         let queue = self
             .queue(message.queue)
             .ok_or(format!("{id:?} in no queue"))?;
-        let order = (message.priority, message.position, id);
+        let order = message.order();
         let lease = self.leases.get(&slot);
         ensure!(
             lease.is_some() == (message.state == State::Reserved),

@@ -19,6 +19,8 @@ const QUEUE: u64 = 256;
 const CHILD: u64 = 32;
 /// The record of who made it, without the name.
 const MAKER: u64 = 16;
+/// The record of its clock of aging.
+const AGING: u64 = 48;
 /// A block of a run, without the bits of those that left it.
 const BLOCK: u64 = 160;
 /// The id mark and the shard's own counters.
@@ -58,7 +60,14 @@ pub(crate) fn of_queue(
 /// The same of one that is there.
 fn of_queue_here(queue: &Queue) -> u64 {
     let maker = queue.maker.as_deref();
-    of_queue(&queue.name, queue.parent.is_some(), queue.own(), maker)
+    of_queue(&queue.name, queue.parent.is_some(), queue.own(), maker) + queue.told_of_aging()
+}
+
+impl Queue {
+    /// Size of its clock of aging in a snapshot at most.
+    pub(crate) fn told_of_aging(&self) -> u64 {
+        self.aging.as_ref().map_or(0, |_| AGING)
+    }
 }
 
 fn of_overrides(overrides: &Overrides) -> u64 {

@@ -2,6 +2,7 @@
 //! model is in `quintet-sim`; what it found has a test of its own in `found`.
 
 mod after;
+mod aging;
 mod awaited;
 mod batches;
 mod bounds;
@@ -21,6 +22,7 @@ mod held_keys;
 mod limited;
 mod made;
 mod named;
+mod one_key;
 mod paged;
 mod past;
 mod purged;

@@ -241,6 +241,10 @@ fn the_defaults_hold_a_hundred_thousand_queues_with_settings_of_their_own() {
         }),
         key_take_burst: Some(1000),
         buried_ttl_ms: Some(86_400_000),
+        aging: Some(Rate {
+            count: 1,
+            per_ms: 86_400_000,
+        }),
     };
     for number in 0..100_000 {
         let configure = Command::Configure {

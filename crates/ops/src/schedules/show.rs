@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quintet_client::{LastRun, RunSeen, ScheduleSeen, WhichSchedules};
+use quintet_client::{LastRun, RunSeen, ScheduleSeen, ScheduleSpec, WhichSchedules};
 use quintet_host::locked;
 use quintet_policy::{Beat, Schedule};
 
@@ -131,13 +131,25 @@ fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> Sc
         seen.queue = schedule.queue().to_string();
         seen.missed = schedule.missed.word();
         seen.overlap = schedule.overlap.word();
-        if let Beat::Cron(_, zone) = &schedule.timing.beat {
-            // The policy of a table is its schedule and its zone.
-            let text = schedule.policy.strip_suffix(zone.name());
-            text.unwrap_or_default()
-                .trim_end()
-                .clone_into(&mut seen.schedule);
-        }
+        seen.schedule = match &schedule.timing.beat {
+            Beat::Cron(_, zone) => {
+                // The policy of a table begins with its schedule and its zone.
+                let text = schedule.policy.split_once(zone.name());
+                let text = text.map_or("", |(text, _)| text);
+                text.trim_end().to_owned()
+            }
+            Beat::Every { ms, phase_ms } => ScheduleSpec {
+                every_ms: Some(*ms),
+                phase_ms: Some(*phase_ms),
+                ..ScheduleSpec::default()
+            }
+            .words(),
+            Beat::At(moments) => ScheduleSpec {
+                at_ms: Some(moments.iter().map(|at| at.0).collect()),
+                ..ScheduleSpec::default()
+            }
+            .words(),
+        };
     }
     if let Some((stored, _)) = stored {
         seen.schedule = stored.spec.words();

@@ -198,3 +198,40 @@ fn conditions_that_cannot_be_met_are_errors() {
         assert_eq!(found, (400, Some(field)), "{}", reply.json);
     }
 }
+
+fn put_keyed(server: &Server, messages: &[(Option<&str>, &str)]) {
+    let messages = messages.iter();
+    let messages: Vec<Value> = messages
+        .map(|(key, body)| json!({ "body": body, "key": key }))
+        .collect();
+    let reply = post(
+        server,
+        "/queues/rows/messages",
+        &json!({ "messages": messages }),
+    );
+    assert_eq!(reply.status, 201, "{}", reply.json);
+}
+
+#[test]
+fn a_reply_of_one_key_waits_for_more_of_that_key_alone() {
+    let server = served();
+    let (a, b) = (Some("a"), Some("b"));
+    put_keyed(&server, &[(a, "a1"), (b, "b1"), (a, "a2"), (None, "none")]);
+    let asked =
+        json!({ "max": 5, "min": 3, "one_key": true, "linger_ms": LONG, "lease_ms": 600_000 });
+    let mut client = begun(&server, &asked);
+    await_that("a count of the queue", || {
+        number(&server, "reserved") == 2 && number(&server, "waiters") == 1
+    });
+    put_keyed(&server, &[(b, "b2"), (a, "a3")]);
+    let reply = text(&client.until(b"}]"));
+    let bodies = ["a1", "a2", "a3", "b1", "b2", "none"];
+    let there = bodies.map(|body| reply.contains(&format!("\"body\":\"{body}\"")));
+    assert_eq!(there, [true, true, true, false, false, false], "{reply}");
+    // Without a wait it is what is there.
+    let at_once = json!({ "max": 5, "one_key": true });
+    assert_eq!(each(&reserve(&server, "", &at_once), "body"), ["b1", "b2"]);
+    // One without a key is alone, and does not wait for others.
+    put_keyed(&server, &[(None, "alone")]);
+    assert_eq!(each(&reserve(&server, "", &asked), "body"), ["none"]);
+}

@@ -124,7 +124,7 @@ fn holds_that_cannot_be_are_errors() {
         "/queues/calls/names/n/finish",
         &json!({ "hold_key_ms": 1000 }),
     );
-    assert_eq!(error(&named), (400, "bad_field"));
+    assert_eq!(named.status, 404, "{}", named.json);
 }
 
 #[test]
@@ -155,4 +155,51 @@ fn many_held_keys_are_listed_in_pages() {
     assert_eq!(seen, (0..150).map(key).collect::<Vec<_>>());
     assert_eq!(pages, 2);
     assert_eq!(error(&page("?cursor=%2F")), (400, "bad_field"));
+}
+
+#[test]
+fn a_worker_holds_a_key_by_the_name_of_its_message() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let named = json!({ "messages": [
+        { "key": "a", "body": "a1", "name": "one" }, { "key": "a", "body": "a2" },
+        { "body": "none", "name": "two" },
+    ] });
+    assert_eq!(post(&server, "/queues/calls/messages", &named).status, 201);
+    assert_eq!(reserve(&server, "calls").unwrap().0, "a1");
+    let release = "/queues/calls/names/one/release";
+    let refused = post(&server, release, &json!({ "hold_key_ms": 0 }));
+    assert_eq!(error(&refused), (400, "bad_field"));
+    assert_eq!(
+        post(&server, release, &json!({ "hold_key_ms": HOUR })).status,
+        204
+    );
+    let [(key, left)] = &held(&server)[..] else {
+        panic!("one is held");
+    };
+    assert!(key == "a" && *left > HOUR / 2);
+    assert_eq!(reserve(&server, "calls").unwrap().0, "none");
+    assert_eq!(reserve(&server, "calls"), None);
+    let finish = "/queues/calls/names/two/finish";
+    let refused = post(&server, finish, &json!({ "hold_key_ms": HOUR }));
+    assert_eq!(error(&refused), (409, "no_key"));
+}
+
+#[test]
+fn the_command_line_holds_a_key_lists_it_and_ends_the_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    put(&server, "calls", &[("a b/c", "a1"), ("d", "d1")]);
+    let said = server.printed(&["hold", "calls", "--with-key", "a b/c", "--for", "1h"]);
+    assert_eq!(said, "a b/c is held for 1h\n");
+    assert_eq!(reserve(&server, "calls").unwrap().0, "d1");
+    let listed = server.printed(&["hold", "calls"]);
+    assert!(
+        listed.lines().nth(1).unwrap().starts_with("a b/c "),
+        "{listed}"
+    );
+    let said = server.printed(&["hold", "calls", "--with-key", "a b/c", "--end"]);
+    assert_eq!(said, "a b/c is not held\n");
+    assert_eq!(server.printed(&["hold", "calls"]), "");
+    assert_eq!(reserve(&server, "calls").unwrap().0, "a1");
 }

@@ -273,6 +273,36 @@ fn cron_tables_are_shown_paused_and_run() {
 }
 
 #[test]
+fn a_key_is_held_and_let_go_on_the_page_of_its_queue() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "[[queue]]\nname = 'calls'\ngroups = 'fair'\n");
+    for queue in ["calls", "plain"] {
+        server.run(&["put", queue, "x", "--with-key", "a<b"]);
+    }
+    assert!(!shown(&server, "/queues/plain").contains("id=\"held\""));
+    let page = shown(&server, "/queues/calls");
+    assert!(page.contains("No message group is held."), "{page}");
+    let form = |key: &str| format!("csrf={}&key={key}&for=", token(&page));
+    let wrong = post(&server, "/queues/calls/do/hold", &(form("a") + "soon"));
+    assert_eq!(wrong.0, 400);
+    let held = post(&server, "/queues/calls/do/hold", &(form("a%3Cb") + "1h"));
+    assert_eq!(held.0, 303);
+    let page = shown(&server, &held.1);
+    assert!(
+        page.contains("The message group a&#60;b is held for 1 h 00 m."),
+        "{page}"
+    );
+    assert!(page.contains("name=\"key\" value=\"a&#60;b\""), "{page}");
+    assert_eq!(text(&server.run(&["take", "calls"]).stdout), "");
+    let (status, to) = post(&server, "/queues/calls/do/unhold", &form("a%3Cb"));
+    assert_eq!(status, 303);
+    assert!(shown(&server, &to).contains("No message group is held."));
+    assert_eq!(text(&server.run(&["take", "calls"]).stdout), "x");
+    let audit = text(&server.run(&["audit"]).stdout);
+    assert!(audit.contains("/queues/calls/do/hold"), "{audit}");
+}
+
+#[test]
 fn the_audit_tells_how_many_and_of_which_queue() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, "");

@@ -265,3 +265,23 @@ fn put_waits_on_the_command_line() {
     assert_eq!(expired.2, 1, "{expired:?}");
     assert!(expired.1.contains("is expired"), "{expired:?}");
 }
+
+#[test]
+fn the_command_line_names_a_queue_for_the_reply() {
+    let data = Data::fresh();
+    let server = Server::start_with(&data, start());
+    let put = ["put", "add", "2 3", "--reply-to", "sums"];
+    let printed = server.printed(&[&put[..], &["--correlation-id", "sum-1"]].concat());
+    assert!(printed.trim().parse::<u64>().is_ok(), "{printed}");
+    work(&server, "add", &json!({"result": "5"}));
+    let id = server.printed(&put).trim().to_owned();
+    work(&server, "add", &json!({"result": "6"}));
+    for (body, correlation) in [("5", "sum-1"), ("6", &id)] {
+        let reply = post(&server, "/queues/sums/reserve", &json!({"wait_ms": 60_000})).json;
+        let reply = &reply["messages"][0];
+        assert_eq!(reply["body"], body);
+        assert_eq!(reply["headers"]["correlation_id"], correlation);
+    }
+    let alone = server.run(&["put", "add", "2 3", "--correlation-id", "sum-1"]);
+    assert_eq!(alone.status.code(), Some(2));
+}

@@ -291,3 +291,25 @@ fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
     let log = std::fs::read_to_string(&log).unwrap();
     assert!(log.contains("[[cron]] nightly was paused"), "{log}");
 }
+
+#[test]
+fn tables_of_schedules_put_at_intervals_and_are_listed_with_their_times() {
+    let config = "[[schedule]]\nname = 'poll'\nevery = '1s'\nqueue = 'polls'\nbody = 'x'\ncount = 1\n\
+                  [[schedule]]\nname = 'old'\nat = ['2020-01-01T00:00:00Z']\nqueue = 'polls'\n";
+    let server = start(config);
+    crate::common::await_that("a put by its interval", || server.number("ready") == 1);
+    let all = listed(&server);
+    let told = |at: usize, key: &str| all[at][key].as_str().unwrap().to_owned();
+    assert_eq!(
+        (told(0, "name"), told(1, "name")),
+        ("poll".into(), "old".into())
+    );
+    assert_eq!(
+        (told(0, "schedule"), told(1, "schedule")),
+        ("every 1s".into(), "once".into())
+    );
+    assert!(
+        all.iter()
+            .all(|one| one["source"] == "file" && one["ended"] == true)
+    );
+}

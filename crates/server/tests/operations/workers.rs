@@ -224,3 +224,45 @@ fn jobs_of_a_faktory_are_moved() {
     assert!(server.stop().success());
     assert!(other.stop().success());
 }
+
+#[test]
+fn a_worker_that_announces_it_hears_with_a_beat_which_of_its_jobs_are_cancelled() {
+    let server = Start::default().listen(&["faktory=0"]).serve();
+    let join = |more: &str, wid: &str| {
+        let mut worker = server.client_of("faktory");
+        worker.expect(b"+HI {\"v\":2}\r\n");
+        let hello = format!(r#"HELLO {{"v":2,"wid":"{wid}"{more}}}"#);
+        says(&mut worker, &hello, "+OK\r\n");
+        worker
+    };
+    let (mut hears, mut deaf) = (join(r#","cancelled":true"#, "w1"), join("", "w2"));
+    let fetch = |worker: &mut Client, jid: &str| {
+        let push = format!(r#"PUSH {{"jid":"{jid}","jobtype":"T","args":[]}}"#);
+        says(worker, &push, "+OK\r\n");
+        worker.send(b"FETCH default\r\n");
+        let head = text(&worker.until(b"\r\n"));
+        let len = head.trim_end().strip_prefix('$').expect("a job");
+        worker.exact(len.parse::<usize>().expect("a length") + 2);
+    };
+    for jid in ["job00001", "job00002", "job00003"] {
+        fetch(&mut hears, jid);
+    }
+    fetch(&mut deaf, "job00004");
+    let (first, second) = (r#"BEAT {"wid":"w1"}"#, r#"BEAT {"wid":"w2"}"#);
+    says(&mut hears, first, "+OK\r\n");
+    for jid in ["job00001", "job00003", "job00004"] {
+        let did = server.run(&["cancel", "default", "--name", jid, "--yes"]);
+        assert!(did.status.success(), "{did:?}");
+    }
+    // On another connection of the worker, too.
+    let mut other = join(r#","cancelled":true"#, "w1");
+    for worker in [&mut hears, &mut other] {
+        let told = "{\"state\":\"running\",\"cancelled\":[\"job00001\",\"job00003\"]}";
+        says(worker, first, &format!("${}\r\n{told}\r\n", told.len()));
+    }
+    says(&mut deaf, second, "+OK\r\n");
+    // The work has ended, one way or the other.
+    says(&mut other, r#"ACK {"jid":"job00001"}"#, "+OK\r\n");
+    says(&mut other, r#"FAIL {"jid":"job00003"}"#, "+OK\r\n");
+    says(&mut hears, first, "+OK\r\n");
+}

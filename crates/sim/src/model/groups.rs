@@ -139,8 +139,8 @@ impl Model {
             ready.retain(fits);
             let oldest = take.end == End::Oldest || self.has_groups(queue) && !take.look;
             match oldest {
-                true => ready.sort_by_key(|m| (m.priority, m.position(), m.id)),
-                false => ready.sort_by_key(|m| (m.priority, Reverse(m.position()), Reverse(m.id))),
+                true => ready.sort_by_key(Message::order),
+                false => ready.sort_by_key(|m| (m.order().0, Reverse(m.position()), Reverse(m.id))),
             }
             if take.look || !self.has_groups(queue) {
                 return ready;
@@ -155,7 +155,7 @@ impl Model {
             self.is_first_of_group(m) && (take.look || !limited)
         });
         let mut heads: Vec<&Message> = heads.filter(|m| fits(m)).collect();
-        heads.sort_by_key(|m| (m.priority, m.position(), m.id));
+        heads.sort_by_key(|m| m.order());
         let mut line = Vec::new();
         for head in heads {
             let mut last = head.clone();
@@ -200,20 +200,12 @@ impl Model {
         let first = |key: &Arc<[u8]>| {
             let here = self.items.iter().map(|item| &item.message);
             let here = here.filter(|m| m.queue == queue && m.key() == Some(key));
-            let orders = here
-                .filter(|m| self.may_wait(m))
-                .map(|m| (m.priority, m.position(), m.id));
+            let orders = here.filter(|m| self.may_wait(m)).map(|m| m.order());
             orders.min()
         };
         let of_loud = |m: &Message| {
             let key = m.key().expect("it is noisy");
-            (
-                self.in_flight(queue, Some(key)),
-                first(key),
-                m.priority,
-                m.position(),
-                m.id,
-            )
+            (self.in_flight(queue, Some(key)), first(key), m.order())
         };
         let mut loud = loud;
         loud.sort_by_key(of_loud);

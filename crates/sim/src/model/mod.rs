@@ -8,6 +8,7 @@
 
 mod admin;
 mod after;
+mod aging;
 mod batch;
 mod cancel;
 mod groups;
@@ -45,6 +46,7 @@ pub struct Queue {
     pause: Option<Option<Ms>>,
     /// Keys that are held, until when.
     held_keys: BTreeMap<Arc<[u8]>, Ms>,
+    aging: aging::Clock,
     head: i64,
     used: Ms,
     /// Nanoseconds at which the last one handed out would have gone, had each waited for its turn.
@@ -573,6 +575,7 @@ impl Model {
             overrides: Overrides::default(),
             pause: None,
             held_keys: BTreeMap::new(),
+            aging: aging::Clock::default(),
             head: 0,
             used: self.now,
             paced_ns: 0,

@@ -384,10 +384,8 @@ impl Model {
         let delayed = here(&|m| m.is_delayed(self.now));
         let first = ready
             .iter()
-            .min_by_key(|m| (std::cmp::Reverse(m.priority), m.position(), m.id));
-        let first = first.or(not_selectable
-            .iter()
-            .min_by_key(|m| (m.priority, m.position(), m.id)));
+            .min_by_key(|m| (std::cmp::Reverse(m.order().0), m.position(), m.id));
+        let first = first.or(not_selectable.iter().min_by_key(|m| m.order()));
         first
             .or(delayed.iter().max_by_key(|m| (m.due(), m.id)))
             .map(|m| m.id)
@@ -499,6 +497,7 @@ impl Model {
         if let Some(after) = more.after.filter(|_| more.past.is_none()) {
             self.hold_after(&mut message, *after);
         }
+        message.extra_mut().aged_from = self.begins_to_age(queue, rests.unwrap_or(now));
         let turn = match more.past {
             Some(past) => self.bring(&mut message, *past),
             None => 0,

@@ -102,6 +102,9 @@ impl Model {
             NamedAction::Track => Err(CommandError::NotFound),
             NamedAction::Look => Ok(Outcome::Messages([message].into_iter().collect())),
             NamedAction::Settle(how) => self.settle(client_id, message.id, by_name.by, how),
+            NamedAction::SettleHolding(how, for_ms) => {
+                self.settle_holding((client_id, by_name.by), message.id, how, for_ms)
+            }
             NamedAction::Extend(ms) => self.extend((client_id, By::Anyone), message.id, ms),
             NamedAction::Until(at) => {
                 let lease = self.item(message.id).and_then(|item| item.lease.as_ref());
@@ -583,6 +586,7 @@ impl Model {
         }
         let position = self.new_id(!self.settings_of(to).memory).0 as i64;
         self.queue_mut(to).made = true;
+        let aged_from = self.begins_to_age(to, self.now);
         let from = self.item_mut(id).message.queue;
         let from_name = self.queue(from).name.clone();
         let item = self.item_mut(id);
@@ -593,6 +597,7 @@ impl Model {
         let reserves = item.message.reserves;
         let extra = item.message.extra_mut();
         (extra.due, extra.delay_ms) = (None, 0);
+        extra.aged_from = aged_from;
         if why == Transfer::Redriven {
             (extra.failures, extra.expires) = (0, None);
             extra

@@ -72,7 +72,7 @@ impl Model {
             let m = &item.message;
             let extra = m.extra.as_deref();
             let (a, b) = match state {
-                ListState::Ready => (u64::from(!m.selectable), u64::from(m.priority)),
+                ListState::Ready => (u64::from(!m.selectable), u64::from(m.order().0)),
                 ListState::Delayed => (extra.and_then(|e| e.due).map_or(0, |at| at.0), 0),
                 ListState::Buried => (item.turn, 0),
                 ListState::Archived => (extra.map_or(0, |e| e.changed.0), 0),

@@ -372,9 +372,9 @@ impl Model {
             found.append(&mut line);
         }
         match take.end {
-            End::Oldest => found.sort_by_key(|m| (m.priority, m.position(), m.id)),
+            End::Oldest => found.sort_by_key(|m| (self.risen(m), m.position(), m.id)),
             End::Newest => {
-                found.sort_by_key(|m| (m.priority, Reverse(m.position()), Reverse(m.id)))
+                found.sort_by_key(|m| (self.risen(m), Reverse(m.position()), Reverse(m.id)))
             }
         }
         if take.pick == Pick::InOrder {
@@ -442,7 +442,7 @@ impl Model {
         others.sort_by_key(|m| {
             (
                 !m.selectable,
-                m.priority,
+                m.order().0,
                 Reverse(m.position()),
                 Reverse(m.id),
             )

@@ -115,7 +115,12 @@ fn extra() -> impl Strategy<Value = Extra> {
                 prop::option::of(tie()),
                 prop::option::of(after()),
             ),
-            (number(), ms(), any::<bool>(), (cancelled(), reply())),
+            (
+                number(),
+                ms(),
+                any::<bool>(),
+                (cancelled(), reply(), small()),
+            ),
         ),
     )
         .prop_map(
@@ -125,7 +130,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                 (
                     counts,
                     (failures, name, retry, batch, after),
-                    (born, first_leased, tracked, (cancelled, reply)),
+                    (born, first_leased, tracked, (cancelled, reply, aged_from)),
                 ),
             )| {
                 Extra {
@@ -151,6 +156,7 @@ fn extra() -> impl Strategy<Value = Extra> {
                     batch,
                     tracked,
                     cancelled,
+                    aged_from,
                     reply,
                     after: after.map(Box::new),
                 }
@@ -555,6 +561,19 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 key,
                 now,
                 until,
+            })
+            .boxed(),
+        Kind::AgingSet => (
+            queue(),
+            prop::option::of((small(), ms(), small(), number())),
+        )
+            .prop_map(|(queue, clock)| Fact::AgingSet {
+                queue,
+                clock: clock.map(|(steps, since, count, per_ms)| AgingClock {
+                    steps,
+                    since,
+                    rate: Rate { count, per_ms },
+                }),
             })
             .boxed(),
         Kind::QueueFlushed => (queue(), number(), number())

@@ -37,6 +37,9 @@ pub enum NamedAction {
     Track,
     /// As [`Command::Settle`](super::Command::Settle).
     Settle(How),
+    /// As [`Command::SettleHolding`](super::Command::SettleHolding): how, and for how long its key
+    /// is held, ms.
+    SettleHolding(How, u64),
     /// As [`Command::Extend`](super::Command::Extend): its lease ends so many ms from now
     /// (`None`: as long as it was given for). No effect on one without a deadline.
     Extend(Option<u64>),
@@ -54,7 +57,7 @@ impl NamedAction {
     pub fn verb(&self) -> Verb {
         match self {
             NamedAction::Look | NamedAction::Track => Verb::Peek,
-            NamedAction::Settle(_) => Verb::Settle,
+            NamedAction::Settle(_) | NamedAction::SettleHolding(..) => Verb::Settle,
             NamedAction::Cancel(_) => Verb::Delete,
             NamedAction::Extend(_) | NamedAction::Until(_) | NamedAction::Progress(..) => {
                 Verb::Touch

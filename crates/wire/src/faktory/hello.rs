@@ -55,6 +55,8 @@ pub(super) struct Hello {
     pub(super) pwdhash: Option<String>,
     /// A worker's; its name is empty for a producer.
     pub(super) joins: Joins,
+    /// The worker reads in replies to BEAT which of its jobs are cancelled.
+    pub(super) cancelled: bool,
 }
 
 /// Reads the first line, without its end.
@@ -81,6 +83,8 @@ pub(super) fn read(line: &[u8]) -> Option<Hello> {
             }
             "labels" => return None,
             "username" => drop(value.string()?),
+            // No client of the reference says it.
+            "cancelled" => hello.cancelled = value.is_true(),
             _ => {}
         }
     }

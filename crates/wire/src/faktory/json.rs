@@ -55,6 +55,11 @@ pub(super) fn whole(text: &str) -> Result<Value<'_>, Bad> {
 }
 
 impl<'a> Value<'a> {
+    /// True for `true`.
+    pub(super) fn is_true(self) -> bool {
+        self.text == "true"
+    }
+
     /// The members of an object, in order; none of another value.
     pub(super) fn members(self) -> impl Iterator<Item = (Cow<'a, str>, Value<'a>)> {
         let mut parts = self.parts(Kind::Object);

@@ -43,6 +43,8 @@ pub(super) enum FaktoryReply {
     Beat(String),
     /// The same, of the connection's own worker.
     State(WorkerState),
+    /// The same to a worker that hears of cancels.
+    Cancels(Box<Cancels>),
     /// To a FAIL of this job.
     Fail(Box<str>),
     /// The same, if the message of this id is tried where there is none of the name.
@@ -61,6 +63,31 @@ pub(super) enum FaktoryReply {
     TrackThen(Box<Command>),
     /// To a client that speaks TLS, then the connection closes.
     Tls,
+}
+
+/// A search for cancelled jobs of a worker in its middle.
+#[derive(Debug, PartialEq)]
+pub(super) struct Cancels {
+    /// The job that is asked about.
+    pub(super) asked: Box<str>,
+    pub(super) left: Vec<Box<str>>,
+    pub(super) found: Vec<Box<str>>,
+}
+
+/// Writes the reply to a BEAT of a worker of which these jobs are cancelled.
+pub(super) fn cancelled(worker_state: WorkerState, jids: &[Box<str>], output: &mut Output) {
+    if jids.is_empty() {
+        return state(worker_state, output);
+    }
+    let mut text = format!("{{\"state\":\"{}\",\"cancelled\":[", worker_state.word());
+    for (at, jid) in jids.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        json::quote(jid, &mut text);
+    }
+    text.push_str("]}");
+    bulk(&text, output);
 }
 
 /// Jobs of a PUSHB that are put in one step.

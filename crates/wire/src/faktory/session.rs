@@ -16,7 +16,7 @@ use super::info::Info;
 use super::job::{self, Job, RETRY};
 use super::mutate::Mutating;
 use super::queues::{Each, page};
-use super::reply::{self, Bulk, FaktoryReply};
+use super::reply::{self, Bulk, Cancels, FaktoryReply};
 use super::request::{Beat, Request, parse};
 use super::{Count, Shared};
 use crate::bodies::skip;
@@ -59,6 +59,8 @@ pub(super) struct FaktorySession {
     worker: Option<(String, Arc<Worker>)>,
     /// The name a worker has just said.
     joining: String,
+    /// It wants to hear which of its jobs are cancelled.
+    hears_cancels: bool,
     /// Bytes of memory that its worker takes in the table.
     said: usize,
     owed: Owed<FaktoryReply>,
@@ -89,6 +91,7 @@ impl FaktorySession {
             proved: false,
             worker: None,
             joining: String::new(),
+            hears_cancels: false,
             said: 0,
             owed: Owed::new(),
         }
@@ -149,6 +152,7 @@ impl FaktorySession {
             return self.own(used, FaktoryReply::Done);
         }
         self.joining = hello.joins.wid.to_string();
+        self.hears_cancels = hello.cancelled;
         self.said = hello.joins.bytes();
         let ask = ClientRequest::Worker(WorkerRequest::Join(Box::new(hello.joins)));
         self.owed.ask(used, ask, FaktoryReply::Joined)
@@ -196,6 +200,7 @@ impl FaktorySession {
                 (ClientRequest::Engine(self.fetch(queues)), FaktoryReply::Job)
             }
             Request::Ack(jid) => {
+                self.job_ends(&jid);
                 let ack = by_name(&jid, NamedAction::Settle(How::Finish));
                 match job::of_foreign_jid(&jid) {
                     Some(id) => (ClientRequest::EngineAlone(ack), FaktoryReply::Ack(id)),
@@ -204,6 +209,7 @@ impl FaktorySession {
                 }
             }
             Request::Fail(jid, report) => {
+                self.job_ends(&jid);
                 let note = report.note(env.now).into_bytes().into();
                 let how = How::Fail {
                     error: report.text().into_bytes().into(),
@@ -356,6 +362,19 @@ impl FaktorySession {
             && !worker.is_gone(now)
         {
             worker.beats(now, beat.rss_kb, beat.state);
+            let jobs = match self.hears_cancels {
+                true => worker.jobs(),
+                false => Vec::new(),
+            };
+            if let Some((first, left)) = jobs.split_first() {
+                let cancels = Cancels {
+                    asked: first.clone(),
+                    left: left.to_vec(),
+                    found: Vec::new(),
+                };
+                let reply = FaktoryReply::Cancels(Box::new(cancels));
+                return (ClientRequest::EngineAlone(is_cancelled(first)), reply);
+            }
             return (ClientRequest::Own, FaktoryReply::State(worker.state()));
         }
         let ask = ClientRequest::Worker(WorkerRequest::Beat {
@@ -364,6 +383,47 @@ impl FaktorySession {
             state: beat.state,
         });
         (ask, FaktoryReply::Beat(beat.wid))
+    }
+
+    /// The worker, if it wants to hear of cancels.
+    fn hearing(&self) -> Option<&Worker> {
+        let worker = self.worker.as_ref().filter(|_| self.hears_cancels);
+        worker.map(|(_, worker)| &**worker)
+    }
+
+    fn job_ends(&self, jid: &str) {
+        if let Some(worker) = self.hearing() {
+            worker.ends(jid);
+        }
+    }
+
+    /// Goes on with the jobs of a worker.
+    fn next_cancel(
+        &mut self,
+        mut cancels: Box<Cancels>,
+        of: &Outcome,
+        output: &mut Output,
+    ) -> Next {
+        let Some((_, worker)) = &self.worker else {
+            return Next::Close;
+        };
+        let asked = std::mem::take(&mut cancels.asked);
+        if *of == Outcome::Cancelled {
+            cancels.found.push(asked);
+        } else if matches!(of, Outcome::Refused(CommandError::NotFound)) {
+            worker.ends(&asked);
+        }
+        match cancels.left.pop() {
+            Some(next) => {
+                let ask = is_cancelled(&next);
+                cancels.asked = next;
+                self.owed.again(FaktoryReply::Cancels(cancels), ask)
+            }
+            None => {
+                reply::cancelled(worker.state(), &cancels.found, output);
+                Next::Done
+            }
+        }
     }
 
     /// Writes a reply, or asks for more of what it is made of.
@@ -425,7 +485,14 @@ impl FaktorySession {
                     reply::error(&format!("unknown worker {wid}"), output);
                 }
             }
-            FaktoryReply::Job => reply::fetched(given, &self.shared.foreign_jobtype, now, output),
+            FaktoryReply::Job => {
+                if let (Some(worker), Outcome::Messages(handed)) = (self.hearing(), outcome) {
+                    let names = handed.iter().filter_map(|message| message.name());
+                    names.for_each(|jid| worker.begins(jid));
+                }
+                reply::fetched(given, &self.shared.foreign_jobtype, now, output);
+            }
+            FaktoryReply::Cancels(cancels) => return self.next_cancel(cancels, outcome, output),
             FaktoryReply::Ack(id)
                 if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
             {
@@ -596,6 +663,11 @@ fn by_name(jid: &str, action: NamedAction) -> Command {
         by: By::Bearer,
         action,
     }))
+}
+
+/// Asks whether a job that a worker has is cancelled: it reports nothing.
+fn is_cancelled(jid: &str) -> Command {
+    ent::of_job(jid, NamedAction::Progress(None, None))
 }
 
 fn drop_all(from: (u8, u32)) -> Command {

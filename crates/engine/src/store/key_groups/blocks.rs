@@ -112,7 +112,7 @@ impl KeyGroups {
         let mut firsts: HashMap<Option<&Arc<[u8]>>, Order, Hash> = HashMap::default();
         let mut order_of: Vec<Option<&Arc<[u8]>>> = Vec::new();
         for message in messages {
-            let order = (message.priority, message.position, message.id);
+            let order = message.order();
             if message.key().is_some() {
                 survey.floor = survey.floor.min(message.position);
             }

@@ -393,7 +393,7 @@ impl KeyGroups {
 
     /// A message came to memory, or to another state.
     pub(super) fn enter(&mut self, message: &Message, slot: u32, standing: Standing) {
-        let order = (message.priority, message.position, message.id);
+        let order = message.order();
         let position = (message.position, message.id);
         let ordered = self.is_ordered();
         let reserved = standing == Standing::Reserved;
@@ -444,7 +444,7 @@ impl KeyGroups {
 
     /// It left.
     pub(super) fn leave(&mut self, message: &Message, standing: Standing) {
-        let order = (message.priority, message.position, message.id);
+        let order = message.order();
         let position = (message.position, message.id);
         let reserved = standing == Standing::Reserved;
         if is_held(message, standing) || (reserved && !self.covers(message.id)) {

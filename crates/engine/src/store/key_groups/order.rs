@@ -35,7 +35,7 @@ impl Walk {
 
     /// It would get this one.
     pub(crate) fn pass(&mut self, message: &Message, ordered: bool) {
-        let order = (message.priority, message.position, message.id);
+        let order = message.order();
         if !ordered {
             self.passed = Some(order);
             if let Some(key) = message.key() {

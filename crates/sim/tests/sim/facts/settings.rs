@@ -27,7 +27,14 @@ pub(super) fn overrides() -> impl Strategy<Value = Overrides> {
             n(),
             prop::option::of(tags()),
         ),
-        (prop::option::of(one_of(Groups::ALL)), n(), rate(), s(), n()),
+        (
+            prop::option::of(one_of(Groups::ALL)),
+            n(),
+            rate(),
+            s(),
+            n(),
+            rate(),
+        ),
     )
         .prop_map(
             |(a, (dead_letter, ttl_ms, ttl_max_ms, expire_to), c, retry, unique, keys)| Overrides {
@@ -76,6 +83,7 @@ pub(super) fn overrides() -> impl Strategy<Value = Overrides> {
                 key_take_rate: keys.2,
                 key_take_burst: keys.3,
                 buried_ttl_ms: keys.4,
+                aging: keys.5,
             },
         )
 }

@@ -1,9 +1,9 @@
-//! Operations on many messages, and cancelling.
+//! Operations on many messages, operations by name, and cancelling.
 
 use proptest::prelude::*;
-use quintet_types::{BulkAction, BulkOp, Cancel, Filter};
+use quintet_types::{BulkAction, BulkOp, By, ByName, Cancel, Filter, Ms, NamedAction};
 
-use super::ops::{message_name, name, of, state, text};
+use super::ops::{how, message_name, name, of, state, text};
 
 pub(super) fn cancel() -> impl Strategy<Value = Cancel> {
     (text(), of(&[0, 5, 5, 60])).prop_map(|(reason, grace_ms)| Cancel { reason, grace_ms })
@@ -39,5 +39,28 @@ pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
         action,
         after: None,
         max: u32::MAX,
+    })
+}
+
+pub(super) fn by_name() -> impl Strategy<Value = ByName> {
+    let action = prop_oneof![
+        2 => Just(NamedAction::Look),
+        6 => Just(NamedAction::Track),
+        1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAction::Until(Ms(at))),
+        4 => how().prop_map(NamedAction::Settle),
+        1 => (how(), of(&[0, 10]))
+            .prop_map(|(how, for_ms)| NamedAction::SettleHolding(how, for_ms)),
+        2 => cancel().prop_map(NamedAction::Cancel),
+        1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAction::Extend),
+        1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
+            .prop_map(|(percent, text)| NamedAction::Progress(percent, text)),
+    ];
+    let queue = prop::option::weighted(0.3, name());
+    let by = of(&[By::Bearer, By::Bearer, By::Anyone, By::Owner]);
+    (queue, message_name(), by, action).prop_map(|(queue, name, by, action)| ByName {
+        queue,
+        name,
+        by,
+        action,
     })
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use quintet_types::*;
 
 use super::batches::{after, batch, batch_pick, retry};
-use super::bulk_ops::{bulk_op, cancel};
+use super::bulk_ops::{bulk_op, by_name, cancel};
 use super::groups::reconfigure;
 
 /// One step. Messages are picked by an index into those that exist.
@@ -235,27 +235,6 @@ pub(super) fn message_name() -> impl Strategy<Value = Box<[u8]>> {
     of(&["", "n", "n", "n", "o", "o"]).prop_map(|text| text.as_bytes().into())
 }
 
-fn by_name() -> impl Strategy<Value = ByName> {
-    let action = prop_oneof![
-        2 => Just(NamedAction::Look),
-        6 => Just(NamedAction::Track),
-        1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAction::Until(Ms(at))),
-        4 => how().prop_map(NamedAction::Settle),
-        2 => cancel().prop_map(NamedAction::Cancel),
-        1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAction::Extend),
-        1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))
-            .prop_map(|(percent, text)| NamedAction::Progress(percent, text)),
-    ];
-    let queue = prop::option::weighted(0.3, name());
-    let by = of(&[By::Bearer, By::Bearer, By::Anyone, By::Owner]);
-    (queue, message_name(), by, action).prop_map(|(queue, name, by, action)| ByName {
-        queue,
-        name,
-        by,
-        action,
-    })
-}
-
 /// Times before, in and after those of the run.
 fn past() -> impl Strategy<Value = Past> {
     let state = of(&[
@@ -355,6 +334,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
                 pick,
                 end,
                 group,
+                keys: None,
                 lease,
                 look,
                 wait,
@@ -469,6 +449,10 @@ fn overrides() -> impl Strategy<Value = Overrides> {
                 tags: Some(tags),
                 ..Overrides::default()
             }
+        }),
+        (of(&[0, 1, 3]), of(&[10, 25])).prop_map(|(count, per_ms)| Overrides {
+            aging: Some(Rate { count, per_ms }),
+            ..Overrides::default()
         }),
         of(Groups::ALL).prop_map(|groups| Overrides {
             groups: Some(groups),
@@ -679,6 +663,10 @@ fn all_settings() -> [Settings; 6] {
     let none = || Overrides::default();
     let mut tight = plain.clone();
     tight.defaults.retention_ms = 30;
+    tight.defaults.aging = Rate {
+        count: 1,
+        per_ms: 10,
+    };
     tight.defaults.default_ttr_ms = 15;
     tight.rules.extend([
         rule(

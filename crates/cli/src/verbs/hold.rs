@@ -1,0 +1,82 @@
+//! `quintet hold`: keys of which nothing is handed out for a time.
+
+use std::io::{Write as _, stdout};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::super::Where;
+use super::super::api::{Api, part};
+use super::super::table::{age, seen, table};
+use super::clients::shown;
+use super::duration;
+
+/// Arguments of `hold`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet hold calls                                list the held \
+                  keys\n  quintet hold calls --with-key acme.com --for 30s  deliver nothing of this \
+                  key for 30 s\n  quintet hold calls --with-key acme.com --end      deliver it \
+                  again\n\nPuts go on, and messages of other keys are delivered. The queue needs \
+                  groups, key_in_flight_max or key_take_rate. `quintet pause QUEUE --for 30s` \
+                  holds a whole queue."
+)]
+pub(in super::super) struct Hold {
+    #[command(flatten)]
+    at: Where,
+    /// Name of the queue.
+    queue: String,
+    /// Key of the messages.
+    #[arg(long, value_name = "KEY", requires = "how")]
+    with_key: Option<String>,
+    /// Hold them for this time, a week at most.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration, group = "how", requires = "with_key")]
+    time: Option<u64>,
+    /// End the hold.
+    #[arg(long, group = "how", requires = "with_key")]
+    end: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Hold {
+    pub(in super::super) fn run(self) -> Result<ExitCode> {
+        let mut api = Api::connect(&self.at)?;
+        let Some(key) = &self.with_key else {
+            let path = format!("/queues/{}/keys/held", part(&self.queue));
+            self.print(&api.pages(&path, "keys", "cursor", "cursor")?)?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        let path = format!("/queues/{}/keys/{}/hold", part(&self.queue), part(key));
+        let hold_ms = self.time.unwrap_or(0);
+        api.ask("POST", &path, Some(&json!({ "hold_ms": hold_ms })))?;
+        match (self.json, hold_ms) {
+            (true, _) => writeln!(stdout(), "{}", json!({ "key": key, "hold_ms": hold_ms }))?,
+            (false, 0) => writeln!(stdout(), "{} is not held", seen(key))?,
+            (false, ms) => writeln!(stdout(), "{} is held for {}", seen(key), age(ms))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn print(&self, held: &[Value]) -> Result<()> {
+        if self.json {
+            for key in held {
+                writeln!(stdout(), "{key}")?;
+            }
+            return Ok(());
+        }
+        if held.is_empty() {
+            return Ok(());
+        }
+        let ms = |key: &Value, field: &str| age(key[field].as_u64().unwrap_or(0));
+        let mut rows = vec![["key", "held", "left"].map(str::to_owned)];
+        rows.extend(
+            held.iter()
+                .map(|key| [shown(&key["key"]), ms(key, "held_ms"), ms(key, "left_ms")]),
+        );
+        table(&rows, &mut stdout().lock())?;
+        Ok(())
+    }
+}
