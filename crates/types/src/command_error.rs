@@ -84,7 +84,8 @@ pub enum CommandError {
     NoKey,
     /// As many keys of the queue are held as may be ([`crate::HELD_KEYS_MAX`]).
     TooManyHeldKeys,
-    /// The put waits for more messages than [`crate::AFTER_MAX`].
+    /// The put waits for more messages than [`crate::AFTER_MAX`], its command for more than 10,000,
+    /// copies for children included, or for more than 16 that are in runs.
     AfterTooMany,
     /// The put waits for a message that is not there, and whose end is not known; 0: for a name
     /// that no tracked message has.
@@ -190,7 +191,7 @@ command_errors! {
     KeysUnused => Busy, "keys_unused", "the queue has no groups and no limit of keys";
     NoKey => Busy, "no_key", "the message has no key";
     TooManyHeldKeys => Full, "too_many_held_keys", "too many keys of the queue are held";
-    AfterTooMany => Malformed, "after_too_many", "after too many messages";
+    AfterTooMany => Malformed, "after_too_many", "after too many messages, or too many that are not in memory";
     AfterNotFound(_) => Absent, "after_not_found", "a message to wait for is not known";
     AfterItself => Malformed, "after_itself", "a message cannot wait for itself";
     AfterOtherShard(_) => Malformed, "after_other_shard", "a message to wait for is in another shard";

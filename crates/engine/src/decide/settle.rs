@@ -5,7 +5,7 @@ use super::admin::merged;
 use quintet_types::{
     BackTo, Bound, By, ClientId, CommandError, DeadLetter, ERROR_BYTES_MAX, How, Lease, Message,
     MessageId, Ms, Name, Outcome, PendingDecisionKind, QueueId, Removal, Retry, Return, State,
-    Transfer, cut,
+    Transfer, When, cut,
 };
 
 use crate::engine::{Cx, Engine};
@@ -350,7 +350,7 @@ impl Engine {
                     settings.retry_after_ms(id, failures),
                 ),
             };
-            due = (rest > 0).then(|| self.after(rest));
+            due = self.due(When::In(rest));
         }
         self.fact(
             cx,

@@ -5,7 +5,7 @@ use quintet_engine::Fact;
 use quintet_sim::world::{World, plain, reserve, text};
 use quintet_types::*;
 
-fn after(parents: &[MessageId], on: AfterOn, if_failed: IfFailed) -> PutAfter {
+pub(crate) fn after(parents: &[MessageId], on: AfterOn, if_failed: IfFailed) -> PutAfter {
     PutAfter {
         ids: parents.to_vec(),
         names: Vec::new(),
@@ -14,7 +14,7 @@ fn after(parents: &[MessageId], on: AfterOn, if_failed: IfFailed) -> PutAfter {
     }
 }
 
-fn put_of(queue: &str, body: &str, after: PutAfter) -> Put {
+pub(crate) fn put_of(queue: &str, body: &str, after: PutAfter) -> Put {
     Put {
         queue: queue.into(),
         body: Body::new(body.as_bytes()),
@@ -27,16 +27,16 @@ fn put_of(queue: &str, body: &str, after: PutAfter) -> Put {
 }
 
 /// Puts one that waits for the success of these.
-fn put(w: &mut World, queue: &str, body: &str, parents: &[MessageId]) -> MessageId {
+pub(crate) fn put(w: &mut World, queue: &str, body: &str, parents: &[MessageId]) -> MessageId {
     let after = after(parents, AfterOn::Success, IfFailed::Fail);
     w.put_as(put_of(queue, body, after))
 }
 
-fn refused(w: &mut World, put: Put) -> String {
+pub(crate) fn refused(w: &mut World, put: Put) -> String {
     text(&w.ask(9, Command::Put(put)).expect("it does not wait"))
 }
 
-fn message(w: &mut World, id: MessageId) -> Message {
+pub(crate) fn message(w: &mut World, id: MessageId) -> Message {
     let seen = w.ask(9, Command::Peek(Peek::Id(id)));
     let Some(Outcome::Messages(mut found)) = seen else {
         panic!("{seen:?}");
@@ -45,19 +45,19 @@ fn message(w: &mut World, id: MessageId) -> Message {
 }
 
 /// How a message knows its parents.
-fn known(w: &mut World, id: MessageId) -> Vec<ParentState> {
+pub(crate) fn known(w: &mut World, id: MessageId) -> Vec<ParentState> {
     let after = message(w, id).extra.and_then(|extra| extra.after);
     let parents = after.into_iter().flat_map(|after| after.parents);
     parents.map(|parent| parent.state).collect()
 }
 
-fn status(w: &mut World, id: MessageId) -> (State, String) {
+pub(crate) fn status(w: &mut World, id: MessageId) -> (State, String) {
     let message = message(w, id);
     let status = message.extra.map(|extra| extra.status).unwrap_or_default();
     (message.state, String::from_utf8_lossy(&status).into_owned())
 }
 
-fn settle(w: &mut World, id: MessageId, how: How) {
+pub(crate) fn settle(w: &mut World, id: MessageId, how: How) {
     let by = By::Owner;
     assert_eq!(
         w.ask(1, Command::Settle { id, by, how }),
@@ -65,7 +65,7 @@ fn settle(w: &mut World, id: MessageId, how: How) {
     );
 }
 
-fn bury() -> How {
+pub(crate) fn bury() -> How {
     How::Bury {
         priority: None,
         reason: Box::default(),
@@ -233,7 +233,10 @@ fn bad_parents_are_refused_by_name() {
         "a message to wait for is not known"
     );
     let many: Vec<MessageId> = (1..=1001).map(MessageId).collect();
-    assert_eq!(refused(&mut w, ask(&many)), "after too many messages");
+    assert_eq!(
+        refused(&mut w, ask(&many)),
+        "after too many messages, or too many that are not in memory"
+    );
     let mut own = ask(&[]);
     let more = own.more.as_mut().expect("it has parents");
     more.name = Some(b"n".as_slice().into());

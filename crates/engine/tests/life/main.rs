@@ -2,6 +2,7 @@
 //! model is in `quintet-sim`; what it found has a test of its own in `found`.
 
 mod after;
+mod after_limits;
 mod aging;
 mod awaited;
 mod batches;
