@@ -30,6 +30,8 @@ const GATHER: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_secs(1);
 /// After so many looks without an event a stream says where it is, for a client to go on there.
 const QUIET: u32 = 15;
+/// Bytes of a stream's pages, about.
+const STREAM_PAGE: usize = 32 << 10;
 
 /// What happened to messages, in the order of the log.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -91,6 +93,7 @@ pub(super) async fn answer(
     if queues.len() > QUEUES_MAX {
         return Err(Problem::field("queue", format!("at most {QUEUES_MAX}")));
     }
+    let is_stream = wants_stream(&headers);
     let request = EventsRequest {
         since,
         queues,
@@ -98,9 +101,10 @@ pub(super) async fn answer(
             .map_err(|why| Problem::field("kinds", why))?
             .unwrap_or_default(),
         max: read::page_size(&query)?,
+        bytes: if is_stream { STREAM_PAGE } else { usize::MAX },
         principal: requester.principal(),
     };
-    if wants_stream(&headers) {
+    if is_stream {
         return stream_of(api, requester, slot, request).await;
     }
     let began = Instant::now();

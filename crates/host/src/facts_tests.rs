@@ -59,8 +59,8 @@ fn read(core: &Core, mut at: LogPlace, facts: usize, bytes: u64, into: &mut Happ
                 return false;
             }
             taken += 1;
-            if is_of_message(logged.fact) {
-                into.push((logged.shard, logged.fact.clone()));
+            if let Some(fact) = logged.fact.filter(|fact| is_of_message(fact)) {
+                into.push((logged.shard, fact.clone()));
             }
             true
         });
