@@ -373,7 +373,7 @@ impl Engine {
             Command::Transaction(transaction) => self.transaction(cx, transaction),
             Command::Table(ask) => durable(self.table(cx, ask)),
             Command::Batch(ask) => durable(self.batch(cx, ask)),
-            Command::Stats(of) => match self.stats(of) {
+            Command::Stats(of) => match self.stats(cx.call().caller.principal, of) {
                 Ok(stats) => turn(Outcome::Stats(Box::new(stats))),
                 Err(stop) => durable(Err(stop)),
             },

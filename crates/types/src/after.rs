@@ -12,6 +12,9 @@ pub const AFTER_MAX: usize = 1000;
 /// every client can read it.
 pub const HELD: Ms = Ms(253_402_300_799_000);
 
+/// The last due time that a client can ask for.
+pub const DUE_MAX: Ms = Ms(HELD.0 - 1);
+
 coded! {
     /// The ends of a parent for which a held message waits.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

@@ -1,78 +1,119 @@
 //! Messages that are held until others have ended: which they are, and what becomes of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Stop;
 use super::put::Repeat;
 use quintet_types::{
     AFTER_MAX, After, CommandError, DEPENDANTS_SHOWN, Ended, HELD, Message, MessageId, Ms, Name,
-    Parent, ParentState, Principal, Put, PutAfter, Removal, Return, State, TrackState, Transfer,
-    Verb, Verdict, shard_of_id,
+    Parent, ParentState, Principal, Put, PutAfter, PutMore, Removal, Return, State, TrackState,
+    Transfer, Verb, Verdict, shard_of_id,
 };
 
 use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::step::Call;
 
+use smallvec::SmallVec;
+
 /// Messages that the puts of one command wait for at most, together.
 const PER_COMMAND_MAX: usize = 10_000;
-/// Of these, messages that are looked for in runs at a time: searches of so many are remembered.
-const LOOKED_UP_MAX: usize = 1024;
+/// Of these, messages that may be in runs: so many stay in memory for the command that waits for
+/// them, however little there is of it.
+const IN_RUNS_MAX: usize = 16;
 /// Tracked messages of one name that are looked at to find a parent.
 const NAMESAKES_MAX: usize = 16;
 /// Parents of a held message that goes on which weigh as much as one step more.
 const PARENTS_PER_STEP: usize = 16;
 
+/// The messages for which puts ask to be held.
+#[derive(Default)]
+struct Asked {
+    ids: BTreeSet<MessageId>,
+    /// Those of puts that were stored before.
+    of_repeats: BTreeSet<MessageId>,
+    /// The ids of names.
+    names: BTreeMap<Arc<[u8]>, MessageId>,
+}
+
+fn waits_of(put: &Put) -> Option<(&PutMore, &PutAfter)> {
+    let more = put.more.as_deref()?;
+    Some((more, more.after.as_deref()?))
+}
+
 impl Engine {
     /// Whether the messages that these puts wait for are known, here, and may be seen. Asked before
-    /// the first fact; a message that is in a run is read first.
+    /// the first fact; a message that is in a run is read first. From then on the puts name these
+    /// messages by id; a repeat, which may wait for messages that are forgotten by now, names those
+    /// that were found.
     ///
     /// # Errors
     /// One is not, or there are too many.
     pub(crate) fn may_wait_for<'a>(
         &mut self,
         call: Call,
-        puts: impl IntoIterator<Item = &'a Put>,
+        puts: impl IntoIterator<Item = &'a mut Put>,
     ) -> Result<(), Stop> {
-        let (mut ids, mut left) = (BTreeSet::new(), PER_COMMAND_MAX);
-        for put in puts {
-            let more = put.more.as_deref();
-            let Some((more, after)) = more.and_then(|more| Some((more, more.after.as_deref()?)))
-            else {
+        let waits = |put: &&mut Put| waits_of(put).is_some();
+        let puts: SmallVec<[&mut Put; 1]> = puts.into_iter().filter(waits).collect();
+        if puts.is_empty() {
+            return Ok(());
+        }
+        let (mut asked, mut left) = (Asked::default(), PER_COMMAND_MAX);
+        for put in &puts {
+            let Some((more, after)) = waits_of(put) else {
                 continue;
             };
-            if after.count() > AFTER_MAX.min(left) {
+            let queue = self.store.find(&put.queue);
+            let copies = queue.map_or(0, |queue| self.copies_of(queue, put).len());
+            let all = after.count().saturating_mul(1 + copies);
+            if after.count() > AFTER_MAX || all > left {
                 return Err(CommandError::AfterTooMany.into());
             }
-            left -= after.count();
-            // What a repeat waited for may be forgotten by now.
-            if self.is_repeat(put) {
-                continue;
-            }
-            if more
-                .name
-                .as_ref()
-                .is_some_and(|own| after.names.contains(own))
-            {
+            left -= all;
+            let is_repeat = self.is_repeat(put);
+            let own = more.name.as_ref().filter(|_| !is_repeat);
+            if own.is_some_and(|own| after.names.contains(own)) {
                 return Err(CommandError::AfterItself.into());
             }
-            ids.extend(after.ids.iter().copied());
+            let mut ids = after.ids.clone();
             for name in &after.names {
-                let found = self.tracked_parent(call.caller.principal, name);
-                ids.insert(found.ok_or(CommandError::AfterNotFound(MessageId(0)))?);
+                if !asked.names.contains_key(name)
+                    && let Some(id) = self.tracked_parent(call.caller.principal, name)
+                {
+                    asked.names.insert(Arc::clone(name), id);
+                }
+                match asked.names.get(name) {
+                    Some(id) => ids.push(*id),
+                    None if is_repeat => {}
+                    None => return Err(CommandError::AfterNotFound(MessageId(0)).into()),
+                }
+            }
+            match is_repeat {
+                true => asked.of_repeats.extend(ids),
+                false => asked.ids.extend(ids),
             }
         }
-        match ids.is_empty() {
-            true => Ok(()),
-            false => self.may_wait_for_these(call, ids),
+        let bad = self.may_wait_for_these(call.caller.principal, &asked)?;
+        for put in puts {
+            let more = put.more.as_deref_mut();
+            let Some(after) = more.and_then(|more| more.after.as_deref_mut()) else {
+                continue;
+            };
+            let names = std::mem::take(&mut after.names).into_iter();
+            let ids = names.filter_map(|name| asked.names.get(&name).copied());
+            after.ids.extend(ids);
+            after.ids.retain(|id| !bad.contains_key(id));
         }
+        Ok(())
     }
 
     /// The same for a command that is decided; after a hook's effects that was asked before them.
     pub(super) fn may_be_held<'a, J>(
         &mut self,
         cx: &Cx<'_, J>,
-        puts: impl IntoIterator<Item = &'a Put>,
+        puts: impl IntoIterator<Item = &'a mut Put>,
     ) -> Result<(), Stop> {
         match cx.step.began {
             true => Ok(()),
@@ -80,50 +121,63 @@ impl Engine {
         }
     }
 
-    fn may_wait_for_these(&mut self, call: Call, ids: BTreeSet<MessageId>) -> Result<(), Stop> {
-        if let Some(&other) = ids.iter().find(|id| !self.is_of_our_shard(**id)) {
-            return Err(CommandError::AfterOtherShard(other).into());
-        }
-        let gone = ids.iter().filter(|id| self.store.slot(**id).is_none());
-        let mut gone: BTreeSet<MessageId> = gone.copied().collect();
+    /// Those of the asked messages for which no put may wait; of repeats alone.
+    fn may_wait_for_these(
+        &mut self,
+        asker: Principal,
+        asked: &Asked,
+    ) -> Result<BTreeMap<MessageId, CommandError>, Stop> {
+        let all: BTreeSet<MessageId> = asked.ids.union(&asked.of_repeats).copied().collect();
+        let gone = all.iter().filter(|id| self.store.slot(**id).is_none());
+        let gone: BTreeSet<MessageId> = gone.copied().collect();
         // The record of ends before the runs, and once for all.
         let ends = self.store.ends_of(&gone);
-        let mut ended = BTreeMap::new();
-        gone.retain(|&id| {
-            let state = match ends.get(&id) {
-                Some((why, _)) => end_of(*why),
-                None => self.end_of_tracked(id),
-            };
-            ended.extend(state.map(|state| (id, state)));
-            state.is_none() && !ends.contains_key(&id)
-        });
-        let mut found = Ok(());
-        for &id in gone.iter().take(LOOKED_UP_MAX) {
-            match self.look_up(id) {
-                Ok(_) => return Err(CommandError::AfterNotFound(id).into()),
-                Err(cold) => found = Err(cold),
+        let (mut ended, mut bad) = (BTreeMap::new(), BTreeMap::new());
+        let (mut in_runs, mut found) = (0, Ok(()));
+        for id in all {
+            let not_found = CommandError::AfterNotFound(id);
+            if !self.is_of_our_shard(id) {
+                bad.insert(id, CommandError::AfterOtherShard(id));
+                continue;
             }
+            let end = ends.get(&id);
+            let queue = if let Some(message) = self.store.message(id) {
+                Some(self.store.name_of(message.queue))
+            } else {
+                let state = match end {
+                    Some((why, _)) => end_of(*why),
+                    None => self.end_of_tracked(id),
+                };
+                if let Some(state) = state {
+                    ended.insert(id, state);
+                    let queue = end.and_then(|(_, queue)| queue.clone());
+                    queue.or_else(|| self.store.tracks.of(id).map(|track| track.queue.clone()))
+                } else if end.is_some() || !self.may_be_in_a_run(id) {
+                    bad.insert(id, not_found);
+                    continue;
+                } else if in_runs == IN_RUNS_MAX {
+                    bad.insert(id, CommandError::AfterTooMany);
+                    continue;
+                } else {
+                    in_runs += 1;
+                    found = found.and(self.look_up(id).map(drop));
+                    continue;
+                }
+            };
+            if !self.may_see_parent(asker, queue.as_ref()) {
+                // No more is told of it than of one that is not known.
+                bad.insert(id, not_found);
+            }
+        }
+        if let Some((_, command_error)) = bad.iter().find(|(id, _)| asked.ids.contains(id)) {
+            return Err((*command_error).into());
         }
         found?;
-        for &id in &ids {
-            let queue = match self.store.message(id) {
-                Some(message) => Some(self.store.name_of(message.queue)),
-                None if ended.contains_key(&id) => {
-                    let queue = ends.get(&id).and_then(|(_, queue)| queue.clone());
-                    queue.or_else(|| self.store.tracks.of(id).map(|track| track.queue.clone()))
-                }
-                None => return Err(CommandError::AfterNotFound(id).into()),
-            };
-            if !self.may_see_parent(call.caller.principal, queue.as_ref()) {
-                // No more is told of it than of one that is not known.
-                return Err(CommandError::AfterNotFound(id).into());
-            }
-        }
         if self.ended_parents.len() > PER_COMMAND_MAX {
             self.ended_parents.clear();
         }
         self.ended_parents.append(&mut ended);
-        Ok(())
+        Ok(bad)
     }
 
     /// True if a message of this queue may be seen; `None`: its queue is gone.
@@ -166,10 +220,11 @@ impl Engine {
         match self.store.tracks.of(id)?.state {
             TrackState::Done => Some(ParentState::Done),
             TrackState::Gone | TrackState::Cancelled => Some(ParentState::Failed),
-            TrackState::Waiting
-            | TrackState::Reserved
-            | TrackState::Failed
-            | TrackState::Buried => None,
+            // It failed for good, unless it is in a run.
+            TrackState::Failed | TrackState::Buried => {
+                (!self.may_be_in_a_run(id)).then_some(ParentState::Failed)
+            }
+            TrackState::Waiting | TrackState::Reserved => None,
         }
     }
 
@@ -205,14 +260,9 @@ impl Engine {
     pub(super) fn parents_of<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
-        put: &PutAfter,
+        put: PutAfter,
     ) -> Box<After> {
-        let asker = cx.call().caller.principal;
-        let mut ids = put.ids.clone();
-        for name in &put.names {
-            // 0, which fails: an earlier part of the same step has made it forgotten.
-            ids.push(self.tracked_parent(asker, name).unwrap_or(MessageId(0)));
-        }
+        let mut ids = put.ids;
         ids.sort_unstable();
         ids.dedup();
         let parents: Box<[Parent]> = ids.into_iter().map(|id| self.parent_now(id)).collect();
@@ -329,10 +379,15 @@ impl Engine {
         shown
     }
 
-    /// Messages that wait for this one, as many as are shown.
-    pub(super) fn dependants(&self, id: MessageId) -> Vec<MessageId> {
+    /// Messages that wait for this one and that `asker` may see, of as many as are shown.
+    pub(super) fn dependants(&mut self, asker: Principal, id: MessageId) -> Vec<MessageId> {
         let children = self.store.dependencies.children(id);
-        children.take(DEPENDANTS_SHOWN).collect()
+        let mut children: Vec<MessageId> = children.take(DEPENDANTS_SHOWN).collect();
+        children.retain(|&child| {
+            let queue = self.store.message(child).map(|message| message.queue);
+            queue.is_some_and(|queue| self.may(asker, Verb::Peek, &self.store.name_of(queue)))
+        });
+        children
     }
 
     /// A held message has another id from now on.

@@ -12,9 +12,6 @@ use crate::fact::{Fact, Journal};
 use crate::step::Step;
 use crate::store::cold::{Shelf, state_index_of};
 
-/// Held messages of a queue that are counted at most: those above are taken to leave memory.
-const HELD_COUNTED_MAX: usize = 100_000;
-
 /// A choice of messages that leave memory, made a slice at a time.
 #[derive(Debug, Default)]
 pub struct Spill {
@@ -109,8 +106,7 @@ impl Engine {
             };
             idle(StateIndex::Buried, queue.buried.len());
             idle(StateIndex::Archived, queue.archived.len());
-            let held = queue.delayed.range((HELD, MessageId(0))..);
-            let delayed = queue.delayed.len() - held.take(HELD_COUNTED_MAX).count();
+            let delayed = queue.delayed.len() - queue.held;
             let state_indexes = [
                 (StateIndex::Delayed, delayed),
                 (StateIndex::NotSelectable, queue.not_selectable.len()),

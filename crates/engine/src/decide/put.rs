@@ -63,7 +63,7 @@ impl Engine {
     ) -> Result<Outcome, Stop> {
         if put.more.is_some() {
             self.may_tie(cx.call(), [&*put])?;
-            self.may_be_held(cx, [&*put])?;
+            self.may_be_held(cx, [&mut *put])?;
         }
         let queue = self.queue_of(cx.call(), put)?;
         match self.make_room_for(cx, queue, put) {
@@ -142,7 +142,7 @@ impl Engine {
         &mut self,
         now: Ms,
         caller: Caller,
-        puts: &[Put],
+        puts: &mut [Put],
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) -> Result<(), CommandError> {
@@ -155,14 +155,14 @@ impl Engine {
             vouched: true,
             ..Call::of(caller)
         };
-        match self.may_wait_for(call, puts) {
+        match self.may_wait_for(call, &mut *puts) {
             Ok(()) => {}
             Err(Stop::Refused(command_error)) => return Err(command_error),
             Err(Stop::Cold(_)) => return Err(CommandError::Conflict),
         }
-        let found = self.find_good(call, &[], puts);
+        let found = self.find_good(call, &[], &*puts);
         let queues = found?;
-        let room = self.room_is_here(puts);
+        let room = self.room_is_here(&*puts);
         for queue in queues {
             self.forget_unused(queue);
         }
@@ -177,7 +177,7 @@ impl Engine {
         puts: &mut Vec<Put>,
     ) -> Result<Outcome, Stop> {
         self.may_tie(cx.call(), &*puts)?;
-        self.may_be_held(cx, &*puts)?;
+        self.may_be_held(cx, &mut *puts)?;
         if !self.store.cold.is_empty() {
             // Whether a repeat may take the place of the first is known before what is full.
             self.replaced_are_here(&*puts)?;
@@ -366,7 +366,7 @@ impl Engine {
     }
 
     /// The children that get a copy of a put to this queue.
-    fn copies_of(&self, queue: QueueId, put: &Put) -> Vec<QueueId> {
+    pub(super) fn copies_of(&self, queue: QueueId, put: &Put) -> Vec<QueueId> {
         let came = put.more.as_ref().is_some_and(|more| more.past.is_some());
         match self.store.queue(queue) {
             Some(queue) if !came || queue.live.settings.fanout_only => queue.children.clone(),
@@ -580,7 +580,7 @@ impl Engine {
         self.record_queue(cx, id);
         let after = put.more.as_deref_mut();
         let after = after.and_then(|more| more.after.take().filter(|_| more.past.is_none()));
-        let mut after = after.map(|after| self.parents_of(cx, &after));
+        let mut after = after.map(|after| self.parents_of(cx, *after));
         let now = self.now;
         let live = self.store.live_mut(id);
         let live = live.expect("a put goes into a queue that was found or made");

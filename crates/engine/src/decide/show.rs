@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::Stop;
 use quintet_types::{
     ClientId, ClientStats, CommandError, DeadLetter, ListState, Message, MessageStats, Name,
-    NamePage, Outcome, Peek, QueueId, QueuePage, QueueSetup, QueueStats, ShardStats, State,
-    StateIndex, StatsOf, StatsReply, TakeLimit,
+    NamePage, Outcome, Peek, Principal, QueueId, QueuePage, QueueSetup, QueueStats, ShardStats,
+    State, StateIndex, StatsOf, StatsReply, TakeLimit,
 };
 
 use crate::engine::Engine;
@@ -85,7 +85,7 @@ impl Engine {
             }
     }
 
-    pub(crate) fn stats(&mut self, of: &StatsOf) -> Result<StatsReply, Stop> {
+    pub(crate) fn stats(&mut self, asker: Principal, of: &StatsOf) -> Result<StatsReply, Stop> {
         match of {
             StatsOf::Message(id) => {
                 let slot = self.found(*id)?;
@@ -102,7 +102,7 @@ impl Engine {
                 let queue = self.store.queue(message.queue);
                 let settings = queue.map(|queue| &queue.live.settings);
                 let default_ttr_ms = settings.map_or(0, |settings| settings.default_ttr_ms);
-                Ok(StatsReply::Message(MessageStats {
+                let mut stats = MessageStats {
                     logged: settings.is_some_and(|settings| !settings.memory),
                     ttr_ms: message.ttr_ms.unwrap_or(default_ttr_ms),
                     queue: self.store.name_of(message.queue),
@@ -110,8 +110,10 @@ impl Engine {
                     left_ms: until.map_or(0, |until| self.left(until)),
                     age_ms: self.now.since(message.created),
                     message: self.shown(message),
-                    dependants: self.dependants(message.id),
-                }))
+                    dependants: Vec::new(),
+                };
+                stats.dependants = self.dependants(asker, *id);
+                Ok(StatsReply::Message(stats))
             }
             StatsOf::Queue(name) => {
                 let id = self.existing(name)?;

@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::choose::EXPIRED_PER_STEP;
 use super::cold::MANY;
 use quintet_types::{
-    CommandError, MessageId, Ms, Name, Outcome, PendingDecisionKind, QueueId, Removal, Return,
-    State, StateIndex, When,
+    CommandError, DUE_MAX, MessageId, Ms, Name, Outcome, PendingDecisionKind, QueueId, Removal,
+    Return, State, StateIndex, When,
 };
 
 use crate::engine::{Cx, Engine};
@@ -365,10 +365,11 @@ impl Engine {
 
     /// A due time still to come, or `None`.
     pub(crate) fn due(&self, when: When) -> Option<Ms> {
-        match when {
+        let due = match when {
             When::Default | When::Now => None,
             When::In(ms) => (ms > 0).then(|| self.after(ms)),
             When::At(at) => (at > self.now).then_some(at),
-        }
+        };
+        due.map(|due| due.min(DUE_MAX))
     }
 }

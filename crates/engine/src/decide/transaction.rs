@@ -17,6 +17,15 @@ const TABLE_KEY_MAX: usize = 65_535;
 /// Messages that wait for a hook at most; others have what happens by itself.
 const PENDING_MAX: usize = 4096;
 
+/// The put that an effect is.
+fn stored(effect: &Effect) -> Option<&Put> {
+    if let Effect::Put(put) = effect {
+        Some(put)
+    } else {
+        None
+    }
+}
+
 impl Engine {
     pub(crate) fn transaction<J: Journal>(
         &mut self,
@@ -88,7 +97,7 @@ impl Engine {
         &mut self,
         now: quintet_types::Ms,
         caller: Caller,
-        transaction: &Transaction,
+        transaction: &mut Transaction,
         journal: &mut J,
         deliveries: &mut Vec<Delivery>,
     ) -> Result<(), CommandError> {
@@ -111,7 +120,7 @@ impl Engine {
 
     /// Finds every error but those of the command itself, and what has to be
     /// read for its guards and effects, all at once.
-    fn is_possible(&mut self, call: Call, transaction: &Transaction) -> Result<(), Stop> {
+    fn is_possible(&mut self, call: Call, transaction: &mut Transaction) -> Result<(), Stop> {
         let guarded = transaction.guards.iter().filter_map(|guard| match guard {
             Guard::Message { id, .. } => Some(*id),
             Guard::Table { .. } => None,
@@ -121,16 +130,7 @@ impl Engine {
         for id in guarded.chain(changed) {
             found = found.and(self.look_up(id).map(drop));
         }
-        let stored = || {
-            transaction.effects.iter().filter_map(|effect| {
-                if let Effect::Put(put) = effect {
-                    Some(put)
-                } else {
-                    None
-                }
-            })
-        };
-        found.and(self.room_is_here(stored()))?;
+        found.and(self.room_is_here(transaction.effects.iter().filter_map(stored)))?;
         if !transaction.guards.iter().all(|guard| self.holds(guard)) {
             return Err(CommandError::Conflict.into());
         }
@@ -169,20 +169,33 @@ impl Engine {
         }
         self.have_room(&transaction.effects)?;
         let making = self.may_batch(&transaction.effects)?;
-        let asked: &[Put] = match transaction.then.as_deref() {
-            Some(Command::Put(put)) => std::slice::from_ref(put),
+        let Transaction { effects, then, .. } = transaction;
+        let asked: &mut [Put] = match then.as_deref_mut() {
+            Some(Command::Put(put)) => std::slice::from_mut(put),
             Some(Command::PutMany(puts)) => puts,
-            _ => &[],
+            _ => &mut [],
         };
-        self.may_tie(call, asked)?;
-        self.may_wait_for(Call::of(call.caller), asked)?;
-        self.may_wait_for(Call::SERVER, stored())?;
+        self.may_tie(call, &*asked)?;
+        self.may_wait_for(Call::of(call.caller), &mut *asked)?;
+        let puts = effects.iter_mut().filter_map(|effect| {
+            if let Effect::Put(put) = effect {
+                Some(put)
+            } else {
+                None
+            }
+        });
+        self.may_wait_for(Call::SERVER, puts)?;
+        let asked = &*asked;
         if call.vouched || !making.is_empty() {
             // When others have done their part, or what it is put into is made, it must not have
             // to wait.
             self.room_is_here(asked)?;
         }
-        let made = self.find_good(call, &making, asked.iter().chain(stored()))?;
+        let made = self.find_good(
+            call,
+            &making,
+            asked.iter().chain(effects.iter().filter_map(stored)),
+        )?;
         for queue in made {
             self.forget_unused(queue);
         }

@@ -176,6 +176,22 @@ impl Dependencies {
         }
     }
 
+    /// Forgets the edges of an old record that the present one lacks: the end of a parent goes with
+    /// its last edge.
+    fn forget_old(&mut self, child: MessageId, old: &After) {
+        self.parents -= old.parents.len() as u64;
+        for parent in &old.parents {
+            let now = self.of(child).map(|now| &now.parents);
+            let now = now.and_then(|now| {
+                let at = now.binary_search_by_key(&parent.id, |other| other.id);
+                now.get(at.ok()?)
+            });
+            if now.is_none_or(|now| now.state != ParentState::Waiting) {
+                self.forget_edge(parent.id, child);
+            }
+        }
+    }
+
     fn tell(&mut self, child: MessageId, parent: MessageId, succeeded: bool) {
         self.forget_edge(parent, child);
         if let Some(mut waits) = self.waits.remove(&child) {
@@ -274,14 +290,7 @@ impl Durable {
         after: Option<Box<After>>,
         segment_ref: SegmentRef,
     ) {
-        if let Some(old) = self.dependencies.waits.remove(&child) {
-            self.uncount_segment_ref(old.segment_ref);
-            let dependencies = &mut self.dependencies;
-            dependencies.parents -= old.after.parents.len() as u64;
-            for parent in &old.after.parents {
-                dependencies.forget_edge(parent.id, child);
-            }
-        }
+        let old = self.dependencies.waits.remove(&child);
         if let Some(after) = after {
             self.followed = true;
             self.count_segment_ref(segment_ref);
@@ -300,6 +309,10 @@ impl Durable {
             self.stay(child);
         } else {
             self.dependencies.lost.remove(&child);
+        }
+        if let Some(old) = old {
+            self.uncount_segment_ref(old.segment_ref);
+            self.dependencies.forget_old(child, &old.after);
         }
         self.dependencies.decide(child);
     }

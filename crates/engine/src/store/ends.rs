@@ -271,18 +271,25 @@ impl Ends {
         self.rest.get(at)
     }
 
-    /// The newest ends of those of these messages that have one, in one pass.
+    /// The newest ends of those of these messages that have one, in one pass that stops when all
+    /// are found.
     fn find_all(&self, ids: &BTreeSet<MessageId>) -> BTreeMap<MessageId, &Rest> {
         let (newer, older) = self.ids.split_at(self.next.min(self.ids.len()));
-        let oldest_first = (newer.len()..).zip(older).chain((0..).zip(newer));
-        let known = oldest_first.filter_map(|(at, &id)| {
+        let mut newest_first = newer.iter().rev().chain(older.iter().rev());
+        let mut rest = {
+            let (newer, older) = self.rest.split_at(newer.len().min(self.rest.len()));
+            newer.iter().rev().chain(older.iter().rev())
+        };
+        let mut known = BTreeMap::new();
+        while known.len() < ids.len()
+            && let (Some(&id), Some(end)) = (newest_first.next(), rest.next())
+        {
             let id = MessageId(id);
-            Some((id, self.rest.get(at).filter(|_| ids.contains(&id))?))
-        });
-        match ids.is_empty() {
-            true => BTreeMap::new(),
-            false => known.collect(),
+            if ids.contains(&id) {
+                known.entry(id).or_insert(end);
+            }
         }
+        known
     }
 
     /// Bytes of memory that they take.

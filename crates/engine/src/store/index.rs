@@ -9,7 +9,7 @@ use super::keyed::{KEY, Keyed};
 use super::named;
 use super::queue::GroupOrder;
 use quintet_types::{
-    Body, Lease, Message, MessageId, Ms, QueueGauges, QueueId, SegmentRef, State, StateIndex,
+    Body, HELD, Lease, Message, MessageId, Ms, QueueGauges, QueueId, SegmentRef, State, StateIndex,
 };
 
 use crate::cold::URGENT_BELOW;
@@ -151,6 +151,7 @@ impl Durable {
                 match message.due() {
                     Some(due) => {
                         queue.delayed.insert((due, id), slot);
+                        queue.held += usize::from(due >= HELD);
                         sums.delayed += one;
                         let failed = u64::from(message.failures() > 0);
                         queue.retrying += failed;
@@ -298,10 +299,10 @@ impl Durable {
             State::Ready => {
                 queue.waiting_bytes -= len;
                 sums.waiting_bytes -= len * one;
-                let was_delayed = message
-                    .due()
-                    .is_some_and(|due| queue.delayed.remove(&(due, id)).is_some());
-                if was_delayed {
+                let due = message.due();
+                let was_delayed = due.filter(|&due| queue.delayed.remove(&(due, id)).is_some());
+                if let Some(due) = was_delayed {
+                    queue.held -= usize::from(due >= HELD);
                     sums.delayed -= one;
                     let failed = u64::from(message.failures() > 0);
                     queue.retrying -= failed;
@@ -398,9 +399,11 @@ impl Durable {
         };
         let mut moved = 0;
         while let Some(entry) = queue.delayed.first_entry() {
-            if entry.key().0 > now || moved >= PROMOTED_AT_ONCE {
+            let due = entry.key().0;
+            if due > now || moved >= PROMOTED_AT_ONCE {
                 break;
             }
+            queue.held -= usize::from(due >= HELD);
             let slot = entry.remove();
             moved += 1;
             sums.gauges.delayed -= 1;

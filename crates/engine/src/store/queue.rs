@@ -45,6 +45,8 @@ pub(crate) struct Queue {
     pub(crate) not_selectable: Ascending<Order, u32>,
     /// With a due time; moved to the two above when it has come.
     pub(crate) delayed: BTreeMap<(Ms, MessageId), u32>,
+    /// Of these, messages that are held until others have ended.
+    pub(crate) held: usize,
     pub(crate) reserved: Ascending<MessageId, u32>,
     /// By the order they were buried in.
     pub(crate) buried: BTreeMap<u64, u32>,

@@ -107,7 +107,7 @@ impl Durable {
         queue.generation = queue.generation.wrapping_add(1);
         queue.shrink(queue.waiting_bytes);
         queue.waiting_bytes = 0;
-        (queue.urgent, queue.retrying) = (0, 0);
+        (queue.urgent, queue.retrying, queue.held) = (0, 0, 0);
         tombstones.ordered(std::mem::take(&mut queue.ready));
         tombstones.ordered(std::mem::take(&mut queue.not_selectable));
         tombstones.timed(std::mem::take(&mut queue.delayed));

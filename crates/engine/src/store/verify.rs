@@ -2,7 +2,7 @@
 //! everything.
 
 use super::Durable;
-use quintet_types::{Message, State};
+use quintet_types::{HELD, Message, MessageId, State};
 
 macro_rules! ensure {
     ($condition:expr, $($text:tt)*) => {
@@ -238,6 +238,12 @@ impl Durable {
             ensure!(
                 waiting == queue.waiting_bytes,
                 "{name}: waiting bytes {waiting}"
+            );
+            let held = queue.delayed.range((HELD, MessageId(0))..).count();
+            ensure!(
+                held == queue.held,
+                "{name}: {held} held, not {}",
+                queue.held
             );
             let held: u64 = queue.reserved.values().map(len).sum();
             ensure!(

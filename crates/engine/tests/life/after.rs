@@ -746,3 +746,32 @@ fn a_parent_that_a_restart_loses_has_failed() {
     assert_eq!(status(&mut w, child).0, State::Buried);
     assert!(w.engine.next_deadline() > w.now, "nothing is left to do");
 }
+
+#[test]
+fn an_edit_between_a_parents_end_and_its_telling_loses_nothing() {
+    for restarts in [false, true] {
+        let mut w = World::new();
+        let parent = w.put("p", "a");
+        // One more than are told in the step of the end.
+        let children = (0..65).map(|_| put(&mut w, "q", "child", &[parent]));
+        let last = children.last().expect("there are some");
+        assert_eq!(w.take(1, reserve("p")), "a");
+        settle(&mut w, parent, How::Finish);
+        let edit = Edit {
+            due: Some(When::In(1)),
+            ..Edit::default()
+        };
+        w.ask(1, Command::Edit(last, Box::new(edit)));
+        w.verify();
+        if restarts {
+            w.restart();
+        }
+        for _ in 0..10 {
+            w.wait(1);
+        }
+        for freed in 0..65 {
+            assert_eq!(w.pop("q"), "child", "{freed} were free");
+        }
+        w.verify();
+    }
+}

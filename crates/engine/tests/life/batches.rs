@@ -102,10 +102,10 @@ impl Pair {
                 .collect()
         };
         for (shard, world) in self.shards.iter_mut().enumerate() {
-            let (now, puts, facts) = (world.now, part(shard), &mut world.facts);
+            let (now, mut puts, facts) = (world.now, part(shard), &mut world.facts);
             let deliveries = &mut Vec::new();
             let engine = &mut world.engine;
-            engine.may_put_many(now, who, &puts, facts, deliveries)?;
+            engine.may_put_many(now, who, &mut puts, facts, deliveries)?;
         }
         for (shard, world) in self.shards.iter_mut().enumerate() {
             let (now, puts, facts) = (world.now, part(shard), &mut world.facts);

@@ -227,10 +227,10 @@ impl Access<'_> {
         if let Err((batch_shard, command_error)) = self.may_join(caller, batch_shards) {
             return self.refused(batch_shard, command_error);
         }
-        for (&shard, part) in parts.iter() {
+        for (&shard, part) in parts.iter_mut() {
             let may = self.step(shard, |at| {
                 at.engine
-                    .may_put_many(at.now, caller, &part.puts, at.journal, at.deliveries)
+                    .may_put_many(at.now, caller, &mut part.puts, at.journal, at.deliveries)
             });
             if let Err(command_error) = may {
                 return self.refused(shard, command_error);

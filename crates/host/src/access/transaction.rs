@@ -196,9 +196,9 @@ impl Access<'_> {
         (puts, many): (usize, Option<usize>),
         own_shard: Option<usize>,
     ) -> Decided {
-        for (&shard, part) in &parts {
+        for (&shard, part) in &mut parts {
             let may = self.step(shard, |at| {
-                let transaction = &part.transaction;
+                let transaction = &mut part.transaction;
                 at.engine
                     .may_transaction(at.now, caller, transaction, at.journal, at.deliveries)
             });

@@ -558,5 +558,5 @@ pub(super) fn due(when: When, now: quintet_types::Ms) -> Option<quintet_types::M
         When::In(ms) => now + ms,
         When::At(at) => at,
     };
-    (at > now).then_some(at)
+    (at > now).then(|| at.min(quintet_types::DUE_MAX))
 }
