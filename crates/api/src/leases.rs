@@ -132,6 +132,11 @@ pub(super) async fn reserve(
         user: requester.name(),
         worker: worker.map(Into::into),
     };
+    // As earlier versions sum it, unless one key is asked for.
+    let token_of = match asked.one_key {
+        true => serde_json::json!([max, time, asked.min, true]),
+        false => serde_json::json!([max, time, asked.min]),
+    };
     let take = Take {
         queues: [queue].into_iter().collect(),
         lease: Some(LeaseRequest {
@@ -148,11 +153,7 @@ pub(super) async fn reserve(
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
         // Each try may wait for another time.
-        token_sum: read::sum(
-            serde_json::json!([max, time, asked.min, asked.one_key])
-                .to_string()
-                .as_bytes(),
-        ),
+        token_sum: read::sum(token_of.to_string().as_bytes()),
         ..Take::default()
     };
     let waits = (asked.wait_ms > 0 || gather.is_some()).then(Instant::now);

@@ -52,7 +52,7 @@ use quintet_client::{ClientApi, Share};
 use quintet_types::{
     BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Wait,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 pub use after::{Before, Fate, On};
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
@@ -86,6 +86,8 @@ pub struct Api {
     client_api: Arc<dyn ClientApi>,
     losses: Losses,
     events: Arc<Hub>,
+    /// One page of what happened to messages is read at a time.
+    event_reads: Arc<Semaphore>,
     uploads: Uploads,
 }
 
@@ -107,6 +109,7 @@ impl Api {
             client_api,
             losses,
             events: Arc::new(events),
+            event_reads: Arc::new(Semaphore::new(1)),
             uploads: Uploads::default(),
         })
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{FutureExt as _, stream};
 use hyper::header::ACCEPT;
 use hyper::{HeaderMap, Uri};
 use quintet_client::{Event, EventKind, EventsPage, EventsRequest, News, NoEvents, Since};
@@ -30,6 +30,8 @@ const GATHER: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_secs(1);
 /// After so many looks without an event a stream says where it is, for a client to go on there.
 const QUIET: u32 = 15;
+/// Bytes of a stream's pages, about.
+const STREAM_PAGE: usize = 32 << 10;
 
 /// What happened to messages, in the order of the log.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -51,10 +53,19 @@ impl From<EventsPage> for MessageEvents {
     }
 }
 
+/// The client accepts a stream.
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let accepts = headers
+        .get(ACCEPT)
+        .and_then(|accepts| accepts.to_str().ok());
+    accepts.is_some_and(|accepts| accepts.trim_start().starts_with("text/event-stream"))
+}
+
 /// The place of the request, if it asks for what happened to messages. The position that a stream
 /// ended with comes before the one it began with.
 pub(super) fn since(uri: &Uri, headers: &HeaderMap) -> Option<Since> {
     let last = headers.get("last-event-id");
+    let last = last.filter(|_| wants_stream(headers));
     let last = last.and_then(|last| last.to_str().ok());
     let query = uri.query().unwrap_or_default().as_bytes();
     let given = form_urlencoded::parse(query).find(|(name, _)| name == "since");
@@ -82,6 +93,7 @@ pub(super) async fn answer(
     if queues.len() > QUEUES_MAX {
         return Err(Problem::field("queue", format!("at most {QUEUES_MAX}")));
     }
+    let is_stream = wants_stream(&headers);
     let request = EventsRequest {
         since,
         queues,
@@ -89,12 +101,10 @@ pub(super) async fn answer(
             .map_err(|why| Problem::field("kinds", why))?
             .unwrap_or_default(),
         max: read::page_size(&query)?,
+        bytes: if is_stream { STREAM_PAGE } else { usize::MAX },
         principal: requester.principal(),
     };
-    let accepts = headers
-        .get(ACCEPT)
-        .and_then(|accepts| accepts.to_str().ok());
-    if accepts.is_some_and(|accepts| accepts.trim_start().starts_with("text/event-stream")) {
+    if is_stream {
         return stream_of(api, requester, slot, request).await;
     }
     let began = Instant::now();
@@ -104,7 +114,7 @@ pub(super) async fn answer(
         0 => None,
         _ => Place::at(slot).wait(client)?,
     };
-    let page = api.events_after(request, wait, client).await?;
+    let (page, _) = api.events_after(request, wait, client).await?;
     let mut response = reply::document(&MessageEvents::from(page));
     if wait_ms > 0 {
         response.extensions_mut().insert(Waited(began.elapsed()));
@@ -124,30 +134,34 @@ async fn stream_of(
     let page = api.events_page(&request).await?;
     request.since = Since::Position(page.next.clone());
     let open = place.open(&api, slot.as_deref());
-    let state = (api, requester, request, Some(page), (place, open));
+    // The first page is sent whatever is in it.
+    let state = (api, requester, request, Some(page), QUIET, (place, open));
     let body = stream::unfold(
         state,
-        async |(api, requester, mut request, mut first, kept)| {
+        async |(api, requester, mut request, mut first, mut quiet, kept)| {
             let client = requester.client.as_deref();
-            let mut quiet = 0;
             let text = loop {
                 let page = match first.take() {
-                    Some(page) => Ok(page),
-                    None => api.events_after(request.clone(), LOOK, client).await,
+                    Some(page) => page,
+                    // More may always be there: it ends all the same.
+                    None if is_let_go(client) => return None,
+                    None => {
+                        let read = api.events_after(request.clone(), LOOK, client).await;
+                        // The client asks again and is told.
+                        let (page, let_go) = read.ok()?;
+                        if let_go {
+                            return None;
+                        }
+                        page
+                    }
                 };
-                // The client asks again and is told.
-                let page = page.ok()?;
-                let is_news = !page.events.is_empty();
                 request.since = Since::Position(page.next.clone());
-                quiet += 1;
-                if is_news || quiet % QUIET == 1 {
+                if !page.events.is_empty() || quiet >= QUIET {
                     break server_sent(page);
                 }
-                if client.is_some_and(Client::has_ended) {
-                    return None;
-                }
+                quiet += 1;
             };
-            let state = (api, requester, request, first, kept);
+            let state = (api, requester, request, first, 1, kept);
             Some((Ok::<_, Infallible>(Bytes::from(text)), state))
         },
     );
@@ -168,31 +182,47 @@ fn server_sent(page: EventsPage) -> String {
     text
 }
 
+/// The client has gone away, or the server stops.
+fn is_let_go(client: Option<&Client>) -> bool {
+    client.is_some_and(|client| client.is_let_go().now_or_never().is_some())
+}
+
 impl Api {
-    /// The next events; waits for one that long, until the client goes away or the server stops.
+    /// The next events; waits for one that long, until the client goes away or the server stops:
+    /// then without events and with true.
     async fn events_after(
         &self,
         mut request: EventsRequest,
         wait: Duration,
         client: Option<&Client>,
-    ) -> Result<EventsPage, Problem> {
+    ) -> Result<(EventsPage, bool), Problem> {
         let began = Instant::now();
         loop {
             let page = self.events_page(&request).await?;
             let left = wait.saturating_sub(began.elapsed());
             if !page.events.is_empty() || left.is_zero() {
-                return Ok(page);
+                return Ok((page, false));
             }
-            if !page.more && !self.news(&page.next, client, left).await {
-                return Ok(page);
+            let let_go = match page.more {
+                true => is_let_go(client),
+                false => !self.news(&page.next, client, left).await,
+            };
+            if let_go {
+                return Ok((page, true));
             }
             request.since = Since::Position(page.next);
         }
     }
 
     async fn events_page(&self, request: &EventsRequest) -> Result<EventsPage, Problem> {
+        // Those who wait for a page hold no thread.
+        let place = Arc::clone(&self.event_reads).acquire_owned().await;
         let (client_api, request) = (self.client_api(), request.clone());
-        let page = tokio::task::spawn_blocking(move || client_api.events(&request)).await;
+        let read = move || {
+            let _place = place;
+            client_api.events(&request)
+        };
+        let page = tokio::task::spawn_blocking(read).await;
         let page = page.map_err(|error| Problem::internal(error.to_string()))?;
         page.map_err(|no| match no {
             NoEvents::Malformed => Problem::field("since", no.to_string()),

@@ -38,11 +38,14 @@ pub enum EventKind {
     Moved,
     /// The server started, or another node took over: leases of connections ended.
     Restart,
+    /// A part of the log was damaged and was cut out by a repair: events of any queue may be
+    /// missing there. Told whatever is asked for.
+    Lost,
 }
 
 impl EventKind {
     /// All there are.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Put,
         Self::Reserved,
         Self::Finished,
@@ -54,6 +57,7 @@ impl EventKind {
         Self::Expired,
         Self::Moved,
         Self::Restart,
+        Self::Lost,
     ];
 
     /// Its word.
@@ -70,6 +74,7 @@ impl EventKind {
             Self::Expired => "expired",
             Self::Moved => "moved",
             Self::Restart => "restart",
+            Self::Lost => "lost",
         }
     }
 
@@ -121,6 +126,8 @@ pub struct EventsRequest {
     pub kinds: Vec<EventKind>,
     /// So many at most, up to [`WATCHED_MAX`].
     pub max: u32,
+    /// About so many bytes of JSON at most, up to 256 KiB.
+    pub bytes: usize,
     /// On whose behalf: events of queues that it may not peek into are left out.
     pub principal: Principal,
 }
@@ -156,8 +163,8 @@ pub struct MessageEvent {
 pub struct Event {
     /// When the server wrote it to its log.
     pub at_ms: u64,
-    /// put, reserved, finished, failed, dead, cancelled, released, removed, expired, moved or
-    /// restart.
+    /// put, reserved, finished, failed, dead, cancelled, released, removed, expired, moved,
+    /// restart or lost.
     pub kind: &'static str,
     /// More about the kind.
     #[serde(skip_serializing_if = "str::is_empty")]

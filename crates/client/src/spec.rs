@@ -268,12 +268,21 @@ impl ScheduleSpec {
         if self.count == Some(0) {
             return bad("count", "a number from 1 on");
         }
-        Ok(Timing {
+        let timing = Timing {
             beat: self.beat()?,
             start: Ms(start),
             end: end.map_or(Ms::NEVER, Ms),
             count: self.count,
-        })
+        };
+        if timing.next(Ms(0)) == Ms::NEVER {
+            let field = match timing.beat {
+                Beat::Cron(..) => "cron",
+                Beat::Every { .. } => "every_ms",
+                Beat::At(_) => "at_ms",
+            };
+            return bad(field, "never comes between start and end");
+        }
+        Ok(timing)
     }
 
     fn beat(&self) -> Result<Beat, BadSpec> {

@@ -235,7 +235,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     spec!(
         aging,
         "How much the priority of a message rises while it waits, such as \"1 per 10m\", up to one \
-         step per second; \"0\": not at all. A change counts for waiting messages from then on.",
+         step per second; \"0\": not at all. A change counts from the next message that comes.",
         steps_of,
         |v: Rate| quoted(&show_steps(v))
     ),

@@ -209,7 +209,9 @@ impl CronTable {
         };
         let schedule = spec.schedule(&self.name).map_err(|bad| {
             let key = bad.field.trim_end_matches("_ms");
-            Wrong::of_key(key, format!("{key}: {}", bad.why.replace("_ms", "")))
+            // The options of the command line are not named in a file.
+            let why = bad.why.replace(" (--every)", "").replace(" (--at)", "");
+            Wrong::of_key(key, format!("{key}: {}", why.replace("_ms", "")))
         })?;
         Ok((schedule.timing, schedule.policy))
     }
@@ -466,6 +468,15 @@ mod tests {
             ("at = ['tomorrow']", "at takes a moment"),
             ("every = '5m'\nend = '2030-01-01'", "end takes a moment"),
             ("every = '5m'\ncount = 0", "count: a number from 1 on"),
+            ("cron = '0 3 30 2 *'\ncount = 1", "cron: never comes"),
+            (
+                "at = ['2030-01-01T00:00:00Z']\nstart = '2031-01-01T00:00:00Z'",
+                "at: never comes",
+            ),
+            (
+                "every = '1h'\nstart = '2031-01-01T00:10:00Z'\nend = '2031-01-01T00:20:00Z'",
+                "every: never comes",
+            ),
             ("schedule = '0 3 * * *'", "unknown key \"schedule\""),
         ] {
             let why = jobs(&format!("{SCHEDULE}{more}")).expect_err(more);

@@ -9,6 +9,8 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
@@ -218,6 +220,14 @@ async fn hold_key(
     holds: bool,
 ) -> Result<String, Problem> {
     let key = form.get("key").unwrap_or_default();
+    // A key that is held may have bytes that a browser would send differently.
+    let key = match holds {
+        true => key.as_bytes().to_vec(),
+        false => BASE64_STANDARD.decode(key).unwrap_or_default(),
+    };
+    if key.is_empty() {
+        return Err(Problem::field("key", "Write the key of a message group."));
+    }
     let for_ms = match holds {
         false => 0,
         true => words::typed_duration(form.get("for").unwrap_or_default())
@@ -227,11 +237,11 @@ async fn hold_key(
     };
     let hold = Command::HoldKey {
         queue: queue.clone(),
-        key: key.as_bytes().into(),
+        key: key.as_slice().into(),
         for_ms,
     };
     asked.ask(hold).await?;
-    let key = names::seen(key);
+    let key = names::seen(&String::from_utf8_lossy(&key));
     Ok(match for_ms {
         0 => format!("The message group {key} is not held any more."),
         ms => format!(

@@ -2,6 +2,8 @@
 
 use askama::Template;
 use axum::response::Response;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
 use quintet_client::Rates;
 use quintet_client::attention::{Finding, Level, Rule, why_slow};
@@ -114,7 +116,7 @@ struct HeldKeys {
 
 struct HeldRow {
     key: Vec<Piece>,
-    /// The key as a form sends it; empty: it is no text, or too long.
+    /// The key as a form sends it; in base64; empty: it is too long.
     typed: String,
     held: String,
     left: String,
@@ -125,7 +127,7 @@ impl HeldKeys {
         let rows = held.iter().take(HELD_MAX).map(|held| HeldRow {
             key: names::first_line(&held.key),
             typed: match held.key.len() {
-                0..=TYPED_MAX => String::from_utf8(held.key.to_vec()).unwrap_or_default(),
+                0..=TYPED_MAX => BASE64_STANDARD.encode(&held.key),
                 _ => String::new(),
             },
             held: words::duration(now.since(held.since)),

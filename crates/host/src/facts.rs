@@ -19,18 +19,17 @@ pub struct LogPlace {
     pub facts: u32,
 }
 
-/// A fact where it stands in the log.
+/// A fact where it stands in the log, or a part of the log that was lost.
 #[derive(Debug)]
 pub struct LoggedFact<'a> {
     /// The place before it.
     pub at: LogPlace,
     /// The shard it is of.
     pub shard: u64,
-    pub fact: &'a Fact,
+    /// `None`: what was here was damaged, and a repair has cut it out.
+    pub fact: Option<&'a Fact>,
     /// When its frame was written, by the engine's clock.
     pub time: Ms,
-    /// It is in the first frame of its segment.
-    pub opens_segment: bool,
 }
 
 /// Why the log cannot be read from a place.
@@ -75,7 +74,8 @@ impl Core {
 
     /// A number that this log keeps for ever, and hardly another one has.
     pub fn log_id(&self) -> u32 {
-        self.lock(0, Work::Server).engine.log_id()
+        let read = || self.lock(0, Work::Server).engine.log_id();
+        *self.log_id.get_or_init(read)
     }
 
     /// Where the oldest fact of the log is.
@@ -101,12 +101,31 @@ impl Core {
         Ok(place(segment.first))
     }
 
-    /// Hands the durable facts from a place on to `seen`, until that returns false or `bytes` of
-    /// frames were read. Returns the place from which to go on: before the fact that `seen` did not
-    /// take. Blocks on the disk; holds one frame in memory.
+    /// Looks at the disk whether a place is where a frame begins, which reading a segment up to it
+    /// would find out late.
     ///
     /// # Errors
-    /// The log has no such place, or cannot be read.
+    /// It is not, or the log does not reach there.
+    pub fn begins_frame(&self, at: LogPlace) -> Result<(), NotThere> {
+        let span = self.log_to_read();
+        span.has(at)?;
+        if at.frame == span.durable.0 {
+            return Ok(());
+        }
+        let (segment, _) = span.segment(at).ok_or(NotThere::Retired)?;
+        let number = segment.number;
+        match self.reader.frame_begins(number, Position(at.frame))? {
+            true => Ok(()),
+            false => Err(NotThere::Unknown),
+        }
+    }
+
+    /// Hands the durable facts from a place on to `seen`, until that returns false or `bytes` of
+    /// frames were read. Returns the place from which to go on: before the fact that `seen` did not
+    /// take, or before damage. Blocks on the disk; holds one frame in memory.
+    ///
+    /// # Errors
+    /// The log has no such place, or cannot be read there.
     pub fn facts_from(
         &self,
         from: LogPlace,
@@ -139,12 +158,22 @@ impl Core {
                         }
                     });
             let next = match read {
+                // What comes before damage is told: who goes on there is told of the damage.
+                Err(LogError::BadRead { .. }) if at > from => return Ok(at),
                 // Positions of this log are where frames begin.
-                Err(LogError::BadRead { .. }) if at == from => return Err(NotThere::Unknown),
+                Err(LogError::BadRead { .. })
+                    if !self
+                        .reader
+                        .frame_begins(segment.number, Position(from.frame))? =>
+                {
+                    return Err(NotThere::Unknown);
+                }
                 read => read?,
             };
-            if let Some(why) = wrong {
-                return Err(NotThere::Failed(why));
+            match wrong {
+                Some((damage, _)) if damage > from => return Ok(damage),
+                Some((_, why)) => return Err(NotThere::Failed(why)),
+                None => {}
             }
             if let Some(stopped) = stopped {
                 return Ok(stopped);
@@ -194,29 +223,48 @@ impl Span {
 
 /// Hands the facts of a frame to `seen`, but for the first ones. Returns the place of the one that
 /// it did not take, if there is one.
+///
+/// # Errors
+/// One cannot be read: its place, or that of the first one asked for, and why.
 fn facts_of(
     frame: &ReplayFrame<'_>,
     skip: u32,
     seen: &mut dyn FnMut(&LoggedFact<'_>) -> bool,
-) -> Result<Option<LogPlace>, String> {
-    if frame.kind != FrameKind::Facts {
-        return Ok(None);
-    }
-    let mut payload = frame.payload;
+) -> Result<Option<LogPlace>, (LogPlace, String)> {
     let mut at = place(frame.position);
+    let time = Ms(frame.time_ms);
+    match frame.kind {
+        FrameKind::Facts => {}
+        FrameKind::Lost => {
+            let (shard, fact) = (0, None);
+            let lost = LoggedFact {
+                at,
+                shard,
+                fact,
+                time,
+            };
+            return Ok((!seen(&lost)).then_some(at));
+        }
+        FrameKind::Body | FrameKind::Reign => return Ok(None),
+    }
+    let wrong = |mut at: LogPlace, why: String| {
+        at.facts = at.facts.max(skip);
+        (at, why)
+    };
+    let mut payload = frame.payload;
     while !payload.is_empty() {
-        let (shard, mut records) =
-            next_group(&mut payload).ok_or("a group of records is cut short")?;
+        let (shard, mut records) = next_group(&mut payload)
+            .ok_or_else(|| wrong(at, "a group of records is cut short".to_owned()))?;
         while !records.is_empty() {
             // Its bytes are not read.
             let large = &mut |id, len| LargeBody::new(id, len, frame.segment.0);
-            let fact = Fact::decode(&mut records, large).map_err(|error| error.to_string())?;
+            let fact =
+                Fact::decode(&mut records, large).map_err(|error| wrong(at, error.to_string()))?;
             let logged = LoggedFact {
                 at,
                 shard,
-                fact: &fact,
-                time: Ms(frame.time_ms),
-                opens_segment: frame.first_in_segment,
+                fact: Some(&fact),
+                time,
             };
             if at.facts >= skip && !seen(&logged) {
                 return Ok(Some(at));

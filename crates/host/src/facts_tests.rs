@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use quintet_engine::{Engine, Fact};
+use quintet_log::Storage as _;
 use quintet_sim::Random;
 use quintet_sim::disk::SimDisk;
 use quintet_types::{Body, Caller, ClientId, Command, Name, Put, Settings, Take};
@@ -59,8 +60,8 @@ fn read(core: &Core, mut at: LogPlace, facts: usize, bytes: u64, into: &mut Happ
                 return false;
             }
             taken += 1;
-            if is_of_message(logged.fact) {
-                into.push((logged.shard, logged.fact.clone()));
+            if let Some(fact) = logged.fact.filter(|fact| is_of_message(fact)) {
+                into.push((logged.shard, fact.clone()));
             }
             true
         });
@@ -191,5 +192,67 @@ fn a_reader_keeps_no_segment_and_is_told_that_it_came_too_late() {
             facts: 0,
         };
         assert!(matches!(read(wrong), Err(NotThere::Unknown)), "{wrong:?}");
+    }
+}
+
+/// Puts these; answers where the frame of each begins.
+fn puts(core: &Core, bodies: &[&[u8]]) -> Vec<LogPlace> {
+    let put = |body: &&[u8]| {
+        let at = core.durable_place();
+        let queue = "q".into();
+        let body = Body::new(body);
+        ask(
+            core,
+            Command::Put(Put {
+                queue,
+                body,
+                ..Put::default()
+            }),
+        );
+        assert!(core.sync());
+        at
+    };
+    bodies.iter().map(put).collect()
+}
+
+/// Changes a byte of the log where this is in it.
+fn damage(disk: &SimDisk, what: &[u8]) {
+    let files = disk.list().expect("listed");
+    let found = files.iter().find_map(|name| {
+        let content = disk.content(name)?;
+        let at = content.windows(what.len()).position(|some| some == what)?;
+        Some((name, content, at))
+    });
+    let (name, mut content, at) = found.expect("it is in a file");
+    content[at] ^= 1;
+    disk.set_content(name, &content);
+}
+
+#[test]
+fn what_comes_before_damage_is_told_and_then_that_there_is_damage() {
+    let disk = SimDisk::new(7);
+    let core = open_shards(&disk, &Settings::default(), 1);
+    let begin = core.durable_place();
+    let bodies: [&[u8]; 3] = [b"the first body", b"the second body", b"the third body"];
+    let places = puts(&core, &bodies);
+    damage(&disk, bodies[1]);
+    let mut found = 0;
+    let mut read = |at| {
+        core.facts_from(at, u64::MAX, &mut |logged| {
+            found += u64::from(matches!(logged.fact, Some(Fact::Put(_))));
+            true
+        })
+    };
+    assert_eq!(read(begin).expect("what is before"), places[1]);
+    let damaged = read(places[1]);
+    assert!(matches!(damaged, Err(NotThere::Failed(_))), "{damaged:?}");
+    assert!(read(places[2]).is_ok(), "what is behind");
+    assert_eq!(found, 2);
+    for (at, is_there) in [(places[1].frame, true), (places[1].frame + 1, false)] {
+        let at = LogPlace {
+            frame: at,
+            facts: 0,
+        };
+        assert_eq!(core.begins_frame(at).is_ok(), is_there);
     }
 }

@@ -62,7 +62,7 @@ mod waits_tests;
 mod written_tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use quintet_log::run::RunName;
@@ -137,6 +137,8 @@ pub struct Core {
     /// Of this process, or of its time as the owner: rises with each, and leases are known by it.
     pub epoch: u64,
     pub(crate) reader: BodyReader,
+    /// As [`Core::log_id`], once it was asked for.
+    pub(crate) log_id: OnceLock<u32>,
     pub(crate) runs: Runs,
     pub(crate) timer: Timer,
     /// Wakes the log thread (`sync = "always"` only).
@@ -262,6 +264,7 @@ impl Core {
             available,
             acked,
             reader: opened.committer.log.reader(),
+            log_id: OnceLock::new(),
             runs: opened.runs,
             shards: opened.shards.into_iter().map(ShardLock::new).collect(),
             committer: Mutex::new(opened.committer),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use quintet_client::{
-    ClientApi, Event, EventsPage, EventsRequest, News, NoEvents, ScopedClient, Since,
+    ClientApi, Event, EventKind, EventsPage, EventsRequest, MessageEvent, News, NoEvents,
+    ScopedClient, Since,
 };
 use quintet_config::{Config, Webhook};
 use quintet_host::{Core, Point, Signal, locked};
@@ -53,7 +54,7 @@ pub struct Row {
     pub sent: AtomicU64,
     /// Requests that failed.
     pub failures: AtomicU64,
-    /// Times that the log had gone past the position.
+    /// Times that the log had gone past the position, or had lost a part.
     pub gaps: AtomicU64,
     /// Up to there events were accepted.
     position: Mutex<String>,
@@ -143,6 +144,9 @@ impl Webhooks {
                 client,
                 news,
                 kept: String::new(),
+                refused: false,
+                own: false,
+                pause: Duration::ZERO,
             }
             .run();
         }
@@ -163,6 +167,12 @@ struct Sender<'a> {
     news: News,
     /// The position that was stored last.
     kept: String,
+    /// The last one was not, which was logged.
+    refused: bool,
+    /// The position is of a page that was read here.
+    own: bool,
+    /// Rest after the log could not be read; zero: it could.
+    pause: Duration,
 }
 
 impl Sender<'_> {
@@ -172,7 +182,7 @@ impl Sender<'_> {
         };
         while !self.stops() {
             let Some(page) = self.page(&since) else {
-                self.rest(LOOK);
+                self.rest(self.pause);
                 continue;
             };
             if page.events.is_empty() {
@@ -225,11 +235,16 @@ impl Sender<'_> {
                 key: self.row.webhook.name.as_bytes().into(),
             });
             if let Outcome::Entries(entries) = self.client.ask(get) {
-                let stored = entries.first().and_then(|entry| {
-                    let stored: Stored = serde_json::from_slice(&entry.value).ok()?;
-                    (stored.v == 1).then_some(stored.position)
-                });
-                if let Some(position) = stored {
+                if let Some(entry) = entries.first() {
+                    let Some(position) = position(&entry.value) else {
+                        let name = &self.row.webhook.name;
+                        tracing::warn!(
+                            "[[webhook]] {name} goes on at the oldest event: \
+                             its position cannot be read"
+                        );
+                        self.row.gaps.fetch_add(1, Ordering::Relaxed);
+                        return Some(Since::Oldest);
+                    };
                     locked(&self.row.position).clone_from(&position);
                     self.kept.clone_from(&position);
                     return Some(Since::Position(position));
@@ -248,27 +263,48 @@ impl Sender<'_> {
 
     /// The next events. Where the log has gone past the position that is counted, and it goes on
     /// with the oldest. `None`: not now.
-    fn page(&self, since: &Since) -> Option<EventsPage> {
+    fn page(&mut self, since: &Since) -> Option<EventsPage> {
         let mut request = EventsRequest {
             since: since.clone(),
             queues: self.row.webhook.queues.clone(),
             kinds: self.row.webhook.kinds.clone(),
             max: BATCH,
+            bytes: usize::MAX,
             principal: Principal::SERVER,
         };
         let name = &self.row.webhook.name;
-        let no = match self.client_api.events(&request) {
-            Ok(page) => return Some(page),
-            Err(no) => no,
+        let mut read = self.client_api.events(&request);
+        let gone = match &read {
+            // A position that was there before is damaged: the oldest ones would lead there again.
+            Err(NoEvents::Gone { retired: false, .. }) if self.own => None,
+            Err(no @ (NoEvents::Gone { .. } | NoEvents::Malformed)) => Some(no.clone()),
+            Err(NoEvents::Failed(_)) | Ok(_) => None,
         };
-        if matches!(no, NoEvents::Failed(_)) {
-            tracing::error!("[[webhook]] {name}: {no}");
-            return None;
+        if let Some(no) = gone {
+            request.since = Since::Oldest;
+            read = self.client_api.events(&request);
+            if read.is_ok() {
+                self.row.gaps.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!("[[webhook]] {name} goes on at the oldest event: {no}");
+            }
         }
-        self.row.gaps.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!("[[webhook]] {name} goes on at the oldest event: {no}");
-        request.since = Since::Oldest;
-        self.client_api.events(&request).ok()
+        match read {
+            Ok(page) => {
+                let is_lost = |event: &&MessageEvent| event.kind == EventKind::Lost;
+                let lost = page.events.iter().filter(is_lost).count();
+                self.row.gaps.fetch_add(lost as u64, Ordering::Relaxed);
+                (self.own, self.pause) = (true, Duration::ZERO);
+                Some(page)
+            }
+            Err(no) => {
+                // Once, however long it lasts.
+                if self.pause.is_zero() {
+                    tracing::error!("[[webhook]] {name} cannot go on: {no}");
+                }
+                self.pause = (self.pause * 2).clamp(RESTS[0], RESTS[1]);
+                None
+            }
+        }
     }
 
     /// Sends events until they are accepted. False: the server stops.
@@ -338,12 +374,19 @@ impl Sender<'_> {
         let outcome = self.client.ask(Command::Transaction(Box::new(transaction)));
         position.clone_into(&mut locked(&self.row.position));
         let is_kept = !matches!(outcome, Outcome::Refused(_));
-        if !is_kept {
+        if !is_kept && !self.refused {
             let name = &self.row.webhook.name;
             tracing::warn!("[[webhook]] {name}: its position cannot be stored: {outcome:?}");
         }
+        self.refused = !is_kept;
         is_kept
     }
+}
+
+/// The position of an entry; `None`: it is none that this program stored.
+fn position(value: &[u8]) -> Option<String> {
+    let stored: Stored = serde_json::from_slice(value).ok()?;
+    (stored.v == 1).then_some(stored.position)
 }
 
 /// HMAC-SHA256 of a body, in hexadecimal digits.

@@ -108,6 +108,8 @@ impl Worker {
             && jid.len() <= JID_MAX
         {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+            // It may have had the job before.
+            jobs.retain(|job| **job != *jid);
             if jobs.len() >= JOBS_MAX {
                 jobs.pop_front();
             }

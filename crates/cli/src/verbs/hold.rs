@@ -31,7 +31,7 @@ pub(in super::super) struct Hold {
     #[arg(long, value_name = "KEY", requires = "how")]
     with_key: Option<String>,
     /// Hold them for this time, a week at most.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration, group = "how", requires = "with_key")]
+    #[arg(long = "for", value_name = "TIME", value_parser = hold_time, group = "how", requires = "with_key")]
     time: Option<u64>,
     /// End the hold.
     #[arg(long, group = "how", requires = "with_key")]
@@ -39,6 +39,14 @@ pub(in super::super) struct Hold {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// A time of a hold: 0 would end it, for which there is `--end`.
+fn hold_time(text: &str) -> Result<u64, String> {
+    match duration(text)? {
+        0 => Err("is no time; --end ends a hold".to_owned()),
+        ms => Ok(ms),
+    }
 }
 
 impl Hold {

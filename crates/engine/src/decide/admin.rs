@@ -724,6 +724,10 @@ impl Engine {
             if let Some(extra) = &mut message.extra {
                 // Its reply was sent as it was taken.
                 extra.reply = None;
+                // The clock may have been dropped meanwhile.
+                let clock = self.store.seated(queue).aging.as_deref();
+                let stands_at = clock.map_or(0, |clock| clock.at(self.now));
+                extra.aged_from = extra.aged_from.min(stands_at);
             }
             self.fact(cx, Fact::Restored(message));
             cx.wake(queue);

@@ -11,13 +11,12 @@ use crate::engine::{Cx, Engine};
 use crate::fact::{AgingClock, Fact, Journal};
 
 impl Engine {
-    /// A message comes to its queue, or will when it is due.
+    /// A message comes to its queue. A delay counts as age.
     #[cold]
     pub(crate) fn begin_aging<J: Journal>(&mut self, cx: &mut Cx<'_, J>, message: &mut Message) {
         self.follow_aging(cx, message.queue);
         let clock = self.store.seated(message.queue).aging.as_deref();
-        let from = message.due().unwrap_or(self.now);
-        let aged_from = clock.map_or(0, |clock| clock.at(from));
+        let aged_from = clock.map_or(0, |clock| clock.at(self.now));
         if aged_from > 0 || message.extra.is_some() {
             message.extra_mut().aged_from = aged_from;
         }

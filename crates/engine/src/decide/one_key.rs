@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use super::choose::{Best, Candidate, EXPIRED_PER_STEP, Walking};
-use quintet_types::{End, Keys, MessageId, QueueId, Take};
+use quintet_types::{End, Keys, MessageId, Ms, QueueId, Take};
 
 use crate::engine::{Cx, Engine};
 use crate::fact::Journal;
-use crate::store::{KeyGroups, Walk};
+use crate::store::{KeyGroups, Store, Walk};
+use crate::waiters::Waiter;
 
 impl Engine {
     /// True if keys are ordered in one of these queues, so that no more of a key goes to a take
@@ -30,7 +31,7 @@ impl Engine {
     ) -> Best {
         self.store.promote(id, self.now);
         if !self.groups_are_built(cx, id) {
-            return Best::Nothing;
+            return Best::Expired((0, i64::MIN, MessageId(0)));
         }
         if self.groups(id).is_some_and(KeyGroups::is_ordered) {
             return match walking.filter(|(queue, _)| *queue == id) {
@@ -83,4 +84,13 @@ impl Engine {
         let (_, &slot) = group.range(..=last).next_back()?;
         Some(slot)
     }
+}
+
+/// True if a consumer waits for a key of which nothing is ready in memory.
+pub(super) fn lacks_key(store: &mut Store, waiter: &Waiter, now: Ms) -> bool {
+    let (Some(Keys::Of(key)), [id]) = (waiter.take.keys.as_deref(), &*waiter.queues) else {
+        return false;
+    };
+    store.promote(*id, now);
+    !store.seated(*id).keys.contains_key(key)
 }

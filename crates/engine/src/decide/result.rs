@@ -243,6 +243,9 @@ impl Engine {
         message.position = message.id.0 as i64;
         message.queue = queue;
         message.extra_mut().expires = self.expiry_in(queue);
+        if self.store.seated(queue).ages() {
+            self.begin_aging(cx, &mut message);
+        }
         self.fact_alone(cx, Fact::Put(message));
         cx.wake(queue);
     }

@@ -114,7 +114,9 @@ impl Engine {
     pub(super) fn may_drop_for(&self, queue: QueueId, bytes: u64) -> bool {
         self.store.queue(queue).is_some_and(|queue| {
             let settings = &queue.live.settings;
+            // Where messages age, the oldest are no longer those that stand last.
             settings.when_full == WhenFull::DropOldest
+                && !queue.ages()
                 && (settings.bytes_max == 0 || bytes <= settings.bytes_max)
         })
     }

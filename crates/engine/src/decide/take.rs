@@ -21,6 +21,7 @@ use crate::waiters::{Lines, Waiter};
 use super::choose::Walked;
 use super::cold::{Cold, MANY};
 use super::lease::{given_ms, is_over};
+use super::one_key::lacks_key;
 
 impl Engine {
     pub(crate) fn take<J: Journal>(
@@ -597,6 +598,10 @@ impl Engine {
             };
             let waiter = self.waiters.get(number);
             let waiter = waiter.expect("who stands in a queue's line waits");
+            if waiter.claim.is_none() && lacks_key(&mut self.store, waiter, self.now) {
+                (passed, left_out) = (Some(number), true);
+                continue;
+            }
             let (client_id, take, queues) =
                 (waiter.client_id, waiter.take.clone(), waiter.queues.clone());
             let (standing, claim) = (waiter.standing, waiter.claim.clone());

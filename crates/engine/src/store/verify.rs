@@ -260,8 +260,9 @@ impl Durable {
             );
             let urgent = queue
                 .ready
-                .keys()
-                .filter(|(priority, ..)| *priority < 1024)
+                .values()
+                .filter_map(|slot| self.messages.get(*slot))
+                .filter(|message| message.priority < 1024)
                 .count() as u64;
             ensure!(
                 urgent == queue.urgent,

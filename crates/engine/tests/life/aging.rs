@@ -88,15 +88,25 @@ fn the_shown_priority_is_that_of_the_put_and_a_release_does_not_begin_the_age_an
 }
 
 #[test]
-fn a_delay_is_no_age() {
-    let mut w = world();
-    w.put_as(Put {
-        due: When::In(50 * MINUTE),
-        ..prioritized("old", 5, "delayed")
-    });
-    w.wait(50 * MINUTE);
-    put(&mut w, "old", 4, "newer");
-    assert_eq!(all(&mut w, "old"), "newer+delayed");
+fn a_delay_counts_as_age_and_a_kick_takes_nothing_of_it() {
+    for kicked in [false, true] {
+        let mut w = world();
+        let id = w.put_as(Put {
+            due: When::In(50 * MINUTE),
+            ..prioritized("old", 5, "delayed")
+        });
+        w.wait(20 * MINUTE);
+        // The clock stops with the next message: 2 steps, and no forecast of more.
+        configure(&mut w, aging(0, 10));
+        put(&mut w, "old", 9, "last");
+        if kicked {
+            assert_eq!(w.ask(1, Command::KickId(id)), Some(Outcome::Done));
+        }
+        w.wait(30 * MINUTE);
+        put(&mut w, "old", 2, "urgent");
+        put(&mut w, "old", 4, "newer");
+        assert_eq!(all(&mut w, "old"), "urgent+delayed+newer+last", "{kicked}");
+    }
 }
 
 #[test]
@@ -230,4 +240,81 @@ fn where_nothing_ages_a_message_carries_nothing() {
             .iter()
             .any(|fact| matches!(fact, Fact::AgingSet { .. }))
     );
+}
+
+#[test]
+fn a_reply_ages_like_any_message_of_its_queue() {
+    let mut w = world();
+    put(&mut w, "old", 1024, "first");
+    let reply = ReplyTo {
+        queue: "old".into(),
+        ..ReplyTo::default()
+    };
+    let id = w.put_as(Put {
+        more: Some(Box::new(PutMore {
+            reply: Some(Box::new(reply)),
+            ..PutMore::default()
+        })),
+        ..prioritized("young", 1024, "ask")
+    });
+    w.wait(50 * MINUTE);
+    assert_eq!(w.take(1, reserve("young")), "ask");
+    let (relayed, status) = (false, b"reply"[..].into());
+    let how = How::Archive { relayed, status };
+    let by = By::Anyone;
+    assert_eq!(
+        w.ask(1, Command::Settle { id, by, how }),
+        Some(Outcome::Done)
+    );
+    put(&mut w, "old", 1023, "more urgent");
+    w.restart();
+    assert_eq!(all(&mut w, "old"), "first+more urgent+reply");
+}
+
+#[test]
+fn where_messages_age_a_full_queue_refuses_and_drops_none() {
+    let mut w = world();
+    let full = |count| Overrides {
+        messages_max: Some(1),
+        when_full: Some(WhenFull::DropOldest),
+        ..aging(count, 10)
+    };
+    configure(&mut w, full(1));
+    put(&mut w, "old", 5, "first");
+    let second = || Command::Put(prioritized("old", 5, "second"));
+    let refused = Some(Outcome::Refused(CommandError::QueueFull));
+    assert_eq!(w.ask(1, second()), refused);
+    // Also while those that have aged wait.
+    configure(&mut w, full(0));
+    assert_eq!(w.ask(1, second()), refused);
+    assert_eq!(all(&mut w, "old"), "first");
+}
+
+#[test]
+fn urgent_is_counted_by_the_priority_of_the_put() {
+    let mut w = world();
+    put(&mut w, "old", 1023, "first");
+    w.wait(20 * MINUTE);
+    put(&mut w, "old", 1023, "behind two steps");
+    w.verify();
+}
+
+#[test]
+fn a_message_that_is_restored_to_an_empty_queue_stands_by_its_clock() {
+    let mut w = world();
+    put(&mut w, "old", 5, "first");
+    w.wait(50 * MINUTE);
+    put(&mut w, "old", 5, "taken");
+    let many = Take {
+        messages_max: 99,
+        ..plain("old")
+    };
+    let Some(Outcome::Messages(taken)) = w.ask(1, Command::Take(many)) else {
+        panic!("they are there");
+    };
+    configure(&mut w, aging(0, 10));
+    // The clock ends with the next message.
+    put(&mut w, "old", 7, "newer");
+    w.ask(1, Command::Restore(taken.into_vec()));
+    assert_eq!(all(&mut w, "old"), "first+taken+newer");
 }

@@ -21,13 +21,13 @@ use quintet_engine::Fact;
 use quintet_host::{Core, LogPlace, LoggedFact, NotThere, Post, Required, SyncPolicy, locked};
 use quintet_types::{Delivery, Name, Principal, QueueId};
 
-use of_fact::{Told, event};
+use of_fact::{Told, event, lost};
 
 /// Bytes of the log that are read for a page, but for one frame more.
 const READ_BYTES: u64 = 4 << 20;
-/// Bytes of a page's events, but for one event more.
+/// Bytes of a page's events at most, but for one event more.
 const PAGE_BYTES: usize = 256 << 10;
-/// Bytes of an event beside its texts, about.
+/// Bytes of an event in JSON beside its texts, about.
 const EVENT_BYTES: usize = 256;
 /// Readers whose places are remembered with the names of queues there, and the names of all.
 const READERS: usize = 16;
@@ -54,19 +54,24 @@ struct Reading {
 }
 
 /// The names of queues at a place of the log, by shard and number.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Names {
     at: LogPlace,
-    queues: HashMap<(u64, QueueId), Name>,
+    /// The same map for all places with the same queues.
+    queues: Arc<HashMap<(u64, QueueId), Name>>,
 }
 
 impl Names {
     /// Goes past a fact.
-    fn pass(&mut self, shard: u64, fact: &Fact) {
-        if let Fact::QueueMade { queue, name, .. } = fact {
-            self.queues.insert((shard, *queue), name.clone());
-        } else if let Fact::QueueDropped { queue, .. } = fact {
-            self.queues.remove(&(shard, *queue));
+    fn pass(&mut self, shard: u64, fact: Option<&Fact>) {
+        if let Some(Fact::QueueMade { queue, name, .. }) = fact {
+            let key = (shard, *queue);
+            // Each segment begins with those that are known.
+            if self.queues.get(&key) != Some(name) {
+                Arc::make_mut(&mut self.queues).insert(key, name.clone());
+            }
+        } else if let Some(Fact::QueueDropped { queue, .. }) = fact {
+            Arc::make_mut(&mut self.queues).remove(&(shard, *queue));
         }
     }
 }
@@ -136,7 +141,12 @@ impl EventLog {
 
     fn register(&self, news: &News) {
         let mut waiters = locked(&self.waiters);
-        waiters.retain(|waiter| waiter.strong_count() > 0);
+        // Those who have gone are looked for where the list would grow, so seldom.
+        if waiters.len() == waiters.capacity() {
+            waiters.retain(|waiter| waiter.strong_count() > 0);
+            let room = waiters.len().max(1);
+            waiters.reserve(room);
+        }
         waiters.push(Arc::downgrade(news));
         self.any.store(true, Ordering::SeqCst);
     }
@@ -212,32 +222,53 @@ impl Reading {
         let near = self.places.iter().enumerate();
         let near = near.filter(|(_, names)| (begins..=from).contains(&names.at));
         let near = near.max_by_key(|(_, names)| names.at);
-        let mut names = match near.map(|(index, _)| index) {
-            Some(index) => self.places.remove(index),
-            None => Names {
-                at: begins,
-                ..Names::default()
-            },
+        let mut names = Names {
+            at: begins,
+            ..Names::default()
         };
+        if let Some((index, _)) = near {
+            // It stays for others, as the one used last.
+            self.places[index..].rotate_left(1);
+            if let Some(near) = self.places.last() {
+                names = near.clone();
+            }
+        }
         if names.at < from {
-            core.facts_from(names.at, u64::MAX, &mut |logged| {
+            core.begins_frame(from)?;
+            let reached = core.facts_from(names.at, u64::MAX, &mut |logged| {
                 let is_before = logged.at < from;
                 if is_before {
                     names.pass(logged.shard, logged.fact);
                 }
                 is_before
             })?;
+            if reached < from {
+                let why = format!("the log is damaged at position {}", reached.frame);
+                return Err(NotThere::Failed(why));
+            }
         }
         Ok(names)
     }
 
     fn keep(&mut self, names: Names) {
+        self.places.retain(|one| one.at != names.at);
         self.places.push(names);
-        let count = |places: &[Names]| places.iter().map(|one| one.queues.len()).sum::<usize>();
-        while self.places.len() > 1 && (self.places.len() > READERS || count(&self.places) > NAMES)
-        {
-            self.places.remove(0);
+        while self.places.len() > 1 && (self.places.len() > READERS || self.names() > NAMES) {
+            // Most readers are at the end of the log.
+            let newest = self.places.iter().map(|one| one.at).max();
+            let is_older = |one: &Names| Some(one.at) != newest;
+            let oldest_used = self.places.iter().position(is_older).unwrap_or(0);
+            self.places.remove(oldest_used);
         }
+    }
+
+    /// Names in memory: many places have the same.
+    fn names(&self) -> usize {
+        let maps = self
+            .places
+            .iter()
+            .map(|one| (Arc::as_ptr(&one.queues), one.queues.len()));
+        maps.collect::<HashMap<_, _>>().values().sum()
     }
 }
 
@@ -255,17 +286,17 @@ struct Page<'a> {
 impl Page<'_> {
     /// Takes a fact in, unless the page is full.
     fn take(&mut self, logged: &LoggedFact<'_>, names: &mut Names) -> bool {
-        if self.events.len() >= self.most || self.bytes >= PAGE_BYTES {
+        if self.events.len() >= self.most || self.bytes >= self.request.bytes.min(PAGE_BYTES) {
             return false;
         }
         // Each shard has its own.
-        let again = logged.shard > 0 && matches!(logged.fact, Fact::Epoch { .. });
-        if let Some(told) = event(logged.fact).filter(|_| !again)
+        let again = logged.shard > 0 && matches!(logged.fact, Some(Fact::Epoch { .. }));
+        let told = logged.fact.map_or_else(|| Some(lost()), event);
+        if let Some(told) = told.filter(|_| !again)
             && let Some(mut event) = self.shown(told, logged.shard, names)
         {
             event.at = logged.time;
-            let error = event.error.as_ref().map_or(0, |error| error.len());
-            self.bytes += EVENT_BYTES + error;
+            self.bytes += EVENT_BYTES + bytes_of_texts(&event);
             self.events.push(event);
         }
         names.pass(logged.shard, logged.fact);
@@ -280,6 +311,9 @@ impl Page<'_> {
             mut event,
         } = told;
         let request = self.request;
+        if event.kind == EventKind::Lost {
+            return Some(event);
+        }
         if !request.kinds.is_empty() && !request.kinds.contains(&event.kind) {
             return None;
         }
@@ -315,4 +349,20 @@ impl Page<'_> {
         self.seen.insert(queue.clone(), may);
         may
     }
+}
+
+/// Bytes of an event's texts in JSON, about.
+fn bytes_of_texts(event: &MessageEvent) -> usize {
+    let names = [&event.queue, &event.to].into_iter().flatten();
+    let names = names.map(|name| name.as_bytes());
+    let others = [&event.name, &event.error].into_iter().flatten();
+    let texts = names.chain(others.map(|text| &**text));
+    let escaped = |byte: &u8| match byte {
+        0..0x20 => 6,
+        b'"' | b'\\' => 2,
+        // Perhaps no UTF-8.
+        0x80.. => 3,
+        _ => 1,
+    };
+    texts.flatten().map(escaped).sum()
 }

@@ -63,6 +63,14 @@ impl Told {
     }
 }
 
+/// A part of the log is not there.
+pub(super) fn lost() -> Told {
+    Told {
+        queue: None,
+        ..told(QueueId(0), MessageId(0), EventKind::Lost, "").of_many(None)
+    }
+}
+
 /// The event of a fact, without its time; `None`: nothing happened to a message that others would
 /// want to hear of. What snapshots repeat is none.
 #[expect(

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -367,6 +368,42 @@ fn a_stream_tells_events_and_goes_on_behind_its_last_id() {
         &format!("\"id\":{second}"),
     );
     assert!(!again.contains(&format!("\"id\":{first}")), "{again}");
+}
+
+#[test]
+fn a_stream_ends_with_its_client_and_with_the_server() {
+    let server = Start::of("stop_wait = '60s'\n").listen(LISTEN).serve();
+    let begin = now(&server);
+    let open = || {
+        let mut stream = TcpStream::connect(server.address_of("http")).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        let request = format!(
+            "GET /api/v1/events?since={begin} HTTP/1.1\r\nhost: localhost\r\n\
+             accept: text/event-stream\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("sent");
+        stream
+    };
+    let mut half = open();
+    half.shutdown(Shutdown::Write).expect("shut down");
+    let mut all = String::new();
+    half.read_to_string(&mut all).expect("it ends");
+    assert!(all.contains("event: messages"), "{all}");
+    let mut stream = open();
+    let (mut heard, mut byte) = (Vec::new(), [0]);
+    while !heard.ends_with(b"\n\n\r\n") {
+        stream.read_exact(&mut byte).expect("a page");
+        heard.push(byte[0]);
+    }
+    // It says nothing more where nothing happens.
+    stream
+        .set_read_timeout(Some(Duration::from_millis(2500)))
+        .expect("set");
+    let quiet = stream.read(&mut byte);
+    assert!(quiet.is_err(), "{quiet:?}");
+    let began = Instant::now();
+    assert!(server.stop().success());
+    assert!(began.elapsed() < Duration::from_secs(30), "it ends at once");
 }
 
 #[test]

@@ -408,6 +408,7 @@ impl Model {
                 continue;
             }
             message.state = State::Ready;
+            self.stands_by_the_clock(&mut message);
             if !message.is_expired(self.now) {
                 self.joins(message.tie(), false);
                 let totals = self.totals(message.queue);

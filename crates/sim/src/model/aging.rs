@@ -5,7 +5,7 @@ use quintet_types::{Message, Ms, QueueId, Rate};
 use super::Model;
 
 /// Steps by which messages have aged since a queue was made.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Clock {
     /// Before this rate.
     steps: u32,
@@ -24,8 +24,20 @@ impl Clock {
 }
 
 impl Model {
-    /// Where a message that waits from then on stands on its queue's clock.
-    pub(super) fn begins_to_age(&mut self, queue: QueueId, from: Ms) -> u32 {
+    /// True if messages of the queue age, or did.
+    pub(super) fn ages(&self, queue: QueueId) -> bool {
+        self.queue(queue).aging != Clock::default() || self.settings_of(queue).aging.count > 0
+    }
+
+    /// No message stands before its queue's clock, which may have begun anew.
+    pub(super) fn stands_by_the_clock(&self, message: &mut Message) {
+        let stands_at = self.queue(message.queue).aging.at(self.now);
+        let extra = message.extra_mut();
+        extra.aged_from = extra.aged_from.min(stands_at);
+    }
+
+    /// Where a message that comes now stands on its queue's clock.
+    pub(super) fn begins_to_age(&mut self, queue: QueueId) -> u32 {
         let (now, rate) = (self.now, self.settings_of(queue).aging);
         let is_empty = self.ids(queue, |_| true).is_empty();
         let clock = &mut self.queue_mut(queue).aging;
@@ -38,7 +50,7 @@ impl Model {
                 rate,
             };
         }
-        clock.at(from)
+        clock.at(now)
     }
 
     /// The priority of a message beside those of other queues.

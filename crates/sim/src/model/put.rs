@@ -117,7 +117,7 @@ impl Model {
             let (count, bytes) = here.fold((0, 0), |(n, b), (_, put)| (n + 1, b + size_of(put)));
             let settings = self.settings_of(queue);
             let alone = settings.bytes_max == 0 || size_of(put) <= settings.bytes_max;
-            let drops = settings.when_full == WhenFull::DropOldest && alone;
+            let drops = settings.when_full == WhenFull::DropOldest && alone && !self.ages(queue);
             if !self.fits(queue, count, bytes) && !drops && !settings.fanout_only {
                 return Err(CommandError::QueueFull);
             }
@@ -357,6 +357,7 @@ impl Model {
     fn make_room(&mut self, queue: QueueId, bytes: u64) -> Result<(), CommandError> {
         let settings = self.settings_of(queue);
         let alone = settings.bytes_max == 0 || bytes <= settings.bytes_max;
+        let alone = alone && !self.ages(queue);
         while !self.fits(queue, 1, bytes) {
             if settings.when_full == WhenFull::Refuse || !alone {
                 return Err(CommandError::QueueFull);
@@ -497,7 +498,7 @@ impl Model {
         if let Some(after) = more.after.filter(|_| more.past.is_none()) {
             self.hold_after(&mut message, *after);
         }
-        message.extra_mut().aged_from = self.begins_to_age(queue, rests.unwrap_or(now));
+        message.extra_mut().aged_from = self.begins_to_age(queue);
         let turn = match more.past {
             Some(past) => self.bring(&mut message, *past),
             None => 0,

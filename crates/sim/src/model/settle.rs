@@ -586,7 +586,7 @@ impl Model {
         }
         let position = self.new_id(!self.settings_of(to).memory).0 as i64;
         self.queue_mut(to).made = true;
-        let aged_from = self.begins_to_age(to, self.now);
+        let aged_from = self.begins_to_age(to);
         let from = self.item_mut(id).message.queue;
         let from_name = self.queue(from).name.clone();
         let item = self.item_mut(id);

@@ -32,9 +32,9 @@ pub(super) enum FaktoryReply {
     /// `+OK`, if all went well.
     Done,
     /// `+OK`, also if there was nothing to do it to.
-    DoneOrGone,
+    DoneOrGone(Box<str>),
     /// The same; the message of this id is tried if there is none of the name.
-    Ack(MessageId),
+    Ack(Box<str>, MessageId),
     /// The text behind `-ERR `.
     Fault(Cow<'static, str>),
     /// A job, or nothing.
@@ -225,7 +225,7 @@ pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Outp
         outcome,
         Outcome::Refused(CommandError::NotFound | CommandError::QueueNotFound)
     );
-    if gone && matches!(reply, FaktoryReply::DoneOrGone | FaktoryReply::Ack(_)) {
+    if gone && matches!(reply, FaktoryReply::DoneOrGone(_) | FaktoryReply::Ack(..)) {
         return output.put(OK);
     }
     if let Outcome::Refused(CommandError::Duplicate(_)) = outcome {

@@ -200,16 +200,20 @@ impl FaktorySession {
                 (ClientRequest::Engine(self.fetch(queues)), FaktoryReply::Job)
             }
             Request::Ack(jid) => {
-                self.job_ends(&jid);
                 let ack = by_name(&jid, NamedAction::Settle(How::Finish));
                 match job::of_foreign_jid(&jid) {
-                    Some(id) => (ClientRequest::EngineAlone(ack), FaktoryReply::Ack(id)),
+                    Some(id) => {
+                        let reply = FaktoryReply::Ack(jid.into(), id);
+                        (ClientRequest::EngineAlone(ack), reply)
+                    }
                     None if jid.is_empty() => (ClientRequest::Own, FaktoryReply::Done),
-                    None => (ClientRequest::Engine(ack), FaktoryReply::DoneOrGone),
+                    None => (
+                        ClientRequest::Engine(ack),
+                        FaktoryReply::DoneOrGone(jid.into()),
+                    ),
                 }
             }
             Request::Fail(jid, report) => {
-                self.job_ends(&jid);
                 let note = report.note(env.now).into_bytes().into();
                 let how = How::Fail {
                     error: report.text().into_bytes().into(),
@@ -391,8 +395,11 @@ impl FaktorySession {
         worker.map(|(_, worker)| &**worker)
     }
 
-    fn job_ends(&self, jid: &str) {
-        if let Some(worker) = self.hearing() {
+    /// The worker has this job no longer, unless its ACK or FAIL was refused.
+    fn job_ends(&self, jid: &str, settled: &Outcome) {
+        if !fails(settled)
+            && let Some(worker) = self.hearing()
+        {
             worker.ends(jid);
         }
     }
@@ -410,7 +417,8 @@ impl FaktorySession {
         let asked = std::mem::take(&mut cancels.asked);
         if *of == Outcome::Cancelled {
             cancels.found.push(asked);
-        } else if matches!(of, Outcome::Refused(CommandError::NotFound)) {
+        } else if matches!(of, Outcome::Refused(_)) {
+            // The worker has it no longer.
             worker.ends(&asked);
         }
         match cancels.left.pop() {
@@ -493,7 +501,7 @@ impl FaktorySession {
                 reply::fetched(given, &self.shared.foreign_jobtype, now, output);
             }
             FaktoryReply::Cancels(cancels) => return self.next_cancel(cancels, outcome, output),
-            FaktoryReply::Ack(id)
+            FaktoryReply::Ack(jid, id)
                 if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
             {
                 let by_id = Command::Settle {
@@ -501,10 +509,12 @@ impl FaktorySession {
                     by: By::Bearer,
                     how: How::Finish,
                 };
-                return self.owed.again(FaktoryReply::DoneOrGone, by_id);
+                return self.owed.again(FaktoryReply::DoneOrGone(jid), by_id);
             }
-            owed @ (FaktoryReply::Done | FaktoryReply::DoneOrGone | FaktoryReply::Ack(_)) => {
-                reply::outcome(&owed, outcome, output);
+            owed @ FaktoryReply::Done => reply::outcome(&owed, outcome, output),
+            FaktoryReply::DoneOrGone(jid) | FaktoryReply::Ack(jid, _) => {
+                self.job_ends(&jid, outcome);
+                reply::outcome(&FaktoryReply::DoneOrGone(jid), outcome, output);
             }
             FaktoryReply::FailOrId(jid, id, how)
                 if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
@@ -514,6 +524,7 @@ impl FaktorySession {
                 return self.owed.again(FaktoryReply::Fail(jid), by_id);
             }
             FaktoryReply::Fail(jid) | FaktoryReply::FailOrId(jid, ..) => {
+                self.job_ends(&jid, outcome);
                 if let Outcome::Refused(CommandError::NotFound) = outcome {
                     reply::error(&format!("Job not found {jid}"), output);
                 } else {
