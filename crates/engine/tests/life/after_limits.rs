@@ -2,7 +2,6 @@
 
 use crate::after::{after, known, message, put, put_of, refused, settle};
 use crate::cold::Runs;
-use quintet_engine::*;
 use quintet_sim::world::{World, reserve};
 use quintet_types::*;
 
