@@ -84,7 +84,7 @@ impl Check {
             Finding::Tail(_) => {}
         })?;
         bar.clear();
-        if summary.segments == 0 {
+        if summary.segments == 0 && !self.data.join("lock").exists() {
             bail!(
                 "{} has no log: is it a data directory?",
                 self.data.display()

@@ -383,10 +383,9 @@ fn a_queue_that_knows_keys_refuses_repeats_and_takes_the_rest() {
         let output = import(&server, &path);
         done(&output);
         let said = text(&output.stderr);
-        assert!(
-            said.starts_with(&format!("{stored} messages stored")),
-            "{said}"
-        );
+        // Behind its progress, if it took long.
+        let begin = format!("{stored} messages stored");
+        assert!(said.lines().any(|line| line.starts_with(&begin)), "{said}");
         assert!(said.contains(repeats), "{said}");
     }
 }

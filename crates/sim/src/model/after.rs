@@ -109,7 +109,9 @@ impl Model {
             self.note_ends();
             let decided = self.held.iter().filter_map(|(id, after)| {
                 let verdict = after.verdict()?;
-                Some((*id, verdict))
+                // A prepared one waits for its commit as well.
+                let item = self.item(*id)?;
+                (item.message.state != State::Prepared).then_some((*id, verdict))
             });
             let Some((id, verdict)) = decided.min_by_key(|(id, _)| *id) else {
                 return;
