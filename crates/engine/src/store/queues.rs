@@ -125,6 +125,7 @@ impl Durable {
     }
 
     pub(super) fn drop_queue(&mut self, id: QueueId, idle: bool) {
+        let has_dependencies = !self.dependencies.is_empty();
         let step = self.ends.step().all_go(Ended::QueueDeleted);
         if self.queue(id).is_some_and(|queue| !queue.live.dropped) {
             self.flush_cold(id, Ended::QueueDeleted, true);
@@ -183,9 +184,13 @@ impl Durable {
             names.remove(&queue.name);
             sorted.remove(&queue.name);
         }
+        let mut doomed = Vec::new();
         for &slot in queue.reserved.values() {
             if let Some(message) = messages.get_mut(slot) {
                 message.doomed = true;
+                if has_dependencies {
+                    doomed.push(message.id);
+                }
             }
         }
         let (parent, children) = (queue.parent, std::mem::take(&mut queue.children));
@@ -197,6 +202,10 @@ impl Durable {
         }
         if let Some(parent) = parent.and_then(|parent| self.queue_mut(parent)) {
             parent.children.retain(|&child| child != id);
+        }
+        // Whoever waits for one of these does so no longer, whatever its holder does.
+        for id in doomed {
+            self.lose_dependent(id);
         }
         self.rearm(id);
         self.weigh(id);
