@@ -14,7 +14,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
 
-/// What a handler answers.
+/// Reply of a handler, or its problem.
 pub(super) type Answer = Result<Response, Problem>;
 
 /// The API, and who asks it.
@@ -48,7 +48,7 @@ impl FromRequestParts<Arc<Api>> for OfQueue {
     }
 }
 
-/// What the body of a request says, and the memory that it takes.
+/// The body of a request, and the memory that it takes.
 pub(super) struct Given<T>(pub(super) T, pub(super) RequestMemory);
 
 impl<T: DeserializeOwned + Send> FromRequest<Arc<Api>> for Given<T> {

@@ -1,4 +1,4 @@
-//! What happened to messages, from the log: pages, and streams of them.
+//! Events of messages, from the log: pages, and streams of them.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ const QUIET: u32 = 15;
 /// Bytes of a stream's pages, about.
 const STREAM_PAGE: usize = 32 << 10;
 
-/// What happened to messages, in the order of the log.
+/// Events of messages, in the order of the log.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MessageEvents {
     pub(super) events: Vec<Event>,

@@ -1,4 +1,4 @@
-//! What happened to messages, as the log has it.
+//! Events of messages, as the log has them.
 
 use std::fmt;
 use std::sync::Arc;

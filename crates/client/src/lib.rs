@@ -183,7 +183,7 @@ pub trait ClientApi: Send + Sync {
         None
     }
 
-    /// What happened to messages, from the log: a page of it. Reads files.
+    /// Events of messages, from the log: a page of them. Reads files.
     ///
     /// # Errors
     /// [`NoEvents`].

@@ -16,7 +16,7 @@ pub(super) struct Neighbour {
     pub(super) queue: Option<Named>,
 }
 
-/// What a message waits for, and what waits for it.
+/// The messages that one waits for, and those that wait for it.
 #[derive(Default)]
 pub(super) struct Neighbours {
     pub(super) before: Vec<Neighbour>,

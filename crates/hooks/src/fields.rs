@@ -102,7 +102,7 @@ fn parents(lua: &Lua, after: Option<&After>) -> LuaResult<Value> {
     Ok(Value::Table(list))
 }
 
-/// What [`after_of`] reads.
+/// Result of [`after_of`].
 fn after_value(lua: &Lua, after: Option<&PutAfter>) -> LuaResult<Value> {
     let Some(after) = after else {
         return Ok(Value::Nil);

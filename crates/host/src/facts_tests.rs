@@ -1,4 +1,4 @@
-//! What readers of facts find is what was decided and is durable, in its order, wherever they stop.
+//! Readers of facts find all that was decided and is durable, in its order, wherever they stop.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};

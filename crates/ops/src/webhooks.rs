@@ -80,7 +80,7 @@ impl Webhooks {
     /// Those of a configuration.
     ///
     /// # Errors
-    /// What is wrong with a table, or with `relay_ca`.
+    /// The fault of a table, or of `relay_ca`.
     pub fn new(config: &Config) -> Result<Self> {
         let rows = config.receivers().map_err(|why| anyhow!(why.to_string()))?;
         for row in &rows {

@@ -1,4 +1,4 @@
-//! What happened to messages, as the durable log has it.
+//! Events of messages, as the durable log has them.
 //!
 //! A page of events is read from the log's files behind a position: nothing is kept for a reader,
 //! and puts and takes do nothing for it. Facts name queues by numbers that a later queue may get,
