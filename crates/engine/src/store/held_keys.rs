@@ -102,6 +102,7 @@ impl Durable {
             .and_then(|queue| queue.held_keys.as_ref()?.first_end());
         if first.is_some_and(|until| until <= now) {
             self.change_held(id, |held| held.forget(now));
+            self.rearm(id);
         }
     }
 
