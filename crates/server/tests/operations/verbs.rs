@@ -186,7 +186,7 @@ fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
         server
             .outputs(&["pause", "nowhere"])
             .1
-            .contains("queue not found")
+            .contains("there is no queue nowhere")
     );
     server.printed(&["resume", "work"]);
     assert_eq!(server.printed(&["take", "work"]), "x");
