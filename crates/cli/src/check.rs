@@ -11,6 +11,7 @@ use quintet_host::{Contents, Lost, give_up_runs, wall_ms};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
+use super::progress::count_of;
 use super::runs::{self, Runs};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
@@ -109,8 +110,11 @@ impl Check {
         } else {
             writeln!(
                 out,
-                "{} segments, {} frames, {} records, {} bytes",
-                summary.segments, summary.frames, summary.records, summary.bytes
+                "{}, {}, {}, {}",
+                count_of(summary.segments, "segment"),
+                count_of(summary.frames, "frame"),
+                count_of(summary.records, "record"),
+                count_of(summary.bytes, "byte")
             )?;
             if summary.tail {
                 writeln!(

@@ -176,7 +176,11 @@ impl Put {
             (None, Some(path)) => {
                 let open = || -> std::io::Result<(u64, File)> {
                     let file = File::open(&path)?;
-                    Ok((file.metadata()?.len(), file))
+                    let about = file.metadata()?;
+                    match about.is_dir() {
+                        true => Err(std::io::ErrorKind::IsADirectory.into()),
+                        false => Ok((about.len(), file)),
+                    }
                 };
                 let (bytes, file) =
                     open().with_context(|| format!("cannot read {}", path.display()))?;
@@ -377,6 +381,10 @@ impl Peek {
         let mut api = Api::connect(&self.at)?;
         let reply = match api.open("GET", &path, None) {
             Err(error) if Refused::is(&error, CommandError::NotFound) => {
+                match self.id {
+                    Some(_) => eprintln!("quintet: {error}"),
+                    None => eprintln!("quintet: {} has no {} message", named(queue), self.state),
+                }
                 return Ok(ExitCode::from(EMPTY));
             }
             reply => reply?,

@@ -87,7 +87,9 @@ impl Where {
         let shown = match (&self.cert, &self.key) {
             (None, None) => None,
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
-            (Some(_), None) | (None, Some(_)) => bail!("--cert and --key go together"),
+            (Some(_), None) | (None, Some(_)) => {
+                bail!("--cert and --key go together: give both, or none")
+            }
         };
         let ca = self.ca.clone();
         let config = client_config(&ClientFiles { ca, shown })?;

@@ -39,7 +39,7 @@ pub(in super::super) struct Which {
 
 pub(in super::super) fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=');
-    let (name, value) = pair.ok_or("write NAME=VALUE")?;
+    let (name, value) = pair.ok_or("takes NAME=VALUE, with a = in between")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 

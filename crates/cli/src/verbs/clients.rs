@@ -168,7 +168,7 @@ impl Leases {
                 Ok(true)
             })?;
             if !found && self.queue.is_some() {
-                bail!("{}", CommandError::QueueNotFound.text());
+                bail!("there is no queue {}", named(&queue));
             }
         }
         if !self.json {

@@ -85,11 +85,11 @@ fn names_longer_than_a_segment_are_not_written_for_ever() {
         let tried = text(&server.run(&["drop", "0*", "--dry-run"]).stdout);
         assert_eq!(
             tried,
-            "1 queues would be dropped, with 0 messages\n149 more queues hold messages: \
+            "1 queue would be dropped, with 0 messages\n149 more queues hold messages: \
              --messages drops them too\n"
         );
         let dropped = text(&server.run(&["drop", "0*"]).stdout);
-        assert!(dropped.starts_with("1 queues dropped, with 0 messages\n"));
+        assert!(dropped.starts_with("1 queue dropped, with 0 messages\n"));
         let dropped = text(&server.run(&["drop", "0*", "--messages", "--json"]).stdout);
         assert_eq!(number(&dropped, "queues"), 149);
         assert_eq!(number(&dropped, "messages"), 149);
