@@ -24,7 +24,6 @@ mod names;
 mod openapi;
 mod over;
 mod path;
-mod plain;
 mod problem;
 mod queues;
 mod read;

@@ -11,8 +11,8 @@ use quintet_types::{BatchId, ListState, Message, MessageId, MessageVersion, Name
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::plain::plain;
 use super::problem::Problem;
+use quintet_control::plain;
 use quintet_http::{App, RequestMemory, Whole, content_type, form};
 
 /// A request waits so long at most, ms.

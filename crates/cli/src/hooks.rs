@@ -95,8 +95,10 @@ impl RunHook {
 fn test(dir: &Path) -> Result<ExitCode> {
     let folder = dir.join("tests");
     let mut tests = Vec::new();
-    let entries =
-        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries = std::fs::read_dir(&folder).with_context(|| {
+        let dir = dir.display();
+        format!("cannot read {dir}/tests, the folder with the tests of the hooks in {dir}")
+    })?;
     for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "lua") {

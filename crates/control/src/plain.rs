@@ -3,9 +3,9 @@
 /// Characters of a wrong value that an error shows.
 const SHOWN: usize = 100;
 
-/// Tells an error of `serde` in the words of the API: the values that the field takes, and the
-/// value that was given. The problem names the field, so the position in the text is left out.
-pub(crate) fn plain(why: &str) -> String {
+/// An error of `serde` in the words of JSON: the values that the field takes, and the
+/// value that was given. The caller names the field, so the position in the text is left out.
+pub fn plain(why: &str) -> String {
     let why = why.rfind(" at line ").map_or(why, |at| &why[..at]);
     if let Some(name) = named(why, "missing field `") {
         return format!("the field \"{name}\" is missing");
