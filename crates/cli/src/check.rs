@@ -26,7 +26,9 @@ const ATTEMPTS: u32 = 4;
 #[derive(clap::Args)]
 #[command(
     after_help = "Reads everything and changes nothing. A server may run meanwhile. Exits with 3 \
-                        if there is damage."
+                        if there is damage.\n\nExamples:\n  quintet check --data \
+                        /var/lib/quintet\n  quintet check --config /etc/quintet.toml\n  quintet \
+                        check --json | jq .damaged_bytes"
 )]
 pub(super) struct Check {
     /// Data directory.
@@ -172,7 +174,9 @@ impl Check {
                         order, and renames damaged files to *.damaged. A damaged run stays, and \
                         the server serves its undamaged messages. A run that cannot be opened is \
                         renamed too, and the log records its loss. The command prints the losses \
-                        and writes them to repair-TIME.json."
+                        and writes them to repair-TIME.json.\n\nExample:\n  cp -a \
+                        /var/lib/quintet /var/lib/quintet-copy\n  quintet repair --data \
+                        /var/lib/quintet"
 )]
 pub(super) struct Repair {
     /// Data directory.

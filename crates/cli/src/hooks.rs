@@ -13,6 +13,9 @@ use quintet_types::Ms;
 #[derive(clap::Subcommand)]
 pub(super) enum Hooks {
     /// Load a hook file, or a directory of them, and list its events.
+    #[command(
+        after_help = "Examples:\n  quintet hooks check hooks.lua\n  quintet hooks check hooks"
+    )]
     Check {
         /// The file or directory.
         path: PathBuf,
@@ -20,6 +23,7 @@ pub(super) enum Hooks {
     /// Run one event on an empty engine and print the results.
     Run(RunHook),
     /// Run the tests of a directory: `tests/NAME.lua` tests `NAME.lua`.
+    #[command(after_help = "Example:\n  quintet hooks test examples/hooks")]
     Test {
         /// The directory of the hook files.
         dir: PathBuf,
@@ -27,6 +31,10 @@ pub(super) enum Hooks {
 }
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet hooks run hooks.lua --event before_put --message hello\n  \
+                  quintet hooks run hooks --event timer"
+)]
 pub(super) struct RunHook {
     /// The hook file or directory.
     path: PathBuf,

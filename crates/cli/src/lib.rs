@@ -168,10 +168,10 @@ enum Command {
     /// Send a server a load, and print its rate and latency.
     Bench(bench::Bench),
     /// Run a server with faults, to try alerts, `top` and the console.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  quintet demo mess")]
     Demo(mess::Demo),
     /// Try Lua hooks without a server: check, run, test.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  quintet hooks check hooks.lua")]
     Hooks(hooks::Hooks),
     /// Hash a password for the configuration.
     Passwd(auth::Passwd),
@@ -181,11 +181,17 @@ enum Command {
     Audit(audit::Audit),
     /// Show and control a cluster.
     #[cfg(feature = "cluster")]
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  quintet cluster status\n  quintet cluster demo"
+    )]
     Cluster(cluster::Cluster),
     /// Write the manual: one page, or a page for each command into a directory.
     Man(man::Man),
     /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  quintet completions bash > ~/.local/share/bash-completion/completions/quintet"
+    )]
     Completions {
         /// Shell to complete for.
         shell: clap_complete::Shell,

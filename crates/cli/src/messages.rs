@@ -55,13 +55,13 @@ pub(super) struct Put {
     /// Put the content of this file.
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
-    /// Priority; 0 is the most urgent.
+    /// Priority, from 0, the most urgent, to 4294967295 [default: the queue's `default_priority`].
     #[arg(long)]
     priority: Option<u32>,
     /// The old name of --priority.
     #[arg(long, hide = true, value_parser = renamed)]
     rank: Option<bool>,
-    /// Client flags (memcache).
+    /// Client flags (memcache), 0 to 4294967295 [default: 0].
     #[arg(long)]
     flags: Option<u32>,
     /// Time until the message can be taken, for example 30s.

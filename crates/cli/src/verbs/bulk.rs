@@ -82,7 +82,7 @@ impl Which {
 /// How many messages an operation is about, and how it is told.
 #[derive(clap::Args)]
 pub(in super::super) struct How {
-    /// At most N messages, the next ones first.
+    /// At most N messages, the next ones first [default: all].
     #[arg(long, value_name = "N")]
     max: Option<u64>,
     /// Only print the number of messages.
