@@ -329,7 +329,7 @@ impl CronTable {
 fn read_body(path: &str) -> Result<Vec<u8>, String> {
     let wrong = |why: io::Error| format!("cannot read {path}: {why}");
     if !std::fs::metadata(path).map_err(wrong)?.is_file() {
-        return Err(format!("cannot read {path}: it is no regular file"));
+        return Err(format!("cannot read {path}: it is not a regular file"));
     }
     let mut body = Vec::new();
     let file = File::open(path).map_err(wrong)?;
@@ -515,7 +515,7 @@ mod tests {
             (format!("{GOOD}body_file = '/nowhere/x'"), "cannot read"),
             (
                 format!("{GOOD}body_file = '{}'", folder.path().display()),
-                "it is no regular file",
+                "it is not a regular file",
             ),
             (format!("{GOOD}body_file = '/dev/zero'"), "no regular file"),
             (
