@@ -81,7 +81,11 @@ impl RunHook {
     fn run(self) -> Result<ExitCode> {
         let event = Event::from_any_name(&self.event).ok_or_else(|| {
             let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();
-            anyhow!("no event {:?}; there are {}", self.event, names.join(" "))
+            anyhow!(
+                "there is no event {:?}; events are {}",
+                self.event,
+                names.join(" ")
+            )
         })?;
         if self.queue.is_empty() || self.queue.len() > 65_535 {
             bail!("a queue's name has 1 to 65535 bytes");

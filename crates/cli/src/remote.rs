@@ -73,6 +73,7 @@ impl Where {
             Some(path) => std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?,
             None => std::env::var(TOKEN)
+                .ok()
                 .with_context(|| format!("--user {name} needs {TOKEN} or --token-file"))?,
         };
         let secret = secret.trim_end_matches(['\r', '\n']);
@@ -101,7 +102,7 @@ impl Where {
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
             let done = stream.conn.complete_io(&mut stream.sock);
-            done.with_context(|| format!("the TLS handshake with {address} failed"))?;
+            done.with_context(|| format!("the TLS handshake with {address} failed: has its listener TLS, and does --ca fit?"))?;
         }
         stream.sock.set_read_timeout(None)?;
         Ok(Way::Remote(Box::new(stream)))
