@@ -186,7 +186,8 @@ impl Problem {
     }
 
     pub(crate) fn too_many_uploads() -> Self {
-        let detail = "too many large bodies arrive at once, from all clients or from this address: try again";
+        let detail = "too many large bodies arrive at once, from all clients or from this \
+                      address: try again";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_uploads", detail)
     }
 

@@ -102,7 +102,12 @@ impl Where {
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
             let done = stream.conn.complete_io(&mut stream.sock);
-            done.with_context(|| format!("the TLS handshake with {address} failed: has its listener TLS, and does --ca fit?"))?;
+            done.with_context(|| {
+                format!(
+                    "the TLS handshake with {address} failed: has its listener TLS, and does --ca \
+                     fit?"
+                )
+            })?;
         }
         stream.sock.set_read_timeout(None)?;
         Ok(Way::Remote(Box::new(stream)))

@@ -123,7 +123,10 @@ fn network(text: &str) -> Result<IpNet, String> {
     let address = text.parse::<IpAddr>().map(IpNet::from);
     let network = address.or_else(|_| text.parse::<IpNet>());
     network.map_err(|_| {
-        format!("[[limit]] address takes an IP address, a network such as 10.0.0.0/8, or \"*\"; not \"{text}\"")
+        format!(
+            "[[limit]] address takes an IP address, a network such as 10.0.0.0/8, or \"*\"; not \
+             \"{text}\""
+        )
     })
 }
 
