@@ -230,10 +230,10 @@ impl Repair {
         }
         writeln!(
             out,
-            "{} frames kept, {} damaged segments replaced, {} runs given up",
-            summary.frames,
-            summary.replaced,
-            runs.missing.len()
+            "{} kept, {} replaced, {} given up",
+            count_of(summary.frames, "frame"),
+            count_of(summary.replaced, "damaged segment"),
+            count_of(runs.missing.len() as u64, "run")
         )?;
         if let Some(report) = report {
             writeln!(out, "the report is {report}")?;
