@@ -87,13 +87,13 @@ pub struct Args {
     /// Allow a server on another machine.
     #[arg(long)]
     remote: bool,
-    /// Connections that send requests.
+    /// Connections that send requests, 1 to 100000.
     #[arg(long, value_name = "N", default_value_t = 50)]
     connections: usize,
     /// Extra connections that stay idle.
     #[arg(long, value_name = "N", default_value_t = 0)]
     idle: usize,
-    /// Requests in flight on each connection.
+    /// Requests in flight on each connection, 1 to 100000.
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: usize,
     /// Size of a message, such as 64 or 8MiB.
@@ -129,7 +129,7 @@ pub struct Args {
     /// Process id of the server, to print its memory.
     #[arg(long, value_name = "PID", requires = "polls")]
     pid: Option<u32>,
-    /// Threads of the client.
+    /// Threads of the client, 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
     /// Print JSON.

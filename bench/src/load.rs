@@ -314,7 +314,10 @@ impl Load {
                 if let Some(of) = self.keys
                     && !speaker.give_keys(Keys::new(number as u64 * KEYS_APART, of))
                 {
-                    bail!("the protocol {} has no word for keys", self.protocol.name);
+                    bail!(
+                        "the protocol {} does not support --keys: use --protocol http",
+                        self.protocol.name
+                    );
                 }
                 let token = Token(conns.len());
                 conns.push(Conn::new(

@@ -79,7 +79,7 @@ pub(super) fn of_new(
         return match asks.into_iter().find(|(_, is)| *is) {
             Some((name, _)) => Err(Problem::field(
                 &format!("{field}{name}"),
-                "this goes with after",
+                "needs the field after beside it: the messages to wait for",
             )),
             None => Ok(None),
         };

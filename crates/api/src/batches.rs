@@ -97,7 +97,10 @@ impl NewCallback {
             return Err(("name", "255 bytes at most"));
         }
         if self.headers.contains_key(quintet_types::FOLDER) {
-            return Err(("headers.dir", "this name is the server's own"));
+            return Err((
+                "headers.dir",
+                "this attribute is the server's own: use another name",
+            ));
         }
         let attrs = self.headers.into_iter();
         Ok(quintet_types::Callback {
@@ -211,7 +214,7 @@ pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Ans
     let max = match query.get("limit").map(str::parse) {
         None => 100,
         Some(Ok(max @ 1..=1000)) => max,
-        Some(_) => return Err(Problem::field("limit", "1 to 1000")),
+        Some(_) => return Err(Problem::field("limit", "takes a number from 1 to 1000")),
     };
     let ask = list_batches(query.get("after"), max);
     let wrong = "use the value of next from the page before";

@@ -42,7 +42,7 @@ pub fn cursor(text: &str) -> Result<Cursor, Problem> {
             order,
         })
     };
-    read().ok_or_else(|| Problem::field("cursor", "this is not a cursor"))
+    read().ok_or_else(|| Problem::field("cursor", read::NOT_A_CURSOR))
 }
 
 /// See [`cursor`].
@@ -218,7 +218,7 @@ pub(super) async fn operate(
     if operation != "cancel" && (given.reason.is_some() || given.grace_ms.is_some()) {
         return Err(Problem::field(
             "reason",
-            "only a cancel has a reason and a grace",
+            "only a cancel takes reason and grace_ms",
         ));
     }
     let cancel = Cancel {
@@ -237,9 +237,14 @@ pub(super) async fn operate(
         ("kick", None) => BulkAction::Kick,
         ("redrive", None) => BulkAction::Redrive { to: None },
         ("move", Some(to)) => BulkAction::Move(read::queue(&to)?),
-        ("move", None) => return Err(Problem::field("to", "a move goes to a queue")),
+        ("move", None) => {
+            return Err(Problem::field(
+                "to",
+                "a move needs the name of the target queue",
+            ));
+        }
         ("purge" | "cancel" | "kick" | "redrive", Some(_)) => {
-            return Err(Problem::field("to", "only a move goes to a queue"));
+            return Err(Problem::field("to", "only a move takes a target queue"));
         }
         _ => return Err(Problem::no_such_page()),
     };

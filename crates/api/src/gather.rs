@@ -63,16 +63,19 @@ impl Reserve {
     /// Conditions of its reply beside a first message, if it has some.
     pub(super) fn gather(&self, max: u32) -> Result<Option<Gather>, Problem> {
         if self.linger_ms > WAIT_MAX_MS {
-            let detail = format!("at most {WAIT_MAX_MS}");
+            let detail = format!("takes at most {WAIT_MAX_MS} ms; not {}", self.linger_ms);
             return Err(Problem::field("linger_ms", detail));
         }
         match self.min {
             Some(min) if !(1..=max).contains(&min) => {
-                let detail = format!("a number from 1 to max, which is {max}");
+                let detail = format!("takes a number from 1 to max, which is {max}; not {min}");
                 return Err(Problem::field("min", detail));
             }
             Some(_) if self.linger_ms == 0 => {
-                return Err(Problem::field("linger_ms", "min needs it: at least 1"));
+                return Err(Problem::field(
+                    "linger_ms",
+                    "min needs linger_ms of at least 1 ms: the time to wait for more messages",
+                ));
             }
             Some(_) | None => {}
         }

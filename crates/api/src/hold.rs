@@ -70,7 +70,7 @@ impl HeldOne {
 
 fn may_hold_for(hold_key_ms: Option<u64>) -> Result<(), Problem> {
     if hold_key_ms.is_some_and(|ms| !(1..=HOLD_MAX_MS).contains(&ms)) {
-        let detail = format!("a number from 1 to {HOLD_MAX_MS}");
+        let detail = format!("takes 1 to {HOLD_MAX_MS} ms, which is a week");
         return Err(Problem::field("hold_key_ms", detail));
     }
     Ok(())
@@ -122,7 +122,10 @@ pub(super) async fn hold(
     let queue = read::queue(&queue)?;
     let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
-        return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
+        return Err(Problem::field(
+            "hold_ms",
+            format!("takes at most {HOLD_MAX_MS} ms, which is a week"),
+        ));
     }
     let command = Command::HoldKey {
         queue,
@@ -146,7 +149,7 @@ pub(super) async fn list(
     let after = query.get("cursor");
     let after = after.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text));
     let after = after.transpose();
-    let after = after.map_err(|_| Problem::field("cursor", "this is no cursor"))?;
+    let after = after.map_err(|_| Problem::field("cursor", read::NOT_A_CURSOR))?;
     let held = api.held_keys(&requester, &read::queue(&queue)?).await?;
     let begin = after.map_or(0, |after| held.partition_point(|held| *held.key <= *after));
     let mut bytes = 0;

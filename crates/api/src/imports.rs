@@ -136,13 +136,18 @@ pub(super) async fn store(
     let puts = puts.map(|(at, head)| put(&requester, &queue, at, head));
     let mut puts: Vec<Put> = puts.collect::<Result<_, _>>()?;
     if puts.is_empty() {
-        return Err(Problem::field("messages", "at least one"));
+        return Err(Problem::field("messages", "takes one message at least"));
     }
     for (at, token) in &tokens {
         if !messages::TOKEN_BYTES.contains(&token.len()) {
-            return Err(Problem::field("tokens", "a token has 1 to 255 bytes"));
+            return Err(Problem::field("tokens", "takes tokens of 1 to 255 bytes"));
         }
-        let none = || Problem::field("tokens", "there is no such message");
+        let none = || {
+            Problem::field(
+                "tokens",
+                "the position of a token is behind the last message",
+            )
+        };
         let put = puts.get_mut(*at).ok_or_else(none)?;
         put.more.get_or_insert_default().dedupe = Some(dedupe(token));
     }
@@ -154,7 +159,7 @@ pub(super) async fn store(
     {
         return Err(Problem::field(
             "messages",
-            "their bytes are not the length of the bodies",
+            "the sum of their bytes is not the length of the bodies that follow",
         ));
     }
     let small = lens.iter().all(|&len| len <= messages::SMALL as u64);
@@ -198,7 +203,7 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
     let wrong =
         |field: &str, detail: &str| Err(Problem::field(&format!("messages[{at}].{field}"), detail));
     if Name::of_shown(&head.queue) != *queue {
-        return wrong("queue", "another queue than that of the address");
+        return wrong("queue", "names another queue than the address does");
     }
     // Whoever else could would read, and remove, the files of another message.
     if !requester.may_server()
@@ -207,7 +212,10 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
             .iter()
             .any(|(name, _)| name.0 == FOLDER.as_bytes())
     {
-        return wrong("attrs", "the attribute dir is the server's own");
+        return wrong(
+            "attrs",
+            "the attribute dir is the server's own: a user with the right \"server\" may set it",
+        );
     }
     Ok(head.put())
 }
@@ -256,7 +264,7 @@ pub(super) async fn make(
     let groups = match new.groups.as_deref() {
         Some("ordered") => Some(Groups::Ordered),
         Some("fair") => Some(Groups::Fair),
-        Some(_) => return Err(Problem::field("groups", "ordered or fair")),
+        Some(_) => return Err(Problem::field("groups", "takes ordered or fair")),
         None => None,
     };
     let overrides = Overrides {

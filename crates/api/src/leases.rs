@@ -33,7 +33,7 @@ const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 pub(super) fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
     match given {
         Some(ms) if !(1..=LEASE_MAX_MS).contains(&ms) => {
-            let detail = format!("a number from 1 to {LEASE_MAX_MS}");
+            let detail = format!("takes 1 to {LEASE_MAX_MS} ms, which is a week; not {ms}");
             Err(Problem::field("lease_ms", detail))
         }
         given => Ok(given),
@@ -112,17 +112,23 @@ pub(super) async fn reserve(
     if !(1..=BATCH_MAX).contains(&max) {
         return Err(Problem::field(
             "max",
-            format!("a number from 1 to {BATCH_MAX}"),
+            format!("takes a number from 1 to {BATCH_MAX}; not {max}"),
         ));
     }
     if asked.wait_ms > WAIT_MAX_MS {
-        return Err(Problem::field("wait_ms", format!("at most {WAIT_MAX_MS}")));
+        return Err(Problem::field(
+            "wait_ms",
+            format!("takes at most {WAIT_MAX_MS} ms; not {}", asked.wait_ms),
+        ));
     }
     let time = lease_ms(asked.lease_ms)?;
     let gather = asked.gather(max)?;
     let worker = match asked.worker {
         Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
-            return Err(Problem::field("worker", format!("1 to {WORKER_MAX} bytes")));
+            return Err(Problem::field(
+                "worker",
+                format!("takes 1 to {WORKER_MAX} bytes"),
+            ));
         }
         Some(worker) => Some(worker),
         None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),
@@ -275,7 +281,7 @@ pub(super) async fn progress(
     Given(given, _share): Given<Progress>,
 ) -> Answer {
     if given.percent.is_some_and(|percent| percent > 100) {
-        return Err(Problem::field("percent", "a number from 0 to 100"));
+        return Err(Problem::field("percent", "takes a number from 0 to 100"));
     }
     let text = given.text.map(|text| text.into_bytes().into());
     let by = By::Anyone;

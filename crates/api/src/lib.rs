@@ -27,6 +27,7 @@ mod path;
 mod problem;
 mod queues;
 mod read;
+mod reasons;
 mod records;
 mod release;
 mod results;
@@ -282,9 +283,11 @@ impl Api {
         bulk_op: BulkOp,
     ) -> Result<(BulkDone, Option<Share>), Problem> {
         let room = self.room(u64::from(bulk_op.max) * ROW_BYTES)?;
+        let queue = bulk_op.queue.clone();
         let asked = self
             .ask(requester, Command::BulkOp(Box::new(bulk_op)))
-            .await?;
+            .await
+            .map_err(|problem| problem.of_queue(&queue))?;
         let (Outcome::BulkDone(bulk_done), _) = asked else {
             return Err(Problem::unexpected());
         };

@@ -61,13 +61,13 @@ pub(super) async fn put(
         }
     };
     if messages.is_empty() || messages.len() > PUTS_MAX {
-        let detail = format!("1 to {PUTS_MAX} messages are put at once");
+        let detail = format!("takes 1 to {PUTS_MAX} messages; not {}", messages.len());
         return Err(Problem::field("messages", detail));
     }
     let _apart = match wait_ms {
         0 => None,
         _ if messages.len() > 1 => {
-            let detail = "only a put of one message waits for its result";
+            let detail = "goes with one message only: send one message, or leave out wait_ms";
             return Err(Problem::field("wait_ms", detail));
         }
         1..=WAIT_MAX_MS => {
@@ -76,7 +76,12 @@ pub(super) async fn put(
             }
             apart.wait(requester.client.as_deref())?
         }
-        _ => return Err(Problem::field("wait_ms", format!("at most {WAIT_MAX_MS}"))),
+        _ => {
+            return Err(Problem::field(
+                "wait_ms",
+                format!("takes at most {WAIT_MAX_MS} ms; not {wait_ms}"),
+            ));
+        }
     };
     let mut puts = Vec::with_capacity(messages.len());
     for (at, mut message) in messages.into_iter().enumerate() {
@@ -148,13 +153,17 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(Problem::field("Idempotency-Key", "one of them"));
+        return Err(Problem::field(
+            "Idempotency-Key",
+            "this header is given twice",
+        ));
     }
     let key = value
         .to_str()
         .ok()
         .filter(|key| TOKEN_BYTES.contains(&key.len()));
-    let key = key.ok_or_else(|| Problem::field("Idempotency-Key", "1 to 255 characters"))?;
+    let key =
+        key.ok_or_else(|| Problem::field("Idempotency-Key", "takes 1 to 255 ASCII characters"))?;
     Ok(Some(key.to_owned()))
 }
 
@@ -162,13 +171,16 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
 fn body_of(text: Option<String>, base64: Option<String>, field: &str) -> Result<Vec<u8>, Problem> {
     match (text, base64) {
         (Some(_), Some(_)) => {
-            let detail = "body or body_base64, not both";
+            let detail = "goes without body: give one of both";
             Err(Problem::field(&format!("{field}body_base64"), detail))
         }
         (Some(text), None) => Ok(text.into_bytes()),
-        (None, Some(text)) => BASE64_STANDARD
-            .decode(text)
-            .map_err(|_| Problem::field(&format!("{field}body_base64"), "this is not base64")),
+        (None, Some(text)) => BASE64_STANDARD.decode(text).map_err(|_| {
+            Problem::field(
+                &format!("{field}body_base64"),
+                "takes base64 with padding (RFC 4648)",
+            )
+        }),
         (None, None) => Ok(Vec::new()),
     }
 }
@@ -185,14 +197,14 @@ impl Api {
         let field = format!("messages[{at}].");
         for own in [FOLDER, DEAD_LETTER_QUEUE] {
             if message.headers.contains_key(own) {
-                let detail = "this name is the server's own";
+                let detail = "this attribute is the server's own: use another name";
                 return Err(Problem::field(&format!("{field}headers.{own}"), detail));
             }
         }
         let batch = match message.batch.as_deref().map(BatchId::parse) {
             Some(None) => {
                 let field = format!("{field}batch");
-                return Err(Problem::field(&field, "this is not the id of a batch"));
+                return Err(Problem::field(&field, read::NOT_A_BATCH));
             }
             Some(batch) => batch.map(Tie::member),
             None => None,
@@ -201,15 +213,15 @@ impl Api {
             (None, None) => None,
             (None, Some(_)) => {
                 let field = format!("{field}correlation_id");
-                return Err(Problem::field(&field, "it needs reply_to"));
+                return Err(Problem::field(&field, "needs the field reply_to beside it"));
             }
             (Some(_), Some(id)) if !TOKEN_BYTES.contains(&id.len()) => {
                 let field = format!("{field}correlation_id");
-                return Err(Problem::field(&field, "1 to 255 bytes"));
+                return Err(Problem::field(&field, "takes 1 to 255 bytes"));
             }
             (Some(queue), id) => Some(Box::new(ReplyTo {
                 queue: read::queue(&queue)
-                    .map_err(|_| Problem::field(&format!("{field}reply_to"), "1 to 65535 bytes"))?,
+                    .map_err(|_| Problem::field(&format!("{field}reply_to"), read::NOT_A_QUEUE))?,
                 correlation: id.unwrap_or_default().into_bytes().into(),
             })),
         };
@@ -383,7 +395,7 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
             body: bytes("contains"),
             key: named("key", "key_base64")?,
             name: named("name", "name_base64")?,
-            attrs: attrs.ok_or_else(|| Problem::field("header", "a header is NAME=VALUE"))?,
+            attrs: attrs.ok_or_else(|| Problem::field("header", "takes NAME=VALUE"))?,
             older_ms: query.number("older_ms", u64::MAX)?.unwrap_or(0),
             dead: query.flag("dead")?,
             error: bytes("error"),
@@ -452,7 +464,7 @@ pub(super) async fn edit(
     let has_body = changes.body.is_some() || changes.body_base64.is_some();
     let bytes = body_of(changes.body, changes.body_base64, "")?;
     if bytes.len() > SMALL {
-        return Err(Problem::field("body", "a new body has 65536 bytes at most"));
+        return Err(Problem::field("body", "takes 65536 bytes at most"));
     }
     let edit = Edit {
         body: has_body.then(|| Body::new(&bytes)),
@@ -550,7 +562,7 @@ pub(super) async fn transfer(
 ) -> Result<Response, Problem> {
     let id = read::message(&id)?;
     let (Target { to }, _share) = read::body(&api.app, request).await?;
-    let to = read::queue(&to).map_err(|_| Problem::field("to", "a name has 1 to 65535 bytes"))?;
+    let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;
     let queue = api.queue_of(&requester, id).await;
     match api.ask(&requester, Command::Move { id, to }).await {
         Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),

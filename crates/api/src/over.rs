@@ -41,7 +41,7 @@ impl Group {
     /// There is none of this name.
     pub fn of(word: &str) -> Result<Self, Problem> {
         let found = Self::ALL.into_iter().find(|group| group.word() == word);
-        found.ok_or_else(|| Problem::field("group", "scheduled, retrying, dead or all"))
+        found.ok_or_else(|| Problem::field("group", "takes scheduled, retrying, dead or all"))
     }
 
     /// When this state is listed, among those of a queue.
@@ -187,7 +187,7 @@ impl Api {
             return self.by_due_time(requester, (group, has), cursor, max).await;
         }
         let at = cursor.map(|text| {
-            let none = || Problem::field("cursor", "this is not a cursor");
+            let none = || Problem::field("cursor", read::NOT_A_CURSOR);
             At::of(text).ok_or_else(none)
         });
         let mut at = at.transpose()?.unwrap_or_default();

@@ -11,6 +11,8 @@ use quintet_types::{Class, CommandError, MessageId, Name};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::reasons::detail;
+
 /// Of a limit of an address or a user.
 const TOO_MANY: &str = "too_many_requests";
 
@@ -74,8 +76,19 @@ impl Problem {
         Self::new(
             StatusCode::NOT_FOUND,
             "no_such_address",
-            "there is nothing at this address",
+            "there is nothing at this address: GET /api/v1/openapi.json lists the addresses",
         )
+    }
+
+    /// The same, with the name of the queue if that does not exist.
+    pub(crate) fn of_queue(self, queue: &Name) -> Self {
+        if self.code != CommandError::QueueNotFound.code() {
+            return self;
+        }
+        Self {
+            detail: format!("there is no queue {queue}"),
+            ..self
+        }
     }
 
     /// A schedule was not steered.
@@ -123,7 +136,7 @@ impl Problem {
     }
 
     pub(crate) fn wrong_method() -> Self {
-        let detail = "this address has no such method";
+        let detail = "this address has no such method: GET /api/v1/openapi.json lists the methods";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", detail)
     }
 
@@ -152,7 +165,9 @@ impl Problem {
     }
 
     pub(crate) fn too_many_streams(most: usize) -> Self {
-        let detail = format!("too many event streams: {most} are open (max_streams)");
+        let detail = format!(
+            "{most} event streams are open, which is the limit max_streams of the listener"
+        );
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_streams", detail)
     }
 
@@ -171,12 +186,14 @@ impl Problem {
     }
 
     pub(crate) fn too_many_uploads() -> Self {
-        let detail = "too many large bodies are under way, of all clients or of this address";
+        let detail = "too many large bodies arrive at once, from all clients or from this \
+                      address: try again";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_uploads", detail)
     }
 
     pub(crate) fn too_many_polls() -> Self {
-        let detail = "too many polls wait (max_connections)";
+        let detail =
+            "too many requests wait, which max_connections of the listener limits: try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_polls", detail)
     }
 
@@ -207,8 +224,13 @@ impl Problem {
             true => Self::refused(CommandError::Locked),
             false => Self::field("", ""),
         };
+        // Some sentences name the setting.
+        let names = no.why.starts_with("unknown ") || no.why.starts_with(&no.key);
         Self {
-            detail: format!("{} {}", no.key, no.why),
+            detail: match names {
+                true => no.why,
+                false => format!("{} {}", no.key, no.why),
+            },
             field: Some(no.key),
             ..told
         }
@@ -293,7 +315,7 @@ impl Problem {
             }
             Class::Full => StatusCode::INSUFFICIENT_STORAGE,
         };
-        let mut problem = Self::new(status, command_error.code(), command_error.text());
+        let mut problem = Self::new(status, command_error.code(), detail(command_error));
         if let CommandError::Duplicate(id) = command_error {
             problem.duplicate_of = NonZeroU64::new(id.0);
         }

@@ -95,7 +95,8 @@ pub(super) async fn join(
     let child = parent.child(&read::queue(&name)?);
     let child = child.ok_or_else(|| {
         let detail = format!(
-            "{parent} cannot have a child \"{name}\": too long together, or a child itself"
+            "{parent} cannot have a child \"{name}\": {parent} is a child itself, or both names \
+             together are longer than 65535 bytes"
         );
         Problem::field("name", detail)
     })?;
@@ -124,7 +125,8 @@ pub(super) async fn remove(Call { api, requester }: Call, OfQueue(queue): OfQueu
 pub(super) async fn remove_many(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["pattern", "messages", "dry_run", "cursor"], &[])?;
     let pattern = query.get("pattern");
-    let pattern = pattern.ok_or_else(|| Problem::field("pattern", "which queues?"))?;
+    let pattern = pattern
+        .ok_or_else(|| Problem::field("pattern", "name the queues, for example pattern=mail-*"))?;
     let dry_run = query.flag("dry_run")?;
     let pattern = Name::of_shown(pattern);
     let command = Command::DropQueues {
@@ -166,7 +168,7 @@ fn from(query: &read::Query) -> Result<(u8, u32), Problem> {
     };
     let parts = text.split_once('.');
     let parts = parts.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    parts.ok_or_else(|| Problem::field("cursor", "this is no cursor"))
+    parts.ok_or_else(|| Problem::field("cursor", read::NOT_A_CURSOR))
 }
 
 fn cursor((shard, at): (u8, u32)) -> String {
@@ -183,10 +185,14 @@ pub(super) async fn pause(
     Given(PauseFor { for_ms }, _share): Given<PauseFor>,
 ) -> Answer {
     if for_ms == Some(0) {
-        return Err(Problem::field("for_ms", "at least 1; resume ends a pause"));
+        return Err(Problem::field(
+            "for_ms",
+            "takes 1 ms or more; to end a pause, send resume",
+        ));
     }
-    api.ask(&requester, Command::Pause { queue, for_ms })
-        .await?;
+    let name = queue.clone();
+    let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
+    told.map_err(|problem| problem.of_queue(&name))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -196,7 +202,8 @@ pub(super) async fn pause(
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn resume(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
     let for_ms = Some(0);
-    api.ask(&requester, Command::Pause { queue, for_ms })
-        .await?;
+    let name = queue.clone();
+    let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
+    told.map_err(|problem| problem.of_queue(&name))?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -12,12 +12,22 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::problem::Problem;
+use quintet_control::plain;
 use quintet_http::{App, RequestMemory, Whole, content_type, form};
 
 /// A request waits so long at most, ms.
 pub(super) const WAIT_MAX_MS: u64 = 60_000;
 /// Messages of a page at most.
 const PAGE_MAX: u64 = 1000;
+
+/// Error for a cursor that this server did not make.
+pub(super) const NOT_A_CURSOR: &str =
+    "this is not a cursor: use \"cursor\" of the page before, or leave it out for the first page";
+/// Error for the id of a batch.
+pub(super) const NOT_A_BATCH: &str =
+    "takes the id of a batch: b- and 16 hexadecimal digits, such as b-0000000000000007";
+/// Error for the name of a queue.
+pub(super) const NOT_A_QUEUE: &str = "takes the name of a queue, 1 to 65535 bytes";
 
 /// A JSON body; nothing counts as `{}`. Answers its share of memory as well.
 ///
@@ -82,7 +92,7 @@ fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             text = "rank is called priority now".to_owned();
         }
         if !why.is_data() {
-            return Problem::not_json(text);
+            return Problem::not_json(format!("the body is not JSON: {text}"));
         }
         // One that is missing or doubled is in the sentence, not in the path.
         let named = ["missing field `", "duplicate field `"];
@@ -93,10 +103,14 @@ fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             (path, Some(name)) => format!("{path}.{name}"),
             (path, None) => path.to_owned(),
         };
-        Problem::field(&field, text)
+        let mut told = plain(&text);
+        if field == "." {
+            told = format!("the body {told}");
+        }
+        Problem::field(&field, told)
     })?;
     json.end()
-        .map_err(|error| Problem::not_json(error.to_string()))?;
+        .map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
     Ok(value)
 }
 
@@ -113,7 +127,7 @@ impl Query {
         for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
             let is_many = many.contains(&&*name);
             if !is_many && !known.contains(&&*name) {
-                return Err(Problem::field(&name, "there is no such parameter"));
+                return Err(Problem::field(&name, no_parameter(known, many)));
             }
             if !is_many && fields.iter().any(|(other, _)| *other == *name) {
                 return Err(Problem::field(&name, "this parameter is given twice"));
@@ -148,7 +162,7 @@ impl Query {
         match self.get(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(Problem::field(name, "true or false")),
+            Some(_) => Err(Problem::field(name, "takes true or false")),
         }
     }
 
@@ -156,19 +170,33 @@ impl Query {
     pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, Problem> {
         let number = self.get(name).map(|text| {
             let number = text.parse::<u64>().ok().filter(|number| *number <= most);
-            number.ok_or_else(|| Problem::field(name, format!("a number from 0 to {most}")))
+            number.ok_or_else(|| Problem::field(name, range(0, most)))
         });
         number.transpose()
+    }
+}
+
+/// Error for a number outside its range.
+fn range(least: u64, most: u64) -> String {
+    match most {
+        u64::MAX => format!("takes a whole number from {least} on"),
+        most => format!("takes a whole number from {least} to {most}"),
+    }
+}
+
+/// Error for a parameter that a request does not have.
+fn no_parameter(known: &[&str], many: &[&str]) -> String {
+    let all = [known, many].concat().join(", ");
+    match all.is_empty() {
+        true => "there is no such parameter: this request takes none".to_owned(),
+        false => format!("there is no such parameter; known are {all}"),
     }
 }
 
 /// How many a page has at most, as `max` of the query says.
 pub(super) fn page_size(query: &Query) -> Result<u32, Problem> {
     match query.number("max", PAGE_MAX)?.unwrap_or(100) {
-        0 => Err(Problem::field(
-            "max",
-            format!("a number from 1 to {PAGE_MAX}"),
-        )),
+        0 => Err(Problem::field("max", range(1, PAGE_MAX))),
         max => Ok(u32::try_from(max).unwrap_or(u32::MAX)),
     }
 }
@@ -179,7 +207,7 @@ pub(super) fn queue(text: &str) -> Result<Name, Problem> {
     let name = Name::of_shown(text);
     match name.is_possible() {
         true => Ok(name),
-        false => Err(Problem::field("queue", "a name has 1 to 65535 bytes")),
+        false => Err(Problem::field("queue", NOT_A_QUEUE)),
     }
 }
 
@@ -187,13 +215,13 @@ pub(super) fn queue(text: &str) -> Result<Name, Problem> {
 pub(super) fn message(text: &str) -> Result<MessageId, Problem> {
     let id = text.parse().ok().filter(|id| *id > 0);
     id.map(MessageId)
-        .ok_or_else(|| Problem::field("id", "an id is a number from 1 on"))
+        .ok_or_else(|| Problem::field("id", "the id of a message is a number from 1 on"))
 }
 
 /// The batch of a filter.
 pub(super) fn batch(text: Option<&str>) -> Result<Option<BatchId>, Problem> {
     match text.map(BatchId::parse) {
-        Some(None) => Err(Problem::field("batch", "this is not the id of a batch")),
+        Some(None) => Err(Problem::field("batch", NOT_A_BATCH)),
         batch => Ok(batch.flatten()),
     }
 }
@@ -208,12 +236,15 @@ pub(super) fn bytes_of(
         return Ok(text.map(|text| text.as_bytes().into()));
     };
     if text.is_some() {
-        let detail = format!("either {name} or {name}_base64");
+        let detail = format!("goes without {name}_base64: give one of both");
         return Err(Problem::field(name, detail));
     }
     match BASE64_STANDARD.decode(base64) {
         Ok(bytes) => Ok(Some(bytes.into())),
-        Err(error) => Err(Problem::field(&format!("{name}_base64"), error.to_string())),
+        Err(error) => {
+            let detail = format!("takes base64 with padding (RFC 4648): {error}");
+            Err(Problem::field(&format!("{name}_base64"), detail))
+        }
     }
 }
 
@@ -227,7 +258,7 @@ pub(super) fn state(text: &str) -> Result<ListState, Problem> {
         "prepared" => ListState::Prepared,
         "archived" => ListState::Archived,
         _ => {
-            let states = "ready, delayed, reserved, buried, prepared or archived";
+            let states = "takes ready, delayed, reserved, buried, prepared or archived";
             return Err(Problem::field("state", states));
         }
     })
@@ -280,7 +311,12 @@ pub(super) fn lease(token: &str) -> Result<(MessageId, MessageVersion), Problem>
         };
         Some((MessageId(id.parse().ok().filter(|id| *id > 0)?), seen))
     };
-    read().ok_or_else(|| Problem::field("token", "this is not the token of a lease"))
+    read().ok_or_else(|| {
+        Problem::field(
+            "token",
+            "this is not the token of a lease: use \"lease\" of a reply to reserve",
+        )
+    })
 }
 
 /// The version that an edit is about, if the client says.

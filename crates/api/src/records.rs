@@ -141,7 +141,7 @@ pub(super) async fn list(
     let bodies = match query.get("bodies") {
         None | Some("whole") => Bodies::Whole,
         Some("start") => Bodies::Start,
-        Some(_) => return Err(Problem::field("bodies", "whole or start")),
+        Some(_) => return Err(Problem::field("bodies", "takes whole or start")),
     };
     let bulk_op = messages::bulk_op(&queue, &query)?;
     let name = bulk_op.queue.clone();
@@ -174,7 +174,7 @@ pub(super) async fn peek(
         "ready" => Peek::Ready(queue),
         "delayed" => Peek::Delayed(queue),
         "buried" => Peek::Buried(queue),
-        _ => return Err(Problem::field("state", "ready, delayed or buried")),
+        _ => return Err(Problem::field("state", "takes ready, delayed or buried")),
     };
     seen(&api, &requester, peek).await
 }
@@ -224,7 +224,10 @@ pub(super) async fn put(
     let (line, rest, _share) = came.line(&api).await?;
     let message: NewMessage = read::parsed(&line)?;
     if message.body.is_some() || message.body_base64.is_some() {
-        return Err(Problem::field("body", "the body is behind the line"));
+        return Err(Problem::field(
+            "body",
+            "the body follows the line of JSON: leave it out here",
+        ));
     }
     let mut put = api.new_put(&queue, message, 0, None).await?;
     let length = length.saturating_sub(line.len() as u64);
@@ -258,7 +261,12 @@ impl Came {
     pub(super) fn of(api: &Api, request: Request) -> Result<(Self, u64), Problem> {
         let length = request.headers().get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        let length = length.ok_or_else(|| Problem::field("Content-Length", "how long it is"))?;
+        let length = length.ok_or_else(|| {
+            Problem::field(
+                "Content-Length",
+                "this header is missing: give the length of the request",
+            )
+        })?;
         let payer = request.extensions().get::<Payer>();
         let came = Self {
             peer: payer.and_then(|payer| payer.peer),
@@ -277,7 +285,11 @@ impl Came {
         let all = async {
             loop {
                 let piece = self.piece().await?.filter(|_| line.len() < LINE_MAX);
-                let piece = piece.ok_or_else(|| Problem::not_json("a line of JSON comes first"))?;
+                let piece = piece.ok_or_else(|| {
+                    Problem::not_json(
+                        "the request begins with a line of JSON, which ends with a line feed",
+                    )
+                })?;
                 let before = line.len();
                 while shares.len() * COUNTED < before + piece.len() {
                     shares.push(api.room(COUNTED as u64)?);
@@ -396,13 +408,19 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let (asked, _share): (From, _) = read::body(&api.app, request).await?;
     if asked.queues.is_empty() {
-        return Err(Problem::field("queues", "from which queue?"));
+        return Err(Problem::field("queues", "takes one queue at least"));
     }
     if asked.queues.len() > QUEUES_MAX {
-        return Err(Problem::field("queues", format!("{QUEUES_MAX} at most")));
+        return Err(Problem::field(
+            "queues",
+            format!("takes at most {QUEUES_MAX} queues"),
+        ));
     }
     if asked.wait_ms > WAIT_MAX_MS {
-        return Err(Problem::field("wait_ms", format!("{WAIT_MAX_MS} at most")));
+        return Err(Problem::field(
+            "wait_ms",
+            format!("takes at most {WAIT_MAX_MS} ms; not {}", asked.wait_ms),
+        ));
     }
     let queues = asked.queues.iter().map(|queue| read::queue(queue));
     let take = Take {

@@ -120,7 +120,7 @@ fn guarded(message: &Message) -> Command {
 pub(super) async fn of_connection(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     must_operate(&requester)?;
     let id = id.parse();
-    let id: u64 = id.map_err(|_| Problem::field("id", "a number"))?;
+    let id: u64 = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
     let held = api.holders(&requester).await?.leases(id);
     let held = held.ok_or_else(|| Problem::no_such_connection(id))?;
     let caller = Caller {

@@ -79,7 +79,7 @@ pub(super) async fn connections(Call { api, requester }: Call) -> Answer {
 pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     must_operate(&requester)?;
     let id = id.parse();
-    let id = id.map_err(|_| Problem::field("id", "a number"))?;
+    let id = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
     let (tell, told) = reply::told();
     api.client_api.close_client(id, tell);
     match told.await {

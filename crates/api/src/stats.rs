@@ -33,8 +33,8 @@ impl Api {
         requester: &Requester,
         queue: &Name,
     ) -> Result<QueueStats, Problem> {
-        let StatsReply::Queue(stats) = self.stats(requester, StatsOf::Queue(queue.clone())).await?
-        else {
+        let told = self.stats(requester, StatsOf::Queue(queue.clone())).await;
+        let StatsReply::Queue(stats) = told.map_err(|problem| problem.of_queue(queue))? else {
             return Err(Problem::unexpected());
         };
         Ok(stats)
@@ -42,8 +42,8 @@ impl Api {
 
     /// How a queue is set up.
     pub async fn setup(&self, requester: &Requester, queue: &Name) -> Result<QueueSetup, Problem> {
-        let StatsReply::Setup(setup) = self.stats(requester, StatsOf::Setup(queue.clone())).await?
-        else {
+        let told = self.stats(requester, StatsOf::Setup(queue.clone())).await;
+        let StatsReply::Setup(setup) = told.map_err(|problem| problem.of_queue(queue))? else {
             return Err(Problem::unexpected());
         };
         Ok(*setup)
@@ -56,7 +56,8 @@ impl Api {
         queue: &Name,
     ) -> Result<Vec<HeldKey>, Problem> {
         let of = StatsOf::HeldKeys(queue.clone());
-        let StatsReply::HeldKeys(held) = self.stats(requester, of).await? else {
+        let told = self.stats(requester, of).await;
+        let StatsReply::HeldKeys(held) = told.map_err(|problem| problem.of_queue(queue))? else {
             return Err(Problem::unexpected());
         };
         Ok(held)

@@ -76,7 +76,7 @@ fn wanted(uri: &Uri) -> Result<Option<Vec<Name>>, Problem> {
     names.dedup();
     let bytes: usize = names.iter().map(|name| name.to_string().len()).sum();
     if names.len() > QUEUES_MAX || bytes > NAMES_MAX {
-        let text = format!("at most {QUEUES_MAX} queues, and {NAMES_MAX} bytes of names");
+        let text = format!("takes at most {QUEUES_MAX} queues, and {NAMES_MAX} bytes of names");
         return Err(Problem::field("queue", text));
     }
     Ok((!names.is_empty()).then_some(names))

@@ -156,7 +156,7 @@ impl Finish {
         match self.result {
             None => Ok(How::Finish),
             Some(result) if result.len() > RESULT_MAX => {
-                let detail = format!("{RESULT_MAX} bytes at most");
+                let detail = format!("takes at most {RESULT_MAX} bytes; not {}", result.len());
                 Err(Problem::field("result", detail))
             }
             Some(result) => Ok(How::Archive {
@@ -243,7 +243,10 @@ impl Cancel {
         let (usual, most) = GRACE_MS;
         let grace_ms = self.grace_ms.unwrap_or(usual);
         if grace_ms > most {
-            return Err(Problem::field("grace_ms", format!("at most {most}")));
+            return Err(Problem::field(
+                "grace_ms",
+                format!("takes at most {most} ms, which is a week; not {grace_ms}"),
+            ));
         }
         let reason = self.reason.into_bytes().into();
         Ok(quintet_types::Cancel { reason, grace_ms })

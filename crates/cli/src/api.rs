@@ -280,9 +280,6 @@ impl Api {
     }
 
     fn bytes(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>> {
-        if path.contains("//") || path.ends_with('/') {
-            bail!("a name is empty");
-        }
         self.reply(method, path, body)?;
         self.rest()
     }
@@ -323,10 +320,20 @@ impl Api {
         let code = text("code").unwrap_or_default();
         let text = match code.as_str() {
             "login_needed" if !self.head.contains(AUTHORIZATION) => {
-                "log in first: --user NAME".to_owned()
+                "log in first: --user NAME, with the token or password in QUINTET_TOKEN or \
+                 --token-file"
+                    .to_owned()
             }
-            "login_needed" => "authentication failure".to_owned(),
-            _ => text("detail").unwrap_or_else(whole),
+            "login_needed" => {
+                "authentication failure: check --user and its token or password".to_owned()
+            }
+            _ => {
+                let detail = text("detail").unwrap_or_else(whole);
+                match text("field") {
+                    Some(field) => about(&field, detail),
+                    None => detail,
+                }
+            }
         };
         Err(anyhow::Error::new(Refused { code, status, text }))
     }
@@ -340,6 +347,9 @@ impl Api {
         body: &[u8],
         more: Option<(u64, &mut dyn Read)>,
     ) -> Result<u16> {
+        if path.contains("//") || path.ends_with('/') {
+            bail!("an argument is empty that has to be a name");
+        }
         let left = std::mem::take(&mut self.left);
         // The server may have closed a connection that rested.
         let is_fit = left == 0 && self.used.elapsed() < RESTS;
@@ -388,6 +398,17 @@ impl Read for Api {
         let read = stream.take(self.left).read(into)?;
         self.left -= read as u64;
         Ok(read)
+    }
+}
+
+/// A sentence about a field of a request, with the name of the field.
+fn about(field: &str, detail: String) -> String {
+    // The message that the command puts is the only one.
+    let field = field.strip_prefix("messages[0].").unwrap_or(field);
+    match detail.starts_with("takes ") || detail.starts_with("needs ") {
+        true => format!("{field} {detail}"),
+        false if field == "." || detail.contains(field) => detail,
+        false => format!("{field}: {detail}"),
     }
 }
 
@@ -458,5 +479,21 @@ mod tests {
         assert_eq!(told(none).unwrap(), (204, true, 0));
         assert!(told(b"{\"error\": \"bad request\"}\n").is_err());
         assert_eq!(part("a b/ü?\""), "a%20b%2F%C3%BC%3F%22");
+    }
+
+    #[test]
+    fn an_error_about_a_field_names_it() {
+        for (field, detail, told) in [
+            (
+                "messages[0].delay_ms",
+                "takes a whole number from 0 on; not -1",
+                "delay_ms takes a whole number from 0 on; not -1",
+            ),
+            ("max", "between them", "max: between them"),
+            ("to", "a move needs to", "a move needs to"),
+            (".", "the body takes an object", "the body takes an object"),
+        ] {
+            assert_eq!(about(field, detail.to_owned()), told);
+        }
     }
 }

@@ -28,7 +28,8 @@ pub(super) struct Passwd {
 impl Passwd {
     pub(super) fn run(self) -> Result<ExitCode> {
         let password = read_password()?;
-        let hash = Password::of(password.as_bytes(), random()?).context("a password")?;
+        let hash = Password::of(password.as_bytes(), random()?)
+            .context("the password on standard input")?;
         let mut out = io::stdout().lock();
         if let Some(name) = &self.name {
             writeln!(out, "[[user]]\nname = \"{name}\"")?;

@@ -11,7 +11,7 @@ use quintet_log::run::{RunBackup, backup_runs, list_runs};
 use quintet_log::{BackupSummary, Disk};
 use serde_json::json;
 
-use super::{check::exists, script_files};
+use super::{check::exists, progress::count_of, script_files};
 
 /// How often to start over. A run is missing only if it was both made and
 /// removed while the log was copied.
@@ -77,13 +77,13 @@ impl Backup {
         } else {
             writeln!(
                 out,
-                "{} segments, {} of them linked, {} runs, {} of them linked, {} bytes copied, \
-                 {files} files of scripts",
-                log.segments,
+                "{}, {} of them linked, {}, {} of them linked, {} copied, {} of scripts",
+                count_of(log.segments, "segment"),
                 log.linked,
-                runs.linked + runs.copied,
+                count_of(runs.linked + runs.copied, "run"),
                 runs.linked,
-                log.copied_bytes + runs.copied_bytes
+                count_of(log.copied_bytes + runs.copied_bytes, "byte"),
+                count_of(files, "file")
             )?;
         }
         Ok(ExitCode::SUCCESS)

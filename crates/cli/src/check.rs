@@ -11,6 +11,7 @@ use quintet_host::{Contents, Lost, give_up_runs, wall_ms};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
+use super::progress::count_of;
 use super::runs::{self, Runs};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
@@ -25,7 +26,9 @@ const ATTEMPTS: u32 = 4;
 #[derive(clap::Args)]
 #[command(
     after_help = "Reads everything and changes nothing. A server may run meanwhile. Exits with 3 \
-                        if there is damage."
+                        if there is damage.\n\nExamples:\n  quintet check --data \
+                        /var/lib/quintet\n  quintet check --config /etc/quintet.toml\n  quintet \
+                        check --json | jq .damaged_bytes"
 )]
 pub(super) struct Check {
     /// Data directory.
@@ -56,7 +59,10 @@ fn check_config(path: PathBuf) -> Result<ExitCode> {
         ..CommandLine::default()
     };
     load(&given)?;
-    writeln!(out, "the configuration is right")?;
+    writeln!(
+        out,
+        "no errors; users, grants, TLS files and addresses are checked when the server starts"
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,8 +115,11 @@ impl Check {
         } else {
             writeln!(
                 out,
-                "{} segments, {} frames, {} records, {} bytes",
-                summary.segments, summary.frames, summary.records, summary.bytes
+                "{}, {}, {}, {}",
+                count_of(summary.segments, "segment"),
+                count_of(summary.frames, "frame"),
+                count_of(summary.records, "record"),
+                count_of(summary.bytes, "byte")
             )?;
             if summary.tail {
                 writeln!(
@@ -165,7 +174,9 @@ impl Check {
                         order, and renames damaged files to *.damaged. A damaged run stays, and \
                         the server serves its undamaged messages. A run that cannot be opened is \
                         renamed too, and the log records its loss. The command prints the losses \
-                        and writes them to repair-TIME.json."
+                        and writes them to repair-TIME.json.\n\nExample:\n  cp -a \
+                        /var/lib/quintet /var/lib/quintet-copy\n  quintet repair --data \
+                        /var/lib/quintet"
 )]
 pub(super) struct Repair {
     /// Data directory.
@@ -219,10 +230,10 @@ impl Repair {
         }
         writeln!(
             out,
-            "{} frames kept, {} damaged segments replaced, {} runs given up",
-            summary.frames,
-            summary.replaced,
-            runs.missing.len()
+            "{} kept, {} replaced, {} given up",
+            count_of(summary.frames, "frame"),
+            count_of(summary.replaced, "damaged segment"),
+            count_of(runs.missing.len() as u64, "run")
         )?;
         if let Some(report) = report {
             writeln!(out, "the report is {report}")?;

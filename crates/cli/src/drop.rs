@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::Where;
 use super::api::{Api, part};
+use super::progress::count_of;
 
 /// Arguments of `drop`.
 #[derive(clap::Args)]
@@ -89,13 +90,17 @@ impl Drop {
         let would = if self.dry_run { "would be " } else { "" };
         writeln!(
             out,
-            "{queues} queues {would}dropped, with {messages} messages"
+            "{} {would}dropped, with {}",
+            count_of(queues, "queue"),
+            count_of(messages, "message")
         )?;
-        if passed > 0 {
-            writeln!(
+        match passed {
+            0 => {}
+            1 => writeln!(out, "1 more queue holds messages: --messages drops it too")?,
+            passed => writeln!(
                 out,
                 "{passed} more queues hold messages: --messages drops them too"
-            )?;
+            )?,
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Where;
 use super::api::{Api, part};
+use super::progress::count_of;
 use super::table::{pad, seen};
 use super::tail::time_of_day;
 
@@ -90,7 +91,8 @@ impl Events {
 fn line(event: &Value) -> String {
     let text = |key: &str| event[key].as_str().unwrap_or_default();
     let number = |key: &str| event[key].as_u64().map(|number| number.to_string());
-    let count = number("count").map(|count| format!("{count} messages"));
+    let count = event["count"].as_u64();
+    let count = count.map(|count| count_of(count, "message"));
     let mut line = format!(
         "{}  {}  {}  {}",
         time_of_day(event["at_ms"].as_u64().unwrap_or(0)),

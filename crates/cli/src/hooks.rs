@@ -13,6 +13,9 @@ use quintet_types::Ms;
 #[derive(clap::Subcommand)]
 pub(super) enum Hooks {
     /// Load a hook file, or a directory of them, and list its events.
+    #[command(
+        after_help = "Examples:\n  quintet hooks check hooks.lua\n  quintet hooks check hooks"
+    )]
     Check {
         /// The file or directory.
         path: PathBuf,
@@ -20,6 +23,7 @@ pub(super) enum Hooks {
     /// Run one event on an empty engine and print the results.
     Run(RunHook),
     /// Run the tests of a directory: `tests/NAME.lua` tests `NAME.lua`.
+    #[command(after_help = "Example:\n  quintet hooks test examples/hooks")]
     Test {
         /// The directory of the hook files.
         dir: PathBuf,
@@ -27,6 +31,10 @@ pub(super) enum Hooks {
 }
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  quintet hooks run hooks.lua --event before_put --message hello\n  \
+                  quintet hooks run hooks --event timer"
+)]
 pub(super) struct RunHook {
     /// The hook file or directory.
     path: PathBuf,
@@ -73,7 +81,11 @@ impl RunHook {
     fn run(self) -> Result<ExitCode> {
         let event = Event::from_any_name(&self.event).ok_or_else(|| {
             let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();
-            anyhow!("no event {:?}; there are {}", self.event, names.join(" "))
+            anyhow!(
+                "there is no event {:?}; events are {}",
+                self.event,
+                names.join(" ")
+            )
         })?;
         if self.queue.is_empty() || self.queue.len() > 65_535 {
             bail!("a queue's name has 1 to 65535 bytes");
@@ -95,8 +107,10 @@ impl RunHook {
 fn test(dir: &Path) -> Result<ExitCode> {
     let folder = dir.join("tests");
     let mut tests = Vec::new();
-    let entries =
-        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries = std::fs::read_dir(&folder).with_context(|| {
+        let dir = dir.display();
+        format!("cannot read {dir}/tests, the folder with the tests of the hooks in {dir}")
+    })?;
     for entry in entries {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "lua") {

@@ -105,7 +105,7 @@ impl Import {
             (Some(Origin::Rq(folder)), _) => self.run_rq(folder),
             (Some(server), _) => self.run_peer(server),
             (None, Some(file)) => self.run_file(file),
-            (None, None) => bail!("import what?"),
+            (None, None) => bail!("name a file, or a source with --from"),
         }
     }
 
@@ -300,6 +300,7 @@ impl Import {
             }
             match &back {
                 Ok(0) => {}
+                Ok(1) => eprintln!("1 message was held at {from} and is released there"),
                 Ok(back) => eprintln!("{back} messages were held at {from} and are released there"),
                 Err(_) => eprintln!("{from} releases the held messages by itself"),
             }

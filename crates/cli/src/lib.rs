@@ -168,10 +168,10 @@ enum Command {
     /// Send a server a load, and print its rate and latency.
     Bench(bench::Bench),
     /// Run a server with faults, to try alerts, `top` and the console.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  quintet demo mess")]
     Demo(mess::Demo),
     /// Try Lua hooks without a server: check, run, test.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  quintet hooks check hooks.lua")]
     Hooks(hooks::Hooks),
     /// Hash a password for the configuration.
     Passwd(auth::Passwd),
@@ -181,11 +181,17 @@ enum Command {
     Audit(audit::Audit),
     /// Show and control a cluster.
     #[cfg(feature = "cluster")]
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  quintet cluster status\n  quintet cluster demo"
+    )]
     Cluster(cluster::Cluster),
     /// Write the manual: one page, or a page for each command into a directory.
     Man(man::Man),
     /// Print a completion script for a shell.
+    #[command(
+        after_help = "Example:\n  quintet completions bash > ~/.local/share/bash-completion/completions/quintet"
+    )]
     Completions {
         /// Shell to complete for.
         shell: clap_complete::Shell,
@@ -269,7 +275,42 @@ pub fn run(server: RunServer) -> ExitCode {
         // A link or a copy of that name is RQ's command.
         return ended(rq::run(words.collect()));
     }
-    ended(obey(Cli::parse().command, server))
+    match command_line() {
+        Ok(cli) => ended(obey(cli.command, server)),
+        Err(code) => code,
+    }
+}
+
+/// Reads the command line. An error, a help page or the version is printed, and the exit code is
+/// returned.
+fn command_line() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        let Some(text) = of_number(&error.to_string()) else {
+            error.exit();
+        };
+        eprint!("{text}");
+        ExitCode::from(2)
+    })
+}
+
+/// The error for a number, if it is one, with the range that the option takes.
+fn of_number(error: &str) -> Option<String> {
+    // ": 0 is not in 1..=100"
+    if let Some((before, range)) = error.split_once(" is not in ")
+        && let Some((least, most)) = range.split_once("..=")
+        && let Some((before, _)) = before.rsplit_once(": ")
+    {
+        return Some(format!("{before}: takes a number from {least} to {most}"));
+    }
+    [
+        "invalid digit found in string",
+        "cannot parse integer from empty string",
+        "number too large to fit in target type",
+        "number too small to fit in target type",
+    ]
+    .iter()
+    .find(|text| error.contains(**text))
+    .map(|text| error.replace(text, "takes a whole number from 0 to 18446744073709551615"))
 }
 
 fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
@@ -325,5 +366,30 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_error_for_a_number_says_which_numbers_an_option_takes() {
+        for (words, says) in [
+            (
+                "quintet take work --count x",
+                "invalid value 'x' for '--count <COUNT>': takes a whole number",
+            ),
+            (
+                "quintet take work --count 0",
+                "invalid value '0' for '--count <COUNT>': takes a number from 1 to 4294967295\n",
+            ),
+            (
+                "quintet tail work --count 99999999999999999999",
+                "takes a whole number",
+            ),
+        ] {
+            let error = super::Cli::command()
+                .try_get_matches_from(words.split(' '))
+                .expect_err(words);
+            let told = super::of_number(&error.to_string()).expect(words);
+            assert!(told.contains(says), "{words}: {told}");
+        }
+        assert_eq!(super::of_number("error: unexpected argument"), None);
     }
 }

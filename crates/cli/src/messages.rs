@@ -55,13 +55,13 @@ pub(super) struct Put {
     /// Put the content of this file.
     #[arg(long, value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
-    /// Priority; 0 is the most urgent.
+    /// Priority, from 0, the most urgent, to 4294967295 [default: the queue's `default_priority`].
     #[arg(long)]
     priority: Option<u32>,
     /// The old name of --priority.
     #[arg(long, hide = true, value_parser = renamed)]
     rank: Option<bool>,
-    /// Client flags (memcache).
+    /// Client flags (memcache), 0 to 4294967295 [default: 0].
     #[arg(long)]
     flags: Option<u32>,
     /// Time until the message can be taken, for example 30s.
@@ -176,7 +176,11 @@ impl Put {
             (None, Some(path)) => {
                 let open = || -> std::io::Result<(u64, File)> {
                     let file = File::open(&path)?;
-                    Ok((file.metadata()?.len(), file))
+                    let about = file.metadata()?;
+                    match about.is_dir() {
+                        true => Err(std::io::ErrorKind::IsADirectory.into()),
+                        false => Ok((about.len(), file)),
+                    }
                 };
                 let (bytes, file) =
                     open().with_context(|| format!("cannot read {}", path.display()))?;
@@ -377,6 +381,10 @@ impl Peek {
         let mut api = Api::connect(&self.at)?;
         let reply = match api.open("GET", &path, None) {
             Err(error) if Refused::is(&error, CommandError::NotFound) => {
+                match self.id {
+                    Some(_) => eprintln!("quintet: {error}"),
+                    None => eprintln!("quintet: {} has no {} message", named(queue), self.state),
+                }
                 return Ok(ExitCode::from(EMPTY));
             }
             reply => reply?,

@@ -99,11 +99,17 @@ impl Progress {
             false => 0.0,
         };
         format!(
-            "{} messages, {} of bodies, {rate:.0} messages/s",
-            self.messages,
+            "{}, {} of bodies, {rate:.0} messages/s",
+            count_of(self.messages, "message"),
             size(self.bytes)
         )
     }
+}
+
+/// So many of something: `1 message`, `2 messages`.
+pub(super) fn count_of(number: u64, noun: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{s}")
 }
 
 /// Bytes for people.

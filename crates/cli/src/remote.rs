@@ -73,6 +73,7 @@ impl Where {
             Some(path) => std::fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", path.display()))?,
             None => std::env::var(TOKEN)
+                .ok()
                 .with_context(|| format!("--user {name} needs {TOKEN} or --token-file"))?,
         };
         let secret = secret.trim_end_matches(['\r', '\n']);
@@ -87,7 +88,9 @@ impl Where {
         let shown = match (&self.cert, &self.key) {
             (None, None) => None,
             (Some(cert), Some(key)) => Some((cert.clone(), key.clone())),
-            (Some(_), None) | (None, Some(_)) => bail!("--cert and --key go together"),
+            (Some(_), None) | (None, Some(_)) => {
+                bail!("--cert and --key go together: give both, or none")
+            }
         };
         let ca = self.ca.clone();
         let config = client_config(&ClientFiles { ca, shown })?;
@@ -99,7 +102,12 @@ impl Where {
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
             let done = stream.conn.complete_io(&mut stream.sock);
-            done.with_context(|| format!("the TLS handshake with {address} failed"))?;
+            done.with_context(|| {
+                format!(
+                    "the TLS handshake with {address} failed: has its listener TLS, and does --ca \
+                     fit?"
+                )
+            })?;
         }
         stream.sock.set_read_timeout(None)?;
         Ok(Way::Remote(Box::new(stream)))

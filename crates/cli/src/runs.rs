@@ -11,6 +11,8 @@ use quintet_log::{Disk, LogError};
 use quintet_types::Body;
 use serde_json::{Value, json};
 
+use super::progress::count_of;
+
 /// All that was found.
 #[derive(Default)]
 pub(super) struct Runs {
@@ -226,8 +228,9 @@ pub(super) fn print_lost(
 ) -> Result<()> {
     write!(
         out,
-        "lost: {} messages of the queue {} in {file}",
-        lost.messages, lost.queue
+        "lost: {} of the queue {} in {file}",
+        count_of(lost.messages, "message"),
+        lost.queue
     )?;
     if with_ids && !lost.ids.is_empty() {
         write!(out, ", ids {}", ranges(&lost.ids))?;

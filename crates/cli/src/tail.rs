@@ -99,7 +99,12 @@ pub(super) fn events(
 pub(super) fn line(event: &Value) -> String {
     let text = |key: &str| event[key].as_str().unwrap_or_default();
     if text("event") == "missed" {
-        return format!("          {} events were missed", event["count"]);
+        let were = if event["count"] == 1 {
+            "event was"
+        } else {
+            "events were"
+        };
+        return format!("          {} {were} missed", event["count"]);
     }
     let note = match text("note") {
         "" => String::new(),

@@ -115,7 +115,10 @@ impl Settings {
 /// The directory, which no server uses now.
 fn lock(data: &Path) -> Result<DirLock> {
     if !data.is_dir() {
-        bail!("{} is not a directory", data.display());
+        bail!(
+            "{} is not a directory: name one with --data",
+            data.display()
+        );
     }
     Ok(DirLock::acquire(data)?)
 }
@@ -208,7 +211,10 @@ impl Adopt {
     /// Nothing is locked, as the server serves.
     fn runs_only(self) -> Result<ExitCode> {
         if !self.data.is_dir() {
-            bail!("{} is not a directory", self.data.display());
+            bail!(
+                "{} is not a directory: name one with --data",
+                self.data.display()
+            );
         }
         let config = self.of.load(Some(self.data.clone()))?;
         shards_fit(&config, &Source::alone(&self.data))?;

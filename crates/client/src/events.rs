@@ -241,7 +241,9 @@ pub enum NoEvents {
 impl fmt::Display for NoEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed => f.write_str("this is no position: now, oldest, or a page's next"),
+            Self::Malformed => {
+                f.write_str("takes now, oldest, or the position that a page has as next")
+            }
             Self::Gone { retired, oldest } => {
                 let why = match retired {
                     true => "the log begins later, so events were missed",

@@ -262,11 +262,11 @@ impl ScheduleSpec {
         }
         for (field, at) in [("start_ms", self.start_ms), ("end_ms", end)] {
             if at.is_some_and(|at| at > MOMENT_MAX) {
-                return bad(field, format!("{MOMENT_MAX} at most"));
+                return bad(field, format!("takes at most {MOMENT_MAX}, ms since 1970"));
             }
         }
         if self.count == Some(0) {
-            return bad("count", "a number from 1 on");
+            return bad("count", "takes a number from 1 on");
         }
         let timing = Timing {
             beat: self.beat()?,
@@ -288,10 +288,10 @@ impl ScheduleSpec {
     fn beat(&self) -> Result<Beat, BadSpec> {
         if let Some(cron) = &self.cron {
             if cron.len() > CRON_MAX {
-                return bad("cron", format!("{CRON_MAX} bytes at most"));
+                return bad("cron", format!("takes {CRON_MAX} bytes at most"));
             }
             if self.zone.as_ref().is_some_and(|zone| zone.len() > ZONE_MAX) {
-                return bad("zone", format!("{ZONE_MAX} bytes at most"));
+                return bad("zone", format!("takes {ZONE_MAX} bytes at most"));
             }
             let cron = match Cron::parse(cron) {
                 Ok(cron) => cron,
@@ -314,20 +314,23 @@ impl ScheduleSpec {
         if let Some(ms) = self.every_ms {
             let phase_ms = self.phase_ms.unwrap_or(0);
             if !(EVERY_MS_MIN..=EVERY_MS_MAX).contains(&ms) {
-                let why = format!("a number from {EVERY_MS_MIN} to {EVERY_MS_MAX}");
+                let why = format!("takes {EVERY_MS_MIN} to {EVERY_MS_MAX} ms; not {ms}");
                 return bad("every_ms", why);
             }
             if phase_ms >= ms {
-                return bad("phase_ms", "less than every_ms");
+                return bad("phase_ms", "takes less than every_ms");
             }
             return Ok(Beat::Every { ms, phase_ms });
         }
         let mut moments: Vec<Ms> = self.at_ms.iter().flatten().copied().map(Ms).collect();
         if moments.is_empty() || moments.len() > MOMENTS_MAX {
-            return bad("at_ms", format!("1 to {MOMENTS_MAX} moments"));
+            return bad("at_ms", format!("takes 1 to {MOMENTS_MAX} moments"));
         }
         if moments.iter().any(|at| at.0 > MOMENT_MAX) {
-            return bad("at_ms", format!("{MOMENT_MAX} at most"));
+            return bad(
+                "at_ms",
+                format!("takes at most {MOMENT_MAX}, ms since 1970"),
+            );
         }
         moments.sort_unstable();
         moments.dedup();
@@ -337,10 +340,10 @@ impl ScheduleSpec {
     fn put(&self) -> Result<Put, BadSpec> {
         let queue = Name::of_shown(&self.queue);
         if !queue.is_possible() {
-            return bad("queue", "a name has 1 to 65535 bytes");
+            return bad("queue", "takes the name of a queue, 1 to 65535 bytes");
         }
         let body = match (&self.body, &self.body_base64) {
-            (Some(_), Some(_)) => return bad("body_base64", "body is given as well"),
+            (Some(_), Some(_)) => return bad("body_base64", "goes without body: give one of both"),
             (Some(text), None) => text.clone().into_bytes(),
             (None, Some(text)) => match BASE64_STANDARD.decode(text) {
                 Ok(body) => body,
@@ -349,7 +352,7 @@ impl ScheduleSpec {
             (None, None) => Vec::new(),
         };
         if body.len() > BODY_MAX {
-            return bad("body", format!("{BODY_MAX} bytes at most"));
+            return bad("body", format!("takes {BODY_MAX} bytes at most"));
         }
         if self.headers.contains_key(FOLDER) {
             return bad("headers", format!("{FOLDER} is the server's own"));
@@ -364,7 +367,7 @@ impl ScheduleSpec {
             ..PutMore::default()
         };
         if more.has_long_key() {
-            return bad("key", "65535 bytes at most, as the id of unique");
+            return bad("key", "takes 65535 bytes at most, as the id of unique does");
         }
         let put = Put {
             priority: self.priority,

@@ -332,15 +332,17 @@ impl Cluster {
             ));
         }
         if self.user.is_empty() != self.password_file.is_empty() {
-            faults.push("user and password_file go together".to_owned());
+            faults.push("user and password_file go together: set both".to_owned());
         }
         if self.tls_cert.is_empty() != self.tls_key.is_empty() {
-            faults.push("tls_cert and tls_key go together".to_owned());
+            faults.push("tls_cert and tls_key go together: set both".to_owned());
         }
         let files = [&self.peer_tls_ca, &self.peer_tls_cert, &self.peer_tls_key];
         let named = files.iter().filter(|file| !file.is_empty()).count();
         if named % 3 != 0 {
-            faults.push("peer_tls_ca, peer_tls_cert and peer_tls_key go together".to_owned());
+            faults.push(
+                "peer_tls_ca, peer_tls_cert and peer_tls_key go together: set all three".to_owned(),
+            );
         }
         let near = |at: SocketAddr| at.ip().is_loopback();
         let local = self.listen.parse::<SocketAddr>().is_ok_and(near);

@@ -122,7 +122,12 @@ impl LimitRow {
 fn network(text: &str) -> Result<IpNet, String> {
     let address = text.parse::<IpAddr>().map(IpNet::from);
     let network = address.or_else(|_| text.parse::<IpNet>());
-    network.map_err(|_| format!("[[limit]] address = \"{text}\" is no address, network or \"*\""))
+    network.map_err(|_| {
+        format!(
+            "[[limit]] address takes an IP address, a network such as 10.0.0.0/8, or \"*\"; not \
+             \"{text}\""
+        )
+    })
 }
 
 /// The user of a limit.

@@ -173,7 +173,7 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
         line(&mut out, "user", &quoted(&listen.user));
         comment(
             &mut out,
-            "Listen beyond this machine although nobody has to log in; otherwise an error at start.",
+            "Listen beyond this machine without a login; otherwise an error at the start.",
         );
         line(&mut out, "insecure", &listen.insecure.to_string());
         let tls = &listen.tls;

@@ -329,7 +329,7 @@ impl CronTable {
 fn read_body(path: &str) -> Result<Vec<u8>, String> {
     let wrong = |why: io::Error| format!("cannot read {path}: {why}");
     if !std::fs::metadata(path).map_err(wrong)?.is_file() {
-        return Err(format!("cannot read {path}: it is no regular file"));
+        return Err(format!("cannot read {path}: it is not a regular file"));
     }
     let mut body = Vec::new();
     let file = File::open(path).map_err(wrong)?;
@@ -457,17 +457,17 @@ mod tests {
     #[test]
     fn a_schedule_that_makes_no_sense_is_named() {
         for (more, said) in [
-            ("", "in [[schedule]] b: cron five fields expected"),
+            ("", "in [[schedule]] b: cron takes five fields"),
             (
                 "every = '5m'\ncron = '0 3 * * *'",
                 "cron: give one of cron, every and at",
             ),
             ("every = '5x'", "every \"5x\" is not a duration"),
-            ("every = '1ms'", "every: a number from 1000"),
-            ("every = '5m'\nphase = '5m'", "phase: less than every"),
+            ("every = '1ms'", "every: takes 1000"),
+            ("every = '5m'\nphase = '5m'", "phase: takes less than every"),
             ("at = ['tomorrow']", "at takes a moment"),
             ("every = '5m'\nend = '2030-01-01'", "end takes a moment"),
-            ("every = '5m'\ncount = 0", "count: a number from 1 on"),
+            ("every = '5m'\ncount = 0", "count: takes a number from 1 on"),
             ("cron = '0 3 30 2 *'\ncount = 1", "cron: never comes"),
             (
                 "at = ['2030-01-01T00:00:00Z']\nstart = '2031-01-01T00:00:00Z'",
@@ -515,7 +515,7 @@ mod tests {
             (format!("{GOOD}body_file = '/nowhere/x'"), "cannot read"),
             (
                 format!("{GOOD}body_file = '{}'", folder.path().display()),
-                "it is no regular file",
+                "it is not a regular file",
             ),
             (format!("{GOOD}body_file = '/dev/zero'"), "no regular file"),
             (

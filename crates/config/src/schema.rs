@@ -625,7 +625,7 @@ fn events(value: &toml::Value) -> Result<Events, String> {
         let known = |event: &Event| name.as_str() == Some(event.name());
         let event = Event::ALL.into_iter().find(known).ok_or_else(|| {
             let names = Event::ALL.map(Event::name).join(", ");
-            format!("{name} is no event; there are {names}")
+            format!("{name} is not an event; events are {names}")
         })?;
         Ok(all.with(event))
     })

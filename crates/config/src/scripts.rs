@@ -30,9 +30,12 @@ pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig
         return Ok(None);
     }
     if !said.contains_key("script") {
-        return Err("a queue without script has no use for its settings"
-            .to_owned()
-            .into());
+        let keys: Vec<&str> = said.keys().map(String::as_str).collect();
+        let why = format!(
+            "{} needs script = \"FILE\" in the same table",
+            keys.join(", ")
+        );
+        return Err(why.into());
     }
     for (key, value) in &said {
         if let Some(why) = wants(key, value) {

@@ -85,7 +85,7 @@ impl Config {
             false => (&own.cert, &own.key),
         };
         if cert.is_empty() != key.is_empty() {
-            return Err("tls_cert and tls_key go together".to_owned());
+            return Err("tls_cert and tls_key go together: set both".to_owned());
         }
         let source = match mode {
             TlsMode::Off => None,

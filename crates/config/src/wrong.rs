@@ -246,6 +246,9 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("fsync", "sync"),
     ("bind", "listen"),
     ("port", "listen"),
+    ("port", "address"),
+    ("bind", "address"),
+    ("host", "address"),
 ];
 
 /// So many are named to whoever knows none of them.

@@ -1,11 +1,13 @@
-//! A message with all its fields, and the lines of the audit.
+//! A message with all its fields, the lines of the audit, and errors of JSON in plain English.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 pub mod audit;
 mod head;
+mod plain;
 
 pub use head::{Head, Standing, Text, told};
+pub use plain::plain;
 
 /// Messages of one `POST /queues/{queue}/records` at most.
 pub const RECORDS_MAX: usize = 2048;

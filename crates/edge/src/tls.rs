@@ -59,7 +59,7 @@ impl Tls {
     pub fn check(&self, config: &Config) -> Result<()> {
         for (acceptor, listen) in locked(&self.acceptors).iter().zip(&config.listen) {
             let (name, address) = (listen.served.name(), &listen.address);
-            let of = || format!("TLS of {name} at {address}");
+            let of = || tls_of(name, address);
             let settings = config.tls_of(listen).map_err(|why| anyhow!(why));
             if let (Some(_), Some(settings)) = (acceptor, settings.with_context(of)?) {
                 Acceptor::load(settings).with_context(of)?;
@@ -101,14 +101,18 @@ impl Tls {
     }
 }
 
+/// A listener, and the settings that name its files.
+fn tls_of(name: &str, address: &impl std::fmt::Display) -> String {
+    format!("TLS of {name} at {address} (tls_cert, tls_key, tls_client_ca)")
+}
+
 fn acceptor(config: &Config, listen: &Listen) -> Result<Option<Acceptor>> {
     let (name, address) = (listen.served.name(), &listen.address);
     let Some(settings) = config.tls_of(listen).map_err(|why| anyhow!(why))? else {
         return Ok(None);
     };
     let made = matches!(settings.source, Source::SelfSigned { .. });
-    let acceptor =
-        Acceptor::load(settings).with_context(|| format!("TLS of {name} at {address}"))?;
+    let acceptor = Acceptor::load(settings).with_context(|| tls_of(name, address))?;
     if made {
         tracing::info!(
             "{name} at {address}: self-signed certificate {}, SHA-256 {}",

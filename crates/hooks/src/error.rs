@@ -43,7 +43,7 @@ impl HookError {
                 mlua::Error::RuntimeError(text)
                 | mlua::Error::SyntaxError { message: text, .. } => break text.clone(),
                 mlua::Error::MemoryError(_) => break "out of memory".to_owned(),
-                other => break other.to_string(),
+                other => break expected(&other.to_string()),
             };
         };
         let (text, stack) = text.split_once("\nstack traceback:").unwrap_or((&text, ""));
@@ -60,6 +60,16 @@ impl HookError {
             line,
             text: first,
         }
+    }
+}
+
+/// The text of a wrong argument, as the other errors of hooks have it.
+fn expected(text: &str) -> String {
+    let converted = text.split_once("error converting Lua ");
+    let read = converted.and_then(|(before, rest)| Some((before, rest.split_once(" to ")?)));
+    match read {
+        Some((before, (got, wanted))) => format!("{before}{wanted} expected, got {got}"),
+        None => text.to_owned(),
     }
 }
 

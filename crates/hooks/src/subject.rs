@@ -69,12 +69,12 @@ impl Msg {
         let name = field.to_string_lossy();
         match &mut *locked(&self.0) {
             Subject::Put(put, None) => {
-                fields::set(put, &name, value).map_err(|text| Error::runtime(format!("msg.{text}")))
+                fields::set(put, &name, value).map_err(|text| Error::runtime(of_field(&text)))
             }
             Subject::Stored(stored) if stored.open && name == "body" => {
                 let mut put = Put::default();
                 fields::set(&mut put, "body", value)
-                    .map_err(|text| Error::runtime(format!("msg.{text}")))?;
+                    .map_err(|text| Error::runtime(of_field(&text)))?;
                 stored.message.body = put.body;
                 Ok(())
             }
@@ -115,5 +115,13 @@ pub(crate) fn body_of(subject: Subject) -> Option<Body> {
     match subject {
         Subject::Stored(stored) => Some(stored.message.body),
         Subject::Gone | Subject::Put(..) => None,
+    }
+}
+
+/// The error for a field of `msg` that a hook sets; one that names no field stays as it is.
+fn of_field(text: &str) -> String {
+    match text.starts_with("a message ") {
+        true => text.to_owned(),
+        false => format!("msg.{text}"),
     }
 }

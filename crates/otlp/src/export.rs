@@ -83,7 +83,7 @@ impl Collector {
             .map_err(|error| format!("otlp_endpoint {endpoint:?}: {error}"))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
             return Err(format!(
-                "otlp_endpoint {endpoint:?}: an address such as http://localhost:4318"
+                "otlp_endpoint takes an address such as http://localhost:4318; not {endpoint:?}"
             ));
         }
         let mut tls = TlsConfig::builder();

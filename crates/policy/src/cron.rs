@@ -23,7 +23,7 @@ impl Cron {
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let [_, hour, day, _, weekday] = fields[..] else {
             return Err(format!(
-                "five fields expected (minute hour day month weekday), got {}",
+                "takes five fields (minute hour day month weekday), not {}",
                 fields.len()
             ));
         };
@@ -44,7 +44,12 @@ impl Cron {
             cron: Box::new(cron),
             every_hour: hour.starts_with('*'),
         });
-        cron.map_err(|error| format!("{text:?}: {error}"))
+        cron.map_err(|error| {
+            format!(
+                "{text:?} is not possible: a minute is 0 to 59, an hour 0 to 23, a day 1 to 31, a \
+                 month 1 to 12, a weekday 0 to 7 ({error})"
+            )
+        })
     }
 
     /// The first such time after `now` in UTC; [`Ms::NEVER`] if there is none

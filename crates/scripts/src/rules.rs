@@ -308,7 +308,7 @@ fn read(num: usize, value: &Value, problems: &mut Vec<String>) -> Option<Rule> {
 fn action_of(value: &Value) -> Result<Action, String> {
     let word = value.as_str().ok_or("not a text")?;
     Action::parse(word)
-        .ok_or_else(|| format!("{word:?} is none of relay, balance, done, err, blackhole"))
+        .ok_or_else(|| format!("{word:?} is not one of relay, balance, done, err, blackhole"))
 }
 
 /// As in Ruby, `^` and `$` stand for the ends of lines too.

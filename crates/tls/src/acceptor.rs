@@ -160,8 +160,8 @@ impl Settings {
         if let Source::SelfSigned { dir, names } = &self.source {
             self_signed::ensure(dir, names)?;
         }
-        let (certificate, key) = self.files();
-        let (chain, key) = (certificates(&certificate)?, private_key(&key)?);
+        let (certificate, key_file) = self.files();
+        let (chain, key) = (certificates(&certificate)?, private_key(&key_file)?);
         let (fingerprint, ends) = (fingerprint(&chain[0]), end_of(&chain[0]));
         let provider = provider();
         // Both versions, and suites with forward secrecy and authenticated encryption alone: rustls
@@ -177,9 +177,11 @@ impl Settings {
                 config.with_client_cert_verifier(verifier.build().map_err(Error::together)?)
             }
         };
-        let mut config = config
-            .with_single_cert(chain, key)
-            .map_err(Error::together)?;
+        let mut config = config.with_single_cert(chain, key).map_err(|error| {
+            let (of, key) = (certificate.display(), key_file.display());
+            let why = format!("the key in {key} does not fit the certificate in {of} ({error})");
+            Error::together(why)
+        })?;
         config.alpn_protocols.clone_from(&self.protocols);
         // Resumption is by tickets alone, which cost no memory here and end with these files.
         config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -12,7 +12,7 @@ pub enum Error {
     File { file: PathBuf, why: String },
     /// Others may read a private key.
     #[error(
-        "{} is a private key that other accounts can read ({mode:04o}); `chmod go= {}` ends that",
+        "{} is a private key that other accounts can read ({mode:04o}): run `chmod go= {}`",
         file.display(),
         file.display()
     )]
@@ -21,7 +21,7 @@ pub enum Error {
     #[error("the certificate, its key and the authority do not go together: {0}")]
     Together(String),
     /// The name of a server is none that a certificate could have.
-    #[error("\"{0}\" is no name or address of a server")]
+    #[error("\"{0}\" is not the name or address of a server")]
     Name(String),
 }
 

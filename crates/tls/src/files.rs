@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rustls::RootCertStore;
-use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::pem::{self, PemObject as _};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::Error;
@@ -20,11 +20,15 @@ const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// # Errors
 /// The file cannot be read, or holds none.
 pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let all = CertificateDer::pem_file_iter(file).map_err(|error| Error::file(file, error))?;
+    let wrong = |error: pem::Error| Error::file(file, reason("certificates", &error));
+    let all = CertificateDer::pem_file_iter(file).map_err(wrong)?;
     let all: Result<Vec<_>, _> = all.collect();
-    let all = all.map_err(|error| Error::file(file, error))?;
+    let all = all.map_err(wrong)?;
     match all.is_empty() {
-        true => Err(Error::file(file, "there is no certificate in it")),
+        true => Err(Error::file(
+            file,
+            "there is no certificate in it: it has to be a PEM file",
+        )),
         false => Ok(all),
     }
 }
@@ -34,7 +38,8 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Error> 
 /// # Errors
 /// Others can read it too, it cannot be read, or holds no key.
 pub fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    let about = fs::metadata(file).map_err(|error| Error::file(file, error))?;
+    let about = fs::metadata(file)
+        .map_err(|error| Error::file(file, format!("cannot read the private key: {error}")))?;
     let mode = about.permissions().mode() & 0o7777;
     let entrusted = std::env::var_os(CREDENTIALS).is_some_and(|dir| file.starts_with(dir));
     if mode & OTHERS != 0 && !entrusted {
@@ -43,7 +48,18 @@ pub fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, Error> {
             mode,
         });
     }
-    PrivateKeyDer::from_pem_file(file).map_err(|error| Error::file(file, error))
+    let wrong = |error: pem::Error| Error::file(file, reason("the private key", &error));
+    PrivateKeyDer::from_pem_file(file).map_err(wrong)
+}
+
+/// The reason why a file is no use, without the words of the library.
+fn reason(wanted: &str, error: &pem::Error) -> String {
+    let text = error.to_string();
+    let text = text.strip_prefix("I/O error: ").unwrap_or(&text);
+    match text {
+        "no items found" => format!("cannot find {wanted} in it: it has to be a PEM file"),
+        text => format!("cannot read {wanted}: {text}"),
+    }
 }
 
 /// The authorities whose certificates are in a file.

@@ -145,7 +145,7 @@ impl std::str::FromStr for Origin {
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, rest) = text
             .split_once(':')
-            .ok_or_else(|| format!("\"{text}\" is none of {KINDS}"))?;
+            .ok_or_else(|| format!("\"{text}\" is not a source; sources are {KINDS}"))?;
         match scheme {
             "beanstalk" | "beanstalkd" => {
                 let (address, tube) = remote(rest, BEANSTALK_PORT)?;
@@ -167,19 +167,23 @@ impl std::str::FromStr for Origin {
             "kestrel-journal" => Ok(Self::Journal(rest.into())),
             "rq" if rest.is_empty() => Err("name the folder: rq:FOLDER".to_owned()),
             "rq" => Ok(Self::Rq(rest.into())),
-            _ => Err(format!("\"{scheme}:\" is none of {KINDS}")),
+            _ => Err(format!(
+                "\"{scheme}:\" is not a source; sources are {KINDS}"
+            )),
         }
     }
 }
 
 /// `//HOST[:PORT][/NAME]`.
 fn remote(rest: &str, port: u16) -> Result<(String, Option<String>), String> {
-    let rest = rest.strip_prefix("//").ok_or("where? //HOST:PORT")?;
+    let rest = rest
+        .strip_prefix("//")
+        .ok_or("the address is missing: write //HOST:PORT after the scheme")?;
     let (host, name) = rest
         .split_once('/')
         .map_or((rest, ""), |(host, name)| (host, name));
     if host.is_empty() {
-        return Err("where? //HOST:PORT".to_owned());
+        return Err("the address is missing: write //HOST:PORT after the scheme".to_owned());
     }
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     let address = match behind.contains(':') {
@@ -194,7 +198,9 @@ fn remote(rest: &str, port: u16) -> Result<(String, Option<String>), String> {
 
 /// `//[:PASSWORD@]HOST[:PORT][/QUEUE]` of a Faktory.
 fn faktory_place(rest: &str) -> Result<Origin, String> {
-    let rest = rest.strip_prefix("//").ok_or("where? //HOST:PORT")?;
+    let rest = rest
+        .strip_prefix("//")
+        .ok_or("the address is missing: write //HOST:PORT after the scheme")?;
     let (password, rest) = match rest.rsplit_once('@') {
         Some((login, rest)) => (
             Some(login.split_once(':').map_or(login, |(_, word)| word)),
@@ -357,17 +363,17 @@ mod tests {
     #[test]
     fn nonsense_is_named() {
         for (text, why) in [
-            ("work.jsonl", "none of"),
-            ("beanstalk:a", "where?"),
-            ("beanstalk://", "where?"),
-            ("beanstalk:///tube", "where?"),
+            ("work.jsonl", "is not a source"),
+            ("beanstalk:a", "write //HOST:PORT"),
+            ("beanstalk://", "write //HOST:PORT"),
+            ("beanstalk:///tube", "write //HOST:PORT"),
             ("sqs:queue", "name the queue"),
             ("sqs://queue?zone=a", "unknown parameter"),
             ("sqs://queue?endpoint=h:1", "is not an endpoint"),
             ("sqs://queue?endpoint=http://h/p", "is not an endpoint"),
-            ("amqp://a", "none of"),
-            ("quintet:a", "where?"),
-            ("quintet://ann@", "where?"),
+            ("amqp://a", "is not a source"),
+            ("quintet:a", "write //HOST:PORT"),
+            ("quintet://ann@", "write //HOST:PORT"),
             ("quintet://a b", "is not an address"),
             ("rq:", "name the folder"),
             ("kestrel-journal:", "name the file"),

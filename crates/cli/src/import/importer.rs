@@ -13,7 +13,7 @@ use super::batch::{Batch, Group};
 use crate::Where;
 use crate::api::{Api, part};
 use crate::client::Refused;
-use crate::progress::Progress;
+use crate::progress::{Progress, count_of};
 use crate::records::{BadInput, Entry, Source};
 use crate::verbs::CONNECTIONS;
 
@@ -51,20 +51,23 @@ impl Count {
 
 impl std::fmt::Display for Count {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} messages stored", self.stored)?;
+        write!(f, "{} stored", count_of(self.stored, "message"))?;
         if self.before > 0 {
             let before = self.before;
+            let were = if before == 1 { "was" } else { "were" };
             write!(
                 f,
-                ", {before} were stored by an earlier import of this file"
+                ", {before} {were} stored by an earlier import of this file"
             )?;
         }
         if self.refused > 0 {
-            let refused = self.refused;
-            write!(
-                f,
-                ", {refused} are duplicates in their queue and not stored"
-            )?;
+            match self.refused {
+                1 => write!(f, ", 1 is a duplicate in its queue and not stored")?,
+                refused => write!(
+                    f,
+                    ", {refused} are duplicates in their queue and not stored"
+                )?,
+            }
         }
         Ok(())
     }

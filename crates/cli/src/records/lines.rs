@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quintet_control::Head;
+use quintet_control::{Head, plain};
 use serde_json::Value;
 
 use super::{BadInput, Entry, PIECES_OVER, Sink, Source, in_pieces, read_body};
@@ -98,7 +98,7 @@ impl<R: Read> LineSource<R> {
         let mut value: Value = serde_json::from_slice(line).map_err(|error| {
             let why = match error.is_eof() {
                 true => "the line is cut short".to_owned(),
-                false => error.to_string(),
+                false => format!("this is not JSON as export writes it: {error}"),
             };
             self.bad(why)
         })?;
@@ -110,10 +110,21 @@ impl<R: Read> LineSource<R> {
             (None, Some(Value::String(text))) => BASE64_STANDARD
                 .decode(text)
                 .map_err(|_| self.bad("body_base64 is not base64"))?,
-            _ => return Err(self.bad("a message needs one of body and body_base64")),
+            _ => {
+                return Err(self
+                    .bad("a message needs one of body and body_base64, and its value is a text"));
+            }
         };
-        let mut head: Head =
-            serde_json::from_value(value).map_err(|error| self.bad(error.to_string()))?;
+        let mut head: Head = serde_path_to_error::deserialize(value).map_err(|error| {
+            let (field, why) = (error.path().to_string(), plain(&error.inner().to_string()));
+            self.bad(match why.starts_with("takes ") {
+                true => format!("{field} {why}"),
+                false => why,
+            })
+        })?;
+        if head.queue.is_empty() {
+            return Err(self.bad("queue takes the name of a queue; it is empty"));
+        }
         let bytes = body.len() as u64;
         if head.bytes != 0 && head.bytes != bytes {
             let why = format!("the body has {bytes} bytes, not {}", head.bytes);
@@ -135,7 +146,7 @@ impl<R: Read> LineSource<R> {
         let mut text = line[..at].to_vec();
         text.push(b'}');
         let head: Head =
-            serde_json::from_slice(&text).map_err(|error| self.bad(error.to_string()))?;
+            serde_json::from_slice(&text).map_err(|error| self.bad(plain(&error.to_string())))?;
         if head.bytes <= PIECES_OVER || head.id == 0 || head.created_ms.is_none() {
             return Err(self.bad("a line over 2 MiB needs id, created_ms and bytes"));
         }

@@ -65,6 +65,10 @@ Queues:
 RQ's folder is --root DIR or $RQ_ROOT; else the one above this program if it is one,
 the current one if it is one, or rq in the data directory ($QUINTET_DATA, data).
 ID is the full id as it was printed. Prints \"ok ...\", or \"fail ...\" and exits with 1.
+
+Examples:
+  rq sendmesg --dest mail --param1 7
+  rq statusmesg --msg_id http://localhost:3333/q/mail/1
 ";
 
 impl Rq {

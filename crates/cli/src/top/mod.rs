@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
+use super::progress::count_of;
 use super::table::{named, table};
 use super::tail;
 use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
@@ -203,7 +204,7 @@ impl Server {
             Ok(goes_on(messages))
         })?;
         let stopped = if ended { "" } else { "stopped: " };
-        Ok(format!("{stopped}{messages} messages {done}"))
+        Ok(format!("{stopped}{} {done}", count_of(messages, "message")))
     }
 }
 
@@ -292,7 +293,7 @@ fn obey(
     act: &Act,
 ) -> Result<()> {
     let done = server.act(act, &mut |messages| {
-        screen.says = format!("{messages} messages; Esc stops");
+        screen.says = format!("{}; Esc stops", count_of(messages, "message"));
         let drawn = terminal.draw(|frame| view::draw(screen, frame)).is_ok();
         drawn && !is_stopped()
     });

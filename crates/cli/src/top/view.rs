@@ -7,6 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Cell, List, ListItem, Paragraph, Row, Table, TableState, Wrap};
 
+use super::super::progress::count_of;
 use super::super::table::{age, elide, named, pad, rate, width};
 use super::look::{Connection, Finding, Queue, TREND};
 use super::screen::{Asks, Column, Page, Screen};
@@ -107,16 +108,18 @@ pub(super) fn title(screen: &Screen, cells: usize) -> String {
         Page::Attention => "Needs attention, the worst first".to_owned(),
         Page::Queues | Page::Connections => {
             let connections = screen.look.connections.as_ref();
-            let connections =
-                connections.map_or_else(|| "-".to_owned(), |all| all.len().to_string());
+            let connections = connections.map_or_else(
+                || "- connections".to_owned(),
+                |all| count_of(all.len() as u64, "connection"),
+            );
             let parts = [
-                format!("{} queues", screen.look.queues.len()),
+                count_of(screen.look.queues.len() as u64, "queue"),
                 format!("{} ready", sum(|queue| queue.ready)),
                 format!("{} reserved", sum(|queue| queue.reserved)),
                 format!("{} buried", sum(|queue| queue.buried)),
                 format!("{} in/s", speed(|queue| queue.into)),
                 format!("{} out/s", speed(|queue| queue.out)),
-                format!("{connections} connections"),
+                connections,
             ];
             return fitting(parts.iter().map(String::as_str), ", ", cells);
         }
@@ -129,7 +132,8 @@ fn footing(screen: &Screen) -> String {
         Asks::Filter(_) => format!("filter: {}_", screen.filter),
         Asks::Purge(queue, messages) => {
             format!(
-                "{messages} messages of {} will be purged. Continue? [y/N]",
+                "{} of {} will be purged. Continue? [y/N]",
+                count_of(*messages, "message"),
                 named(queue)
             )
         }

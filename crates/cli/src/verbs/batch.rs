@@ -167,7 +167,8 @@ impl Steer {
 
 /// The address of a batch.
 fn path(id: &str) -> Result<String> {
-    let id = BatchId::parse(id).context("an id is b- and 16 hex digits: see `quintet batch`")?;
+    let id = BatchId::parse(id)
+        .context("the id of a batch is b- and 16 hexadecimal digits: see `quintet batch`")?;
     Ok(format!("/batches/{id}"))
 }
 

@@ -39,7 +39,7 @@ pub(in super::super) struct Which {
 
 pub(in super::super) fn pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=');
-    let (name, value) = pair.ok_or("write NAME=VALUE")?;
+    let (name, value) = pair.ok_or("takes NAME=VALUE, with a = in between")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
@@ -82,7 +82,7 @@ impl Which {
 /// How many messages an operation is about, and how it is told.
 #[derive(clap::Args)]
 pub(in super::super) struct How {
-    /// At most N messages, the next ones first.
+    /// At most N messages, the next ones first [default: all].
     #[arg(long, value_name = "N")]
     max: Option<u64>,
     /// Only print the number of messages.

@@ -36,7 +36,7 @@ pub(in super::super) struct Cancel {
     /// Reason, for the worker and the operator.
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
-    /// Grace time for workers to end their work.
+    /// Grace time for workers to end their work, 7d at most.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     grace: u64,
     #[command(flatten)]

@@ -168,7 +168,7 @@ impl Leases {
                 Ok(true)
             })?;
             if !found && self.queue.is_some() {
-                bail!("{}", CommandError::QueueNotFound.text());
+                bail!("there is no queue {}", named(&queue));
             }
         }
         if !self.json {
@@ -302,6 +302,7 @@ pub(in super::super) struct Clients {
 #[derive(clap::Subcommand)]
 enum Act {
     /// Close a connection: its waits and its leases end.
+    #[command(after_help = "Example:\n  quintet clients close 4294967299")]
     Close {
         #[command(flatten)]
         at: Where,

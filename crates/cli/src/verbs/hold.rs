@@ -44,7 +44,7 @@ pub(in super::super) struct Hold {
 /// A time of a hold: 0 would end it, for which there is `--end`.
 fn hold_time(text: &str) -> Result<u64, String> {
     match duration(text)? {
-        0 => Err("is no time; --end ends a hold".to_owned()),
+        0 => Err("takes 1ms to 7d; --end ends a hold".to_owned()),
         ms => Ok(ms),
     }
 }

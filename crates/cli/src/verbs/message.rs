@@ -92,7 +92,7 @@ pub(in super::super) struct Edit {
     at: Where,
     /// Id of the message.
     id: u64,
-    /// New priority; 0 is the most urgent.
+    /// New priority, from 0, the most urgent, to 4294967295.
     #[arg(long)]
     priority: Option<u32>,
     /// The old name of --priority.

@@ -48,11 +48,11 @@ impl Move {
                 return self.how.told(1, "moved");
             }
             (None, [from, to]) => (from, to),
-            (Some(_), _) => bail!("with --id, name only the queue the message goes to"),
+            (Some(_), _) => bail!("with --id, name only the target queue: quintet move --id ID TO"),
             (None, _) => bail!("name two queues: quintet move FROM TO"),
         };
         if from == to {
-            bail!("a queue's messages cannot move to the same queue");
+            bail!("a queue's messages cannot move to the same queue: name another target");
         }
         let acts = [(self.state.as_str(), "move")];
         let bulk = Bulk::of(&self.which, &self.how, from, &acts, "moved");

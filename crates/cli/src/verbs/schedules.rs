@@ -106,7 +106,7 @@ struct Define {
     /// Last moment that may be due.
     #[arg(long, value_parser = moment, value_name = "MOMENT")]
     end: Option<u64>,
-    /// Runs after which it ends.
+    /// Number of runs after which it ends, 1 or more [default: no end].
     #[arg(long)]
     count: Option<u64>,
     /// Handling of missed runs: skip, once or all [default: skip].
@@ -121,7 +121,7 @@ struct Define {
     /// An attribute; may be given several times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::pair)]
     attr: Vec<(String, String)>,
-    /// Priority; 0 is the most urgent.
+    /// Priority, from 0, the most urgent, to 4294967295 [default: the queue's `default_priority`].
     #[arg(long)]
     priority: Option<u32>,
     /// Time until a message can be taken, for example 30s.

@@ -10,7 +10,7 @@ use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::super::messages::EMPTY;
-use super::super::table::{age, print_list};
+use super::super::table::{age, named, print_list, seen};
 use super::clients::shown;
 
 /// Arguments of `track`.
@@ -44,7 +44,12 @@ impl Track {
             let path = format!("/queues/{}/tracks/{}", part(&self.queue), part(name));
             match api.get(&path) {
                 Ok(track) => all.push(track),
-                Err(error) if Refused::is(&error, CommandError::NotFound) => {}
+                Err(error) if Refused::is(&error, CommandError::NotFound) => eprintln!(
+                    "quintet: the queue {} has no tracked message {}, or forgot it after \
+                     track_keep",
+                    named(&self.queue),
+                    seen(name)
+                ),
                 Err(error) => return Err(error),
             }
         }

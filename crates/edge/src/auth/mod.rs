@@ -275,7 +275,7 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     }
     let protocol = listen.served.name();
     let login = match has_logins(listen.served) {
-        true => "add [[user]]s that log in and their [[grant]]s,  ",
+        true => "add a [[user]] who logs in and a [[grant]], ",
         false => "",
     };
     let shorthand = match listen.served {
@@ -284,10 +284,11 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
         Served::Protocol(_) => "",
     };
     Some(format!(
-        "{protocol} on {at} would allow anybody who reaches it to put, take and delete messages: \
-         {login}{shorthand}set user = \"NAME\" for all clients of this listener, require \
-         certificates with tls_client_ca, listen on 127.0.0.1, or set insecure = true (--listen \
-         {protocol}={at},insecure) if nobody else reaches it or a proxy before it asks for logins"
+        "{protocol} on {at} has no login, so each client that reaches it could put, take and \
+         delete messages. Choose one: {login}{shorthand}set user = \"NAME\" for all clients of \
+         this listener, require certificates with tls_client_ca, or listen on 127.0.0.1. If only \
+         trusted clients reach it, or a proxy asks for logins, set insecure = true (--listen \
+         {protocol}={at},insecure)"
     ))
 }
 

@@ -26,6 +26,9 @@ function Table:add(key, by, options)
   if value ~= nil and math.type(value) == nil then
     error("table:add: a number expected under this key, got " .. type(value), 2)
   end
+  if by ~= nil and math.type(by) == nil then
+    error("table:add: a number to add expected, got " .. type(by), 2)
+  end
   value = (value or 0) + (by or 1)
   raw.table_set(self.name, key, value, options)
   return value

@@ -210,5 +210,5 @@ fn append(root: &Path, line: &str) -> std::io::Result<()> {
 
 fn read_message() -> Result<Value, String> {
     let bytes = std::fs::read("../msg").map_err(|error| format!("cannot read msg: {error}"))?;
-    serde_json::from_slice(&bytes).map_err(|error| format!("msg is no JSON: {error}"))
+    serde_json::from_slice(&bytes).map_err(|error| format!("msg is not JSON: {error}"))
 }

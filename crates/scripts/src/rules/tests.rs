@@ -187,7 +187,7 @@ route = "host"
     let problems = wrong(bad);
     let expected = [
         "unknown key other",
-        "rule 1 (first): action: \"send\" is none of",
+        "rule 1 (first): action: \"send\" is not one of",
         "rule 1 (first): color: no such key",
         "rule 1 (first): delay: not a number of seconds",
         "rule 1 (first): dest: not a text",

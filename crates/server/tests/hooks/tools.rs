@@ -60,7 +60,7 @@ fn errors_say_where() {
     let (ok, _, error) = run(&["hooks", "check", "/nonexistent/x.lua"]);
     assert!(!ok && error.contains("cannot be read"), "{error}");
     let (ok, _, error) = run(&["hooks", "run", file.to_str().unwrap(), "--event", "x"]);
-    assert!(!ok && error.contains("there are start stop"), "{error}");
+    assert!(!ok && error.contains("events are start stop"), "{error}");
 }
 
 /// Every event can be tried.

@@ -407,7 +407,7 @@ fn a_backup_has_the_attachments() {
         String::from_utf8_lossy(&backup.stderr)
     );
     let said = String::from_utf8_lossy(&backup.stdout).into_owned();
-    assert!(said.contains("files of scripts"), "{said}");
+    assert!(said.contains(" of scripts"), "{said}");
     server.kill();
     let server = start(&copy, &text);
     let file = get(&server, &format!("/q/test/{id}/attach/a.txt"));

@@ -401,7 +401,7 @@ fn messages_move_to_another_queue() {
     assert_eq!(queued("b", "ready"), 2);
     assert_eq!(
         said(&["move", "work", "work"]).1,
-        "quintet: a queue's messages cannot move to the same queue\n"
+        "quintet: a queue's messages cannot move to the same queue: name another target\n"
     );
     assert!(
         said(&["move", "--id", "99999999", "b"])

@@ -287,15 +287,12 @@ fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
     let whole = std::fs::read(bad.join("msg")).unwrap();
     std::fs::write(bad.join("msg"), &whole[..whole.len() / 2]).unwrap();
     let said = refused("it is not what RQ writes", 3);
-    assert!(said.contains("1 messages stored"), "{said}");
+    assert!(said.contains("1 message stored"), "{said}");
     std::fs::write(bad.join("msg"), &whole).unwrap();
     let output = import(&server, &from, &[]);
     done(&output);
     let said = text(&output.stderr);
-    assert!(
-        said.contains("1 messages stored, 1 were stored by"),
-        "{said}"
-    );
+    assert!(said.contains("1 message stored, 1 was stored by"), "{said}");
 
     // RQ is still there.
     std::fs::create_dir_all(old.join("config")).unwrap();
@@ -384,7 +381,7 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("the file ends inside a record"), "{said}");
-    assert!(said.contains(" messages stored"), "{said}");
+    assert!(said.contains(" stored"), "{said}");
     // One of which nothing is left, its beginning, or a record.
     let first = before.keys().find(|path| !path.ends_with("lock")).unwrap();
     let whole = &before[first];

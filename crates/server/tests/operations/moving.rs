@@ -338,7 +338,7 @@ fn a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later() {
             );
         }
         if bytes > 900 {
-            assert!(said.contains(&format!("{here} messages stored")), "{said}");
+            assert!(said.contains(&format!("{here} message")), "{said}");
         }
         done(&import(&server, &old.from(), &[]));
         let all = bodies(&server);
@@ -367,7 +367,7 @@ fn what_is_refused_here_stays_there_as_it_was() {
     let here = all(&server).len();
     assert!(
         said.lines()
-            .any(|line| line.starts_with(&format!("{here} messages stored"))),
+            .any(|line| line.starts_with(&format!("{here} message"))),
         "{said}"
     );
     assert!(said.contains("are released there"), "{said}");
@@ -438,7 +438,7 @@ fn interrupted_it_gives_back_what_it_holds() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{said}");
     let here = all(&server).len();
-    assert!(said.contains(&format!("{here} messages stored")), "{said}");
+    assert!(said.contains(&format!("{here} message")), "{said}");
     let there = old.jobs();
     assert_eq!(
         (here as u64 + there[0], &there[1..]),

@@ -301,7 +301,7 @@ fn rules_of_the_router_are_verified_by_rule() {
         lines,
         [
             format!("fail {other}: 2 wrong").as_str(),
-            "rule 2 (b): action: \"send\" is none of relay, balance, done, err, blackhole",
+            "rule 2 (b): action: \"send\" is not one of relay, balance, done, err, blackhole",
             "rule 2 (b): src: unclosed group",
         ]
     );

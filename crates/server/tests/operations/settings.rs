@@ -31,7 +31,7 @@ fn a_queues_settings_and_who_says_so_and_the_servers() {
     assert!(running.contains("queues_max = 77\n"), "{running}");
     let done = server.run(&["settings", "nobody"]);
     let why = text(&done.stderr);
-    assert_eq!(why, "quintet: queue not found\n");
+    assert_eq!(why, "quintet: there is no queue nobody\n");
     assert!(!done.status.success());
 }
 

@@ -128,7 +128,7 @@ fn dead_letters_are_shown_with_their_errors() {
         "{lines:?}"
     );
     tmux.keys("r");
-    tmux.shows(&["1 messages retried"]);
+    tmux.shows(&["1 message retried"]);
 }
 
 #[test]
@@ -171,11 +171,11 @@ fn stats_and_top_say_what_needs_attention_and_why_messages_wait() {
         tmux.keys("Enter");
         tmux.shows(&["why slow      The queue has no consumers."]);
         tmux.keys("Escape");
-        tmux.shows(&["1 queues"]);
+        tmux.shows(&["1 queue,"]);
         tmux.keys("a");
         tmux.shows(&["Needs attention, the worst first", finding]);
         tmux.keys("Escape");
-        tmux.shows(&["1 queues"]);
+        tmux.shows(&["1 queue,"]);
         tmux.keys("f");
         // It follows from some moment on.
         eventually("a followed put", || {

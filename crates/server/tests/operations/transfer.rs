@@ -379,7 +379,7 @@ fn a_queue_that_knows_keys_refuses_repeats_and_takes_the_rest() {
     let mut many: Vec<String> = ["a", "b", "c"].iter().map(|key| line(key)).collect();
     many.extend((0..300).map(|n| line(&n.to_string())));
     std::fs::write(&path, many.join("\n")).unwrap();
-    for (stored, repeats) in [(302, "1 are duplicates"), (0, "302 were stored")] {
+    for (stored, repeats) in [(302, "1 is a duplicate"), (0, "302 were stored")] {
         let output = import(&server, &path);
         done(&output);
         let said = text(&output.stderr);

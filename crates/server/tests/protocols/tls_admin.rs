@@ -104,7 +104,7 @@ fn an_import_comes_from_elsewhere_over_the_api() {
     let (done, said) = import(&[line, line], Some(&ann));
     assert!(done && said.starts_with("2 messages stored"), "{said}");
     let (done, said) = import(&[line, line, line], Some(&ann));
-    let again = "1 messages stored, 2 were stored by an earlier import";
+    let again = "1 message stored, 2 were stored by an earlier import";
     assert!(done && said.starts_with(again), "{said}");
     let buried = server.run(&["browse", "work", "--state", "buried", "--json"]);
     assert_eq!(text(&buried.stdout).lines().count(), 3, "{buried:?}");
