@@ -54,7 +54,8 @@ pub fn faults(data: &Path) -> quintet_faults::Faults {
         .expect("a C compiler, and a folder to write to")
 }
 
-/// Asks again and again until there is an answer.
+/// Asks again and again until there is an answer, the longer the more rarely: a question may cost
+/// the server more than the work that is waited for.
 ///
 /// # Panics
 /// After [`PATIENCE`].
@@ -65,8 +66,10 @@ pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(began.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(2));
+        let waited = began.elapsed();
+        assert!(waited < PATIENCE, "in vain: {what}");
+        let (least, most) = (Duration::from_millis(2), Duration::from_millis(100));
+        std::thread::sleep((waited / 8).clamp(least, most));
     }
 }
 
