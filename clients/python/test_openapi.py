@@ -11,7 +11,7 @@ from conftest import PATIENCE_S
 CHECKS = ["--checks", "all", "--exclude-checks", "positive_data_acceptance"]
 
 # For each operation; more with `cargo xtask test --long`.
-EXAMPLES = os.environ.get("QUINTET_EXAMPLES", "20")
+EXAMPLES = os.environ.get("QUINTET_EXAMPLES", "8")
 
 
 def test_the_server_answers_as_its_document_says(start, tmp_path):
