@@ -735,7 +735,7 @@ pub enum Command {
     /// [`Command::Flush`], but for what is reserved, on every queue in which something waits.
     FlushAll,
     /// Discards the queue and all in it; reserved messages vanish when they
-    /// are released.
+    /// are released. Answers how many messages that were, with those.
     Drop(Name),
     /// Drops the queues whose names match, a slice of them: as many as bear
     /// looking at in one step, from `from` on. Says how many, and where to go

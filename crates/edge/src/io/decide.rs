@@ -79,7 +79,7 @@ impl IoThread {
                                 conn,
                                 &act,
                                 result_of(&reply.given),
-                                did_of(&reply.given),
+                                did_of(&act, &reply.given),
                             );
                         }
                         (Some(act), None) => conn.unfinished = Some(Box::new(act)),
