@@ -373,6 +373,18 @@ pub struct Take {
     pub token_sum: u64,
 }
 
+impl Take {
+    /// Memory of its places in the lines of several queues, about, while it waits.
+    pub fn bytes_in_line(&self) -> u64 {
+        const PLACE: usize = 96;
+        if self.wait == Wait::No || self.queues.len() < 2 {
+            return 0;
+        }
+        let places = self.queues.iter().map(|name| PLACE + name.as_bytes().len());
+        places.sum::<usize>() as u64
+    }
+}
+
 /// The clients who may act on a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
