@@ -299,6 +299,8 @@ pub enum LeaseTime {
     /// The message's ttr, else the queue's default, which the consumer is then
     /// shown as if it were the message's own. [`crate::AT_ONCE_MS`]: as [`LeaseTime::Over`].
     TtrOrDefault,
+    /// The same, but no time is none: it is over in the step that gives it.
+    TtrOrOver,
     /// So many ms; 0: no deadline.
     Fixed(u64),
     /// The message's ttr, else so many ms (0: no deadline), which the consumer is

@@ -44,7 +44,9 @@ pub(super) async fn search(
     let (text, more) = found.await?.map_err(|fault: Fault| problem(&fault))?;
     let mut response = reply::written(text);
     if more {
-        response.headers_mut().insert(MORE, HeaderValue::from_static("true"));
+        response
+            .headers_mut()
+            .insert(MORE, HeaderValue::from_static("true"));
     }
     Ok(response)
 }

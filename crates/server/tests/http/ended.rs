@@ -139,7 +139,8 @@ fn what_comes_after_the_end_of_a_client_is_there_for_others() {
             ("http", reserve("q", "keep-alive")),
             ("sqs", form(receive)),
         ] {
-            for (is_secret, resets) in [(false, false), (false, true), (true, false), (true, true)] {
+            for (is_secret, resets) in [(false, false), (false, true), (true, false), (true, true)]
+            {
                 let address = server.addresses_of(protocol).nth(usize::from(is_secret));
                 let address = address.expect("a listener");
                 let (mut client, socket): (Box<dyn std::io::Write>, _) = match is_secret {

@@ -4,8 +4,8 @@ use crate::common;
 
 use common::{World, eventually};
 use quintet_client::ByteBudget;
-use std::sync::Arc;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 #[test]
 fn the_first_page_and_the_lists_of_queues() {
