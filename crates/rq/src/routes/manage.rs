@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_client::Did;
 use quintet_scripts::{AdminOp, Fault, QueueConfig};
 use quintet_types::{CommandError, Name};
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    DoneTo, Problem,
+    Did, DoneTo, Problem,
     reply::{self, document},
 };
 

@@ -6,7 +6,6 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
-use quintet_client::Share;
 use quintet_scripts::{QueueInfo, ROUTER, Rq, STATES};
 use quintet_types::Verb;
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Problem, Requester, held,
+    Problem, Requester, Share, held,
     reply::{self, document, plain},
 };
 
