@@ -162,6 +162,10 @@ impl Api {
                 apart.ok_or_else(Problem::too_many_polls)
             });
         let _apart = apart.transpose()?;
+        let _in_line = match waits {
+            Some(_) => self.room(take.bytes_in_line())?,
+            None => None,
+        };
         let own = self.own(client);
         let own = own.filter(|own| *own.consumer.get_or_init(|| consumer.clone()) == consumer);
         // Of this request alone: it has no connection, or another consumer than those before it.

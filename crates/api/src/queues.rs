@@ -111,8 +111,12 @@ pub(super) async fn join(
     params(("queue" = String, Path)),
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn remove(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
-    api.ask(&requester, Command::Drop(queue)).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    let (dropped, _) = api.ask(&requester, Command::Drop(queue)).await?;
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Outcome::Count(count) = dropped {
+        response.extensions_mut().insert(Did::to(count));
+    }
+    Ok(response)
 }
 
 /// Removes the queues whose names are like `pattern` (`*` stands for any characters, `?` for one),

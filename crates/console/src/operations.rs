@@ -401,11 +401,9 @@ async fn work(asked: PageRequest, job: Arc<Job>, question: Question, to: Option<
 }
 
 async fn drop_queue(asked: &PageRequest, job: &Job) -> Result<(), Problem> {
-    // The engine does not count them, and who may not see them is told nothing.
-    let there = asked.stats(&job.queue).await;
-    let there = there.map_or(0, |stats| waiting(&stats) + stats.gauges.reserved);
-    asked.ask(Command::Drop(job.queue.clone())).await?;
-    job.done.store(there, Ordering::Relaxed);
+    if let Outcome::Count(count) = asked.ask(Command::Drop(job.queue.clone())).await? {
+        job.done.store(count, Ordering::Relaxed);
+    }
     Ok(())
 }
 

@@ -385,7 +385,7 @@ impl Client {
     }
 
     /// Returns when the server stops.
-    pub(crate) async fn is_stopped(&self) {
+    pub async fn is_stopped(&self) {
         let mut stops = self.stops.clone();
         let _gone = stops.wait_for(|stops| *stops).await;
     }

@@ -56,6 +56,7 @@ pub use guest::Guest;
 pub use heard::heard;
 pub use pace::pace;
 pub use payer::{Payer, RequestMemory};
+pub use quintet_client::{Did, Share};
 pub use replies::{Errand, Replied, TellReply, Waited};
 pub use reply::Problem;
 pub use requester::Requester;

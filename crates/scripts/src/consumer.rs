@@ -224,7 +224,7 @@ impl Consumer<'_> {
         let mut along = Vec::new();
         for state in [ListState::Ready, ListState::Delayed] {
             let window = self.rq.options.limits.window;
-            for other in self.rq.page(&self.queue.name, state, None, window) {
+            for other in self.rq.page(&self.queue.name, state, window) {
                 if other.selectable
                     && params(&other, &config.coalesce_params) == wanted
                     && let Some(other) = guest.reserve(other.id)

@@ -60,6 +60,7 @@ pub use config::{QueueConfig, Schedule, check_queue_name};
 pub use fault::Fault;
 pub use ids::last_part;
 pub use kept::each_attachment;
+pub use messages::SEARCH_BYTES;
 pub use new::{Method, NewMessage};
 pub use options::{Builtin, Limits, Options};
 pub use overview::Scripted;

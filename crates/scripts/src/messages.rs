@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use quintet_client::{BodyBytes, ScopedClient, ask_named};
 use quintet_types::{
-    At, Attr, Body, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put, PutMore,
-    State, When,
+    At, Attr, Body, BulkOp, By, Command, Edit, ListState, Message, Ms, Name, Outcome, Peek, Put,
+    PutMore, State, When,
 };
 use serde_json::Value;
 
@@ -25,6 +25,9 @@ const SCANNED_MAX: usize = 100_000;
 
 /// Messages asked for at a time.
 const PAGE: u32 = 256;
+
+/// Bytes of the messages that a search finds: it ends behind the message that has more.
+pub const SEARCH_BYTES: u64 = 1 << 20;
 
 /// Bytes of a body from which on it is not put whole.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
@@ -47,8 +50,7 @@ pub(crate) enum Walk {
     Whole,
     /// The caller has seen enough.
     Stopped,
-    /// The message the next page goes on behind has left: the rest was not
-    /// shown.
+    /// The queue is gone: the rest was not shown.
     BrokeOff,
 }
 
@@ -101,7 +103,7 @@ impl Rq {
         if method == Method::SingleQue {
             let first = [ListState::Ready, ListState::Delayed]
                 .into_iter()
-                .find_map(|state| self.page(queue, state, None, 1).pop());
+                .find_map(|state| self.page(queue, state, 1).pop());
             if let Some(first) = first {
                 return Ok(self.full_id(queue, &first));
             }
@@ -394,36 +396,35 @@ impl Rq {
         true
     }
 
-    /// Shows all messages of a state to `see` page by page, in the engine's
-    /// order, until it says no.
+    /// Shows all messages of a state to `see`, in the engine's order, until it says no: pages of
+    /// 1 MiB, or one message more.
     pub(crate) fn walk(
         &self,
         queue: &str,
         listed: ListState,
         see: &mut dyn FnMut(&[Message]) -> bool,
     ) -> Walk {
-        let mut after: Option<Message> = None;
+        let mut bulk_op = BulkOp::show(Name::from(queue), listed, PAGE);
         loop {
-            let page = self.page(queue, listed, after.as_ref(), PAGE);
-            let Some(last) = page.last() else {
-                let Some(after) = after else {
-                    return Walk::Whole;
+            let asked = self.ask(Command::BulkOp(Box::new(bulk_op.clone())));
+            let Outcome::BulkDone(slice) = asked else {
+                return match bulk_op.after {
+                    None => Walk::Whole,
+                    Some(_) => Walk::BrokeOff,
                 };
-                // A list also ends if the message it goes on behind has left.
-                let now = self.ask(Command::Peek(Peek::Id(after.id)));
-                let stayed = matches!(now, Outcome::Messages(messages)
-                    if messages.first().is_some_and(|now| is_where_it_was(now, &after)));
-                return if stayed { Walk::Whole } else { Walk::BrokeOff };
             };
-            after = Some(last.clone());
-            if !see(&page) {
+            if !slice.messages.is_empty() && !see(&slice.messages) {
                 return Walk::Stopped;
             }
+            if slice.next.is_none() {
+                return Walk::Whole;
+            }
+            bulk_op.after = slice.next;
         }
     }
 
     /// Messages of a queue whose fields have (or, with `exact`, are) these
-    /// texts, as JSON; 1,000 at most, and of their bodies 16 MiB.
+    /// texts, as JSON, and whether there may be more: 1,000 at most, of 1 MiB or one message more.
     ///
     /// # Errors
     /// [`Fault::QueueNotFound`].
@@ -432,16 +433,13 @@ impl Rq {
         queue: &str,
         query: &[(String, String)],
         exact: bool,
-    ) -> Result<Vec<Value>, Fault> {
+    ) -> Result<(Vec<Value>, bool), Fault> {
         const FOUND_MAX: usize = 1000;
-        // Bodies may be large; all of this is in memory at once.
-        const BYTES_MAX: u64 = 16 << 20;
-        let mut bytes = 0;
         self.must_have(queue)?;
-        let mut all = Vec::new();
+        let (mut all, mut bytes) = (Vec::new(), 0);
         for state in STATES {
-            self.each(queue, state, |message| {
-                let len = message.body.len().min(self.options.limits.shown_bytes_max);
+            let whole = self.each(queue, state, |message| {
+                let len = message.size();
                 let json = self.json(queue, &self.see(queue, message));
                 let fits = query.iter().all(|(name, wanted)| {
                     let value = crate::config::text(json.get(name)).unwrap_or_default();
@@ -455,13 +453,13 @@ impl Rq {
                     all.push(json);
                     bytes += len;
                 }
-                all.len() < FOUND_MAX && bytes < BYTES_MAX
+                all.len() < FOUND_MAX && bytes < SEARCH_BYTES
             });
-            if all.len() >= FOUND_MAX || bytes >= BYTES_MAX {
-                break;
+            if !whole {
+                return Ok((all, true));
             }
         }
-        Ok(all)
+        Ok((all, false))
     }
 
     /// Puts a prepared message into its queue's order.
@@ -543,7 +541,7 @@ impl Rq {
             "run" => return Err(Fault::WrongState("msg already running".to_owned())),
             _ => return Err(Fault::WrongState("msg is not in que".to_owned())),
         }
-        let waiting = self.page(queue, ListState::Ready, None, self.options.limits.window);
+        let waiting = self.page(queue, ListState::Ready, self.options.limits.window);
         let earliest = waiting.iter().map(|message| record::due(message).0).min();
         let due = earliest.map_or(u64::MAX, |ms| ms.saturating_sub(1));
         let due = due.min(self.client_api.now().0);
@@ -600,23 +598,4 @@ fn first(outcome: Outcome) -> Option<Message> {
         return None;
     };
     messages.into_iter().next()
-}
-
-/// True if nothing has put the message elsewhere in its list between these two
-/// looks at it.
-fn is_where_it_was(now: &Message, then: &Message) -> bool {
-    let moves = |message: &Message| {
-        let extra = message.extra.as_ref();
-        (
-            (
-                message.queue,
-                message.state,
-                message.priority,
-                message.position(),
-            ),
-            (message.reserves, message.due()),
-            extra.map(|extra| (extra.buries, extra.kicks, extra.releases)),
-        )
-    };
-    moves(now) == moves(then)
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quintet_types::{Command, Name};
+use quintet_types::{Command, Name, Outcome};
 use serde_json::Value;
 
 use crate::admin::{Admin, AdminOp};
@@ -120,13 +120,13 @@ impl Rq {
         Ok(())
     }
 
-    /// Deletes a queue and all in it. Its folder goes; what runs finishes, and
+    /// Deletes a queue and all in it, and counts that. Its folder goes; what runs finishes, and
     /// its message vanishes then.
     ///
     /// # Errors
     /// [`Fault::Denied`] unless the settings allow it, or if the queue stands
     /// in the server's settings; [`Fault::QueueNotFound`].
-    pub fn delete_queue(&self, name: &str) -> Result<(), Fault> {
+    pub fn delete_queue(&self, name: &str) -> Result<u64, Fault> {
         self.may_change_queues()?;
         self.must_have(name)?;
         if self.is_from_settings(name) {
@@ -146,7 +146,13 @@ impl Rq {
             paths::remove(&self.admin_file(name, what))?;
         }
         // Folders of messages go with the next sweep: some may run.
-        done(self.ask(Command::Drop(Name::from(name))))
+        let dropped = self.ask(Command::Drop(Name::from(name)));
+        let count = if let Outcome::Count(count) = dropped {
+            count
+        } else {
+            0
+        };
+        done(dropped).map(|()| count)
     }
 
     /// Reads a queue's settings again. Scripts that run go on.

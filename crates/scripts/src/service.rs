@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use quintet_client::{ClientApi, ScopedClient};
 use quintet_types::{
-    Command, ListState, Message, Name, Outcome, Overrides, Peek, QueueGauges, QueueStats, StatsOf,
-    StatsReply,
+    BulkOp, Command, ListState, Message, Name, Outcome, Overrides, QueueGauges, QueueStats,
+    StatsOf, StatsReply,
 };
 use serde_json::Value;
 
@@ -260,23 +260,13 @@ impl Rq {
         }
     }
 
-    /// Up to `max` messages of one state behind `after`, in the engine's order.
-    pub(crate) fn page(
-        &self,
-        name: &str,
-        state: ListState,
-        after: Option<&Message>,
-        max: u32,
-    ) -> Vec<Message> {
-        let outcome = self.ask(Command::Peek(Peek::List {
-            queue: Name::from(name),
-            state,
-            after: after.map(|message| message.id),
-            max,
-        }));
-        let Outcome::Messages(messages) = outcome else {
+    /// The first messages of one state, in the engine's order: `max` or 1 MiB of them at most, or
+    /// one message more.
+    pub(crate) fn page(&self, name: &str, state: ListState, max: u32) -> Vec<Message> {
+        let bulk_op = BulkOp::show(Name::from(name), state, max);
+        let Outcome::BulkDone(slice) = self.ask(Command::BulkOp(Box::new(bulk_op))) else {
             return Vec::new();
         };
-        messages.into_vec()
+        slice.messages
     }
 }

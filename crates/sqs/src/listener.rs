@@ -385,8 +385,12 @@ impl Sqs {
             let len = reply::len_max(format, &done.reply);
             Ok((self.room(len as u64)?, len, done))
         });
+        let mut did = Did::default();
         let mut answered = match done {
             Ok((share, len, done)) => {
+                if let Reply::Removed(count) | Reply::TaskCancelled(count) = done.reply {
+                    did = Did::to(count);
+                }
                 let written = reply::write(format, name, id, (&done.reply, len));
                 let mut answered = Answered::with(written, share);
                 answered.waited = done.waited;
@@ -412,7 +416,7 @@ impl Sqs {
         if let (Some(what), Some(gate)) = (noted, &self.guard.gate) {
             let status = answered.response.status().as_u16();
             let act = format!("sqs {name} {what}");
-            gate.note(principal, peer, &act, status, Did::default());
+            gate.note(principal, peer, &act, status, did);
         }
         answered
     }

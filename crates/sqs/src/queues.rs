@@ -271,9 +271,9 @@ impl Sqs {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
         context.asker.as_server().numbers(&queue).await?;
-        context.asker.ask(Command::Drop(queue.clone())).await?;
+        let dropped = context.asker.ask(Command::Drop(queue.clone())).await?;
         remember(&self.recent.deleted, &queue, self.options.recreate_after);
-        Ok(Reply::Done)
+        Ok(removed(&dropped))
     }
 
     pub(crate) async fn purge_queue(
@@ -299,9 +299,9 @@ impl Sqs {
             queue: queue.clone(),
             reserved: true,
         };
-        context.asker.ask(whole).await?;
+        let purged = context.asker.ask(whole).await?;
         remember(&self.recent.purged, &queue, interval);
-        Ok(Reply::Done)
+        Ok(removed(&purged))
     }
 
     /// Sets up a queue that is there.
@@ -583,6 +583,14 @@ async fn listed_if(
     names.sort_unstable();
     names.truncate(most);
     Ok(names)
+}
+
+fn removed(outcome: &Outcome) -> Reply {
+    if let Outcome::Count(count) = outcome {
+        Reply::Removed(*count)
+    } else {
+        Reply::Done
+    }
 }
 
 fn is_recent(times: &Mutex<HashMap<Name, Instant>>, queue: &Name, within: Duration) -> bool {

@@ -109,7 +109,7 @@ impl Sqs {
             name,
             max: u32::try_from(max.unwrap_or(1)).unwrap_or(1),
             time: match visibility {
-                None => LeaseTime::TtrOrDefault,
+                None => LeaseTime::TtrOrOver,
                 Some(0) => LeaseTime::Over,
                 Some(seconds) => LeaseTime::Fixed(seconds * 1000),
             },

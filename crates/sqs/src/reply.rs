@@ -14,6 +14,8 @@ use crate::xml::Xml;
 pub(crate) enum Reply {
     /// Done, and nothing to tell.
     Done,
+    /// So many messages were removed, which only the audit tells.
+    Removed(u64),
     /// The URL of a queue.
     Queue(String),
     /// Those of some.
@@ -134,6 +136,7 @@ pub(crate) fn len_max(format: WireFormat, reply: &Reply) -> usize {
             MESSAGE + urls.iter().map(|url| ELEMENT + escaped(url)).sum::<usize>()
         }
         Reply::Done
+        | Reply::Removed(_)
         | Reply::Queue(_)
         | Reply::Attributes(_)
         | Reply::Tags(_)
@@ -333,7 +336,7 @@ fn failed_json(members: &mut Members, failed: &[Failed]) {
 fn json_of(reply: &Reply, len: usize) -> Vec<u8> {
     let mut members = Members::begin(Vec::with_capacity(len));
     match reply {
-        Reply::Done => {}
+        Reply::Done | Reply::Removed(_) => {}
         Reply::Queue(url) => members.text("QueueUrl", url),
         Reply::Queues {
             urls,
@@ -504,7 +507,7 @@ fn failed_xml(xml: &mut Xml, failed: &[Failed]) {
 
 fn result_xml(xml: &mut Xml, reply: &Reply) {
     match reply {
-        Reply::Done => {}
+        Reply::Done | Reply::Removed(_) => {}
         Reply::Queue(url) => {
             xml.text("QueueUrl", url);
         }

@@ -299,6 +299,8 @@ pub enum LeaseTime {
     /// The message's ttr, else the queue's default, which the consumer is then
     /// shown as if it were the message's own. [`crate::AT_ONCE_MS`]: as [`LeaseTime::Over`].
     TtrOrDefault,
+    /// The same, but no time is none: it is over in the step that gives it.
+    TtrOrOver,
     /// So many ms; 0: no deadline.
     Fixed(u64),
     /// The message's ttr, else so many ms (0: no deadline), which the consumer is
@@ -371,6 +373,18 @@ pub struct Take {
     /// A sum of the request that has the token. A take with a known token and another sum is
     /// [`crate::CommandError::TokenUsed`]. 0: any request.
     pub token_sum: u64,
+}
+
+impl Take {
+    /// Memory of its places in the lines of several queues, about, while it waits.
+    pub fn bytes_in_line(&self) -> u64 {
+        const PLACE: usize = 96;
+        if self.wait == Wait::No || self.queues.len() < 2 {
+            return 0;
+        }
+        let places = self.queues.iter().map(|name| PLACE + name.as_bytes().len());
+        places.sum::<usize>() as u64
+    }
 }
 
 /// The clients who may act on a message.
@@ -735,7 +749,7 @@ pub enum Command {
     /// [`Command::Flush`], but for what is reserved, on every queue in which something waits.
     FlushAll,
     /// Discards the queue and all in it; reserved messages vanish when they
-    /// are released.
+    /// are released. Answers how many messages that were, with those.
     Drop(Name),
     /// Drops the queues whose names match, a slice of them: as many as bear
     /// looking at in one step, from `from` on. Says how many, and where to go

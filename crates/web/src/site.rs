@@ -29,6 +29,9 @@ use quintet_http::{
 /// How long `/healthz` waits for the shards.
 const HEALTH_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a read that waits for something may take to answer a stop in words of its own.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
 /// Service of one listener, and its rules.
 pub struct Site {
     app: Arc<App>,
@@ -146,7 +149,20 @@ impl Site {
         let errand = path.map(|path| Errand::of(method, &path));
         let began = Instant::now();
         let client = request.extensions().get::<Arc<Client>>().cloned();
-        let routed = self.route(peer, request).await;
+        let stopped = client.clone().filter(|_| method.is_safe());
+        let stopped = async {
+            match stopped {
+                Some(client) => client.is_stopped().await,
+                None => std::future::pending().await,
+            }
+            tokio::time::sleep(LAST_WORDS).await;
+        };
+        let routed = tokio::select! {
+            biased;
+            routed = self.route(peer, request) => routed,
+            // It changes nothing: nothing is lost with it.
+            () = stopped => Err(Problem::Stopping),
+        };
         let cut_off = client.and_then(|client| client.is_cut_off());
         let routed = match cut_off {
             Some(why) => Err(Problem::said(StatusCode::SERVICE_UNAVAILABLE, why)),

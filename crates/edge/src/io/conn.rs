@@ -73,6 +73,8 @@ pub(super) struct Wait {
     pub(super) family: Family,
     /// The shards end it when they are told to.
     pub(super) in_line: bool,
+    /// Its memory in the shards.
+    pub(super) bytes: u64,
 }
 
 impl Phase {
@@ -135,6 +137,8 @@ pub(super) struct Listed {
 pub(super) struct Standing {
     /// It asks for a lease.
     pub(super) leased: bool,
+    /// Its memory in the shards.
+    pub(super) bytes: u64,
 }
 
 /// The thread's state of a connection.
@@ -323,8 +327,14 @@ impl Conn {
     pub(super) fn footprint(&self) -> u64 {
         let held = self.session.held_bytes();
         let tls = self.stream.footprint();
-        let all = self.inbox.footprint() + self.out.footprint() + held + tls;
-        if all > FREE_BYTES { all as u64 } else { 0 }
+        let own = self.inbox.footprint() + self.out.footprint() + held + tls;
+        let waits = match self.phase {
+            Phase::Waits(wait) | Phase::Closes(Some(wait)) => wait.bytes,
+            Phase::Open | Phase::Closes(None) => 0,
+        };
+        let stands = self.standing.as_ref().map_or(0, |standing| standing.bytes);
+        let all = own as u64 + waits + stands;
+        if all > FREE_BYTES as u64 { all } else { 0 }
     }
 
     /// Tells the budget of all connections what it holds now.

@@ -40,9 +40,15 @@ impl IoThread {
                 | ClientRequest::EngineAlone(command)
                 | ClientRequest::EngineSynced(command) => {
                     let undone = matches!(&command, Command::Take(take) if is_undone(take));
+                    let in_line = if let Command::Take(take) = &command {
+                        take.bytes_in_line()
+                    } else {
+                        0
+                    };
                     if let Command::Watch(take) = &command {
                         conn.standing = take.as_ref().map(|take| Standing {
                             leased: take.lease.is_some(),
+                            bytes: take.bytes_in_line(),
                         });
                     }
                     let operator = edge.is_operator(conn.listener);
@@ -79,7 +85,7 @@ impl IoThread {
                                 conn,
                                 &act,
                                 result_of(&reply.given),
-                                did_of(&reply.given),
+                                did_of(&act, &reply.given),
                             );
                         }
                         (Some(act), None) => conn.unfinished = Some(Box::new(act)),
@@ -90,6 +96,7 @@ impl IoThread {
                             undone,
                             family,
                             in_line: true,
+                            bytes: in_line,
                         });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
@@ -102,6 +109,7 @@ impl IoThread {
                             undone: false,
                             family,
                             in_line: false,
+                            bytes: 0,
                         });
                         conn.inbox.pending.extend(asks.by_ref());
                         break;
@@ -124,6 +132,7 @@ impl IoThread {
                         undone: false,
                         family,
                         in_line: false,
+                        bytes: 0,
                     });
                     conn.inbox.pending.extend(asks.by_ref());
                     break;

@@ -108,6 +108,8 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
     }
     let step = if let Command::BulkOp(bulk_op) = command {
         Some(bulk_op.after.is_some())
+    } else if let Command::DropQueues { from, .. } = command {
+        Some(*from != (0, 0))
     } else {
         None
     };
@@ -170,8 +172,12 @@ pub(super) fn subject_of(ask: &HostRequest) -> String {
 }
 
 /// The result of an act on queues, as the audit tells it.
-pub(super) fn did_of(given: &ServerResponse) -> Did {
+pub(super) fn did_of(act: &Administers, given: &ServerResponse) -> Did {
     let mut did = Did::default();
+    // A new child's count is of queues.
+    if act.act == Verb::Join.name() {
+        return did;
+    }
     if let ServerResponse::Engine(outcome, _) = given {
         if let Outcome::Put { id, .. } = outcome {
             did.new_id = Some(id.0);

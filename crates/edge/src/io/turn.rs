@@ -492,7 +492,12 @@ impl IoThread {
                 if let Some(conn) = self.conns.get_mut(slot)
                     && let Some(act) = conn.unfinished.take()
                 {
-                    edge.audit_act(conn, &act, result_of(&reply.given), did_of(&reply.given));
+                    edge.audit_act(
+                        conn,
+                        &act,
+                        result_of(&reply.given),
+                        did_of(&act, &reply.given),
+                    );
                 }
                 self.replies.push(reply);
                 self.encode(slot, &edge);

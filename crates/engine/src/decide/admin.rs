@@ -601,12 +601,13 @@ impl Engine {
         name: &Name,
     ) -> Result<Outcome, CommandError> {
         let Some(id) = self.store.find(name) else {
-            return Ok(Outcome::Done);
+            return Ok(Outcome::Count(0));
         };
         let queue = self.store.seated(id);
         if !queue.live.recorded {
-            return Ok(Outcome::Done);
+            return Ok(Outcome::Count(0));
         }
+        let count = queue.messages();
         // Those who wait go on waiting for the queue's name, unless it must exist, and those who
         // refer to it mean what has that name.
         let again = Maker::of(queue);
@@ -640,7 +641,7 @@ impl Engine {
                 (live.lookers, live.looking) = looks;
             });
         }
-        Ok(Outcome::Done)
+        Ok(Outcome::Count(count))
     }
 
     /// A slice of [`quintet_types::Command::DropQueues`]: no more is looked at than one

@@ -16,7 +16,7 @@ impl Engine {
         let default = queue.live.settings.default_ttr_ms;
         let span_ms = match ask.time {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
-            LeaseTime::TtrOrDefault => message.ttr_ms.unwrap_or(default),
+            LeaseTime::TtrOrDefault | LeaseTime::TtrOrOver => message.ttr_ms.unwrap_or(default),
             LeaseTime::Fixed(ms) => ms,
             LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
             LeaseTime::Over => 0,
@@ -163,7 +163,11 @@ fn with_token<'a>(
 
 /// How long a lease is that its message does not say itself: the consumer is to know.
 pub(super) fn given_ms(ask: &LeaseRequest, lease: &Lease) -> Option<u64> {
-    matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)).then(|| match lease.until {
+    let given = match ask.time {
+        LeaseTime::TtrOrDefault | LeaseTime::TtrOrOver | LeaseTime::TtrElse(_) => true,
+        LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::Over => false,
+    };
+    given.then(|| match lease.until {
         Some(_) => lease.span_ms.max(AT_ONCE_MS),
         None => lease.span_ms,
     })
@@ -175,6 +179,7 @@ pub(super) fn is_over(ask: &LeaseRequest, ttr_ms: Option<u64>) -> bool {
     match ask.time {
         LeaseTime::Over => true,
         LeaseTime::TtrOrDefault => ttr_ms == Some(AT_ONCE_MS),
+        LeaseTime::TtrOrOver => matches!(ttr_ms, Some(0 | AT_ONCE_MS)),
         LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::TtrElse(_) => false,
     }
 }

@@ -150,7 +150,7 @@ fn what_goes_back_makes_a_queue_only_where_it_may() {
     // What may make it does.
     assert_eq!(
         w.ask(1, Command::Drop(Name::from("gone"))),
-        Some(Outcome::Done)
+        Some(Outcome::Count(2))
     );
     put(&mut w, "dead", "two");
     let to = Some(Name::from("gone"));

@@ -95,7 +95,7 @@ fn a_user_makes_so_many_queues_and_others_their_own() {
     assert!(is_put(&put(&mut w, Principal::ANONYMOUS, "d", 1)));
     assert_eq!(account.queues(), 2);
     let gone = ask(&mut w, ANN, Command::Drop("a".into()));
-    assert_eq!(gone, Outcome::Done);
+    assert_eq!(gone, Outcome::Count(1));
     assert!(is_put(&put(&mut w, ANN, "e", 1)));
     assert_eq!(put(&mut w, ANN, "f", 1), refused);
     w.engine.set_permits(None);
@@ -136,7 +136,10 @@ fn what_is_stored_counts_for_who_made_the_queue_until_it_leaves() {
         Outcome::Count(1)
     );
     assert_eq!(counted(&account), (2, 40));
-    assert_eq!(ask(&mut w, BOB, Command::Drop("b".into())), Outcome::Done);
+    assert_eq!(
+        ask(&mut w, BOB, Command::Drop("b".into())),
+        Outcome::Count(2)
+    );
     assert_eq!(counted(&account), (1, 0));
 }
 
@@ -207,7 +210,10 @@ fn what_has_left_memory_counts_as_well() {
         .supply(w.now, found, &mut w.facts, &mut w.deliveries);
     w.verify();
     assert_eq!(counted(&account), (1, 30));
-    assert_eq!(ask(&mut w, ANN, Command::Drop("a".into())), Outcome::Done);
+    assert_eq!(
+        ask(&mut w, ANN, Command::Drop("a".into())),
+        Outcome::Count(2)
+    );
     assert_eq!(counted(&account), (0, 0));
 }
 

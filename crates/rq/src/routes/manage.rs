@@ -7,14 +7,14 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{AdminOp, Fault, QueueConfig};
-use quintet_types::CommandError;
+use quintet_types::{CommandError, Name};
 use serde_json::{Value, json};
 
 use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Problem,
+    Did, DoneTo, Problem,
     reply::{self, document},
 };
 
@@ -92,11 +92,15 @@ pub(super) async fn delete_queue(
     let queue = given.form.get("queue_name").unwrap_or_default().to_owned();
     let asked = queue.clone();
     let result = app.ask(move |rq| rq.delete_queue(&asked)).await?;
-    let notice = match result {
-        Ok(()) => format!("queue {queue} deleted"),
-        Err(fault) => fault.to_string(),
+    let (notice, did) = match result {
+        Ok(count) => (format!("queue {queue} deleted"), Did::to(count)),
+        Err(fault) => (fault.to_string(), Did::default()),
     };
-    Ok(app.http.redirect("q", notice))
+    let mut response = app.http.redirect("q", notice);
+    let extensions = response.extensions_mut();
+    extensions.insert(DoneTo(Name::from(&*queue)));
+    extensions.insert(did);
+    Ok(response)
 }
 
 /// One of `pause`, `resume`, `down` and `up`, by the name of a field.

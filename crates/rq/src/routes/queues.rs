@@ -14,12 +14,15 @@ use super::{escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Problem, Requester,
+    Problem, Requester, Share, held,
     reply::{self, document, plain},
 };
 
 /// Ids a page or a JSON document lists of each state.
 const LISTED: usize = 100;
+
+/// Memory of a queue or an id in a list, about.
+const ROW_BYTES: usize = 512;
 
 /// Queues RQ has for itself; they are listed last.
 const BUILT_IN: [&str; 4] = ["cleaner", "relay", ROUTER, "webhook"];
@@ -30,6 +33,7 @@ pub(super) async fn main_page(
     uri: Uri,
 ) -> Result<Response, Problem> {
     let notice = app.http.notice(&uri);
+    let _room = room_for_queues(&app).await?;
     let shown = Arc::clone(&app);
     // Of many queues it is long: written where nobody waits for it.
     let page = app.ask(move |rq| {
@@ -57,6 +61,7 @@ pub(super) async fn list_text(
     State(app): State<Arc<App>>,
     Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
+    let _room = room_for_queues(&app).await?;
     let shown = Arc::clone(&app);
     // Of many queues it is long: written where nobody waits for it.
     let text = app.ask(move |rq| {
@@ -82,9 +87,19 @@ pub(super) async fn list_json(
     State(app): State<Arc<App>>,
     Extension(requester): Extension<Requester>,
 ) -> Result<Response, Problem> {
+    let _room = room_for_queues(&app).await?;
     let uptime = app.http.uptime();
     app.document(move |rq| Ok(list_of(&sorted(rq, &requester), uptime)))
         .await
+}
+
+/// Takes memory for a list of so many.
+fn room(app: &App, rows: usize) -> Result<Option<Share>, Problem> {
+    held::room(app.http.settings(), (rows * ROW_BYTES) as u64)
+}
+
+async fn room_for_queues(app: &App) -> Result<Option<Share>, Problem> {
+    room(app, app.ask(|rq| rq.queues().len()).await?)
 }
 
 fn list_of(queues: &[(String, QueueInfo)], uptime: u64) -> Value {
@@ -209,6 +224,7 @@ pub(super) async fn done(
             .min(app.http.settings().limits.list_max),
         None => 10,
     };
+    let _room = room(&app, limit)?;
     app.document(move |rq| {
         let ids = rq.list(&queue, "done", limit);
         ids.map(Value::from).map_err(|fault| problem(&fault))

@@ -6,12 +6,17 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use hyper::Uri;
+use hyper::header::{HeaderName, HeaderValue};
+use quintet_scripts::{Fault, SEARCH_BYTES};
 use quintet_types::Verb;
 use serde_json::Value;
 
 use super::problem;
 use crate::app::App;
-use quintet_http::{Problem, Requester};
+use quintet_http::{Problem, Requester, held, reply};
+
+/// With a list that does not have all.
+const MORE: HeaderName = HeaderName::from_static("x-more");
 
 /// `?name=QUEUE&query[FIELD]=TEXT`: a part of the field, or with `exact` all of
 /// it.
@@ -30,9 +35,18 @@ pub(super) async fn search(
         .into_iter()
         .filter_map(|(field, text)| Some((field, text.as_str()?.to_owned())))
         .collect();
-    app.document(move |rq| {
-        let found = rq.search(&queue, &query, exact);
-        found.map(Value::from).map_err(|fault| problem(&fault))
-    })
-    .await
+    // As they are stored, and as text.
+    let _room = held::room(app.http.settings(), 2 * SEARCH_BYTES)?;
+    let found = app.ask(move |rq| {
+        let (found, more) = rq.search(&queue, &query, exact)?;
+        Ok((Value::from(found).to_string(), more))
+    });
+    let (text, more) = found.await?.map_err(|fault: Fault| problem(&fault))?;
+    let mut response = reply::written(text);
+    if more {
+        response
+            .headers_mut()
+            .insert(MORE, HeaderValue::from_static("true"));
+    }
+    Ok(response)
 }

@@ -47,7 +47,7 @@ fn what_is_acknowledged_is_no_error_any_more_and_still_there() {
     let found = world
         .rq
         .search("test", &[("state".to_owned(), "errack".to_owned())], true);
-    assert_eq!(found.expect("searched").len(), 2);
+    assert_eq!(found.expect("searched").0.len(), 2);
     // A later error is one.
     let (three, _) = world.run("test", json!({"param1": "three"}));
     assert_eq!(errors(&world, "test"), (1, 2));

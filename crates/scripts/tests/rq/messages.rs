@@ -377,13 +377,31 @@ fn lists_and_searches() {
     assert_eq!(world.rq.list("test", "done", 9).expect("a list").len(), 5);
     let search = |key: &str, value: &str, exact| {
         let query = [(key.to_owned(), value.to_owned())];
-        world.rq.search("test", &query, exact).expect("found").len()
+        let (found, more) = world.rq.search("test", &query, exact).expect("found");
+        assert!(!more);
+        found.len()
     };
     assert_eq!(search("param1", "n", false), 5);
     assert_eq!(search("param1", "n", true), 0);
     assert_eq!(search("param1", "n3", true), 1);
     assert_eq!(world.rq.list("none", "done", 1), Err(Fault::QueueNotFound));
     assert_eq!(world.rq.list("test", "nonsense", 1), Ok(Vec::new()));
+}
+
+#[test]
+fn lists_of_large_messages_come_in_parts_and_a_search_ends() {
+    const COUNT: usize = 20;
+    let world = World::new();
+    world.queue("test", "echo done >&3");
+    world.rq.admin("test", AdminOp::Pause).expect("paused");
+    for _ in 0..COUNT {
+        world.put("test", json!({"param1": "x".repeat(100 << 10)}));
+    }
+    let listed = world.rq.list("test", "que", COUNT).expect("a list");
+    assert_eq!(listed.len(), COUNT);
+    let query = [("param1".to_owned(), "x".to_owned())];
+    let (found, more) = world.rq.search("test", &query, false).expect("found");
+    assert_eq!((found.len(), more), (11, true));
 }
 
 #[test]

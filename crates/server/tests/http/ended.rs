@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::api::{get, post};
-use crate::common::{Client, PATIENCE, Server, Start, text};
+use crate::common::{Client, PATIENCE, Server, Start, text, tls};
 use serde_json::json;
 
 /// A poll is cut here if nothing ends it.
@@ -89,6 +89,93 @@ fn a_poll_whose_client_is_gone_takes_nothing() {
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         assert!(reply.contains("\"messages\":[]"), "{reply}");
         is_there("half closed");
+    }
+}
+
+/// A take over several queues, a reserve and a receive, in the clear and under TLS: whatever comes
+/// the moment after their client is gone is there for others.
+#[test]
+fn what_comes_after_the_end_of_a_client_is_there_for_others() {
+    for shards in [1, 4] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let listen = |protocol: &str, tls: &str| {
+            format!("[[listen]]\nprotocol = '{protocol}'\naddress = '127.0.0.1:0'\n{tls}\n")
+        };
+        let secret = "tls = 'self-signed'";
+        let config = format!(
+            "shards = {shards}\n{}{}{}{}",
+            listen("http", ""),
+            listen("http", secret),
+            listen("sqs", ""),
+            listen("sqs", secret)
+        );
+        let data = dir.path().join("data");
+        let server = Server::start_as_configured(&data, Start::of(&config));
+        let trusts = quintet_tls::client_config(&quintet_tls::ClientFiles {
+            ca: Some(data.join(quintet_tls::CERTIFICATE)),
+            shown: None,
+        });
+        let trusts = trusts.expect("the server's certificate");
+        let form = |body: &str| {
+            format!(
+                "POST / HTTP/1.1\r\nhost: localhost\r\n\
+                 content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        };
+        let mut sqs = server.client_of("sqs");
+        sqs.send(form("Action=CreateQueue&QueueName=q").as_bytes());
+        sqs.until(b"</CreateQueueResponse>");
+        let body = json!({"queues": ["a", "q", "b"], "wait_ms": 60_000}).to_string();
+        let take = format!(
+            "POST /api/v1/take HTTP/1.1\r\nhost: localhost\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let receive = "Action=ReceiveMessage&WaitTimeSeconds=20&VisibilityTimeout=60&\
+                       QueueUrl=http://localhost/000000000000/q";
+        for (protocol, request) in [
+            ("http", take),
+            ("http", reserve("q", "keep-alive")),
+            ("sqs", form(receive)),
+        ] {
+            for (is_secret, resets) in [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let address = server.addresses_of(protocol).nth(usize::from(is_secret));
+                let address = address.expect("a listener");
+                let (mut client, socket): (Box<dyn std::io::Write>, _) = match is_secret {
+                    false => {
+                        let plain = TcpStream::connect(address).expect("connected");
+                        let socket = plain.try_clone().expect("a socket");
+                        (Box::new(plain), socket)
+                    }
+                    true => {
+                        let under_tls = tls(address, trusts.clone());
+                        let socket = under_tls.sock.try_clone().expect("a socket");
+                        (Box::new(under_tls), socket)
+                    }
+                };
+                client.write_all(request.as_bytes()).expect("sent");
+                client.flush().expect("sent");
+                server.await_number("waiters", |waiters| waiters > 0);
+                let how = format!("{shards} {is_secret} {resets} {request}");
+                if resets {
+                    // Closed with nothing lingering, it is reset.
+                    let none = Some(Duration::ZERO);
+                    rustix::net::sockopt::set_socket_linger(&socket, none).expect("set");
+                }
+                drop((client, socket));
+                let put = json!({"messages": [{"body": "x"}]});
+                assert_eq!(post(&server, "/queues/q/messages", &put).status, 201);
+                let asks = json!({"wait_ms": 20_000, "lease_ms": 60_000});
+                let taken = post(&server, "/queues/q/reserve", &asks);
+                let message = &taken.json["messages"][0];
+                assert_eq!(message["body"], "x", "{how}");
+                let finish = format!("/leases/{}/finish", message["lease"].as_str().expect("one"));
+                assert_eq!(post(&server, &finish, &json!({})).status, 204);
+                server.await_number("waiters", |waiters| waiters == 0);
+            }
+        }
     }
 }
 
@@ -340,5 +427,44 @@ fn a_stop_answers_everybody_who_waits_at_once() {
             let reply = text(&client.exact(usize::MAX));
             assert!(reply.starts_with(answer), "{reply}");
         }
+    }
+}
+
+/// What waits for a result or an event has an answer of its own, and a stream its end.
+#[test]
+fn a_stop_answers_reads_that_wait() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir, 1);
+    let put = json!({"messages": [{"body": "x"}]});
+    let put = post(&server, "/queues/q/messages", &put);
+    let id = put.json["ids"][0].as_u64().expect("an id");
+    let reads = [
+        (format!("/messages/{id}/result?wait_ms=60000"), "200"),
+        ("/events?since=now&wait_ms=60000".to_owned(), "200"),
+        ("/events".to_owned(), "200"),
+    ];
+    let asked = reads.map(|(path, status)| {
+        let mut client = server.client_of("http");
+        let request = format!("GET /api/v1{path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        client.send(request.as_bytes());
+        (client, path, status)
+    });
+    let busy = |json: &serde_json::Value| json.to_string().matches("GET /api/v1/").count();
+    // With the one that asks.
+    let began = Instant::now();
+    while busy(&get(&server, "/connections").json) < 4 {
+        let there = get(&server, "/connections").json;
+        assert!(began.elapsed() < PATIENCE, "they do not wait: {there}");
+    }
+    let began = Instant::now();
+    assert!(server.stop().success());
+    let took = began.elapsed();
+    assert!(
+        took < Duration::from_secs(STOP_WAIT_S / 2),
+        "it took {took:?}"
+    );
+    for (mut client, path, status) in asked {
+        let reply = text(&client.exact(usize::MAX));
+        assert_eq!(reply.split(' ').nth(1), Some(status), "{path}: {reply}");
     }
 }

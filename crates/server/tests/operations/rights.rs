@@ -336,7 +336,10 @@ fn what_administers_is_written_down() {
         ),
         ("RemovePermission", with("Label", json!("l"))),
         ("StartMessageMoveTask", json!({"SourceArn": arn})),
+        ("SendMessage", with("MessageBody", json!("x"))),
+        ("SendMessage", with("MessageBody", json!("x"))),
         ("PurgeQueue", q.clone()),
+        ("SendMessage", with("MessageBody", json!("x"))),
         ("DeleteQueue", q.clone()),
         (
             "SendMessage",
@@ -372,6 +375,21 @@ fn what_administers_is_written_down() {
         );
         asked(server.address_of("http"), &head, &body.to_string())
     };
+    for (removes, reply) in [
+        ("delete m", "DELETED\r\n"),
+        ("flush m", "END\r\n"),
+        ("md m", "HD\r\n"),
+    ] {
+        memcache.send(format!("set m 0 0 1\r\nx\r\n{removes}\r\n").as_bytes());
+        memcache.expect(format!("STORED\r\n{reply}").as_bytes());
+    }
+    memcache.send(b"set r 0 0 1\r\nx\r\nset r 0 0 1\r\nx\r\n");
+    memcache.expect(b"STORED\r\nSTORED\r\n");
+    faktory.send(b"QUEUE REMOVE r\r\n");
+    faktory.expect(b"+OK\r\n");
+    memcache.send(b"set a 0 0 1\r\nx\r\n");
+    memcache.expect(b"STORED\r\n");
+    assert_eq!(plain("DELETE /queues/a", json!({})).0, 204);
     let new = json!({"success": {"queue": "work", "body": "x"}});
     let mut forgotten = Vec::new();
     for _ in 0..2 {
@@ -404,6 +422,17 @@ fn what_administers_is_written_down() {
     assert!(plain("POST /queues/names/names/n/extend", json!({})).0 < 300);
     assert!(plain("POST /queues/names/names/n/finish", json!({})).0 < 300);
 
+    // The first of all that there was.
+    for z in ["", "set z 0 0 1\r\nx\r\n"] {
+        memcache.send(format!("{z}flush_all\r\nversion\r\n").as_bytes());
+        memcache.until(b"VERSION ");
+        memcache.until(b"\r\n");
+    }
+    memcache.send(b"set z 0 0 1\r\nx\r\n");
+    memcache.expect(b"STORED\r\n");
+    faktory.send(b"FLUSH\r\n");
+    faktory.expect(b"+OK\r\n");
+
     let audit = text(&server.run(&["audit"]).stdout);
     let lines: Vec<&str> = audit.lines().collect();
     let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
@@ -414,13 +443,20 @@ fn what_administers_is_written_down() {
         ("sqs AddPermission q", 1),
         ("sqs RemovePermission q", 1),
         ("sqs StartMessageMoveTask arn:aws", 1),
-        ("sqs PurgeQueue q", 1),
-        ("sqs DeleteQueue q", 1),
+        ("sqs PurgeQueue q 200, 2 messages", 1),
+        ("sqs DeleteQueue q 200, 1 message", 1),
+        ("drop m ok, 1 message", 2),
+        ("flush m ok, 1 message", 1),
+        ("drop r ok, 2 messages", 1),
+        ("DELETE /api/v1/queues/a 204, 1 message", 1),
         ("SendMessage", 0),
         ("mutate discard dead", 1),
         ("pause work ok", 1),
         ("resume work ok", 1),
-        ("join b b+new", 1),
+        ("join b b+new ok", 1),
+        ("b+new ok,", 0),
+        ("flush - ok, 1 message", 1),
+        ("drop_queues * ok, 1 message", 1),
         ("config", 1),
         (&format!("DELETE /api/v1/batches/{}", forgotten[0]), 1),
         (&format!("forget_batch {}", forgotten[1]), 1),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Client, Server, Start, noise};
+use serde_json::json;
 
 const BUDGET: u64 = 8 << 20;
 
@@ -58,6 +59,40 @@ fn unread_replies_keep_to_the_budget() {
         greedy.push(client);
     }
     keeps_to_the_budget(&server, greedy);
+}
+
+/// The places of a take in the lines of many queues are memory of its connection while it waits.
+#[test]
+fn places_in_line_are_counted() {
+    let server = Start::default()
+        .listen(&["memcache=0", "beanstalk=0", "http=0"])
+        .serve();
+    let names: Vec<String> = (0..1000).map(|n| format!("q{n}")).collect();
+    let used = || server.number("connections_memory_bytes");
+    let mut client = server.client_of("beanstalk");
+    for name in &names {
+        client.send(format!("watch {name}\r\n").as_bytes());
+        client.until(b"\r\n");
+    }
+    let watches = used();
+    client.send(b"reserve\r\n");
+    server.await_number("connections_memory_bytes", |now| now > watches + 90_000);
+    client.half_close();
+    client.expect(b"TIMED_OUT\r\n");
+    server.await_number("connections_memory_bytes", |now| now <= watches);
+    drop(client);
+    server.await_number("connections_memory_bytes", |now| now < 20_000);
+    let body = json!({"queues": names, "wait_ms": 60_000}).to_string();
+    let mut client = server.client_of("http");
+    let take = format!(
+        "POST /api/v1/take HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    client.send(take.as_bytes());
+    server.await_number("connections_memory_bytes", |now| now > 90_000);
+    drop(client);
+    server.await_number("connections_memory_bytes", |now| now < 20_000);
 }
 
 /// Queues with long names, so that listings of them are long.

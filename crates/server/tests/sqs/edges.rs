@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::cases;
-use crate::client::Says;
+use crate::client::{Says, Sqs};
 use crate::common::PATIENCE;
 use crate::fifo::{create, send};
 
@@ -138,4 +138,15 @@ cases! {
             assert_eq!(got.body.contains("<Detail/>"), detail, "{got:?}");
         }
     }
+}
+
+#[test]
+fn a_queue_whose_default_ttr_is_none_hides_nothing() {
+    let s = Sqs::start_with("[[queue]]\nname = 'z'\ndefault_ttr = '0'\n", "", None);
+    s.create("z");
+    s.send("z", "x");
+    for count in 1..=5 {
+        assert_eq!(s.bodies("z", json!({})), ["x"], "receive {count}");
+    }
+    assert_eq!(s.counts("z"), ["1", "0", "0"]);
 }

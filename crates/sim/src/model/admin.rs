@@ -335,8 +335,9 @@ impl Model {
     /// the name, not for the queue.
     pub(super) fn drop_queue(&mut self, name: &Name) -> Outcome {
         let Some(number) = self.find(name).filter(|&queue| self.queue(queue).made) else {
-            return Outcome::Done;
+            return Outcome::Count(0);
         };
+        let count = self.ids(number, |_| true).len() as u64;
         self.items
             .retain(|item| item.message.queue != number || item.message.state == State::Reserved);
         for item in &mut self.items {
@@ -361,7 +362,7 @@ impl Model {
             let outcome = Outcome::Refused(CommandError::QueueNotFound);
             self.deliveries.push((waiter.client_id, false, outcome));
         }
-        Outcome::Done
+        Outcome::Count(count)
     }
 
     /// All that match, in one go: there are few.

@@ -118,7 +118,7 @@ impl Model {
                 extra.first_leased = since;
             }
             given.push((id, message.reserves, until));
-            if matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)) {
+            if shows_ttr(&ask) {
                 message.ttr_ms = message.ttr_ms.or(Some(span_ms));
             }
             messages.push(message);
@@ -463,10 +463,12 @@ impl Model {
         let default = self.settings_of(message.queue).default_ttr_ms;
         match ask.time {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
-            LeaseTime::TtrOrDefault => match message.ttr_ms.unwrap_or(default) {
-                AT_ONCE_MS => 0,
-                ms => ms,
-            },
+            LeaseTime::TtrOrDefault | LeaseTime::TtrOrOver => {
+                match message.ttr_ms.unwrap_or(default) {
+                    AT_ONCE_MS => 0,
+                    ms => ms,
+                }
+            }
             LeaseTime::Fixed(ms) => ms,
             LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
             LeaseTime::Over => 0,
@@ -476,8 +478,10 @@ impl Model {
     fn is_over(&self, id: MessageId, ask: &LeaseRequest) -> bool {
         let message = self.message(id).expect("it is there");
         let default = self.settings_of(message.queue).default_ttr_ms;
-        let at_once = message.ttr_ms.unwrap_or(default) == AT_ONCE_MS;
-        ask.time == LeaseTime::Over || ask.time == LeaseTime::TtrOrDefault && at_once
+        let ttr_ms = message.ttr_ms.unwrap_or(default);
+        ask.time == LeaseTime::Over
+            || ask.time == LeaseTime::TtrOrDefault && ttr_ms == AT_ONCE_MS
+            || ask.time == LeaseTime::TtrOrOver && ttr_ms <= AT_ONCE_MS
     }
 
     fn lease(&mut self, client_id: ClientId, id: MessageId, ask: &LeaseRequest) -> Message {
@@ -521,8 +525,9 @@ impl Model {
         });
         let mut handed = item.message.clone();
         self.tell(id);
-        if matches!(ask.time, LeaseTime::TtrOrDefault | LeaseTime::TtrElse(_)) {
-            handed.ttr_ms = Some(if over { AT_ONCE_MS } else { span_ms });
+        if shows_ttr(ask) {
+            let given_ms = if over { AT_ONCE_MS } else { span_ms };
+            handed.ttr_ms = handed.ttr_ms.or(Some(given_ms));
         }
         handed
     }
@@ -558,4 +563,12 @@ impl Model {
         }
         Ok(Outcome::Messages([handed].into_iter().collect()))
     }
+}
+
+/// True if the consumer is shown a time that is not the message's own.
+fn shows_ttr(ask: &LeaseRequest) -> bool {
+    matches!(
+        ask.time,
+        LeaseTime::TtrOrDefault | LeaseTime::TtrOrOver | LeaseTime::TtrElse(_)
+    )
 }

@@ -3,7 +3,9 @@
 use crate::common;
 
 use common::{World, eventually};
+use quintet_client::ByteBudget;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 #[test]
 fn the_first_page_and_the_lists_of_queues() {
@@ -477,4 +479,21 @@ fn forms_and_files_of_the_pages() {
     assert_eq!(world.get("/nowhere").status, 404);
     assert_eq!(world.ask("DELETE", "/q/test", &[], b"").status, 405);
     assert_eq!(world.get("/healthz").text(), "ok");
+}
+
+/// Memory for a list is taken before it is made.
+#[test]
+fn lists_of_rq_take_memory_first() {
+    let memory = ByteBudget::new(1 << 20);
+    let world = World::with(|settings| settings.memory = Some(Arc::clone(&memory)));
+    for number in 0..200 {
+        world.queue(&format!("q{number}"), "echo done ok >&3");
+    }
+    let lists = ["/q", "/q.txt", "/q.json", "/q/q1/done.json?limit=10000"];
+    let statuses = || lists.map(|path| world.get(path).status);
+    let search = || world.get("/search?name=q1&query[param1]=x").status;
+    assert_eq!(statuses(), [200, 200, 200, 503]);
+    assert_eq!(search(), 503);
+    let _all = memory.take(1 << 20).expect("it is free");
+    assert_eq!(statuses(), [503; 4]);
 }

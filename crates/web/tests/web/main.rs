@@ -16,4 +16,5 @@ mod proxy;
 mod random;
 mod relay;
 mod router;
+mod stops;
 mod threads;

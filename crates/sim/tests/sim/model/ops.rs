@@ -274,6 +274,7 @@ fn ask() -> impl Strategy<Value = LeaseRequest> {
     let time = of(&[
         LeaseTime::OwnTtr,
         LeaseTime::TtrOrDefault,
+        LeaseTime::TtrOrOver,
         LeaseTime::Fixed(0),
         LeaseTime::Fixed(10),
         LeaseTime::Fixed(25),
