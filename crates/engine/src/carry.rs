@@ -7,6 +7,8 @@
 //! A crash in between leaves it sent, and carrying it again is safe, as what
 //! has arrived is no longer aside.
 
+use std::collections::BTreeSet;
+
 use quintet_types::{
     Answer, BatchId, Caller, Command, CommandError, Delivery, Hold, MessageId, Ms, Name, Outcome,
     Put, State, Tally, Transfer, shard_of_id, shard_of_queue,
@@ -67,6 +69,11 @@ pub fn carry<J: Journal>(
             (into.engine, &mut arriving),
         );
     }
+    carry_ends(
+        (from.engine, &mut leaving),
+        (into.engine, &mut arriving),
+        max,
+    );
     for _ in 0..max {
         let Some((batch, event, callback)) = from.engine.call_elsewhere() else {
             break;
@@ -118,44 +125,104 @@ fn count_owed<J: Journal>(
     from.fact(leaving, Fact::BatchOwed { batch, owed });
 }
 
-/// Stores a member of a batch of another shard, and counts it there. The caller
-/// sees to it that the facts of both become durable together. `deliveries` gets
-/// the outcomes of takes that waited in `into`, the queue's shard.
-pub fn put_member<J: Journal>(
+/// Tells `into` of the ends of messages of `from` for which some wait there, and that nobody waits
+/// in `from` any more for messages of `into`.
+fn carry_ends<J: Journal>(
+    (from, leaving): (&mut Engine, &mut Cx<'_, J>),
+    (into, arriving): (&mut Engine, &mut Cx<'_, J>),
+    max: usize,
+) {
+    let gone = |parent, shard| Fact::Watched {
+        parent,
+        shard,
+        state: None,
+    };
+    for _ in 0..max {
+        let due = from.store.dependencies.watches.due_for(into.shard);
+        let Some((parent, succeeded)) = due else {
+            break;
+        };
+        into.fact_alone(arriving, Fact::ParentEnded { parent, succeeded });
+        from.fact_alone(leaving, gone(parent, into.shard));
+    }
+    for _ in 0..max {
+        let unwatched = from.store.dependencies.first_unwatched(into.shard.into());
+        let Some(parent) = unwatched else {
+            break;
+        };
+        // Nobody hears of it: it says that the other shard knows.
+        let succeeded = false;
+        from.fact_alone(leaving, Fact::ParentEnded { parent, succeeded });
+        let watches = &into.store.dependencies.watches;
+        if watches.get(parent, from.shard).is_some() {
+            into.fact_alone(arriving, gone(parent, from.shard));
+        }
+    }
+}
+
+/// From now on `held` is told of the ends of messages of `watched`, if some wait there for them.
+/// The caller sees to it that the facts of both become durable together.
+pub fn watch_parents<J: Journal>(
+    now: Ms,
+    parents: &BTreeSet<MessageId>,
+    held: &Engine,
+    watched: Side<'_, J>,
+) {
+    watched.engine.advance(now);
+    let mut unheard = Vec::new();
+    let mut step = Step::default();
+    let mut cx = Cx::new(watched.journal, &mut unheard, &mut step);
+    for &parent in parents {
+        if watched.engine.is_of_our_shard(parent) && held.store.dependencies.is_awaited(parent) {
+            watched.engine.watch_for(&mut cx, parent, held.shard);
+        }
+    }
+}
+
+/// Stores a message whose step is about other shards too: as a member of a batch of one, which
+/// counts it, or held for messages of theirs ([`Engine::ask_parents`]). The caller sees to it that
+/// the facts of all become durable together. `deliveries` gets the outcomes of takes that waited in
+/// `into`, the queue's shard.
+pub fn put_with_others<J: Journal>(
     now: Ms,
     caller: Caller,
-    (batch, put): (BatchId, Put),
+    put: Put,
     into: Side<'_, J>,
-    counter: Side<'_, J>,
+    counter: Option<(BatchId, Side<'_, J>)>,
     deliveries: &mut Vec<Delivery>,
 ) -> Answer {
     into.engine.advance(now);
-    counter.engine.advance(now);
     let refused = |command_error| Answer::Now(Outcome::Refused(command_error), Hold::Durable);
-    if let Err(command_error) = counter.engine.may_join(caller.principal, batch) {
-        return refused(command_error);
+    let call = Call {
+        vouched: counter.is_some(),
+        ..Call::of(caller)
+    };
+    let mut counter = counter;
+    if let Some((batch, counter)) = &mut counter {
+        counter.engine.advance(now);
+        if let Err(command_error) = counter.engine.may_join(caller.principal, *batch) {
+            return refused(command_error);
+        }
     }
     let mut step = Step::default();
     let mut cx = Cx::new(into.journal, deliveries, &mut step);
     into.engine.sweep_expired(&mut cx);
-    let call = Call {
-        vouched: true,
-        ..Call::of(caller)
-    };
     let decided = into
         .engine
         .decide_or_ask(&mut cx.by(call), &mut Command::Put(put));
     // What has to make way for it is being read; asked again it is there.
     let answer = decided.unwrap_or_else(|_| refused(CommandError::Conflict));
-    let mut unheard = Vec::new();
-    let mut step = Step::default();
-    let mut counting = Cx::new(counter.journal, &mut unheard, &mut step);
-    // Its batch is still open, and may be committed as soon as its shard is let go.
-    count_owed(
-        batch,
-        (into.engine, &mut cx),
-        (counter.engine, &mut counting),
-    );
+    if let Some((batch, counter)) = counter {
+        let mut unheard = Vec::new();
+        let mut step = Step::default();
+        let mut counting = Cx::new(counter.journal, &mut unheard, &mut step);
+        // Its batch is still open, and may be committed as soon as its shard is let go.
+        count_owed(
+            batch,
+            (into.engine, &mut cx),
+            (counter.engine, &mut counting),
+        );
+    }
     into.engine.sweep_expired(&mut cx);
     into.engine.call_back(&mut cx);
     into.engine.serve(&mut cx);
@@ -163,8 +230,8 @@ pub fn put_member<J: Journal>(
 }
 
 impl Engine {
-    /// The shard that something waits to be carried to: a message, what is owed to a batch, or
-    /// a batch's callback.
+    /// The shard that something waits to be carried to: a message, what is owed to a batch, the end
+    /// of a message that others wait for, or a batch's callback.
     pub fn sends_to(&self) -> Option<usize> {
         let shards = self.shards.into();
         if let Some(sent) = self.store.outbox.front() {
@@ -172,6 +239,9 @@ impl Engine {
         }
         if let Some(batch) = self.store.batches.owed().keys().next() {
             return Some(shard_of_id(batch.as_id(), shards));
+        }
+        if let Some(shard) = self.store.dependencies.first_to_carry() {
+            return Some(shard);
         }
         let (_, _, callback) = self.call_elsewhere()?;
         Some(shard_of_queue(callback.queue.as_bytes(), shards))

@@ -417,7 +417,9 @@ impl Engine {
         let store = &self.store;
         let unfinished =
             !store.tombstones.is_empty() || store.messages.has_old() || !self.gone.is_empty();
-        let sends = !store.outbox.is_empty() || !store.batches.owed().is_empty();
+        let sends = !store.outbox.is_empty()
+            || !store.batches.owed().is_empty()
+            || store.dependencies.first_to_carry().is_some();
         if unfinished || sends || self.may_go_on() || store.dependencies.has_work() {
             return self.now;
         }

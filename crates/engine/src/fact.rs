@@ -6,8 +6,8 @@
 
 use quintet_types::{
     After, At, Attachment, Attr, Batch, BatchId, Cancelled, ClientId, Lease, Message, MessageId,
-    Ms, Name, Overrides, Progress, QueueId, QueueTotals, Rate, Removal, Return, RunId, Scope,
-    Tally, Track, Transfer, coded,
+    Ms, Name, Overrides, ParentState, Progress, QueueId, QueueTotals, Rate, Removal, Return, RunId,
+    Scope, Tally, Track, Transfer, coded,
 };
 
 use crate::cold::Block;
@@ -332,6 +332,15 @@ pub enum Fact {
         /// As it knows its parents then.
         after: Box<After>,
     },
+    /// Messages of another shard are held for one of this shard. Absolute, and told again in
+    /// images. With the shard's own number: nobody waits here any more for one of another shard.
+    Watched {
+        parent: MessageId,
+        /// Where they are held.
+        shard: u8,
+        /// Waiting, or how it has ended; `None`: the shard knows, or waits no more.
+        state: Option<ParentState>,
+    },
     /// A put is remembered, so that a repeat is known.
     Remembered {
         queue: QueueId,
@@ -392,6 +401,7 @@ impl Fact {
             | Fact::Awaits { .. }
             | Fact::ParentEnded { .. }
             | Fact::ParentTold { .. }
+            | Fact::Watched { .. }
             | Fact::RunGone(_) => None,
             Fact::QueueMade { queue, .. }
             | Fact::QueueMaker { queue, .. }

@@ -1,5 +1,6 @@
 //! Commands to the shards: which they go to, and what came of them.
 
+mod afar;
 mod permit;
 mod several;
 mod step;
@@ -11,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use quintet_engine::Across;
 use quintet_types::{
-    Answer, Caller, ClientId, Command, CommandError, Hold, Message, Name, Outcome, Put, ShardStats,
+    Answer, Caller, ClientId, Command, CommandError, Hold, Message, Name, Outcome, ShardStats,
     StatsReply, Subject,
 };
 
@@ -41,8 +42,9 @@ enum Route {
     InTurn(usize),
     /// All it names at once: queues, messages, batches.
     Together,
-    /// A put into a batch of another shard: the batch's, the queue's.
-    Member(usize, usize),
+    /// A put into the queue of this shard that is about others too: its batch is one of another,
+    /// or messages for which it is held.
+    WithOthers(usize),
 }
 
 impl Access<'_> {
@@ -81,7 +83,7 @@ impl Access<'_> {
             Route::InTurn(first) => self.ask_in_turn(first, caller, &command),
             Route::Across(across) => self.ask_across(caller, *across, command),
             Route::Between(from, into, to) => self.move_between(from, into, &to, caller, command),
-            Route::Member(batch_shard, into) => self.put_member(batch_shard, into, caller, command),
+            Route::WithOthers(into) => self.put_with_others(into, caller, command),
             Route::Together => {
                 if let Command::PutMany(puts) = command {
                     self.put_many(caller, puts)
@@ -209,12 +211,12 @@ impl Access<'_> {
             return Route::Across(Box::new(across));
         }
         if let Command::Put(put) = command
-            && let Some(batch) = put.batch()
+            && put.more.is_some()
         {
-            let (batch_shard, into) = (self.core.shard_of_id(batch.as_id()), of(&put.queue));
-            return match batch_shard == into {
+            let into = of(&put.queue);
+            return match self.others_of(put).iter().all(|shard| *shard == into) {
                 true => Route::One(into),
-                false => Route::Member(batch_shard, into),
+                false => Route::WithOthers(into),
             };
         }
         match command.about().subject {
@@ -225,9 +227,8 @@ impl Access<'_> {
             Subject::Queue(name) | Subject::Table(name) => Route::One(of(name)),
             Subject::Queues(names) => Route::One(names.first().map_or(0, of)),
             Subject::Puts(puts) => {
-                let batch_shards = puts.iter().filter_map(Put::batch);
-                let batch_shards = batch_shards.map(|batch| self.core.shard_of_id(batch.as_id()));
-                let mut about = puts.iter().map(|put| of(&put.queue)).chain(batch_shards);
+                let others = puts.iter().flat_map(|put| self.others_of(put));
+                let mut about = puts.iter().map(|put| of(&put.queue)).chain(others);
                 match about.next() {
                     None => Route::One(0),
                     Some(first) if about.all(|shard| shard == first) => Route::One(first),

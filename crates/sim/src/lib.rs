@@ -10,6 +10,7 @@ pub mod history;
 pub mod log_tests;
 pub mod model;
 mod random;
+pub mod shards;
 pub mod transcript;
 pub mod world;
 

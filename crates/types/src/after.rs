@@ -1,12 +1,17 @@
 //! Dependencies: a message that is held until other messages have come to their end.
 
+use crate::command_error::CommandError;
 use crate::id::MessageId;
 use crate::time::Ms;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Messages that one put may wait for at most.
 pub const AFTER_MAX: usize = 1000;
+
+/// Messages that the puts of one command wait for at most, together.
+pub const AFTER_ALL_MAX: usize = 10_000;
 
 /// The due time of a held message: the last second of the year 9999. No clock reaches it, and
 /// every client can read it.
@@ -169,13 +174,15 @@ impl After {
 /// The messages for which a put asks to be held.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PutAfter {
-    /// Of the shard of the put's queue.
     pub ids: Vec<MessageId>,
     /// Own names of tracked messages ([`crate::PutMore::tracked`]); of several of a name it is the
     /// one that was put last.
     pub names: Vec<Arc<[u8]>>,
     pub on: AfterOn,
     pub if_failed: IfFailed,
+    /// Answers of other shards about messages of theirs: how each stands, or why the put may not
+    /// wait for it. Only whoever holds the locks of these shards has any.
+    pub afar: BTreeMap<MessageId, Result<ParentState, CommandError>>,
 }
 
 impl PutAfter {

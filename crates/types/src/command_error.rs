@@ -92,8 +92,6 @@ pub enum CommandError {
     AfterNotFound(MessageId),
     /// The put waits for a message of its own name, or for the one that it takes the place of.
     AfterItself,
-    /// The put waits for a message of another shard than its queue's.
-    AfterOtherShard(MessageId),
     /// Others wait for the message, and know it by its id, which would change.
     Awaited,
     /// Too few machines could store the decision now. Never said by the engine: it is not asked.
@@ -194,7 +192,6 @@ command_errors! {
     AfterTooMany => Malformed, "after_too_many", "after too many messages, or too many that are not in memory";
     AfterNotFound(_) => Absent, "after_not_found", "a message to wait for is not known";
     AfterItself => Malformed, "after_itself", "a message cannot wait for itself";
-    AfterOtherShard(_) => Malformed, "after_other_shard", "a message to wait for is in another shard";
     Awaited => Busy, "awaited", "other messages wait for this one";
     Unavailable => Unavailable, "unavailable", "no quorum";
     Unknown => Unknown, "unknown", "the outcome is not known: it may have been done";

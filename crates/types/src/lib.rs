@@ -43,7 +43,8 @@ pub mod varint;
 
 pub use account::Account;
 pub use after::{
-    AFTER_MAX, After, AfterOn, DUE_MAX, HELD, IfFailed, Parent, ParentState, PutAfter, Verdict,
+    AFTER_ALL_MAX, AFTER_MAX, After, AfterOn, DUE_MAX, HELD, IfFailed, Parent, ParentState,
+    PutAfter, Verdict,
 };
 pub use batch::{
     BATCH, BATCH_EVENT, Batch, BatchRequest, Callback, CallbackState, Event, NewBatch, Progress,

@@ -72,6 +72,18 @@ pub(super) fn write_fact(w: &mut Writer<'_>, fact: &Fact) {
             w.at(at);
             write(w, after);
         }
+        Fact::Watched {
+            parent,
+            shard,
+            state,
+        } => {
+            w.number(parent.0);
+            w.byte(*shard);
+            w.flag(state.is_some());
+            if let Some(state) = state {
+                w.coded(*state);
+            }
+        }
         _ => {}
     }
 }
@@ -102,6 +114,14 @@ pub(super) fn read_fact(r: &mut Reader<'_>, kind: FactKind) -> Result<Fact, Fact
         FactKind::Freed => Fact::Freed {
             at: r.at()?,
             after: Box::new(read(r)?),
+        },
+        FactKind::Watched => Fact::Watched {
+            parent: MessageId(r.number()?),
+            shard: r.byte()?,
+            state: match r.flag()? {
+                true => Some(r.coded()?),
+                false => None,
+            },
         },
         _ => return Err(FactError::UnknownOperation(kind.byte())),
     })

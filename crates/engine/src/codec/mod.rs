@@ -280,7 +280,8 @@ impl Fact {
             Fact::Awaits { .. }
             | Fact::ParentEnded { .. }
             | Fact::ParentTold { .. }
-            | Fact::Freed { .. } => after::write_fact(&mut w, self),
+            | Fact::Freed { .. }
+            | Fact::Watched { .. } => after::write_fact(&mut w, self),
             Fact::BatchOwed { batch, owed } => {
                 w.number(batch.0);
                 batch::write_tally(&mut w, owed);
@@ -603,9 +604,11 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                 false => None,
             },
         },
-        FactKind::Awaits | FactKind::ParentEnded | FactKind::ParentTold | FactKind::Freed => {
-            after::read_fact(r, kind)?
-        }
+        FactKind::Awaits
+        | FactKind::ParentEnded
+        | FactKind::ParentTold
+        | FactKind::Freed
+        | FactKind::Watched => after::read_fact(r, kind)?,
         FactKind::BatchOwed => Fact::BatchOwed {
             batch: BatchId(r.number()?),
             owed: batch::read_tally(r)?,

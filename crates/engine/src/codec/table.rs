@@ -80,6 +80,7 @@ facts! {
     ParentEnded = 0x36,
     ParentTold = 0x37,
     Freed = 0x38,
+    Watched = 0x39,
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::Stop;
 use super::put::Repeat;
 use quintet_types::{
-    AFTER_MAX, After, CommandError, DEPENDANTS_SHOWN, Ended, HELD, Message, MessageId, Ms, Name,
-    Parent, ParentState, Principal, Put, PutAfter, PutMore, Removal, Return, State, TrackState,
-    Transfer, Verb, Verdict, shard_of_id,
+    AFTER_ALL_MAX, AFTER_MAX, After, CommandError, DEPENDANTS_SHOWN, Ended, HELD, Message,
+    MessageId, Ms, Name, Parent, ParentState, Principal, Put, PutAfter, PutMore, Removal, Return,
+    State, TrackState, Transfer, Verb, Verdict, shard_of_id,
 };
 
 use crate::engine::{Cx, Engine};
@@ -17,8 +17,6 @@ use crate::step::Call;
 
 use smallvec::SmallVec;
 
-/// Messages that the puts of one command wait for at most, together.
-const PER_COMMAND_MAX: usize = 10_000;
 /// Of these, messages that may be in runs: so many stay in memory for the command that waits for
 /// them, however little there is of it.
 const IN_RUNS_MAX: usize = 16;
@@ -29,12 +27,24 @@ const PARENTS_PER_STEP: usize = 16;
 
 /// The messages for which puts ask to be held.
 #[derive(Default)]
-struct Asked {
+pub(super) struct Asked {
     ids: BTreeSet<MessageId>,
-    /// Those of puts that were stored before.
+    /// Those of puts that were stored before, or are stored in other shards.
     of_repeats: BTreeSet<MessageId>,
+    /// Answers of other shards.
+    afar: BTreeMap<MessageId, Result<ParentState, CommandError>>,
     /// The ids of names.
     names: BTreeMap<Arc<[u8]>, MessageId>,
+}
+
+impl Asked {
+    /// Messages of this shard, for puts of others.
+    pub(super) fn from_afar(ids: BTreeSet<MessageId>) -> Self {
+        Self {
+            of_repeats: ids,
+            ..Self::default()
+        }
+    }
 }
 
 fn waits_of(put: &Put) -> Option<(&PutMore, &PutAfter)> {
@@ -60,7 +70,7 @@ impl Engine {
         if puts.is_empty() {
             return Ok(());
         }
-        let (mut asked, mut left) = (Asked::default(), PER_COMMAND_MAX);
+        let (mut asked, mut left) = (Asked::default(), AFTER_ALL_MAX);
         for put in &puts {
             let Some((more, after)) = waits_of(put) else {
                 continue;
@@ -77,6 +87,7 @@ impl Engine {
             if own.is_some_and(|own| after.names.contains(own)) {
                 return Err(CommandError::AfterItself.into());
             }
+            asked.afar.extend(&after.afar);
             let mut ids = after.ids.clone();
             for name in &after.names {
                 if !asked.names.contains_key(name)
@@ -122,7 +133,7 @@ impl Engine {
     }
 
     /// Those of the asked messages for which no put may wait; of repeats alone.
-    fn may_wait_for_these(
+    pub(super) fn may_wait_for_these(
         &mut self,
         asker: Principal,
         asked: &Asked,
@@ -137,7 +148,11 @@ impl Engine {
         for id in all {
             let not_found = CommandError::AfterNotFound(id);
             if !self.is_of_our_shard(id) {
-                bad.insert(id, CommandError::AfterOtherShard(id));
+                // Whoever routes puts locks that shard too, and asks it.
+                let answer = asked.afar.get(&id).copied();
+                if let Err(command_error) = answer.unwrap_or(Err(CommandError::Conflict)) {
+                    bad.insert(id, command_error);
+                }
                 continue;
             }
             let end = ends.get(&id);
@@ -173,7 +188,7 @@ impl Engine {
             return Err((*command_error).into());
         }
         found?;
-        if self.ended_parents.len() > PER_COMMAND_MAX {
+        if self.ended_parents.len() > AFTER_ALL_MAX {
             self.ended_parents.clear();
         }
         self.ended_parents.append(&mut ended);
@@ -200,12 +215,12 @@ impl Engine {
     }
 
     /// True if the id is one of this shard's.
-    fn is_of_our_shard(&self, id: MessageId) -> bool {
+    pub(crate) fn is_of_our_shard(&self, id: MessageId) -> bool {
         shard_of_id(id, self.shards.into()) == usize::from(self.shard)
     }
 
     /// The tracked message of this name that was put last, and that `asker` may see.
-    fn tracked_parent(&mut self, asker: Principal, name: &[u8]) -> Option<MessageId> {
+    pub(super) fn tracked_parent(&mut self, asker: Principal, name: &[u8]) -> Option<MessageId> {
         let now = self.now;
         let found = self.store.tracks.named(name).take(NAMESAKES_MAX);
         let found = found.filter(|(_, track)| track.until > now);
@@ -229,7 +244,7 @@ impl Engine {
     }
 
     /// How a message that was found good stands.
-    fn parent_now(&self, id: MessageId) -> Parent {
+    pub(super) fn parent_now(&self, id: MessageId) -> Parent {
         let state = match self.store.message(id) {
             Some(message) => {
                 // Those who waited before it lived on may still be told of its end.
@@ -265,7 +280,15 @@ impl Engine {
         let mut ids = put.ids;
         ids.sort_unstable();
         ids.dedup();
-        let parents: Box<[Parent]> = ids.into_iter().map(|id| self.parent_now(id)).collect();
+        let now = |id: MessageId| match put.afar.get(&id) {
+            Some(Ok(state)) => {
+                // As those know it who still wait for it here.
+                let state = self.store.dependencies.end_of(id).unwrap_or(*state);
+                Parent { id, state }
+            }
+            Some(Err(_)) | None => self.parent_now(id),
+        };
+        let parents: Box<[Parent]> = ids.into_iter().map(now).collect();
         for parent in &parents {
             if parent.state == ParentState::Waiting {
                 // It stays in memory from now on.
@@ -303,7 +326,7 @@ impl Engine {
                 Removal::Retention => return None,
             },
             Fact::Archived { at, .. } => (at.id, true),
-            // Another shard tells nothing of it.
+            // It has another id in another shard.
             Fact::Buried { at, .. } | Fact::Sent { at, .. } => (at.id, false),
             Fact::Moved { at, why, .. } if why.is_dead_letter() || *why == Transfer::Expired => {
                 (at.id, false)
@@ -360,12 +383,28 @@ impl Engine {
         let Some(after) = self.store.dependencies.of(child) else {
             return false;
         };
-        let after = Some(Box::new(After {
+        let after = After {
             due,
             ..after.clone()
-        }));
-        self.fact_alone(cx, Fact::Awaits { child, after });
+        };
+        self.await_anew(cx, child, after);
         true
+    }
+
+    /// Records the parents of a held message in place of an older record.
+    fn await_anew<J: Journal>(&mut self, cx: &mut Cx<'_, J>, child: MessageId, after: After) {
+        let waits = |parent: &&Parent| parent.state == ParentState::Waiting;
+        let awaited = after.parents.iter().filter(waits).map(|parent| parent.id);
+        let dependencies = &self.store.dependencies;
+        let ends = awaited.filter_map(|id| Some((id, dependencies.end_of(id)?)));
+        let ends: Vec<(MessageId, ParentState)> = ends.collect();
+        let after = Some(Box::new(after));
+        self.fact_alone(cx, Fact::Awaits { child, after });
+        // Where replay begins with this record nothing else tells of them.
+        for (parent, state) in ends {
+            let succeeded = state == ParentState::Done;
+            self.fact_alone(cx, Fact::ParentEnded { parent, succeeded });
+        }
     }
 
     /// A message as it is shown: while it is held the shard knows its parents.
@@ -398,8 +437,8 @@ impl Engine {
         new: MessageId,
     ) {
         if let Some(after) = self.store.dependencies.of(old) {
-            let after = Some(Box::new(after.clone()));
-            self.fact_alone(cx, Fact::Awaits { child: new, after });
+            let after = after.clone();
+            self.await_anew(cx, new, after);
             let (child, after) = (old, None);
             self.fact_alone(cx, Fact::Awaits { child, after });
         }

@@ -592,6 +592,7 @@ impl Engine {
             | Fact::Awaits { .. }
             | Fact::ParentEnded { .. }
             | Fact::ParentTold { .. }
+            | Fact::Watched { .. }
             | Fact::Remembered { .. } => return,
         };
         self.load_one(id, stays, cx.journal);

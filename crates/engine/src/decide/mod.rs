@@ -12,6 +12,7 @@
 //! to whoever asked, `decide_or_ask`, stops the process if a fact was recorded.
 
 mod admin;
+mod afar;
 mod after;
 mod aging;
 mod batch;

@@ -135,6 +135,11 @@ impl Durable {
                 succeeded,
             } => self.parent_told(child, parent, succeeded),
             Fact::Freed { at, after } => self.freed(at, after),
+            Fact::Watched {
+                parent,
+                shard,
+                state,
+            } => self.set_watched(parent, shard, state, segment_ref),
             Fact::BatchOwed { batch, owed } => self.batches.owe(batch, owed),
             Fact::Remembered {
                 queue,

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::RangeInclusive;
 
+use super::watches::Watches;
 use super::{Ascending, Durable};
-use quintet_types::{After, At, HELD, Message, MessageId, ParentState, SegmentRef};
+use quintet_types::{After, At, HELD, Message, MessageId, ParentState, SegmentRef, shard_of_id};
 
 use crate::fact::Fact;
 
@@ -48,12 +49,49 @@ pub(crate) struct Dependencies {
     parents: u64,
     /// The segment whose records are being written again, and the last one that was.
     copied: Option<(SegmentRef, MessageId)>,
+    /// Messages of this shard for which some of other shards wait.
+    pub(crate) watches: Watches,
+    /// Messages of other shards for which nobody waits here any more: they need not be watched.
+    /// Follows from the facts, and is told again when a segment goes.
+    unwatched: BTreeSet<MessageId>,
+    shard: u8,
+    shards: u8,
 }
 
 impl Dependencies {
+    pub(super) fn new(shard: u8, shards: u8) -> Self {
+        Self {
+            shard,
+            shards,
+            ..Self::default()
+        }
+    }
+
+    /// True if no message is held, and none is waited for.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.waits.is_empty()
+        self.waits.is_empty() && self.watches.is_empty()
+    }
+
+    /// True if the message is one of another shard.
+    fn is_afar(&self, id: MessageId) -> bool {
+        shard_of_id(id, self.shards.into()) != usize::from(self.shard)
+    }
+
+    /// The shard that is to be told of an end, or that nobody waits for a message of its any more.
+    #[inline]
+    pub(crate) fn first_to_carry(&self) -> Option<usize> {
+        let due = self.watches.first_due().map(usize::from);
+        due.or_else(|| {
+            let unwatched = self.unwatched.first()?;
+            Some(shard_of_id(*unwatched, self.shards.into()))
+        })
+    }
+
+    /// A message of this shard for which nobody waits here any more.
+    pub(crate) fn first_unwatched(&self, shard: usize) -> Option<MessageId> {
+        let mut of = self.unwatched.iter().copied();
+        of.find(|id| shard_of_id(*id, self.shards.into()) == shard)
     }
 
     /// Held messages.
@@ -68,12 +106,14 @@ impl Dependencies {
 
     /// True if others wait for the end of the message of this id, and it has not ended.
     pub(crate) fn is_awaited(&self, id: MessageId) -> bool {
-        self.children(id).next().is_some() && !self.ended.contains_key(&id)
+        let here = || self.children(id).next().is_some() && !self.ended.contains_key(&id);
+        here() || self.watches.is_awaited(id)
     }
 
     /// How a parent has ended whose children do not all know.
     pub(crate) fn end_of(&self, id: MessageId) -> Option<ParentState> {
-        self.ended.get(&id).copied().map(ParentState::ended)
+        let here = self.ended.get(&id).copied().map(ParentState::ended);
+        here.or_else(|| self.watches.end_of(id))
     }
 
     /// Those that wait for it, or do not know of its end.
@@ -133,12 +173,14 @@ impl Dependencies {
         self.lost.remove(&id);
     }
 
-    /// Parents that have not ended.
+    /// Parents of this shard that have not ended.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = MessageId> + '_ {
         let mut last = None;
         let parents = self.edges.iter().map(|&(parent, _)| parent);
         let parents = parents.filter(move |&parent| last.replace(parent) != Some(parent));
-        parents.filter(|parent| !self.ended.contains_key(parent))
+        let parents = parents.filter(|parent| !self.ended.contains_key(parent));
+        let parents = parents.filter(|parent| !self.is_afar(*parent));
+        parents.chain(self.watches.awaited())
     }
 
     /// Held messages.
@@ -147,12 +189,14 @@ impl Dependencies {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.waits.len() as u64 * RECORD + self.parents * PARENT
+        let held = self.waits.len() as u64 * RECORD + self.parents * PARENT;
+        held + self.watches.memory_bytes()
     }
 
     /// True while records of this segment are written again in several steps.
     pub(super) fn is_copying(&self, segment_ref: SegmentRef) -> bool {
-        self.copied.is_some_and(|(copied, _)| copied == segment_ref)
+        let here = self.copied.is_some_and(|(copied, _)| copied == segment_ref);
+        here || self.watches.is_copying(segment_ref)
     }
 
     fn decide(&mut self, child: MessageId) {
@@ -169,8 +213,10 @@ impl Dependencies {
 
     fn forget_edge(&mut self, parent: MessageId, child: MessageId) {
         if self.edges.remove(&(parent, child)) && self.children(parent).next().is_none() {
-            self.ended.remove(&parent);
-            if self.waits.get(&parent).is_none() {
+            if self.ended.remove(&parent).is_none() && self.is_afar(parent) {
+                self.unwatched.insert(parent);
+            }
+            if self.waits.get(&parent).is_none() && !self.watches.is_awaited(parent) {
                 self.lost.remove(&parent);
             }
         }
@@ -210,6 +256,7 @@ impl Dependencies {
         for (child, waits) in self.waits.iter() {
             self.tell_of(child, &waits.after, record);
         }
+        self.watches.image(record);
     }
 
     /// A record, and which of its parents have ended.
@@ -248,6 +295,7 @@ impl Dependencies {
                 return Err(format!("{child:?} is decided: {is_decided}"));
             }
         }
+        self.watches.verify()?;
         let mut ended = self.ended.keys();
         if let Some(parent) = ended.find(|parent| self.children(**parent).next().is_none()) {
             return Err(format!("{parent:?} has ended, and nobody waits"));
@@ -274,7 +322,9 @@ impl Durable {
         let id = message.id;
         let dependencies = &self.dependencies;
         !dependencies.is_empty()
-            && (dependencies.children(id).next().is_some() || message.due() == Some(HELD))
+            && (dependencies.children(id).next().is_some()
+                || dependencies.watches.has(id)
+                || message.due() == Some(HELD))
     }
 
     /// A parent or a held message may have been chosen to leave memory.
@@ -298,6 +348,7 @@ impl Durable {
             for parent in &after.parents {
                 if parent.state == ParentState::Waiting {
                     self.dependencies.edges.insert((parent.id, child));
+                    self.dependencies.unwatched.remove(&parent.id);
                     self.stay(parent.id);
                 }
             }
@@ -322,8 +373,39 @@ impl Durable {
         if dependencies.waits.get(&parent).is_none() {
             dependencies.lost.remove(&parent);
         }
-        if dependencies.is_awaited(parent) {
-            dependencies.ended.insert(parent, succeeded);
+        dependencies.unwatched.remove(&parent);
+        if dependencies.children(parent).next().is_some() {
+            dependencies.ended.entry(parent).or_insert(succeeded);
+        }
+        dependencies.watches.ended(parent, succeeded);
+    }
+
+    /// Another shard waits for the end of a message, or is to be told of it; `None`: neither.
+    pub(super) fn set_watched(
+        &mut self,
+        parent: MessageId,
+        shard: u8,
+        state: Option<ParentState>,
+        segment_ref: SegmentRef,
+    ) {
+        let dependencies = &mut self.dependencies;
+        if shard == dependencies.shard {
+            if dependencies.is_afar(parent) && dependencies.children(parent).next().is_none() {
+                dependencies.unwatched.insert(parent);
+            }
+            return;
+        }
+        if shard >= dependencies.shards {
+            return;
+        }
+        if state.is_some() {
+            self.followed = true;
+            self.count_segment_ref(segment_ref);
+            self.stay(parent);
+        }
+        let watches = &mut self.dependencies.watches;
+        if let Some(old) = watches.set((parent, shard), state, segment_ref) {
+            self.uncount_segment_ref(old);
         }
     }
 
@@ -384,13 +466,32 @@ impl Durable {
             self.uncount_segment_ref(segment_ref);
             self.count_segment_ref(into);
         }
-        self.dependencies.copied.is_some()
+        let watches = &mut self.dependencies.watches;
+        for _ in 0..watches.copy(segment_ref, into, &mut logged) {
+            self.uncount_segment_ref(segment_ref);
+            self.count_segment_ref(into);
+        }
+        let is_copying = self.dependencies.is_copying(segment_ref);
+        if !is_copying {
+            // The records they follow from may go.
+            let shard = self.dependencies.shard;
+            for &parent in &self.dependencies.unwatched {
+                let state = None;
+                logged(&Fact::Watched {
+                    parent,
+                    shard,
+                    state,
+                });
+            }
+        }
+        is_copying
     }
 
     /// Segments of the records, for who counts them anew.
     pub(super) fn segments_of_dependencies(&self) -> impl Iterator<Item = SegmentRef> + '_ {
         let waits = self.dependencies.waits.values();
-        waits.map(|waits| waits.segment_ref)
+        let waits = waits.map(|waits| waits.segment_ref);
+        waits.chain(self.dependencies.watches.segments())
     }
 }
 

@@ -29,6 +29,7 @@ mod tables;
 mod tombstones;
 mod tracks;
 mod verify;
+mod watches;
 mod weight;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -166,6 +167,7 @@ impl Durable {
             next_id: 1,
             marked: 1,
             id_bits,
+            dependencies: Dependencies::new(shard, shards),
             ..Self::default()
         }
     }

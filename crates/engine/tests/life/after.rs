@@ -8,9 +8,9 @@ use quintet_types::*;
 pub(crate) fn after(parents: &[MessageId], on: AfterOn, if_failed: IfFailed) -> PutAfter {
     PutAfter {
         ids: parents.to_vec(),
-        names: Vec::new(),
         on,
         if_failed,
+        ..PutAfter::default()
     }
 }
 
@@ -504,11 +504,11 @@ fn the_parents_of_one_command_are_bounded() {
 }
 
 #[test]
-fn the_messages_of_another_shard_are_refused_by_name() {
+fn a_put_whose_parents_in_other_shards_were_not_asked_is_refused() {
     let mut w = World::shard(0, 4, Settings::default());
     let other = MessageId(3 << SHARD_SHIFT | 1);
     let put = put_of("q", "", after(&[other], AfterOn::End, IfFailed::Fail));
-    let said = "a message to wait for is in another shard";
+    let said = "changed while it was being decided";
     assert_eq!(refused(&mut w, put), said);
 }
 

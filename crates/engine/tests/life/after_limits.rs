@@ -192,3 +192,42 @@ fn only_dependants_that_one_may_see_are_shown() {
         assert_eq!(stats.dependants, shown);
     }
 }
+
+#[test]
+fn the_end_of_a_parent_is_known_where_only_new_records_are_left() {
+    const MANY: usize = 300;
+    let mut w = World::new();
+    let parent = w.put("p", "a");
+    let children: Vec<MessageId> = (0..MANY).map(|_| put(&mut w, "q", "", &[parent])).collect();
+    assert_eq!(w.pop("p"), "a");
+    // A slice of them knows. In a newer segment all are written again in one step.
+    w.engine.set_segment_ref(SegmentRef(1));
+    let mut facts = Vec::new();
+    w.engine.snapshot(&mut |fact| facts.push(fact.clone()));
+    let edit = Edit {
+        due: Some(When::Now),
+        ..Edit::default()
+    };
+    let edits = children
+        .iter()
+        .map(|&id| Effect::Edit(id, Box::new(edit.clone())));
+    let transaction = Transaction {
+        effects: edits.collect(),
+        ..Transaction::default()
+    };
+    let before = w.facts.len();
+    w.ask(9, Command::Transaction(Box::new(transaction)));
+    facts.extend(w.facts.drain(before..));
+    let mut from = Some(0);
+    while let Some(slot) = from {
+        let copied = w.engine.copy_out(SegmentRef(0), slot, 1000, &mut facts);
+        from = copied.next;
+    }
+    assert_eq!(w.engine.segment_refs_live(SegmentRef(0)), 0);
+    w.facts = facts;
+    w.restart();
+    w.wait(0);
+    for child in children {
+        assert_eq!(known(&mut w, child), [ParentState::Done]);
+    }
+}

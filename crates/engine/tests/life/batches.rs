@@ -129,7 +129,8 @@ impl Pair {
             return self.ask(queue, Command::Put(put));
         }
         let answer = self.sides(queue, |now, into, batch_shard, deliveries| {
-            put_member(now, caller(), (batch, put), into, batch_shard, deliveries)
+            let counter = Some((batch, batch_shard));
+            put_with_others(now, caller(), put, into, counter, deliveries)
         });
         self.write();
         match answer {

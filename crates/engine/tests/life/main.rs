@@ -1,6 +1,7 @@
 //! The life of messages, one rule a test. The property test against a naive
 //! model is in `quintet-sim`; what it found has a test of its own in `found`.
 
+mod afar;
 mod after;
 mod after_limits;
 mod aging;

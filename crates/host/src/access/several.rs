@@ -122,30 +122,36 @@ impl Access<'_> {
         decided
     }
 
-    /// Stores a message in shard `into`, as a member of a batch of shard `batch_shard`.
-    pub(super) fn put_member(
+    /// Stores a message in shard `into` that is about other shards too.
+    pub(super) fn put_with_others(
         &mut self,
-        batch_shard: usize,
         into: usize,
         caller: Caller,
         command: Command,
     ) -> Decided {
-        let Command::Put(put) = command else {
+        let Command::Put(mut put) = command else {
             return self.ask(into, caller, command);
         };
-        let Some(batch) = put.batch() else {
-            return self.ask(into, caller, Command::Put(put));
-        };
-        self.hold_all([batch_shard, into]);
-        let answer = self.put_member_held((into, batch_shard), caller, (batch, put));
-        let decided = match self.decided(into, answer) {
-            Decided::Now(outcome, name, required) => Decided::Now(
-                outcome,
-                name,
-                required.and(self.required(batch_shard, Hold::Durable)),
-            ),
-            // No put waits that is decided as a part of a step.
-            Decided::Later => Decided::Later,
+        let others = self.others_of(&put);
+        self.hold_all(others.iter().copied().chain([into]));
+        let decided = match self.ask_parents(caller.principal, [(into, &mut put)]) {
+            Err((shard, command_error)) => self.refused(shard, command_error),
+            Ok(parents) => {
+                let batch = put.batch();
+                let batch = batch.map(|batch| (batch, self.core.shard_of_id(batch.as_id())));
+                let batch = batch.filter(|(_, batch_shard)| *batch_shard != into);
+                let answer = self.put_held(into, batch, caller, put);
+                let mut decided = self.decided(into, answer);
+                let also = self.watch_parents(&parents);
+                // No put waits that is decided as a part of a step.
+                if let Decided::Now(_, _, required) = &mut decided {
+                    *required = required.and(also);
+                    if let Some((_, batch_shard)) = batch {
+                        *required = required.and(self.required(batch_shard, Hold::Durable));
+                    }
+                }
+                decided
+            }
         };
         self.release();
         decided
@@ -155,15 +161,18 @@ impl Access<'_> {
     pub(super) fn put_many(&mut self, caller: Caller, puts: Vec<Put>) -> Decided {
         let count = puts.len();
         let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
+        // With the shards of their batches.
+        let mut others = BTreeSet::new();
         for (at, put) in puts.into_iter().enumerate() {
             let shard = self.core.shard_of_queue(put.queue.as_bytes());
             let part = parts.entry(shard).or_default();
             part.places.push(at);
             part.batches.extend(put.batch());
+            others.extend(self.others_of(&put));
             part.puts.push(put);
         }
         let batch_shards = self.batch_shards_of(parts.values().flat_map(|part| &part.batches));
-        self.hold_all(parts.keys().chain(batch_shards.values()).copied());
+        self.hold_all(parts.keys().copied().chain(others));
         let decided = self.put_parts(caller, &mut parts, &batch_shards, count);
         self.release();
         decided
@@ -227,6 +236,13 @@ impl Access<'_> {
         if let Err((batch_shard, command_error)) = self.may_join(caller, batch_shards) {
             return self.refused(batch_shard, command_error);
         }
+        let puts = parts.iter_mut();
+        let puts =
+            puts.flat_map(|(&shard, part)| part.puts.iter_mut().map(move |put| (shard, put)));
+        let parents = match self.ask_parents(caller.principal, puts) {
+            Ok(parents) => parents,
+            Err((shard, command_error)) => return self.refused(shard, command_error),
+        };
         for (&shard, part) in parts.iter_mut() {
             let may = self.step(shard, |at| {
                 at.engine
@@ -255,6 +271,7 @@ impl Access<'_> {
             required = required.and(self.required(shard, Hold::Durable));
             required = required.and(self.joined(shard, &part.batches, batch_shards));
         }
+        required = required.and(self.watch_parents(&parents));
         Decided::Now(Outcome::PutMany(ids), Name::default(), required)
     }
 }

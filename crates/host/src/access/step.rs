@@ -3,8 +3,10 @@
 //! command would else have to see to: what was recorded is noted, what was sent
 //! to another shard is carried there, and the timer knows the next deadline.
 
-use quintet_engine::{Engine, Side, carry, carry_owed, put_member};
-use quintet_types::{Answer, BatchId, Caller, Delivery, Hold, Ms, Put, Verb};
+use std::collections::BTreeSet;
+
+use quintet_engine::{Engine, Side, carry, carry_owed, put_with_others, watch_parents};
+use quintet_types::{Answer, BatchId, Caller, Delivery, Hold, MessageId, Ms, Put, Verb};
 use smallvec::SmallVec;
 
 use crate::shard::Batch;
@@ -220,26 +222,41 @@ impl<'a> Access<'a> {
         carry_owed(self.now, batch, side(from), side(batch_shard));
     }
 
-    /// Stores a message in the shard `into`, and counts it in its batch, which is one of
-    /// `batch_shard`; both are held.
-    pub(super) fn put_member_held(
+    /// Stores a message in the shard `into`, and counts it in its batch, if that is one of another
+    /// shard; both are held.
+    pub(super) fn put_held(
         &mut self,
-        (into, batch_shard): (usize, usize),
+        into: usize,
+        batch: Option<(BatchId, usize)>,
         caller: Caller,
-        put: (BatchId, Put),
+        put: Put,
     ) -> Answer {
-        let (into, batch_shard) = two(&mut self.held, into, batch_shard);
         let scratch = &mut self.trail.scratch;
-        let answer = put_member(
-            self.now,
-            caller,
-            put,
-            side(into),
-            side(batch_shard),
-            scratch,
-        );
+        let (into, counter) = match batch {
+            Some((batch, batch_shard)) => {
+                let (into, batch_shard) = two(&mut self.held, into, batch_shard);
+                (into, Some((batch, side(batch_shard))))
+            }
+            None => {
+                let at = self.held.iter().position(|(held, _)| *held == into);
+                let at = at.expect("what is put with others is put while all are locked");
+                (&mut *self.held[at].1, None)
+            }
+        };
+        let answer = put_with_others(self.now, caller, put, side(into), counter, scratch);
         self.core.collect(into, self.trail);
         answer
+    }
+
+    /// The shard `held` is to be told of the ends of these messages of `watched`; both are held.
+    pub(super) fn watch_held(
+        &mut self,
+        held: usize,
+        watched: usize,
+        parents: &BTreeSet<MessageId>,
+    ) {
+        let (held, watched) = two(&mut self.held, held, watched);
+        watch_parents(self.now, parents, &held.engine, side(watched));
     }
 }
 

@@ -8,10 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quintet_types::{
-    BatchId, Caller, Command, CommandError, Effect, Guard, Hold, MessageId, Name, Outcome, Put,
-    Transaction,
+    BatchId, Caller, Command, CommandError, Effect, Guard, Hold, MessageId, Name, Outcome,
+    Principal, Put, Transaction,
 };
 
+use super::afar::Parents;
 use super::several::BatchShards;
 use super::{Access, Decided, Route};
 use crate::Required;
@@ -58,6 +59,8 @@ impl Access<'_> {
         }
         let mut puts = 0;
         let mut made = BTreeSet::new();
+        // Those of messages for which it puts some that are held, and of batches.
+        let mut others = BTreeSet::new();
         for effect in effects {
             let shard = match &effect {
                 Effect::Put(put) => self.core.shard_of_queue(put.queue.as_bytes()),
@@ -79,6 +82,7 @@ impl Access<'_> {
             if let Effect::Put(put) = &effect {
                 part.puts.push(puts);
                 puts += 1;
+                others.extend(self.others_of(put));
                 part.batches.extend(put.batch());
             }
             part.transaction.effects.push(effect);
@@ -102,6 +106,7 @@ impl Access<'_> {
                 let mut by_shard: BTreeMap<usize, Vec<Put>> = BTreeMap::new();
                 for (at, put) in list.into_iter().enumerate() {
                     let shard = self.core.shard_of_queue(put.queue.as_bytes());
+                    others.extend(self.others_of(&put));
                     let part = parts.entry(shard).or_default();
                     part.listed.push(at);
                     part.batches.extend(put.batch());
@@ -113,10 +118,11 @@ impl Access<'_> {
                 }
             }
             Some(then) => match self.route(caller.client_id, &then) {
-                Route::One(shard) | Route::Member(_, shard) => {
+                Route::One(shard) | Route::WithOthers(shard) => {
                     let part = parts.entry(shard).or_default();
                     if let Command::Put(put) = &then {
                         joined[1].extend(put.batch());
+                        others.extend(self.others_of(put));
                     }
                     part.batches.extend(&joined[1]);
                     part.transaction.then = Some(Box::new(then));
@@ -144,7 +150,7 @@ impl Access<'_> {
             .map(|(shard, part)| (*shard, part))
             .collect::<Vec<_>>()[..]
             && last.is_none()
-            && joins.all.values().all(|batch_shard| *batch_shard == shard)
+            && others.iter().all(|other| *other == shard)
         {
             let part = parts.remove(&shard).unwrap_or_default();
             return self.ask(
@@ -153,18 +159,24 @@ impl Access<'_> {
                 Command::Transaction(Box::new(part.transaction)),
             );
         }
-        self.ask_parts(caller, (parts, joins), (puts, many), own_shard, last)
+        self.ask_parts(
+            caller,
+            (parts, joins, others),
+            (puts, many),
+            own_shard,
+            last,
+        )
     }
 
     fn ask_parts(
         &mut self,
         caller: Caller,
-        (parts, joins): (BTreeMap<usize, Part>, Joins),
+        (parts, joins, others): (BTreeMap<usize, Part>, Joins, BTreeSet<usize>),
         counts: (usize, Option<usize>),
         own_shard: Option<usize>,
         last: Option<Command>,
     ) -> Decided {
-        self.hold_all(parts.keys().chain(joins.all.values()).copied());
+        self.hold_all(parts.keys().copied().chain(others));
         // What a hook puts it puts as the server; the command is its caller's.
         let [hooks, own] = &joins.asked;
         let may = self.may_join(Caller::server(caller.client_id), hooks);
@@ -187,6 +199,35 @@ impl Access<'_> {
         }
     }
 
+    /// Asks other shards about the messages for which these parts put some that are held: of what
+    /// the hook puts as the server, of the command as its caller.
+    fn ask_parents_of_parts(
+        &mut self,
+        caller: Caller,
+        parts: &mut BTreeMap<usize, Part>,
+    ) -> Result<Parents, (usize, CommandError)> {
+        let (mut hooks, mut own) = (Vec::new(), Vec::new());
+        for (&shard, part) in parts {
+            for effect in &mut part.transaction.effects {
+                if let Effect::Put(put) = effect {
+                    hooks.push((shard, put));
+                }
+            }
+            match part.transaction.then.as_deref_mut() {
+                Some(Command::Put(put)) => own.push((shard, put)),
+                Some(Command::PutMany(puts)) => {
+                    own.extend(puts.iter_mut().map(|put| (shard, put)));
+                }
+                _ => {}
+            }
+        }
+        let mut parents = self.ask_parents(Principal::SERVER, hooks)?;
+        for (held, of) in self.ask_parents(caller.principal, own)? {
+            parents.entry(held).or_default().extend(of);
+        }
+        Ok(parents)
+    }
+
     /// Finds every part good and does it; their shards are held. The part
     /// `own_shard` has the command.
     fn do_parts(
@@ -196,6 +237,10 @@ impl Access<'_> {
         (puts, many): (usize, Option<usize>),
         own_shard: Option<usize>,
     ) -> Decided {
+        let parents = match self.ask_parents_of_parts(caller, &mut parts) {
+            Ok(parents) => parents,
+            Err((shard, command_error)) => return self.refused(shard, command_error),
+        };
         for (&shard, part) in &mut parts {
             let may = self.step(shard, |at| {
                 let transaction = &mut part.transaction;
@@ -265,6 +310,7 @@ impl Access<'_> {
                 Decided::Later => later |= is_own_shard,
             }
         }
+        required = required.and(self.watch_parents(&parents));
         // All batches are there now.
         for (&shard, part) in &parts {
             required = required.and(self.joined(shard, &part.batches, &batch_shards));

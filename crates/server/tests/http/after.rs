@@ -1,6 +1,8 @@
 //! Messages that are held until others have ended: once, over kills.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::api::{Reply, ask, get, post};
 use crate::common::{Data, Server, Start, await_that, text};
@@ -130,27 +132,48 @@ fn what_a_failure_means_is_the_puts_to_say() {
 }
 
 #[test]
-fn the_messages_of_another_shard_are_refused_by_name() {
+fn a_message_waits_for_those_of_all_shards_over_kills() {
+    const SHARDS: u32 = 4;
     let data = Data::fresh();
-    let server = start(&data, 4);
+    let mut server = start(&data, SHARDS);
     let parents = QUEUES.map(|queue| put(&server, queue, &json!({ "body": queue })));
-    let replies = parents.map(|id| try_put(&server, "a", &json!({ "after": [id] })));
-    let refused = replies.iter().filter(|reply| reply.status != 201);
-    let codes: Vec<&Value> = refused.map(|reply| &reply.json["code"]).collect();
-    assert!(!codes.is_empty());
-    assert!(
-        codes.iter().all(|code| **code == "after_other_shard"),
-        "{codes:?}"
-    );
-    assert_eq!(replies[0].status, 201, "{}", replies[0].json);
-    let many = json!({ "messages": [{}, { "after": parents }] });
-    let many = post(&server, "/queues/a/messages", &many);
-    assert_eq!(
-        (many.status, &many.json["code"]),
-        (400, codes[0]),
-        "{}",
-        many.json
-    );
+    let shards: BTreeSet<u64> = parents.iter().map(|id| id >> 55).collect();
+    assert!(shards.len() > 2, "{shards:?}");
+    // Alone, as one of several, and by the name of a tracked message.
+    let alone = put(&server, "a", &json!({ "after": parents }));
+    let many = json!({ "messages": [{ "after": parents }, {}] });
+    let many = post(&server, "/queues/mail/messages", &many);
+    assert_eq!(many.status, 201, "{}", many.json);
+    let first = many.json["ids"][0].as_u64().expect("an id");
+    put(&server, "d", &json!({ "name": "told", "tracked": true }));
+    let named = put(&server, "b", &json!({ "after": ["told"] }));
+    let unknown = try_put(&server, "a", &json!({ "after": [parents[3] + 1000] }));
+    assert_eq!(unknown.json["code"], "after_not_found", "{}", unknown.json);
+    for queue in QUEUES {
+        server.kill();
+        server = start(&data, SHARDS);
+        for child in [alone, first] {
+            let seen = shown(&server, child);
+            assert_eq!(seen["state"], "delayed", "{seen}");
+        }
+        for message in taken(&server, queue) {
+            settle(&server, &message, "finish");
+        }
+    }
+    server.kill();
+    server = start(&data, SHARDS);
+    for child in [alone, first, named] {
+        await_that("it is free", || shown(&server, child)["state"] == "ready");
+        let seen = shown(&server, child);
+        assert!(states(&seen).iter().all(|state| *state == "done"), "{seen}");
+    }
+    server.kill();
+    server = start(&data, SHARDS);
+    for queue in ["a", "b", "mail"] {
+        assert_eq!(taken(&server, queue).len(), 1, "{queue}");
+    }
+    let metrics = text(&server.run(&["metrics"]).stdout);
+    assert!(metrics.contains("quintet_held 0\n"), "{metrics}");
     assert!(server.stop().success());
 }
 
@@ -197,6 +220,38 @@ fn many_are_freed_though_the_server_is_killed_on_the_way() {
     assert_eq!(count(&server), Some(MANY));
     let metrics = text(&server.run(&["metrics"]).stdout);
     assert!(metrics.contains("quintet_held 0\n"), "{metrics}");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn a_hundred_thousand_are_freed_while_others_are_served() {
+    const MANY: u64 = 100_000;
+    let data = Data::fresh();
+    let server = start(&data, 4);
+    let parent = put(&server, "a", &json!({}));
+    let messages = vec![json!({ "after": [parent] }); 1000];
+    let body = json!({ "messages": messages });
+    for _ in 0..MANY / 1000 {
+        let reply = post(&server, "/queues/mail/messages", &body);
+        assert_eq!(reply.status, 201, "{}", reply.json);
+    }
+    let message = taken(&server, "a").remove(0);
+    settle(&server, &message, "finish");
+    let ready = || get(&server, "/queues/mail").json["ready"].as_u64();
+    let (mut served, mut between) = (0, false);
+    let began = Instant::now();
+    while ready() != Some(MANY) {
+        // In the same shard, in a turn of its own.
+        put(&server, "mail+other", &json!({}));
+        assert_eq!(taken(&server, "mail+other").len(), 1);
+        served += 1;
+        between |= ready().is_some_and(|ready| ready > 0 && ready < MANY);
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", ready());
+    }
+    assert!(
+        served > 0 && between,
+        "{served} served, in slices: {between}"
+    );
     assert!(server.stop().success());
 }
 

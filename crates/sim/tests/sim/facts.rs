@@ -524,6 +524,13 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
                 after: Box::new(after),
             })
             .boxed(),
+        Kind::Watched => (id(), 0..4u8, prop::option::of(one_of(ParentState::ALL)))
+            .prop_map(|(parent, shard, state)| Fact::Watched {
+                parent,
+                shard,
+                state,
+            })
+            .boxed(),
         Kind::Epoch => (number(), ms())
             .prop_map(|(epoch, now)| Fact::Epoch { epoch, now })
             .boxed(),

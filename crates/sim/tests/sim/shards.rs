@@ -5,6 +5,7 @@
 //!
 //! `QUINTET_CASES=100000` tries more random schedules than a usual run.
 
+mod held;
 mod world;
 
 use quintet_engine::*;

@@ -80,8 +80,8 @@ pub(super) fn after() -> impl Strategy<Value = PutAfter> {
     let rules = (of(AfterOn::ALL), of(IfFailed::ALL));
     (parents, rules).prop_map(|(parents, (on, if_failed))| PutAfter {
         ids: parents.into_iter().map(MessageId).collect(),
-        names: Vec::new(),
         on,
         if_failed,
+        ..PutAfter::default()
     })
 }

@@ -1,0 +1,110 @@
+//! Messages that are held for some of other shards.
+//!
+//! A put is held in its queue's shard. Whoever stores it holds the locks of the other shards too,
+//! and asks them first how their messages stand. A message that has not ended is watched there from
+//! then on. Its end is carried ([`crate::carry`]).
+
+use std::collections::BTreeSet;
+
+use super::Stop;
+use super::after::Asked;
+use quintet_types::{
+    AFTER_MAX, CommandError, Delivery, MessageId, Ms, ParentState, Principal, Put, PutAfter,
+};
+
+use crate::engine::{Cx, Engine};
+use crate::fact::{Fact, Journal};
+use crate::step::Step;
+
+fn asks(put: &mut Put) -> Option<&mut PutAfter> {
+    let after = put.more.as_deref_mut()?.after.as_deref_mut()?;
+    // More are refused where the put is stored.
+    (after.count() <= AFTER_MAX).then_some(after)
+}
+
+impl Engine {
+    /// Finds messages of this shard by the names for which puts ask to be held: the puts ask by id
+    /// from then on. Names that are not known here, and that `asker` may not see, stay.
+    pub fn find_parents<'a>(
+        &mut self,
+        now: Ms,
+        asker: Principal,
+        puts: impl IntoIterator<Item = &'a mut Put>,
+    ) {
+        self.advance(now);
+        for put in puts {
+            let own = put.more.as_ref().and_then(|more| more.name.clone());
+            let Some(after) = asks(put) else { continue };
+            for name in std::mem::take(&mut after.names) {
+                // That nothing waits for itself is seen where it is stored.
+                let is_other = own.as_ref() != Some(&name);
+                let found = is_other.then(|| self.tracked_parent(asker, &name));
+                match found.flatten() {
+                    Some(id) => after.ids.push(id),
+                    None => after.names.push(name),
+                }
+            }
+        }
+    }
+
+    /// Says how messages of this shard stand for which puts of other shards ask to be held, and
+    /// for which they may not.
+    ///
+    /// # Errors
+    /// One has to be read from a run first. Asked again, it is there.
+    pub fn ask_parents<'a, J: Journal>(
+        &mut self,
+        now: Ms,
+        asker: Principal,
+        puts: impl IntoIterator<Item = &'a mut Put>,
+        (journal, deliveries): (&mut J, &mut Vec<Delivery>),
+    ) -> Result<(), CommandError> {
+        self.advance(now);
+        let mut step = Step::default();
+        let mut cx = Cx::new(journal, deliveries, &mut step);
+        self.sweep_expired(&mut cx);
+        self.serve(&mut cx);
+        let puts: Vec<&mut PutAfter> = puts.into_iter().filter_map(asks).collect();
+        let ids = puts.iter().flat_map(|after| after.ids.iter().copied());
+        let ids: BTreeSet<MessageId> = ids.filter(|id| self.is_of_our_shard(*id)).collect();
+        let bad = match self.may_wait_for_these(asker, &Asked::from_afar(ids)) {
+            Ok(bad) => bad,
+            Err(Stop::Refused(command_error)) => return Err(command_error),
+            Err(Stop::Cold(_)) => return Err(CommandError::Conflict),
+        };
+        for after in puts {
+            for id in after.ids.iter().filter(|id| self.is_of_our_shard(**id)) {
+                let stands = || Ok(self.parent_now(*id).state);
+                let answer = bad.get(id).map_or_else(stands, |error| Err(*error));
+                after.afar.insert(*id, answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// The shard `shard` is to be told of the end of a message of this one.
+    pub(crate) fn watch_for<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        parent: MessageId,
+        shard: u8,
+    ) {
+        let watches = &self.store.dependencies.watches;
+        if watches.get(parent, shard).is_some() {
+            return;
+        }
+        // The step that waits for it may have ended it.
+        let state = self.parent_now(parent).state;
+        if state == ParentState::Waiting {
+            // It stays in memory from now on.
+            self.load_one(parent, true, cx.journal);
+        }
+        let state = Some(state);
+        let watched = Fact::Watched {
+            parent,
+            shard,
+            state,
+        };
+        self.fact_alone(cx, watched);
+    }
+}
