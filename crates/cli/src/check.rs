@@ -55,7 +55,10 @@ fn check_config(path: PathBuf) -> Result<ExitCode> {
         config: Some(path),
         ..CommandLine::default()
     };
-    load(&given)?;
+    let config = load(&given)?;
+    for doubt in config.together().unwrap_or_default() {
+        writeln!(out, "warning: {doubt}")?;
+    }
     writeln!(out, "the configuration is right")?;
     Ok(ExitCode::SUCCESS)
 }

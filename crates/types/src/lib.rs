@@ -54,7 +54,7 @@ pub use caller::{Caller, ClientId, Principal};
 pub use coded::Coded;
 pub use command::{
     About, BulkAction, BulkOp, By, ByName, Command, Cursor, ERROR_BYTES_MAX, Edit, Effect, End,
-    Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, How, Keys, LeaseOwner, LeaseRef,
+    Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, Holding, How, Keys, LeaseOwner, LeaseRef,
     LeaseRequest, LeaseTime, ListState, MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, MessageVersion,
     NamedAction, PROGRESS, Past, Peek, PendingDecision, PendingDecisionKind, PendingDecisions,
     Pick, Put, PutMore, StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait,
@@ -63,7 +63,10 @@ pub use command::{
 pub use command_error::{Class, CommandError};
 pub use ends::{Ended, Ending};
 pub use id::{MessageId, QueueId, RunId};
-pub use lease::{BackTo, Bound, Cancel, Cancelled, Lease, Removal, Return, Transfer};
+pub use lease::{
+    AwaitLease, BackTo, Bound, Cancel, Cancelled, Lease, LeaseNews, LeaseState, Removal, Return,
+    Transfer,
+};
 pub use message::{
     At, Attachment, Attr, AttrChange, Extra, FOLDER, Message, PRIORITY_DEFAULT, SegmentRef, State,
     cut,

@@ -39,7 +39,7 @@ fn settle(w: &mut World, id: MessageId, how: How, for_ms: u64) -> String {
             id,
             by,
             how,
-            for_ms,
+            hold: Holding::Key(for_ms),
         },
     )
 }
