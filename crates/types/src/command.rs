@@ -6,7 +6,7 @@ use crate::batch::BatchRequest;
 use crate::body::Body;
 use crate::caller::ClientId;
 use crate::id::MessageId;
-use crate::lease::{AwaitLease, BackTo, Cancel};
+use crate::lease::{BackTo, Cancel};
 use crate::message::{Attachment, Attr, AttrChange, Extra, Message, State};
 use crate::name::Name;
 use crate::result::ReplyTo;
@@ -33,8 +33,8 @@ pub use keys::{GroupLimit, Keys};
 pub use named::{ByName, Holding, MESSAGE_NAME_BYTES_MAX, NamedAction};
 pub use peek::{ListState, Peek};
 pub use transaction::{
-    Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind, PendingDecisions,
-    TableEntry, TableRequest, Transaction,
+    AwaitLease, Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind,
+    PendingDecisions, TableEntry, TableRequest, Transaction,
 };
 
 /// The longest key that the one protocol with keys can name (pinpriq).

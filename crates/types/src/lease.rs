@@ -1,8 +1,6 @@
 //! Leases, and the reasons for which messages change their place.
 
 use crate::caller::ClientId;
-use crate::command::MessageVersion;
-use crate::id::MessageId;
 use crate::result::ResultState;
 use crate::time::Ms;
 
@@ -55,19 +53,6 @@ pub struct Cancelled {
     pub until: Ms,
     /// Why.
     pub reason: Box<[u8]>,
-}
-
-/// A question for news of a lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AwaitLease {
-    pub id: MessageId,
-    /// The message as it was reserved.
-    pub seen: MessageVersion,
-    /// The client knows whether the message is cancelled, and when the lease ends; `None`: it knows
-    /// nothing.
-    pub known: Option<(bool, Option<Ms>)>,
-    /// The client waits so long at most for something else.
-    pub wait_ms: u64,
 }
 
 /// The state of a lease.
