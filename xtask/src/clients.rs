@@ -114,6 +114,9 @@ pub(crate) fn node(run: &Run, folder: &str) -> Result<()> {
         .args(["--test", "--test-reporter=spec", "."])
         .env("QUINTET", binary(&run.root)?)
         .current_dir(run.root.join(folder));
+    if run.long {
+        command.env("QUINTET_LONG", "1");
+    }
     timed(run, &mut command)
 }
 

@@ -159,6 +159,26 @@ const PLANTED: &[Planted] = &[
         tests: &[&["--test=life", "results"]],
     },
     Planted {
+        name: "wait-lease",
+        what: "what happens to a lease does not end the waits for news of it",
+        edits: &[(
+            "crates/engine/src/store/gate.rs",
+            "            self.wake_lease(&fact);",
+            "            let _ = &fact;",
+        )],
+        tests: &[&["--test=life", "watched"]],
+    },
+    Planted {
+        name: "hold-shortened",
+        what: "a worker's hold of a queue ends a longer pause",
+        edits: &[(
+            "crates/engine/src/decide/hold.rs",
+            "if self.store.seated(queue).is_paused_until(until) {",
+            "if false {",
+        )],
+        tests: &[&["--test=life", "held_keys"]],
+    },
+    Planted {
         name: "reply-twice",
         what: "a dead message that is kicked sends a second reply",
         edits: &[(

@@ -1,28 +1,28 @@
-//! Holding keys: nothing of a held key is handed out.
+//! Holding keys and queues: nothing of them is handed out.
 
 use axum::extract::Request;
 use axum::response::IntoResponse;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
-use quintet_types::{By, Command, HeldKey, How, MessageId, Ms, NamedAction};
+use quintet_types::{By, Command, HeldKey, Holding, How, MessageId, Ms, NamedAction};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
 use quintet_http::reply;
 
-/// A key is held for so long at most, ms.
+/// A key or queue is held for so long at most, ms.
 pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// A page of held keys takes so much memory, about.
 const PAGE_BYTES: u64 = 1 << 20;
 
-/// How long a key is held.
+/// How long a key or queue is held.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HoldFor {
@@ -68,45 +68,79 @@ impl HeldOne {
     }
 }
 
-fn may_hold_for(hold_key_ms: Option<u64>) -> Result<(), Problem> {
-    if hold_key_ms.is_some_and(|ms| !(1..=HOLD_MAX_MS).contains(&ms)) {
-        let detail = format!("takes 1 to {HOLD_MAX_MS} ms, which is a week");
-        return Err(Problem::field("hold_key_ms", detail));
-    }
-    Ok(())
+/// What a request holds when it ends a lease.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Holds {
+    pub(super) hold_key_ms: Option<u64>,
+    pub(super) hold_ms: Option<u64>,
 }
 
-/// Ends a lease, and holds the key of its message if that is asked.
+impl Holds {
+    /// # Errors
+    /// It cannot be held for so long; or both are asked for.
+    fn holding(self) -> Result<Option<Holding>, Problem> {
+        let of = |field, ms: Option<u64>| match ms {
+            Some(ms) if !(1..=HOLD_MAX_MS).contains(&ms) => {
+                let detail = format!("takes 1 to {HOLD_MAX_MS} ms, which is a week");
+                Err(Problem::field(field, detail))
+            }
+            ms => Ok(ms),
+        };
+        let key = of("hold_key_ms", self.hold_key_ms)?;
+        match (key, of("hold_ms", self.hold_ms)?) {
+            (Some(_), Some(_)) => {
+                let detail = "hold_ms and hold_key_ms do not go together";
+                Err(Problem::field("hold_ms", detail))
+            }
+            (Some(ms), None) => Ok(Some(Holding::Key(ms))),
+            (None, Some(ms)) => Ok(Some(Holding::Queue(ms))),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// Ends a lease, and holds the key or queue of its message if that is asked.
 ///
 /// # Errors
-/// It cannot be held for so long.
-pub(super) fn settle(
-    how: How,
-    hold_key_ms: Option<u64>,
-) -> Result<impl FnOnce(MessageId) -> Command, Problem> {
-    may_hold_for(hold_key_ms)?;
+/// It cannot be held so.
+pub(super) fn settle(how: How, holds: Holds) -> Result<impl FnOnce(MessageId) -> Command, Problem> {
+    let hold = holds.holding()?;
     let by = By::Anyone;
-    Ok(move |id| match hold_key_ms {
+    Ok(move |id| match hold {
         None => Command::Settle { id, by, how },
-        Some(for_ms) => Command::SettleHolding {
-            id,
-            by,
-            how,
-            for_ms,
-        },
+        Some(hold) => Command::SettleHolding { id, by, how, hold },
     })
 }
 
 /// The same by the message's name.
 ///
 /// # Errors
-/// It cannot be held for so long.
-pub(super) fn settle_named(how: How, hold_key_ms: Option<u64>) -> Result<NamedAction, Problem> {
-    may_hold_for(hold_key_ms)?;
-    Ok(match hold_key_ms {
+/// It cannot be held so.
+pub(super) fn settle_named(how: How, holds: Holds) -> Result<NamedAction, Problem> {
+    Ok(match holds.holding()? {
         None => NamedAction::Settle(how),
-        Some(for_ms) => NamedAction::SettleHolding(how, for_ms),
+        Some(hold) => NamedAction::SettleHolding(how, hold),
     })
+}
+
+/// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
+/// end.
+#[utoipa::path(post, path = "/api/v1/queues/{queue}/hold", operation_id = "hold_queue", tag = "queues",
+    params(("queue" = String, Path)), request_body = HoldFor,
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn queue(
+    Call { api, requester }: Call,
+    OfQueue(queue): OfQueue,
+    request: Request,
+) -> Answer {
+    let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
+    if hold_ms > HOLD_MAX_MS {
+        return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
+    }
+    let for_ms = Some(hold_ms);
+    api.ask(&requester, Command::Pause { queue, for_ms })
+        .await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 /// Hands out no message of this key until the time is over, or again if it is 0. The queue's

@@ -15,6 +15,7 @@ use quintet_types::{
 
 use super::call::{Answer, Call, Given, OfQueue};
 use super::gather::Reserve;
+use super::lease_events::{HeldLeases, name_cancelled};
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
@@ -90,7 +91,8 @@ pub(super) async fn list(
 /// within five minutes gets the same messages and leases, whose time begins
 /// anew, as long as all of them last as they were given.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/reserve", operation_id = "reserve_messages", tag = "leases",
-    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header),
+        ("Quintet-Leases" = Option<String>, Header, description = "leases that the worker holds, up to 32, with commas; those whose messages are cancelled are in the reply's header `Quintet-Cancelled`")),
     request_body = Reserve,
     responses((status = 200, body = Page, description = "no messages: there were none in time"),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -102,6 +104,7 @@ pub(super) async fn reserve(
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", requester.principal()).into_bytes());
+    let held = HeldLeases::of(request.headers())?;
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let agent = request.headers().get(USER_AGENT);
     let agent = agent
@@ -175,6 +178,7 @@ pub(super) async fn reserve(
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
     response.extensions_mut().insert(Leaving::new(undo));
+    api.tell_cancelled(&requester, held, &mut response).await;
     if let Some(waited) = waited {
         response.extensions_mut().insert(waited);
     }
@@ -206,7 +210,14 @@ impl Api {
         };
         let asked = self.ask(requester, Command::Transaction(Box::new(transaction)));
         match asked.await {
-            Ok((outcome, _)) => Ok(heard(&outcome.of_command())),
+            Ok((outcome, _)) => {
+                let outcome = outcome.of_command();
+                let mut response = heard(&outcome);
+                if outcome == Outcome::Cancelled {
+                    name_cancelled(&mut response, &[token]);
+                }
+                Ok(response)
+            }
             Err(problem) if matches!(problem.code, "conflict" | "not_found") => {
                 Err(Problem::lease_over())
             }
@@ -224,8 +235,8 @@ pub(super) async fn finish(
     Path(token): Path<String>,
     Given(given, _share): Given<Finish>,
 ) -> Answer {
-    let hold = given.hold_key_ms;
-    let settle = hold::settle(given.how()?, hold)?;
+    let holds = given.holds();
+    let settle = hold::settle(given.how()?, holds)?;
     api.settle(&requester, &token, settle).await
 }
 
@@ -238,8 +249,8 @@ pub(crate) async fn release(
     Path(token): Path<String>,
     Given(given, _share): Given<Release>,
 ) -> Answer {
-    let hold = given.hold_key_ms;
-    let settle = hold::settle(given.how(), hold)?;
+    let holds = given.holds();
+    let settle = hold::settle(given.how(), holds)?;
     api.settle(&requester, &token, settle).await
 }
 

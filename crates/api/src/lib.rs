@@ -17,6 +17,7 @@ mod gather;
 mod hold;
 mod holder;
 mod imports;
+mod lease_events;
 mod leases;
 mod message_events;
 mod messages;
@@ -429,6 +430,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/queues/{queue}/leases/release", post(release::of_queue))
         .route("/queues/{queue}/children", post(queues::join))
         .route("/queues/{queue}/pause", post(queues::pause))
+        .route("/queues/{queue}/hold", post(hold::queue))
         .route("/queues/{queue}/keys/held", get(hold::list))
         .route("/queues/{queue}/keys/{key}/hold", post(hold::hold))
         .route("/queues/{queue}/resume", post(queues::resume))
@@ -483,6 +485,7 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/leases/{token}/bury", post(leases::bury))
         .route("/leases/{token}/extend", post(leases::extend))
         .route("/leases/{token}/progress", post(leases::progress))
+        .route("/leases/{token}/events", get(lease_events::stream))
         .route("/stats", get(server::stats))
         .route("/connections", get(server::connections))
         .route("/connections/{id}", delete(server::close))

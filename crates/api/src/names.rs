@@ -85,8 +85,8 @@ pub(super) async fn finish(
     Path((queue, name)): Path<(String, String)>,
     Given(given, _share): Given<Finish>,
 ) -> Answer {
-    let hold = given.hold_key_ms;
-    let action = hold::settle_named(given.how()?, hold)?;
+    let holds = given.holds();
+    let action = hold::settle_named(given.how()?, holds)?;
     api.settle_named(&requester, &queue, name, action).await
 }
 
@@ -99,8 +99,8 @@ pub(crate) async fn release(
     Path((queue, name)): Path<(String, String)>,
     Given(given, _share): Given<Release>,
 ) -> Answer {
-    let hold = given.hold_key_ms;
-    let action = hold::settle_named(given.how(), hold)?;
+    let holds = given.holds();
+    let action = hold::settle_named(given.how(), holds)?;
     api.settle_named(&requester, &queue, name, action).await
 }
 

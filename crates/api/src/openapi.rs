@@ -7,8 +7,8 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cancel, hold, imports, leases, messages, names, over, queues,
-    records, release, results, schedules, server, setup, stream, tail, trace, workers,
+    attention, batches, bulk, cancel, hold, imports, lease_events, leases, messages, names, over,
+    queues, records, release, results, schedules, server, setup, stream, tail, trace, workers,
 };
 use quintet_http::reply;
 
@@ -32,6 +32,7 @@ use quintet_http::reply;
         queues::remove,
         queues::remove_many,
         queues::pause,
+        hold::queue,
         hold::hold,
         hold::list,
         queues::resume,
@@ -58,6 +59,7 @@ use quintet_http::reply;
         bulk::errors,
         messages::transfer,
         leases::list,
+        lease_events::stream,
         leases::reserve,
         leases::finish,
         leases::release,

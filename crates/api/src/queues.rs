@@ -50,6 +50,9 @@ pub(super) async fn show(
     let stats = api.queue_stats(&requester, &queue).await?;
     let mut shown = api.queue(&stats);
     if stats.paused {
+        if stats.paused_left_ms > 0 {
+            shown["paused_left_ms"] = stats.paused_left_ms.into();
+        }
         let setup = api.setup(&requester, &queue).await?;
         if let Some(by) = SetBy::of(&setup, Tags::PAUSED_BY) {
             shown["paused_by"] = by.name.into();

@@ -224,12 +224,29 @@ impl Api {
         Ok(end.and_then(|end| end.is_now).filter(|new| *new != id))
     }
 
-    /// Asks once; the end of the client, and of the server, ends the wait.
+    /// Asks once.
     async fn await_result(
         &self,
         requester: &Requester,
         id: MessageId,
         left: Duration,
+    ) -> Result<Outcome, Problem> {
+        // Without a client that could go away nothing would end the wait early.
+        let has_client = requester.client.is_some();
+        let wait_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        let wait_ms = if has_client { wait_ms } else { 0 };
+        self.waiting(requester, Command::AwaitResult { id, wait_ms })
+            .await
+    }
+
+    /// Asks what may wait; the end of the client, and of the server, ends the wait.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub(super) async fn waiting(
+        &self,
+        requester: &Requester,
+        command: Command,
     ) -> Result<Outcome, Problem> {
         let client = requester.client.as_deref();
         let own = self.own(client);
@@ -238,8 +255,6 @@ impl Api {
             client_id: client_of(own, guest.as_ref()),
             principal: requester.principal(),
         };
-        // Without a client that could go away nothing would end the wait early.
-        let wait_ms = client.map_or(0, |_| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
         let (tell, mut told) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
@@ -248,7 +263,6 @@ impl Api {
         if let Some(client) = client {
             client.waits_as(Some(caller.client_id));
         }
-        let command = Command::AwaitResult { id, wait_ms };
         self.client_api.submit(caller, command, reply);
         let outcome = match client {
             None => (&mut told).await,

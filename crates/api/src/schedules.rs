@@ -196,6 +196,35 @@ impl Api {
         done.map_err(Problem::not_steered)
     }
 
+    /// Makes a schedule, or defines it anew if it is of the version that was seen; answers when
+    /// that is durable.
+    ///
+    /// # Errors
+    /// A field is wrong; its queue is not the requester's to put into; why it was not done.
+    pub async fn define_schedule(
+        &self,
+        requester: &Requester,
+        name: &str,
+        spec: ScheduleSpec,
+        seen: Option<u64>,
+    ) -> Result<Steered, Problem> {
+        let schedule = spec.schedule(name);
+        let schedule = schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
+        if !requester.may_to(Verb::Put, schedule.queue()) {
+            return Err(Problem::refused(CommandError::NotPermitted));
+        }
+        // The search for a time that never comes takes long.
+        let (timing, now) = (schedule.timing, self.client_api.wall());
+        let never = tokio::task::spawn_blocking(move || timing.next(now) == Ms::NEVER).await;
+        let act = ScheduleAct::Define {
+            never: never.map_err(|_| Problem::unexpected())?,
+            spec: Box::new(spec),
+            by: requester.name().unwrap_or_default().to_string(),
+            seen,
+        };
+        self.steer_schedule(act, name).await
+    }
+
     async fn steered(
         &self,
         requester: &Requester,
@@ -358,22 +387,10 @@ pub(super) async fn define(
     must_operate(&requester)?;
     let headers = request.headers().clone();
     let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
-    let schedule = spec.schedule(&name);
-    let schedule = schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
-    if !requester.may_to(Verb::Put, schedule.queue()) {
-        return Err(Problem::refused(CommandError::NotPermitted));
-    }
     let seen = seen(&headers)?;
-    // The search for a time that never comes takes long.
-    let (timing, now) = (schedule.timing, api.client_api.wall());
-    let never = tokio::task::spawn_blocking(move || timing.next(now) == Ms::NEVER).await;
-    let act = ScheduleAct::Define {
-        never: never.map_err(|_| Problem::unexpected())?,
-        spec: Box::new(spec),
-        by: requester.name().unwrap_or_default().to_string(),
-        seen,
-    };
-    Ok(told(api.steer_schedule(act, &name).await?))
+    Ok(told(
+        api.define_schedule(&requester, &name, spec, seen).await?,
+    ))
 }
 
 /// Removes a schedule that was made at run time, with its pause and runs. Its messages stay.

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::after::{Before, Fate, On, ShownParent};
 use super::dedupe::Dedupe;
+use super::hold::Holds;
 use super::holder::Holder;
 use super::problem::Problem;
 use super::read::{token, version};
@@ -128,6 +129,8 @@ pub(super) struct Release {
     pub(super) delay_ms: Option<u64>,
     /// No message of its key is handed out for so many ms, 1 to a week.
     pub(super) hold_key_ms: Option<u64>,
+    /// No message of its queue is handed out for so many ms, 1 to a week.
+    pub(super) hold_ms: Option<u64>,
 }
 
 /// How a try failed.
@@ -147,9 +150,18 @@ pub(super) struct Finish {
     pub(super) result: Option<String>,
     /// No message of its key is handed out for so many ms, 1 to a week.
     pub(super) hold_key_ms: Option<u64>,
+    /// No message of its queue is handed out for so many ms, 1 to a week.
+    pub(super) hold_ms: Option<u64>,
 }
 
 impl Finish {
+    pub(super) fn holds(&self) -> Holds {
+        Holds {
+            hold_key_ms: self.hold_key_ms,
+            hold_ms: self.hold_ms,
+        }
+    }
+
     /// # Errors
     /// The result is too long.
     pub(super) fn how(self) -> Result<How, Problem> {
@@ -168,6 +180,13 @@ impl Finish {
 }
 
 impl Release {
+    pub(super) fn holds(&self) -> Holds {
+        Holds {
+            hold_key_ms: self.hold_key_ms,
+            hold_ms: self.hold_ms,
+        }
+    }
+
     pub(super) fn how(self) -> How {
         How::Release {
             priority: self.priority,

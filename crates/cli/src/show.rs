@@ -70,12 +70,13 @@ impl Stats {
 }
 
 /// Numbers of a queue that `quintet queues` or `history` tells.
-const NOT_TOLD: [&str; 5] = [
+const NOT_TOLD: [&str; 6] = [
     "due_per_s",
     "in_per_s",
     "out_per_s",
     "paused_at_ms",
     "paused_by",
+    "paused_left_ms",
 ];
 
 /// Adds what needs attention.

@@ -4,6 +4,7 @@ use quintet_client::{Change, NoChange, SetBy};
 use quintet_types::{Overrides, QueueSetup, Tags};
 
 use super::queues::{QUEUE_SETTINGS, QueueSpec, SET_BY};
+use super::together::{WHY, clash};
 use super::wrong::unknown;
 
 /// Settings that have other ways to be changed, or none.
@@ -56,7 +57,31 @@ pub fn changed(setup: &QueueSetup, changes: &[Change], by: &SetBy) -> Result<Ove
             }
         }
     }
+    may_go_together(setup, &own)?;
     Ok(own)
+}
+
+/// # Errors
+/// A change gives the queue `aging` with `drop_oldest`.
+fn may_go_together(setup: &QueueSetup, own: &Overrides) -> Result<(), NoChange> {
+    let mut after = setup.settings.clone();
+    own.lay_own_over(&mut after);
+    // Of one that is cleared only the file says what it is; then a full queue refuses.
+    let is_cleared = |bit| setup.own.given() & bit != 0 && own.given() & bit == 0;
+    let (aging, full) = (Overrides::bit("aging"), Overrides::bit("when_full"));
+    if !clash(&after) || is_cleared(aging) || is_cleared(full) {
+        return Ok(());
+    }
+    let key = match own.aging == setup.own.aging {
+        true if own.when_full == setup.own.when_full => return Ok(()),
+        true => "when_full",
+        false => "aging",
+    };
+    Err(NoChange {
+        key: key.to_owned(),
+        why: WHY.to_owned(),
+        locked: false,
+    })
 }
 
 /// The user that set the setting of this key of a queue's own.

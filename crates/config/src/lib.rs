@@ -25,6 +25,7 @@ mod scripts;
 mod served;
 pub mod sqs;
 mod tls;
+mod together;
 mod told;
 mod units;
 mod webhooks;

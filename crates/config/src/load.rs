@@ -81,6 +81,7 @@ pub fn load(given: &CommandLine) -> Result<Config> {
     let rows = config.schedules().map_err(|wrong| (wrong, "cron"));
     let rows = rows.and_then(|_| config.checked_limits().map_err(|wrong| (wrong, "limit")));
     let rows = rows.and_then(|_| config.receivers().map_err(|wrong| (wrong, "webhook")));
+    let rows = rows.and_then(|_| config.together().map_err(|wrong| (wrong, "queue")));
     if let Err((wrong, table)) = rows {
         let error = wrong.on_line(&file, table);
         return Err(match &given.config {

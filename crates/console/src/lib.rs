@@ -30,6 +30,7 @@ mod past;
 mod put;
 mod queue;
 mod run;
+mod schedule_form;
 mod schedules;
 mod scripts;
 mod setup;
@@ -237,6 +238,10 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/workers/{wid}/ask/{act}", get(workers::question))
         .route("/workers/{wid}/do/{act}", post(workers::steer))
         .route("/schedules", get(schedules::page))
+        .route(
+            "/schedules/form",
+            get(schedule_form::page).post(schedule_form::put),
+        )
         .route("/schedules/{name}/do/{act}", post(schedules::steer))
         // The page's address before.
         .route("/cron", get(schedules::page))

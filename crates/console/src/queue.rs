@@ -75,6 +75,8 @@ struct Queue {
     may: May,
     /// Author and time of the pause.
     paused_by: Option<String>,
+    /// Time until the pause ends by itself.
+    paused_left: Option<String>,
     why: Option<(bool, String, String)>,
     offers_buried: bool,
     facts: Tiles,
@@ -238,6 +240,9 @@ pub(super) async fn page(
             .live("has key older error group after"),
         may: May::of(&asked.requester, &queue),
         paused_by: setup::paused_by(&asked, &given),
+        paused_left: Some(stats.paused_left_ms)
+            .filter(|left| *left > 0)
+            .map(words::duration),
         offers_buried: is_about(finding.as_ref(), Rule::DeadLetters),
         why: match finding {
             Some(found) => Some((

@@ -25,6 +25,8 @@ const OFTEN: usize = 24;
 
 struct Row {
     name: String,
+    /// As it is, for the address of its form.
+    typed: String,
     /// Its part of an address.
     part: String,
     schedule: String,
@@ -66,6 +68,7 @@ impl Row {
         Self {
             part: names::in_address(&Name::from(cron.name.as_str())),
             name: seen(&cron.name),
+            typed: cron.name,
             schedule: seen(&cron.schedule),
             zone: cron.zone,
             queue: Named::new(&Name::of_shown(&cron.queue)),

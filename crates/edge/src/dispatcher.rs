@@ -151,7 +151,10 @@ impl Dispatcher {
         while let Some((caller, command, reply)) = next.take() {
             // Before it is decided: what it waits for may come at once.
             let stops = matches!(command, Command::StopWaiting);
-            let takes = matches!(command, Command::Take(_) | Command::AwaitResult { .. });
+            let takes = matches!(
+                command,
+                Command::Take(_) | Command::AwaitResult { .. } | Command::AwaitLease(_)
+            );
             let mut inside = locked(&self.inside);
             let inside_now = &mut *inside;
             let requester = inside_now.requesters.get_mut(&caller.client_id);

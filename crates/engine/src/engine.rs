@@ -14,6 +14,7 @@ use crate::awaits::Awaits;
 use crate::cold::BlockAt;
 use crate::decide::{Cold, Reading, TOLD_PER_COMMAND, TOLD_PER_TICK, durable};
 use crate::fact::{DedupeId, Fact, Journal};
+use crate::lease_waits::LeaseWaits;
 use crate::pace::Speed;
 use crate::referrers::Referrers;
 use crate::step::{Call, Step};
@@ -46,6 +47,7 @@ pub struct Engine {
     pub(crate) store: Store,
     pub(crate) waiters: Waiters,
     pub(crate) awaits: Awaits,
+    pub(crate) lease_waits: LeaseWaits,
     /// Replies sent since the start.
     pub(crate) replies: u64,
     pub(crate) referrers: Referrers,
@@ -108,6 +110,7 @@ impl Engine {
             store: Store::new(shard, shards),
             waiters: Waiters::default(),
             awaits: Awaits::default(),
+            lease_waits: LeaseWaits::default(),
             replies: 0,
             referrers: Referrers::default(),
             settings: Settings::default(),
@@ -310,6 +313,7 @@ impl Engine {
             Command::AwaitResult { id, wait_ms } => {
                 self.await_result(cx.call(), client_id, *id, *wait_ms)
             }
+            Command::AwaitLease(ask) => self.await_lease(cx.call(), client_id, *ask),
             Command::Cancel(id, cancel) => durable(self.cancel(cx, *id, cancel)),
             Command::Kick { queue, state, max } => durable(self.kick(cx, queue, *state, *max)),
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
@@ -328,12 +332,9 @@ impl Engine {
             Command::HoldKey { queue, key, for_ms } => {
                 durable(self.hold_key(cx, queue, key, *for_ms))
             }
-            Command::SettleHolding {
-                id,
-                by,
-                how,
-                for_ms,
-            } => durable(self.settle_holding(cx, (client_id, *by), *id, how, *for_ms)),
+            Command::SettleHolding { id, by, how, hold } => {
+                durable(self.settle_holding(cx, (client_id, *by), *id, how, *hold))
+            }
             Command::Create { queue, overrides } => durable(self.create(cx, queue, overrides)),
             Command::Configure {
                 queue,
@@ -397,6 +398,7 @@ impl Engine {
         self.go_on_after(&mut cx, TOLD_PER_TICK);
         self.call_back(&mut cx);
         self.end_awaits();
+        self.end_lease_waits(&mut cx);
         self.serve(&mut cx);
         self.end_waits(&mut cx);
         self.store.forget_dedupe(self.now, 256);
@@ -424,7 +426,11 @@ impl Engine {
             return self.now;
         }
         let mut next = self.waiters.next_deadline().unwrap_or(Ms::NEVER);
-        if let Some(at) = self.awaits.next_deadline() {
+        let awaits = [
+            self.awaits.next_deadline(),
+            self.lease_waits.next_deadline(),
+        ];
+        for at in awaits.into_iter().flatten() {
             next = next.min(at);
         }
         if let Some(&(at, _)) = store.lease_ends.first() {
@@ -472,6 +478,7 @@ impl Engine {
         self.sweep_expired(&mut cx);
         self.reading.forget(client_id);
         self.awaits.remove(client_id);
+        self.lease_waits.remove(client_id);
         for queue in self.waiters.forget(client_id, &mut self.store) {
             self.forget_unused(queue);
         }

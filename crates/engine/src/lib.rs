@@ -24,6 +24,7 @@ mod decide;
 mod engine;
 mod fact;
 pub mod format;
+mod lease_waits;
 mod pace;
 mod permits;
 mod referrers;

@@ -74,6 +74,7 @@ impl HookState {
             | Command::Progress { .. }
             | Command::Peek(_)
             | Command::AwaitResult { .. }
+            | Command::AwaitLease(_)
             | Command::Kick { .. }
             | Command::KickId(_)
             | Command::Redrive(_)

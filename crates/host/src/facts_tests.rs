@@ -256,3 +256,44 @@ fn what_comes_before_damage_is_told_and_then_that_there_is_damage() {
         assert_eq!(core.begins_frame(at).is_ok(), is_there);
     }
 }
+
+/// The header of a frame is no message's: nothing tells which frame was there.
+#[test]
+fn where_a_frame_s_header_is_damaged_there_is_no_place_and_the_oldest_is_readable() {
+    let disk = SimDisk::new(7);
+    let core = open_shards(&disk, &Settings::default(), 1);
+    let bodies: [&[u8]; 3] = [b"the first body", b"the second body", b"the third body"];
+    let places = puts(&core, &bodies);
+    // Its header lies before the whole of its facts.
+    let files = disk.list().expect("listed");
+    let found = files.iter().find_map(|name| {
+        let content = disk.content(name)?;
+        let of = |what: &[u8]| content.windows(what.len()).position(|some| some == what);
+        let (first, second) = (of(bodies[0])?, of(bodies[1])?);
+        Some((name.clone(), first, second))
+    });
+    let (name, first, second) = found.expect("they are in a file");
+    let mut content = disk.content(&name).expect("there");
+    // From the end of the first body to the second one: the header, and the fact's beginning.
+    for byte in &mut content[first + bodies[0].len()..second] {
+        *byte ^= 0x5a;
+    }
+    disk.set_content(&name, &content);
+    let read = |at| {
+        let mut found = 0;
+        let end = core.facts_from(at, u64::MAX, &mut |logged| {
+            found += u32::from(matches!(logged.fact, Some(Fact::Put(_))));
+            true
+        });
+        (end, found)
+    };
+    let (damaged, _) = read(places[1]);
+    assert!(matches!(damaged, Err(NotThere::Unknown)), "{damaged:?}");
+    assert!(matches!(
+        core.begins_frame(places[1]),
+        Err(NotThere::Unknown)
+    ));
+    // A reader that goes on at the oldest place is told what is before the damage.
+    let (end, found) = read(core.oldest_place());
+    assert_eq!((end.expect("what is before"), found), (places[1], 1));
+}

@@ -37,6 +37,9 @@ impl Server {
             .reload(&config, self.operations.given.config.as_deref(), by)?;
         self.security.quotas.reload(limits);
         self.security.enforce();
+        for doubt in config.together().unwrap_or_default() {
+            tracing::warn!("{doubt}");
+        }
         let settings = config.engine_settings();
         self.core.configure(&settings);
         *locked(&self.edge.settings) = settings;

@@ -210,6 +210,9 @@ fn open(
     ownership: Option<Ownership>,
     (tls, spans): (Arc<Tls>, Arc<Counts>),
 ) -> Result<(Arc<Server>, Polls, Option<quintet_log::Spares>)> {
+    for doubt in config.together().unwrap_or_default() {
+        tracing::warn!("{doubt}");
+    }
     let settings = config.engine_settings();
     // Before the log is read: a mistake in them is better told at once.
     let hooks = Hooks::load(config.hooks_path().as_deref(), &config.hook_limits())

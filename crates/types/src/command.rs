@@ -30,11 +30,11 @@ use smallvec::SmallVec;
 pub use about::{About, Subject, Verb};
 pub use bulk_op::{BulkAction, BulkOp, Cursor, Filter};
 pub use keys::{GroupLimit, Keys};
-pub use named::{ByName, MESSAGE_NAME_BYTES_MAX, NamedAction};
+pub use named::{ByName, Holding, MESSAGE_NAME_BYTES_MAX, NamedAction};
 pub use peek::{ListState, Peek};
 pub use transaction::{
-    Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind, PendingDecisions,
-    TableEntry, TableRequest, Transaction,
+    AwaitLease, Effect, Guard, MessageVersion, PendingDecision, PendingDecisionKind,
+    PendingDecisions, TableEntry, TableRequest, Transaction,
 };
 
 /// The longest key that the one protocol with keys can name (pinpriq).
@@ -587,14 +587,15 @@ pub enum Command {
         by: By,
         how: How,
     },
-    /// [`Command::Settle`]; in the same step the message's key is held for so many ms, unless it
-    /// is held for longer. Refused as [`Command::HoldKey`], and for a message without a key.
+    /// [`Command::Settle`]; in the same step the message's key or queue is held, unless it is held
+    /// for longer. Refused as [`Command::HoldKey`] or [`Command::Pause`], and for a message without
+    /// a key.
     SettleHolding {
         id: MessageId,
         /// The permitted client.
         by: By,
         how: How,
-        for_ms: u64,
+        hold: Holding,
     },
     /// Ends leases the caller holds in a queue (`None`: in any), oldest first,
     /// `max` at most. Answers how many.
@@ -637,6 +638,9 @@ pub enum Command {
     /// Asks how a message ended, and waits for that so many ms at most: [`crate::Outcome::Result`],
     /// or [`crate::Outcome::Empty`] for one that has not. A client waits for one message at a time.
     AwaitResult { id: MessageId, wait_ms: u64 },
+    /// Asks how a lease is, and waits for other news of it: [`crate::Outcome::Lease`], or
+    /// [`crate::Outcome::Empty`] if there were none in time. A client waits for one lease at a time.
+    AwaitLease(AwaitLease),
     /// Looks without taking.
     Peek(Peek),
     /// Removes a message in any state.

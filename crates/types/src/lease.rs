@@ -1,6 +1,7 @@
 //! Leases, and the reasons for which messages change their place.
 
 use crate::caller::ClientId;
+use crate::result::ResultState;
 use crate::time::Ms;
 
 /// A lease on a message.
@@ -52,6 +53,35 @@ pub struct Cancelled {
     pub until: Ms,
     /// Why.
     pub reason: Box<[u8]>,
+}
+
+/// The state of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LeaseNews {
+    pub state: LeaseState,
+    /// When it ends; `None`: it has no deadline, or has ended.
+    pub until: Option<Ms>,
+    /// The message is or was cancelled.
+    pub cancelled: Option<Box<Cancelled>>,
+}
+
+impl LeaseNews {
+    /// True if the message is cancelled, or ended so.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_some() || self.state == LeaseState::Ended(ResultState::Cancelled)
+    }
+}
+
+/// Whether a lease lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LeaseState {
+    /// It lasts.
+    #[default]
+    Held,
+    /// It has ended, and the message is in a queue.
+    Back,
+    /// It has ended as the message has.
+    Ended(ResultState),
 }
 
 coded! {

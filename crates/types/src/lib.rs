@@ -54,17 +54,19 @@ pub use body::{Body, ChunkPlace, LargeBody};
 pub use caller::{Caller, ClientId, Principal};
 pub use coded::Coded;
 pub use command::{
-    About, BulkAction, BulkOp, By, ByName, Command, Cursor, ERROR_BYTES_MAX, Edit, Effect, End,
-    Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, How, Keys, LeaseOwner, LeaseRef,
-    LeaseRequest, LeaseTime, ListState, MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, MessageVersion,
-    NamedAction, PROGRESS, Past, Peek, PendingDecision, PendingDecisionKind, PendingDecisions,
-    Pick, Put, PutMore, StatsOf, Subject, TableEntry, TableRequest, Take, Transaction, Verb, Wait,
-    When,
+    About, AwaitLease, BulkAction, BulkOp, By, ByName, Command, Cursor, ERROR_BYTES_MAX, Edit,
+    Effect, End, Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, Holding, How, Keys, LeaseOwner,
+    LeaseRef, LeaseRequest, LeaseTime, ListState, MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP,
+    MessageVersion, NamedAction, PROGRESS, Past, Peek, PendingDecision, PendingDecisionKind,
+    PendingDecisions, Pick, Put, PutMore, StatsOf, Subject, TableEntry, TableRequest, Take,
+    Transaction, Verb, Wait, When,
 };
 pub use command_error::{Class, CommandError};
 pub use ends::{Ended, Ending};
 pub use id::{MessageId, QueueId, RunId};
-pub use lease::{BackTo, Bound, Cancel, Cancelled, Lease, Removal, Return, Transfer};
+pub use lease::{
+    BackTo, Bound, Cancel, Cancelled, Lease, LeaseNews, LeaseState, Removal, Return, Transfer,
+};
 pub use message::{
     At, Attachment, Attr, AttrChange, Extra, FOLDER, Message, PRIORITY_DEFAULT, SegmentRef, State,
     cut,

@@ -5,7 +5,7 @@ use crate::caller::ClientId;
 use crate::command::{Cursor, TableEntry};
 use crate::command_error::CommandError;
 use crate::id::MessageId;
-use crate::lease::Lease;
+use crate::lease::{Lease, LeaseNews};
 use crate::message::Message;
 use crate::name::Name;
 use crate::result::MessageResult;
@@ -86,6 +86,8 @@ pub enum Outcome {
     Tracked(MessageId, Box<Track>),
     /// The end of a message.
     Result(Box<MessageResult>),
+    /// The state of a lease.
+    Lease(Box<LeaseNews>),
     /// Result of [`crate::Command::DropQueues`].
     Dropped(Dropped),
     /// Result of a slice of [`crate::Command::BulkOp`].

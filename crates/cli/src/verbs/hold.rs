@@ -1,4 +1,4 @@
-//! `quintet hold`: keys of which nothing is handed out for a time.
+//! `quintet hold`: keys and queues of which nothing is handed out for a time.
 
 use std::io::{Write as _, stdout};
 use std::process::ExitCode;
@@ -16,25 +16,27 @@ use super::duration;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet hold calls                                list the held \
-                  keys\n  quintet hold calls --with-key acme.com --for 30s  deliver nothing of this \
+                  keys\n  quintet hold calls --for 30s                      deliver nothing of the \
+                  queue for 30 s\n  quintet hold calls --end                          deliver it \
+                  again\n  quintet hold calls --with-key acme.com --for 30s  deliver nothing of this \
                   key for 30 s\n  quintet hold calls --with-key acme.com --end      deliver it \
-                  again\n\nPuts go on, and messages of other keys are delivered. The queue needs \
-                  groups, key_in_flight_max or key_take_rate. `quintet pause QUEUE --for 30s` \
-                  holds a whole queue."
+                  again\n\nPuts go on, and messages of other keys are delivered. Keys need groups, \
+                  key_in_flight_max or key_take_rate. The hold of a queue is a pause with an end: \
+                  `quintet resume` ends it too."
 )]
 pub(in super::super) struct Hold {
     #[command(flatten)]
     at: Where,
     /// Name of the queue.
     queue: String,
-    /// Key of the messages.
+    /// Key of the messages [default: all of the queue].
     #[arg(long, value_name = "KEY", requires = "how")]
     with_key: Option<String>,
     /// Hold them for this time, a week at most.
-    #[arg(long = "for", value_name = "TIME", value_parser = hold_time, group = "how", requires = "with_key")]
+    #[arg(long = "for", value_name = "TIME", value_parser = hold_time, group = "how")]
     time: Option<u64>,
     /// End the hold.
-    #[arg(long, group = "how", requires = "with_key")]
+    #[arg(long, group = "how")]
     end: bool,
     /// Print JSON.
     #[arg(long)]
@@ -52,18 +54,26 @@ fn hold_time(text: &str) -> Result<u64, String> {
 impl Hold {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let mut api = Api::connect(&self.at)?;
-        let Some(key) = &self.with_key else {
-            let path = format!("/queues/{}/keys/held", part(&self.queue));
+        let queue = part(&self.queue);
+        if self.time.is_none() && !self.end {
+            let path = format!("/queues/{queue}/keys/held");
             self.print(&api.pages(&path, "keys", "cursor", "cursor")?)?;
             return Ok(ExitCode::SUCCESS);
+        }
+        let (path, what, name) = match &self.with_key {
+            Some(key) => (
+                format!("/queues/{queue}/keys/{}/hold", part(key)),
+                "key",
+                key,
+            ),
+            None => (format!("/queues/{queue}/hold"), "queue", &self.queue),
         };
-        let path = format!("/queues/{}/keys/{}/hold", part(&self.queue), part(key));
         let hold_ms = self.time.unwrap_or(0);
         api.ask("POST", &path, Some(&json!({ "hold_ms": hold_ms })))?;
         match (self.json, hold_ms) {
-            (true, _) => writeln!(stdout(), "{}", json!({ "key": key, "hold_ms": hold_ms }))?,
-            (false, 0) => writeln!(stdout(), "{} is not held", seen(key))?,
-            (false, ms) => writeln!(stdout(), "{} is held for {}", seen(key), age(ms))?,
+            (true, _) => writeln!(stdout(), "{}", json!({ what: name, "hold_ms": hold_ms }))?,
+            (false, 0) => writeln!(stdout(), "{} is not held", seen(name))?,
+            (false, ms) => writeln!(stdout(), "{} is held for {}", seen(name), age(ms))?,
         }
         Ok(ExitCode::SUCCESS)
     }

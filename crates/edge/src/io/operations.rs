@@ -59,6 +59,7 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::ReserveId { .. }
         | Command::Peek(_)
         | Command::AwaitResult { .. }
+        | Command::AwaitLease(_)
         | Command::Commit(_)
         | Command::Remembered { .. }
         | Command::BurnId

@@ -3,11 +3,11 @@
 use quintet_types::{
     At, Attr, AttrChange, Body, Bound, ClientId, CommandError, Dropped, Edit, ListState, Message,
     MessageId, Ms, Name, Order, Outcome, Overrides, Pattern, QueueId, Removal, State, StateIndex,
-    TAGS_BYTES_MAX, Tags, Transfer,
+    TAGS_BYTES_MAX, Transfer,
 };
 
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Change, Fact, Journal, Pause};
+use crate::fact::{Change, Fact, Journal};
 use crate::store::{Ascending, Maker, Queue, queue_weight};
 
 use std::collections::BTreeMap;
@@ -321,53 +321,6 @@ impl Engine {
         Ok(at)
     }
 
-    pub(crate) fn pause<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        queue: &Name,
-        for_ms: Option<u64>,
-    ) -> Result<Outcome, CommandError> {
-        let id = self.existing(queue)?;
-        let locked = self.store.seated(id).live.settings.locked;
-        if locked & Overrides::bit("paused") != 0 {
-            return Err(CommandError::Locked);
-        }
-        self.record_queue(cx, id);
-        self.count_live(id, |totals| totals.pauses += 1);
-        let pause = match for_ms {
-            Some(0) => None,
-            Some(ms) => Some(Pause {
-                until: Some(self.after(ms)),
-                for_ms: ms,
-            }),
-            None => Some(Pause {
-                until: None,
-                for_ms: 0,
-            }),
-        };
-        self.fact(cx, Fact::QueuePaused { queue: id, pause });
-        self.sign_pause(cx, id, pause.is_some());
-        cx.wake(id);
-        Ok(Outcome::Done)
-    }
-
-    /// Keeps which user paused a queue, and when, as a tag of the queue. A queue that has no room
-    /// for it is paused nevertheless.
-    fn sign_pause<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, pauses: bool) {
-        let by = pauses
-            .then(|| self.user_of(cx.call().caller.principal))
-            .flatten();
-        let stamp = by.map(|name| [format!("{} ", self.now.0).as_bytes(), &name].concat());
-        let mut all = self.store.seated(id).own().clone();
-        let mut tags = Tags::default();
-        tags.set(Tags::PAUSED_BY, stamp.as_deref());
-        let tags = tags.over(&all.tags.take().unwrap_or_default());
-        all.tags = (!tags.is_empty()).then_some(tags);
-        if all != *self.store.seated(id).own() {
-            let _unsigned = self.settle_own(cx, id, all);
-        }
-    }
-
     pub(crate) fn create<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -420,7 +373,7 @@ impl Engine {
         }
     }
 
-    fn settle_own<J: Journal>(
+    pub(super) fn settle_own<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         id: QueueId,

@@ -70,7 +70,7 @@ impl Engine {
         let waits = works && cancel.grace_ms > 0;
         // Whoever is told takes the reason from the mark.
         let told = message.is_tracked() || message.reply_to().is_some();
-        if waits || told || self.awaits.has(id) {
+        if waits || told || self.awaits.has(id) || self.lease_waits.has(id) {
             let reason = &cancel.reason;
             let cancelled = Some(Box::new(Cancelled {
                 until: self.after(cancel.grace_ms),

@@ -533,6 +533,8 @@ impl Engine {
                 take.wait = Wait::No;
             } else if let Command::AwaitResult { wait_ms, .. } = &mut parked.command {
                 *wait_ms = 0;
+            } else if let Command::AwaitLease(ask) = &mut parked.command {
+                ask.wait_ms = 0;
             }
         }
     }

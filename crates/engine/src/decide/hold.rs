@@ -1,12 +1,13 @@
-//! Holding keys: nothing of them is handed out for a time.
+//! Holding keys and queues: nothing of them is handed out for a time.
 
 use super::Stop;
 use quintet_types::{
-    By, ClientId, CommandError, HELD_KEYS_MAX, HeldKey, How, MessageId, Name, Outcome, QueueId,
+    By, ClientId, CommandError, HELD_KEYS_MAX, HeldKey, Holding, How, MessageId, Name, Outcome,
+    Overrides, QueueId, Tags,
 };
 
 use crate::engine::{Cx, Engine, Space};
-use crate::fact::{Fact, Journal};
+use crate::fact::{Fact, Journal, Pause};
 use crate::store::told_of_held;
 
 impl Engine {
@@ -31,30 +32,94 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
+    pub(crate) fn pause<J: Journal>(
+        &mut self,
+        cx: &mut Cx<'_, J>,
+        queue: &Name,
+        for_ms: Option<u64>,
+    ) -> Result<Outcome, CommandError> {
+        let id = self.existing(queue)?;
+        self.may_pause(id)?;
+        self.pause_queue(cx, id, for_ms);
+        cx.wake(id);
+        Ok(Outcome::Done)
+    }
+
+    fn may_pause(&self, id: QueueId) -> Result<(), CommandError> {
+        let locked = self.store.seated(id).live.settings.locked;
+        match locked & Overrides::bit("paused") != 0 {
+            true => Err(CommandError::Locked),
+            false => Ok(()),
+        }
+    }
+
+    /// Nothing of a queue is handed out for so many ms (`None`: until it is resumed; `Some(0)`: it
+    /// is).
+    fn pause_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, for_ms: Option<u64>) {
+        self.record_queue(cx, id);
+        self.count_live(id, |totals| totals.pauses += 1);
+        let pause = match for_ms {
+            Some(0) => None,
+            Some(ms) => Some(Pause {
+                until: Some(self.after(ms)),
+                for_ms: ms,
+            }),
+            None => Some(Pause {
+                until: None,
+                for_ms: 0,
+            }),
+        };
+        self.fact(cx, Fact::QueuePaused { queue: id, pause });
+        self.sign_pause(cx, id, pause.is_some());
+    }
+
+    /// Keeps which user paused a queue, and when, as a tag of the queue. A queue that has no room
+    /// for it is paused nevertheless.
+    fn sign_pause<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, pauses: bool) {
+        let by = pauses
+            .then(|| self.user_of(cx.call().caller.principal))
+            .flatten();
+        let stamp = by.map(|name| [format!("{} ", self.now.0).as_bytes(), &name].concat());
+        let mut all = self.store.seated(id).own().clone();
+        let mut tags = Tags::default();
+        tags.set(Tags::PAUSED_BY, stamp.as_deref());
+        let tags = tags.over(&all.tags.take().unwrap_or_default());
+        all.tags = (!tags.is_empty()).then_some(tags);
+        if all != *self.store.seated(id).own() {
+            let _unsigned = self.settle_own(cx, id, all);
+        }
+    }
+
     pub(crate) fn settle_holding<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         (client_id, by): (ClientId, By),
         id: MessageId,
         how: &How,
-        for_ms: u64,
+        hold: Holding,
     ) -> Result<Outcome, Stop> {
+        let (Holding::Key(for_ms) | Holding::Queue(for_ms)) = hold;
         let slot = self.found(id)?;
         let message = self.store.messages.at(slot);
         let (queue, key) = (message.queue, message.key().cloned());
         // Nothing is handed out of a queue that was dropped.
-        let holds = for_ms > 0 && !self.store.seated(queue).live.dropped;
-        let key = match holds {
-            true => Some(key.ok_or(CommandError::NoKey)?),
-            false => None,
-        };
-        if let Some(key) = &key {
-            self.may_hold(queue, key)?;
+        if for_ms == 0 || self.store.seated(queue).live.dropped {
+            return self.settle(cx, client_id, id, by, how);
         }
+        let until = self.after(for_ms);
+        if let Holding::Queue(_) = hold {
+            self.may_pause(queue)?;
+            let outcome = self.settle(cx, client_id, id, by, how)?;
+            if self.store.seated(queue).is_paused_until(until) {
+                return Ok(outcome);
+            }
+            self.pause_queue(cx, queue, Some(for_ms));
+            return Ok(outcome);
+        }
+        let key = key.ok_or(CommandError::NoKey)?;
+        self.may_hold(queue, &key)?;
         let outcome = self.settle(cx, client_id, id, by, how)?;
-        if let Some(key) = key
-            && self.held_until(queue, &key) < Some(self.after(for_ms))
-        {
+        if self.held_until(queue, &key) < Some(until) {
             self.hold(cx, queue, &key, for_ms);
         }
         Ok(outcome)

@@ -40,6 +40,7 @@ mod take;
 mod timers;
 mod track;
 mod transaction;
+mod watch;
 
 pub(crate) use batch::put_of;
 pub(crate) use cold::{Cold, Reading, Stop, durable};

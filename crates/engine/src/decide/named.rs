@@ -46,8 +46,8 @@ impl Engine {
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }
             NamedAction::Settle(how) => self.settle(cx, client_id, id, by_name.by, how),
-            NamedAction::SettleHolding(how, for_ms) => {
-                self.settle_holding(cx, (client_id, by_name.by), id, how, *for_ms)
+            NamedAction::SettleHolding(how, hold) => {
+                self.settle_holding(cx, (client_id, by_name.by), id, how, *hold)
             }
             NamedAction::Extend(ms) => self.extend(cx, client_id, (id, By::Anyone), *ms),
             NamedAction::Until(at) => {

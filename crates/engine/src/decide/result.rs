@@ -53,8 +53,7 @@ impl Engine {
         if wait_ms == 0 {
             return durable::<Stop>(Ok(Outcome::Empty));
         }
-        let waits = self.waiters.len() + self.awaits.len();
-        if waits >= self.settings.waiters_max as usize {
+        if self.many_wait() {
             return durable(Err(CommandError::TooManyWaiters));
         }
         self.follow();
@@ -328,7 +327,7 @@ impl Engine {
 }
 
 /// The message that a fact ends, and how.
-fn end_in(fact: &Fact) -> Option<(MessageId, ResultState)> {
+pub(super) fn end_in(fact: &Fact) -> Option<(MessageId, ResultState)> {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all others end no message by its id"
@@ -369,7 +368,7 @@ fn ends_by(why: Transfer) -> bool {
     why.is_dead_letter() || why == Transfer::Expired
 }
 
-fn state_of(why: Ended) -> ResultState {
+pub(super) fn state_of(why: Ended) -> ResultState {
     match why {
         Ended::Taken | Ended::Finished | Ended::Forgotten => ResultState::Done,
         Ended::Failed => ResultState::Failed,

@@ -305,7 +305,7 @@ impl Engine {
         mut waiter: Waiter,
         reads: bool,
     ) -> Result<(), CommandError> {
-        if self.waiters.len() + self.awaits.len() >= self.settings.waiters_max as usize {
+        if self.many_wait() {
             return Err(CommandError::TooManyWaiters);
         }
         waiter.queues = self.lines_of(call, &mut waiter.take)?;
@@ -570,6 +570,9 @@ impl Engine {
         if self.awaits.has_told() {
             self.deliver_results(cx);
         }
+        if self.lease_waits.has_woken() {
+            self.tell_leases(cx);
+        }
     }
 
     fn serve_woken<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
@@ -734,6 +737,7 @@ impl Engine {
     pub(crate) fn stop_waiting<J: Journal>(&mut self, cx: &mut Cx<'_, J>, client_id: ClientId) {
         self.hurry(client_id);
         self.awaits.tell(client_id, Outcome::Empty);
+        self.stop_lease_wait(cx, client_id);
         if let Some(number) = self.waiters.of(client_id, false) {
             self.end_wait(cx, number, Outcome::Empty);
         }

@@ -57,6 +57,9 @@ impl Engine {
             true => None,
             false => self.fate_in(&fact),
         };
+        if !self.lease_waits.is_empty() {
+            self.wake_lease(&fact);
+        }
         let (mut ended, mut held) = (None, None);
         if !self.store.dependencies.is_empty() {
             (ended, held) = (self.of_parent(&fact), self.of_held(&fact));

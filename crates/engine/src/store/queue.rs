@@ -286,6 +286,12 @@ impl Queue {
             || paused
     }
 
+    /// True if a command has paused it at least until then.
+    pub(crate) fn is_paused_until(&self, until: Ms) -> bool {
+        let pause = self.pause.as_ref();
+        pause.is_some_and(|pause| pause.until.is_none_or(|end| end >= until))
+    }
+
     /// True if takes are not served at `now`.
     pub(crate) fn is_paused(&self, now: Ms) -> bool {
         self.live.settings.paused

@@ -39,7 +39,7 @@ fn settle(w: &mut World, id: MessageId, how: How, for_ms: u64) -> String {
             id,
             by,
             how,
-            for_ms,
+            hold: Holding::Key(for_ms),
         },
     )
 }
@@ -239,4 +239,40 @@ fn on_a_full_disk_a_hold_is_refused_and_ends() {
     w.engine.set_space(quintet_engine::Space::NoPuts);
     assert_eq!(hold(&mut w, "a", 2000), CommandError::NoSpace.text());
     assert_eq!(hold(&mut w, "a", 0), "Done");
+}
+
+/// A queue is held whatever keys mean in it, and no worker shortens a pause.
+#[test]
+fn a_worker_holds_a_whole_queue_and_makes_a_pause_only_longer() {
+    let mut w = world(Groups::None);
+    let hold = |w: &mut World, for_ms| {
+        let id = put(w, "", "a");
+        w.ask(1, Command::ReserveId { id, lease: lease() });
+        let (by, how, hold) = (By::Anyone, How::Finish, Holding::Queue(for_ms));
+        ask(w, Command::SettleHolding { id, by, how, hold })
+    };
+    assert_eq!(hold(&mut w, 1000), "Done");
+    assert_eq!(hold(&mut w, 10), "Done");
+    put(&mut w, "", "later");
+    assert_eq!(w.ask(2, Command::Take(waiting("q"))), None);
+    w.wait(500);
+    w.restart();
+    w.wait(499);
+    assert_eq!(w.pop("q"), "empty");
+    w.wait(1);
+    assert_eq!(w.pop("q"), "later");
+    // An operator's pause without an end stays.
+    let (queue, for_ms) = ("q".into(), None);
+    ask(&mut w, Command::Pause { queue, for_ms });
+    assert_eq!(hold(&mut w, 10), "Done");
+    put(&mut w, "", "stays");
+    w.wait(100);
+    assert_eq!(w.pop("q"), "empty");
+    let (queue, for_ms) = ("q".into(), Some(0));
+    ask(&mut w, Command::Pause { queue, for_ms });
+    assert_eq!(w.pop("q"), "stays");
+}
+
+fn lease() -> LeaseRequest {
+    reserve("q").lease.expect("it leases")
 }

@@ -34,6 +34,7 @@ mod retried;
 mod shown;
 mod told;
 mod unique;
+mod watched;
 
 use quintet_sim::world;
 use quintet_types::*;

@@ -15,6 +15,7 @@ mod client;
 mod dispatcher;
 mod duty;
 mod end;
+mod events;
 mod moves;
 mod node;
 mod oracle;

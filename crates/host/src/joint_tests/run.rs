@@ -317,13 +317,25 @@ impl Run {
         self.ground.world.pass(Duration::from_secs(seconds));
     }
 
-    fn run(self: Arc<Self>) -> RunCounts {
+    /// Nodes are tended, and clients ask.
+    pub(super) fn begin(&self) {
         self.after(Duration::ZERO, Self::tend);
         for number in 0..CLIENTS {
             self.after(Duration::from_millis(number as u64), move |run| {
                 run.client(number)
             });
         }
+    }
+
+    /// The node that serves in the newest epoch.
+    pub(super) fn owner(&self) -> Option<Arc<Node>> {
+        let nodes = locked(&self.state).nodes.clone();
+        let serving = nodes.into_iter().filter(|node| node.serves().is_some());
+        serving.max_by_key(|node| node.serves())
+    }
+
+    fn run(self: Arc<Self>) -> RunCounts {
+        self.begin();
         let [least, most] = TROUBLE.map(Duration::from_secs);
         self.after(Duration::ZERO, Self::mover);
         // The first owner is there soon.

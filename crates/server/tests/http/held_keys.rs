@@ -203,3 +203,79 @@ fn the_command_line_holds_a_key_lists_it_and_ends_the_hold() {
     assert_eq!(server.printed(&["hold", "calls"]), "");
     assert_eq!(reserve(&server, "calls").unwrap().0, "a1");
 }
+
+/// Whether the queue is paused, and how long yet, ms.
+fn paused(server: &Server, queue: &str) -> (bool, u64) {
+    let shown = get(server, &format!("/queues/{queue}")).json;
+    let left = shown["paused_left_ms"].as_u64().unwrap_or(0);
+    (shown["paused"] == true, left)
+}
+
+#[test]
+fn a_worker_holds_a_whole_queue_and_an_operator_ends_the_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    // Keys mean nothing here.
+    put(&server, "plain", &[("k", "a"), ("k", "b"), ("k", "c")]);
+    let (body, lease) = reserve(&server, "plain").unwrap();
+    assert_eq!(body, "a");
+    let settle = |lease: &str, verb: &str, body: Value| {
+        post(&server, &format!("/leases/{lease}/{verb}"), &body)
+    };
+    let refused = [
+        (json!({ "hold_ms": 0 }), "hold_ms"),
+        (json!({ "hold_ms": 604_800_001_u64 }), "hold_ms"),
+        (json!({ "hold_ms": 1, "hold_key_ms": 1 }), "hold_ms"),
+    ];
+    for (body, field) in refused {
+        let reply = settle(&lease, "release", body);
+        assert_eq!((reply.status, &reply.json["field"]), (400, &json!(field)));
+    }
+    let (other, second) = reserve(&server, "plain").unwrap();
+    assert_eq!(other, "b");
+    let hold = json!({ "hold_ms": HOUR });
+    assert_eq!(settle(&lease, "release", hold).status, 204);
+    // A shorter one changes nothing.
+    let short = json!({ "hold_ms": 10 });
+    assert_eq!(settle(&second, "finish", short).status, 204);
+    let (is_paused, left) = paused(&server, "plain");
+    assert!(is_paused && left > HOUR / 2, "{left}");
+    assert_eq!(reserve(&server, "plain"), None);
+    server.kill();
+
+    let server = served(&dir);
+    let (is_paused, left) = paused(&server, "plain");
+    assert!(is_paused && left > HOUR / 2, "{left}");
+    let hold = |queue: &str, ms: u64| {
+        let path = format!("/queues/{queue}/hold");
+        post(&server, &path, &json!({ "hold_ms": ms }))
+    };
+    assert_eq!(hold("plain", 0).status, 204);
+    assert_eq!(reserve(&server, "plain").unwrap().0, "a");
+    assert_eq!(hold("plain", HOUR).status, 204);
+    assert_eq!(reserve(&server, "plain"), None);
+    assert_eq!(error(&hold("absent", 1)), (404, "queue_not_found"));
+    assert_eq!(error(&hold("plain", 604_800_001)), (400, "bad_field"));
+    let said = server.printed(&["hold", "plain", "--end"]);
+    assert_eq!(said, "plain is not held\n");
+    let said = server.printed(&["hold", "plain", "--for", "30s"]);
+    assert_eq!(said, "plain is held for 30s\n");
+    assert_eq!(reserve(&server, "plain"), None);
+    let (_, page) = crate::common::page(&server, "/queues/plain");
+    assert!(page.contains("paused for "), "{page}");
+    assert_eq!(server.printed(&["resume", "plain"]).trim(), "plain resumed");
+    assert_eq!(reserve(&server, "plain").unwrap().0, "c");
+}
+
+#[test]
+fn a_queue_whose_pause_the_file_decides_is_not_held() {
+    let config = "[[queue]]\nname = \"fixed\"\npaused = false\nlocked = [\"paused\"]\n";
+    let server = Start::of(config).listen(&["http=0"]).serve();
+    put(&server, "fixed", &[("k", "a")]);
+    let (_, lease) = reserve(&server, "fixed").unwrap();
+    let release = format!("/leases/{lease}/release");
+    let refused = post(&server, &release, &json!({ "hold_ms": 1000 }));
+    assert_eq!(error(&refused), (403, "locked"));
+    // The lease is as it was.
+    assert_eq!(post(&server, &release, &json!({})).status, 204);
+}

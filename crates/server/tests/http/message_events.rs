@@ -677,3 +677,93 @@ fn a_webhook_that_the_log_has_passed_goes_on_at_the_oldest_event() {
     }
     assert_eq!(gaps, 1);
 }
+
+/// A receiver under TLS with this certificate. Answers the body of the next request, with 204, or
+/// why its handshake failed.
+fn receive_under_tls(
+    listener: &TcpListener,
+    config: &std::sync::Arc<rustls::ServerConfig>,
+) -> Result<String, String> {
+    let mut socket = accept(listener);
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut session = rustls::ServerConnection::new(config.clone()).expect("a session");
+    while session.is_handshaking() {
+        session
+            .complete_io(&mut socket)
+            .map_err(|error| error.to_string())?;
+    }
+    let mut stream = rustls::Stream::new(&mut session, &mut socket);
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        // A client that does not trust the certificate says so behind its own part.
+        let read = stream.read(&mut byte).map_err(|error| error.to_string())?;
+        if read == 0 {
+            return Err("it closed".to_owned());
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("text").to_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.expect("a length").parse().expect("a number")];
+    stream.read_exact(&mut body).expect("a body");
+    let reply = b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
+    stream.write_all(reply).expect("answered");
+    session.send_close_notify();
+    session.complete_io(&mut socket).expect("closed");
+    Ok(String::from_utf8(body).expect("text"))
+}
+
+#[test]
+fn a_webhook_under_tls_tells_only_whom_it_is_told_to_trust() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = |name: &str| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("made");
+        let file = folder.path().join(format!("{name}.crt"));
+        std::fs::write(&file, made.cert.pem()).expect("written");
+        let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der());
+        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.expect("a key"))
+            .expect("a certificate");
+        (file.display().to_string(), std::sync::Arc::new(config))
+    };
+    let (own, receiver) = made("127.0.0.1");
+    let (other, elsewhere) = made("elsewhere.example");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://{}/x", listener.local_addr().expect("an address"));
+    let config = |ca: &str| {
+        format!("relay_ca = '{ca}'\n[[webhook]]\nname = 'far'\nurl = '{url}'\nkinds = ['put']\n")
+    };
+    let data = Data::fresh();
+    let mut id = None;
+    // An authority of others, those that browsers trust, and a certificate of another name.
+    for (ca, certificate) in [(&*other, &receiver), ("", &receiver), (&*other, &elsewhere)] {
+        let config = config(ca);
+        let server = Start::of(&config).listen(LISTEN).serve_at(&data);
+        await_begun(&server, "far");
+        id.get_or_insert_with(|| put(&server, "work", json!({"body": "a"})));
+        let refused = receive_under_tls(&listener, certificate);
+        assert!(refused.is_err(), "{ca}: {refused:?}");
+        eventually("it is counted", || {
+            (server.number("webhook_far_failures") > 0).then_some(())
+        });
+        assert_eq!(server.number("webhook_far_events"), 0);
+        server.kill();
+    }
+    // With its own authority nothing was lost.
+    let config = config(&own);
+    let server = Start::of(&config).listen(LISTEN).serve_at(&data);
+    let body = eventually("it is told", || {
+        receive_under_tls(&listener, &receiver).ok()
+    });
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(body["events"][0]["id"], id.expect("it was put"), "{body}");
+    eventually("it is counted", || {
+        (server.number("webhook_far_events") == 1).then_some(())
+    });
+}

@@ -331,3 +331,40 @@ fn a_pause_tells_who_made_it_and_when() {
         (&json!(false), &Value::Null)
     );
 }
+
+#[test]
+fn a_queue_does_not_both_age_and_drop_its_oldest() {
+    let config = "[[queue]]\nname = 'old*'\naging = '1 per 10m'\n";
+    let server = Start::of(config).listen(&["http=0"]).serve();
+    for queue in ["old", "new"] {
+        let body = json!({"messages": [{"body": "a"}]});
+        let put = post(&server, &format!("/queues/{queue}/messages"), &body);
+        assert_eq!(put.status, 201, "{}", put.json);
+    }
+    let change = |queue: &str, body: Value| {
+        let path = format!("PATCH /queues/{queue}/settings");
+        let reply = ask(&server, &path, "", &body.to_string());
+        let told = (
+            reply.json["field"].clone(),
+            reply.json["detail"].to_string(),
+        );
+        (reply.status, told)
+    };
+    let refused = |queue, body: Value, field: &str| {
+        let (status, (named, why)) = change(queue, body);
+        assert_eq!((status, named), (400, json!(field)), "{why}");
+        assert!(why.contains("do not go together"), "{why}");
+    };
+    let drops = json!({"when_full": "drop_oldest"});
+    refused("old", drops.clone(), "when_full");
+    let both = json!({"when_full": "drop_oldest", "aging": "1 per 10m"});
+    refused("new", both, "aging");
+    assert_eq!(change("new", drops).0, 200);
+    refused("new", json!({"aging": "1 per 1h"}), "aging");
+    // Other settings change as ever, and one goes when the other does.
+    assert_eq!(change("new", json!({"messages_max": 5})).0, 200);
+    let swapped = json!({"aging": "1 per 1h", "when_full": "refuse"});
+    assert_eq!(change("new", swapped).0, 200);
+    let off = json!({"when_full": "drop_oldest", "aging": "0"});
+    assert_eq!(change("old", off).0, 200);
+}

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use quintet_types::{
-    By, ClientId, CommandError, HELD_KEYS_MAX, How, MessageId, Name, Outcome, QueueId,
+    By, ClientId, CommandError, HELD_KEYS_MAX, Holding, How, MessageId, Name, Outcome, Overrides,
+    QueueId,
 };
 
 use super::Model;
@@ -30,12 +31,28 @@ impl Model {
         (client_id, by): (ClientId, By),
         id: MessageId,
         how: How,
-        for_ms: u64,
+        hold: Holding,
     ) -> Result<Outcome, CommandError> {
+        let (Holding::Key(for_ms) | Holding::Queue(for_ms)) = hold;
         let message = self.message(id)?;
         let (queue, key) = (message.queue, message.key().cloned());
         if for_ms == 0 || self.queue(queue).dropped {
             return self.settle(client_id, id, by, how);
+        }
+        if let Holding::Queue(_) = hold {
+            if self.settings_of(queue).locked & Overrides::bit("paused") != 0 {
+                return Err(CommandError::Locked);
+            }
+            let outcome = self.settle(client_id, id, by, how)?;
+            let until = self.now + for_ms;
+            let queue = self.queue_mut(queue);
+            let longer = queue
+                .pause
+                .is_some_and(|end| end.is_none_or(|end| end >= until));
+            if !longer {
+                (queue.made, queue.pause) = (true, Some(Some(until)));
+            }
+            return Ok(outcome);
         }
         let key = key.ok_or(CommandError::NoKey)?;
         self.may_hold(queue, &key)?;

@@ -282,6 +282,8 @@ impl Model {
             Command::ReserveId { id, lease } => self.reserve_id(client_id, id, lease)?,
             Command::Peek(peek) => self.peek(peek)?,
             Command::AwaitResult { id, .. } => self.result(id)?,
+            // Waits for news of leases have tests of their own.
+            Command::AwaitLease(_) => Outcome::Empty,
             Command::Delete { id, by } => self.delete(client_id, id, by)?,
             Command::Cancel(id, cancel) => self.cancel(id, &cancel)?,
             Command::Kick { queue, state, max } => self.kick(&queue, state, max),
@@ -299,12 +301,9 @@ impl Model {
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
             Command::HoldKey { queue, key, for_ms } => self.hold_key(&queue, &key, for_ms)?,
-            Command::SettleHolding {
-                id,
-                by,
-                how,
-                for_ms,
-            } => self.settle_holding((client_id, by), id, how, for_ms)?,
+            Command::SettleHolding { id, by, how, hold } => {
+                self.settle_holding((client_id, by), id, how, hold)?
+            }
             Command::Create { queue, overrides } => self.create(&queue, overrides)?,
             Command::Configure {
                 queue,

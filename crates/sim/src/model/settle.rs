@@ -102,8 +102,8 @@ impl Model {
             NamedAction::Track => Err(CommandError::NotFound),
             NamedAction::Look => Ok(Outcome::Messages([message].into_iter().collect())),
             NamedAction::Settle(how) => self.settle(client_id, message.id, by_name.by, how),
-            NamedAction::SettleHolding(how, for_ms) => {
-                self.settle_holding((client_id, by_name.by), message.id, how, for_ms)
+            NamedAction::SettleHolding(how, hold) => {
+                self.settle_holding((client_id, by_name.by), message.id, how, hold)
             }
             NamedAction::Extend(ms) => self.extend((client_id, By::Anyone), message.id, ms),
             NamedAction::Until(at) => {

@@ -165,6 +165,8 @@ impl Command {
             }
             Command::ReserveId { id, .. } => (Verb::Reserve, Subject::Message(*id)),
             Command::AwaitResult { id, .. } => (Verb::Peek, Subject::Message(*id)),
+            // As those who may extend it.
+            Command::AwaitLease(ask) => (Verb::Touch, Subject::Message(ask.id)),
             Command::Peek(Peek::Id(id)) => (Verb::Peek, Subject::Message(*id)),
             Command::Peek(
                 Peek::Ready(queue)

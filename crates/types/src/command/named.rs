@@ -24,6 +24,15 @@ pub struct ByName {
     pub action: NamedAction,
 }
 
+/// What a lease's end holds, and for how many ms: nothing of it is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// The message's key in its queue.
+    Key(u64),
+    /// The message's queue: it is paused.
+    Queue(u64),
+}
+
 /// The operation on it. If there is none, the answer is
 /// [`CommandError::NotFound`](crate::CommandError::NotFound).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +46,8 @@ pub enum NamedAction {
     Track,
     /// As [`Command::Settle`](super::Command::Settle).
     Settle(How),
-    /// As [`Command::SettleHolding`](super::Command::SettleHolding): how, and for how long its key
-    /// is held, ms.
-    SettleHolding(How, u64),
+    /// As [`Command::SettleHolding`](super::Command::SettleHolding).
+    SettleHolding(How, Holding),
     /// As [`Command::Extend`](super::Command::Extend): its lease ends so many ms from now
     /// (`None`: as long as it was given for). No effect on one without a deadline.
     Extend(Option<u64>),

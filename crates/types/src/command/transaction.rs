@@ -68,6 +68,19 @@ impl MessageVersion {
     }
 }
 
+/// A question for news of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AwaitLease {
+    pub id: MessageId,
+    /// The message as it was reserved.
+    pub seen: MessageVersion,
+    /// The client knows whether the message is cancelled, and when the lease ends; `None`: it knows
+    /// nothing.
+    pub known: Option<(bool, Option<Ms>)>,
+    /// The client waits so long at most for something else.
+    pub wait_ms: u64,
+}
+
 /// One thing that happens. Those about messages need one that nobody has
 /// reserved but the caller, or that is pending ([`PendingDecisionKind`]); else the
 /// whole step is refused with [`crate::CommandError::Conflict`].

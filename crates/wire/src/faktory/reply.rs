@@ -189,6 +189,7 @@ fn why_not(outcome: &Outcome) -> Option<String> {
         | Outcome::Batches(..)
         | Outcome::Tracked(..)
         | Outcome::Result(_)
+        | Outcome::Lease(_)
         | Outcome::Dropped(_)
         | Outcome::BulkDone(_)
         | Outcome::Stats(_) => None,

@@ -42,14 +42,27 @@ pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
     })
 }
 
+/// What a lease's end holds.
+pub(super) fn holding() -> impl Strategy<Value = quintet_types::Holding> {
+    use quintet_types::Holding::{Key, Queue};
+    of(&[
+        Key(0),
+        Key(5),
+        Key(10),
+        Key(25),
+        Queue(0),
+        Queue(5),
+        Queue(25),
+    ])
+}
+
 pub(super) fn by_name() -> impl Strategy<Value = ByName> {
     let action = prop_oneof![
         2 => Just(NamedAction::Look),
         6 => Just(NamedAction::Track),
         1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAction::Until(Ms(at))),
         4 => how().prop_map(NamedAction::Settle),
-        1 => (how(), of(&[0, 10]))
-            .prop_map(|(how, for_ms)| NamedAction::SettleHolding(how, for_ms)),
+        1 => (how(), holding()).prop_map(|(how, hold)| NamedAction::SettleHolding(how, hold)),
         2 => cancel().prop_map(NamedAction::Cancel),
         1 => of(&[None, Some(1), Some(40)]).prop_map(NamedAction::Extend),
         1 => (of(&[None, Some(0), Some(100)]), prop::option::of(text()))

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use quintet_types::*;
 
 use super::batches::{after, batch, batch_pick, retry};
-use super::bulk_ops::{bulk_op, by_name, cancel};
+use super::bulk_ops::{bulk_op, by_name, cancel, holding};
 use super::groups::reconfigure;
 
 /// One step. Messages are picked by an index into those that exist.
@@ -59,7 +59,7 @@ pub(crate) enum On {
     Shown(LeaseChoice, Box<On>),
     Progress(By, Option<u8>, Option<&'static str>),
     Cancel(Cancel),
-    Hold(By, How, u64),
+    Hold(By, How, Holding),
     Reserve(LeaseRequest),
     Peek,
     Result,
@@ -86,12 +86,7 @@ impl On {
                 text: text.map(|text| text.as_bytes().into()),
             },
             On::Cancel(cancel) => Command::Cancel(id, Box::new(cancel)),
-            On::Hold(by, how, for_ms) => Command::SettleHolding {
-                id,
-                by,
-                how,
-                for_ms,
-            },
+            On::Hold(by, how, hold) => Command::SettleHolding { id, by, how, hold },
             On::Reserve(lease) => Command::ReserveId { id, lease },
             On::Peek => Command::Peek(Peek::Id(id)),
             On::Result => Command::AwaitResult { id, wait_ms: 0 },
@@ -598,7 +593,7 @@ pub(super) fn on() -> impl Strategy<Value = On> {
             .prop_map(|(by, percent, text)| On::Progress(by, percent, text)),
         3 => ask().prop_map(On::Reserve),
         3 => cancel().prop_map(On::Cancel),
-        2 => (by(), how(), of(&[5, 25])).prop_map(|(by, how, for_ms)| On::Hold(by, how, for_ms)),
+        2 => (by(), how(), holding()).prop_map(|(by, how, hold)| On::Hold(by, how, hold)),
         1 => Just(On::Peek),
         2 => Just(On::Result),
         2 => by().prop_map(On::Delete),
