@@ -17,12 +17,6 @@ pub(crate) fn detail(command_error: CommandError) -> String {
             );
         }
         CommandError::AfterNotFound(_) => "no tracked message of the queue has this name",
-        CommandError::AfterOtherShard(id) => {
-            return format!(
-                "{text}: message {} and this one have to be in queues of the same shard",
-                id.0
-            );
-        }
         CommandError::AfterTooMany => {
             return format!("{text}: {AFTER_MAX} for a message, 10000 for a request");
         }

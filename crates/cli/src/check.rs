@@ -58,19 +58,14 @@ fn check_config(path: PathBuf) -> Result<ExitCode> {
         config: Some(path),
         ..CommandLine::default()
     };
-<<<<<<< HEAD
-    load(&given)?;
-    writeln!(
-        out,
-        "no errors; users, grants, TLS files and addresses are checked when the server starts"
-    )?;
-=======
     let config = load(&given)?;
     for doubt in config.together().unwrap_or_default() {
         writeln!(out, "warning: {doubt}")?;
     }
-    writeln!(out, "the configuration is right")?;
->>>>>>> h2
+    writeln!(
+        out,
+        "no errors; users, grants, TLS files and addresses are checked when the server starts"
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
