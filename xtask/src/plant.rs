@@ -169,7 +169,7 @@ const PLANTED: &[Planted] = &[
         tests: &[&["--test=life", "watched"]],
     },
     Planted {
-        name: "hold-shortened",
+        name: "pause-shortened",
         what: "a worker's hold of a queue ends a longer pause",
         edits: &[(
             "crates/engine/src/decide/hold.rs",
@@ -223,8 +223,8 @@ const PLANTED: &[Planted] = &[
         what: "a worker that holds a key makes a longer hold shorter",
         edits: &[(
             "crates/engine/src/decide/hold.rs",
-            "self.held_until(queue, &key) < Some(self.after(for_ms))",
-            "self.held_until(queue, &key) != Some(self.after(for_ms))",
+            "self.held_until(queue, &key) < Some(until)",
+            "self.held_until(queue, &key) != Some(until)",
         )],
         tests: &[&["--test=life", "held_keys"]],
     },

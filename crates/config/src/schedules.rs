@@ -517,7 +517,10 @@ mod tests {
                 format!("{GOOD}body_file = '{}'", folder.path().display()),
                 "it is not a regular file",
             ),
-            (format!("{GOOD}body_file = '/dev/zero'"), "no regular file"),
+            (
+                format!("{GOOD}body_file = '/dev/zero'"),
+                "it is not a regular file",
+            ),
             (
                 format!("{GOOD}body_file = '{file}'"),
                 "has more than 65536 bytes",

@@ -119,7 +119,7 @@ mod tests {
     fn what_a_script_cannot_be() {
         for (text, says) in [
             ("[[queue]]\nname='a*'\nscript='/x'", "invalid characters"),
-            ("[[queue]]\nname='a'\nnum_workers=2", "without script"),
+            ("[[queue]]\nname='a'\nnum_workers=2", "needs script"),
             (
                 "[[queue]]\nname='a'\nscript='/x'\nnum_workers=0",
                 "num_workers",

@@ -147,7 +147,10 @@ fn one_message_is_deleted_edited_and_found_again() {
     let long = dir.path().join("long");
     std::fs::write(&long, vec![b'x'; 70_000]).unwrap();
     let (_, err, code) = server.outputs(&["edit", "3", "--file", long.to_str().unwrap()]);
-    assert!(code == 1 && err.contains("body takes 65536 bytes at most"), "{err}");
+    assert!(
+        code == 1 && err.contains("body takes 65536 bytes at most"),
+        "{err}"
+    );
     // As it was left, after a start.
     let data = server.data.clone();
     assert!(server.stop().success());

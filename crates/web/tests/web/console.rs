@@ -316,7 +316,11 @@ fn a_message_is_put_by_the_form() {
         "{text}"
     );
     let wrong = send(&world, &form, "/put", "queue=a&body=%21&as=base64");
-    assert!(wrong.text().contains("id=\"body-e\">this is not base64"));
+    assert!(
+        wrong
+            .text()
+            .contains("id=\"body-e\">takes base64 with padding")
+    );
     assert_eq!(world.get("/api/v1/queues/a").status, 404);
 }
 
