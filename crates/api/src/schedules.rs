@@ -387,6 +387,9 @@ pub(super) async fn define(
     must_operate(&requester)?;
     let headers = request.headers().clone();
     let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
+    // What cannot be is told before what has changed.
+    let schedule = spec.schedule(&name);
+    schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
     let seen = seen(&headers)?;
     Ok(told(
         api.define_schedule(&requester, &name, spec, seen).await?,
