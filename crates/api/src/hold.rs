@@ -68,7 +68,7 @@ impl HeldOne {
     }
 }
 
-/// What a request holds when it ends a lease.
+/// Holds that a request asks for when it ends a lease.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Holds {
     pub(super) hold_key_ms: Option<u64>,

@@ -430,7 +430,7 @@ fn a_stop_answers_everybody_who_waits_at_once() {
     }
 }
 
-/// What waits for a result or an event has an answer of its own, and a stream its end.
+/// A wait for a result or an event has an answer of its own, and a stream its end.
 #[test]
 fn a_stop_answers_reads_that_wait() {
     let dir = tempfile::tempdir().expect("a folder");

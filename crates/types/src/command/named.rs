@@ -24,7 +24,7 @@ pub struct ByName {
     pub action: NamedAction,
 }
 
-/// What a lease's end holds, and for how many ms: nothing of it is handed out.
+/// The key or queue that a lease's end holds, and for how many ms: nothing of it is handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
     /// The message's key in its queue.

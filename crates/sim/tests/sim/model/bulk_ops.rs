@@ -42,7 +42,7 @@ pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
     })
 }
 
-/// What a lease's end holds.
+/// The key or queue that a lease's end holds.
 pub(super) fn holding() -> impl Strategy<Value = quintet_types::Holding> {
     use quintet_types::Holding::{Key, Queue};
     of(&[
