@@ -118,6 +118,8 @@ fn clippy_command(root: &Path) -> Command {
         // Nobody edits and builds again there, and nobody runs a debugger.
         command.env("CARGO_INCREMENTAL", "0");
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        // Two processors: what more units do beside each other is done twice.
+        command.env("CARGO_PROFILE_DEV_CODEGEN_UNITS", "2");
     }
     command
 }
