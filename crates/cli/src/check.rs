@@ -94,10 +94,7 @@ impl Check {
         })?;
         bar.clear();
         if summary.segments == 0 && !self.data.join("lock").exists() {
-            bail!(
-                "{} has no log: is it a data directory?",
-                self.data.display()
-            );
+            return Err(no_log(&self.data));
         }
         let runs = self.runs(contents)?;
         let damaged = !lost.is_empty() || !wrong.is_empty() || runs.is_damaged();
@@ -193,6 +190,10 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) fn run(self) -> Result<ExitCode> {
         exists(&self.data)?;
+        // Before the lock, which is a file in the directory.
+        if !has_log(&self.data)? {
+            return Err(no_log(&self.data));
+        }
         let _lock = lock(&self.data)?;
         let mut bar = Bar::new("repairing");
         let summary = quintet_log::repair(&Disk::new(&self.data), &mut |finding| {
@@ -302,6 +303,32 @@ pub(super) fn exists(dir: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
+/// True if the directory has a file of a log, damaged or not.
+///
+/// # Errors
+/// The directory cannot be read.
+fn has_log(dir: &std::path::Path) -> Result<bool> {
+    let cannot = || format!("cannot read {}", dir.display());
+    for entry in fs::read_dir(dir).with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        let name = name.to_string_lossy();
+        if ["segment-", "extent-", "run-"]
+            .iter()
+            .any(|first| name.starts_with(first))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn no_log(dir: &std::path::Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "there is no log in {}: name the data directory of a server with --data",
+        dir.display()
+    )
+}
+
 fn lock(dir: &std::path::Path) -> Result<DirLock> {
     DirLock::acquire(dir).map_err(|error| match matches!(error, LogError::Locked { .. }) {
         true => anyhow::anyhow!(
@@ -365,5 +392,34 @@ impl Bar {
         if self.shown && self.percent != u64::MAX {
             eprint!("\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_of_a_directory_without_a_log_creates_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let repair = || Repair {
+            data: dir.path().to_owned(),
+            json: false,
+        };
+        let error = repair().run().expect_err("no log").to_string();
+        assert!(
+            error.contains("there is no log in") && error.contains("--data"),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 0);
+    }
+
+    #[test]
+    fn a_log_is_known_by_its_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("lock"), "1\n").expect("written");
+        assert!(!has_log(dir.path()).expect("read"));
+        fs::write(dir.path().join("segment-0000000001.log"), "").expect("written");
+        assert!(has_log(dir.path()).expect("read"));
     }
 }
