@@ -11,6 +11,7 @@ use quintet_host::{Contents, Lost, give_up_runs, wall_ms};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
+use super::CheckServer;
 use super::progress::count_of;
 use super::runs::{self, Runs};
 
@@ -26,7 +27,8 @@ const ATTEMPTS: u32 = 4;
 #[derive(clap::Args)]
 #[command(
     after_help = "Reads everything and changes nothing. A server may run meanwhile. Exits with 3 \
-                        if there is damage.\n\nExamples:\n  quintet check --data \
+                        if there is damage, and with 1 if a server would refuse to start with the \
+                        configuration file.\n\nExamples:\n  quintet check --data \
                         /var/lib/quintet\n  quintet check --config /etc/quintet.toml\n  quintet \
                         check --json | jq .damaged_bytes"
 )]
@@ -34,7 +36,7 @@ pub(super) struct Check {
     /// Data directory.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
-    /// Check this configuration file instead: print old names with their lines, and other errors.
+    /// Check this configuration file instead: settings, users, grants, TLS files and hooks.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     config: Option<PathBuf>,
     /// Print JSON.
@@ -42,8 +44,9 @@ pub(super) struct Check {
     json: bool,
 }
 
-/// Prints all old names of a configuration file, or its first error.
-fn check_config(path: PathBuf) -> Result<ExitCode> {
+/// Prints all old names of a configuration file, or the errors with which a server would refuse to
+/// start. Writes nothing and opens no port.
+fn check_config(path: PathBuf, server: CheckServer) -> Result<ExitCode> {
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut out = stdout().lock();
@@ -62,17 +65,24 @@ fn check_config(path: PathBuf) -> Result<ExitCode> {
     for doubt in config.together().unwrap_or_default() {
         writeln!(out, "warning: {doubt}")?;
     }
+    let errors = server(&config, given.config.as_deref());
+    for error in &errors {
+        writeln!(out, "error: {error:#}")?;
+    }
+    if !errors.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
     writeln!(
         out,
-        "no errors; users, grants, TLS files and addresses are checked when the server starts"
+        "no errors; only a start shows whether the addresses are free"
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Check {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, server: CheckServer) -> Result<ExitCode> {
         if let Some(path) = self.config {
-            return check_config(path);
+            return check_config(path, server);
         }
         exists(&self.data)?;
         let mut lost = Vec::new();

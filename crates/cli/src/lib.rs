@@ -49,7 +49,7 @@ mod verbs;
 mod ways;
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -267,8 +267,11 @@ fn directories(named: Option<&PathBuf>) -> Vec<PathBuf> {
 /// Runs the server with this configuration, which the command line gives so, until it stops.
 pub type RunServer = fn(Config, CommandLine) -> anyhow::Result<()>;
 
+/// The errors with which the server would refuse to start with this configuration of this file.
+pub type CheckServer = fn(&Config, Option<&Path>) -> Vec<anyhow::Error>;
+
 /// Does what the command line says.
-pub fn run(server: RunServer) -> ExitCode {
+pub fn run(server: RunServer, check: CheckServer) -> ExitCode {
     let mut words = std::env::args_os();
     let name = words.next().map(PathBuf::from).unwrap_or_default();
     if name.file_name().is_some_and(|name| name == "rq") {
@@ -276,7 +279,7 @@ pub fn run(server: RunServer) -> ExitCode {
         return ended(rq::run(words.collect()));
     }
     match command_line() {
-        Ok(cli) => ended(obey(cli.command, server)),
+        Ok(cli) => ended(obey(cli.command, server, check)),
         Err(code) => code,
     }
 }
@@ -313,12 +316,13 @@ fn of_number(error: &str) -> Option<String> {
     .map(|text| error.replace(text, "takes a whole number from 0 to 18446744073709551615"))
 }
 
-fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
+fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Result<ExitCode> {
     macro_rules! run {
         ($($name:ident)*) => {
             match command {
                 $(Command::$name(command) => command.run(),)*
                 Command::Serve(command) => command.run(server),
+                Command::Check(command) => command.run(check),
                 #[cfg(feature = "cluster")]
                 Command::Cluster(command) => command.run(),
                 Command::Completions { shell } => {
@@ -332,7 +336,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
     run!(
         Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Events Drop Move Fanout
         Browse Leases Clients Workers Trace Track Batch Schedule Purge Cancel Kick Retry Redrive
-        Delete Edit Pause Resume Hold Drain Undrain Reload Check Repair Backup Export Import Rq Bench
+        Delete Edit Pause Resume Hold Drain Undrain Reload Repair Backup Export Import Rq Bench
         Demo Hooks Passwd Token Audit Man
     )
 }
