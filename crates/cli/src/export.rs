@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::Where;
 use super::api::Api;
+use super::nearest::hint;
 use super::progress::{Of, Progress};
 use super::records::Format;
 use output::Opened;
@@ -108,7 +109,10 @@ impl Export {
             let mut queues = Vec::new();
             for name in &self.queues {
                 let shown = Name::of_shown(name).to_string();
-                let queue = named(&shown).with_context(|| format!("there is no queue {shown}"))?;
+                let queue = named(&shown).with_context(|| {
+                    let names = all.iter().filter_map(|queue| queue["name"].as_str());
+                    format!("there is no queue {shown}{}", hint(&shown, names))
+                })?;
                 if !queues.contains(&queue) {
                     queues.push(queue);
                 }

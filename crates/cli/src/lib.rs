@@ -30,6 +30,7 @@ mod import;
 mod man;
 mod mess;
 mod messages;
+mod nearest;
 #[cfg(feature = "cluster")]
 mod node;
 mod progress;

@@ -338,7 +338,7 @@ fn say_why_empty(api: &mut Api, queue: &str) -> Result<()> {
         Ok(told) if told["paused"] == true => eprintln!("quintet: {shown} is paused"),
         Ok(_) => {}
         Err(error) if Refused::is(&error, CommandError::QueueNotFound) => {
-            eprintln!("quintet: there is no queue {shown}");
+            eprintln!("quintet: {error}");
         }
         // A client that may take may not be allowed to see this.
         Err(error) if error.is::<Refused>() => {}

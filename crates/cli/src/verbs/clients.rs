@@ -168,7 +168,7 @@ impl Leases {
                 Ok(true)
             })?;
             if !found && self.queue.is_some() {
-                bail!("there is no queue {}", named(&queue));
+                bail!("there is no queue {}{}", named(&queue), api.nearest(&queue));
             }
         }
         if !self.json {
