@@ -58,7 +58,7 @@ use quintet_config::{ADMIN_SOCKET, CommandLine, Config};
 
 /// One small, durable, fast queue server that speaks many protocols.
 #[derive(Parser)]
-#[command(name = "quintet", version, about, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "quintet", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -69,11 +69,12 @@ Examples:
   quintet serve                                  serve every protocol, data in ./data
   quintet serve --listen memcache=:22133 --sync 50ms
   echo hello | quintet put work                  put a message
-  quintet take work                              take it and print it
+  quintet take work                              take a message, print and remove it
   quintet stats --json                           statistics of the running server
-  quintet check --data data                      verify the log of a stopped server
+  quintet check --data data                      verify the data directory
+  quintet check --config quintet.toml            verify the configuration before a start
   quintet export work --output work.jsonl        write a queue to a file for `quintet import`
-  quintet bench --connections 200                measure its rate and latency";
+  quintet bench --connections 200                measure the rate and latency of the server";
 
 #[derive(Subcommand)]
 enum Command {
@@ -103,7 +104,7 @@ enum Command {
     Top(top::Top),
     /// Print the events of a queue as they happen, without taking messages.
     Tail(tail::Tail),
-    /// Print what happened to messages, from the server's log, from any position on.
+    /// Print the events of messages from the server's log, from any position.
     Events(events::Events),
     /// Drop queues of the running server by name or pattern.
     Drop(drop::Drop),
@@ -142,11 +143,11 @@ enum Command {
     Delete(verbs::Delete),
     /// Change a message: priority, delay, body.
     Edit(verbs::Edit),
-    /// Pause a queue: takes wait, puts go on.
+    /// Pause a queue: takes wait, puts continue.
     Pause(verbs::Pause),
     /// End the pause of a queue.
     Resume(verbs::Resume),
-    /// Hold back the messages of a key, or list the held keys of a queue.
+    /// Hold the messages of a queue or key for a time, or list the held keys of a queue.
     Hold(verbs::Hold),
     /// Make the server reject puts.
     Drain(verbs::Drain),
@@ -154,7 +155,7 @@ enum Command {
     Undrain(verbs::Undrain),
     /// Make the server read its configuration again.
     Reload(verbs::Reload),
-    /// Verify the log and the runs of a data directory.
+    /// Verify a data directory, or check a configuration file.
     Check(check::Check),
     /// Repair a damaged data directory, so that a server can open it.
     Repair(check::Repair),
@@ -178,7 +179,7 @@ enum Command {
     Passwd(auth::Passwd),
     /// Make a token for a user.
     Token(auth::NewTokenFor),
-    /// Print the audit: who changed what on the server.
+    /// Print the audit log: changes on the server, with their users and results.
     Audit(audit::Audit),
     /// Show and control a cluster.
     #[cfg(feature = "cluster")]

@@ -36,7 +36,7 @@ pub(in super::super) struct Leases {
 
 #[derive(clap::Subcommand)]
 enum LeaseAct {
-    /// End leases: the messages are ready again, and the holders have lost them.
+    /// End leases: the messages are ready again, and the holders lose them.
     Release(ReleaseLeases),
 }
 
