@@ -1,5 +1,7 @@
 //! Names of queues that are like one that does not exist.
 
+use super::table::named;
+
 /// Queues that are compared at most.
 pub(super) const COMPARED: usize = 10_000;
 /// Letters of a name that are compared.
@@ -19,7 +21,8 @@ pub(super) fn hint<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> St
         .filter(|(alike, _)| *alike >= ALIKE)
         .collect();
     best.sort_by(|(a, one), (b, other)| b.total_cmp(a).then_with(|| one.cmp(other)));
-    let best: Vec<&str> = best.iter().take(PROPOSED).map(|(_, name)| *name).collect();
+    let best = best.iter().take(PROPOSED).map(|(_, name)| named(name));
+    let best: Vec<String> = best.collect();
     match best.is_empty() {
         true => String::new(),
         false => format!("; did you mean {}?", best.join(" or ")),

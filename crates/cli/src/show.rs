@@ -186,7 +186,8 @@ impl Queues {
             let wanted = wanted.to_string();
             let names = || queues.iter().filter_map(|queue| queue["name"].as_str());
             if !names().any(|name| name == wanted) {
-                bail!("there is no queue {wanted}{}", hint(&wanted, names()));
+                let hint = hint(&wanted, names());
+                bail!("there is no queue {}{hint}", named(&wanted));
             }
         }
         queues.retain(|queue| {
