@@ -276,7 +276,8 @@ pub(super) async fn operate(
         bulk_op.max = left.min(step);
         let asked = api
             .ask(&requester, Command::BulkOp(Box::new(bulk_op.clone())))
-            .await?;
+            .await
+            .map_err(|problem| problem.of_queue(&bulk_op.queue))?;
         let (Outcome::BulkDone(bulk_done), _) = asked else {
             return Err(Problem::unexpected());
         };

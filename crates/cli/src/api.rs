@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use quintet_types::CommandError;
 use serde_json::Value;
 
 use super::Where;
 use super::client::{Refused, ToServer, socket};
+use super::nearest::{COMPARED, hint};
 use super::remote::Way;
 
 /// Bytes of a reply that are read.
@@ -306,6 +308,44 @@ impl Api {
             status => status?,
         };
         self.judge(status)
+            .map_err(|error| self.with_nearest(path, error))
+    }
+
+    /// The same error. If the queue of the address does not exist, the error also names queues that
+    /// may have been meant.
+    fn with_nearest(&mut self, path: &str, error: anyhow::Error) -> anyhow::Error {
+        let queue = match path.strip_prefix("/queues/") {
+            Some(path) if Refused::is(&error, CommandError::QueueNotFound) => {
+                let queue = path.split(['/', '?']).next().unwrap_or_default();
+                percent_decode_str(queue).decode_utf8_lossy().into_owned()
+            }
+            Some(_) | None => return error,
+        };
+        let hint = self.nearest(&queue);
+        match error.downcast::<Refused>() {
+            Ok(refused) => {
+                let text = format!("{}{hint}", refused.text);
+                anyhow::Error::new(Refused { text, ..refused })
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// The end of an error about a queue that does not exist: names that are like it, if the client
+    /// may list any.
+    pub(super) fn nearest(&mut self, queue: &str) -> String {
+        let (mut names, mut from) = (Vec::new(), "/queues".to_owned());
+        while let Ok(page) = self.get(&from) {
+            let queues = page["queues"].as_array().into_iter().flatten();
+            names.extend(queues.filter_map(|queue| queue["name"].as_str().map(str::to_owned)));
+            match page["cursor"].as_str() {
+                Some(next) if names.len() < COMPARED => {
+                    from = format!("/queues?cursor={}", part(next));
+                }
+                Some(_) | None => break,
+            }
+        }
+        hint(queue, names.iter().map(String::as_str))
     }
 
     /// An error, if the status of a reply says that it is one.

@@ -11,6 +11,7 @@ use quintet_host::{Contents, Lost, give_up_runs, wall_ms};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
+use super::CheckServer;
 use super::progress::count_of;
 use super::runs::{self, Runs};
 
@@ -26,7 +27,8 @@ const ATTEMPTS: u32 = 4;
 #[derive(clap::Args)]
 #[command(
     after_help = "Reads everything and changes nothing. A server may run meanwhile. Exits with 3 \
-                        if there is damage.\n\nExamples:\n  quintet check --data \
+                        if there is damage, and with 1 if a server would refuse to start with the \
+                        configuration file.\n\nExamples:\n  quintet check --data \
                         /var/lib/quintet\n  quintet check --config /etc/quintet.toml\n  quintet \
                         check --json | jq .damaged_bytes"
 )]
@@ -34,7 +36,7 @@ pub(super) struct Check {
     /// Data directory.
     #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
     data: PathBuf,
-    /// Check this configuration file instead: print old names with their lines, and other errors.
+    /// Check this configuration file instead: settings, users, grants, TLS files and hooks.
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     config: Option<PathBuf>,
     /// Print JSON.
@@ -42,8 +44,9 @@ pub(super) struct Check {
     json: bool,
 }
 
-/// Prints all old names of a configuration file, or its first error.
-fn check_config(path: PathBuf) -> Result<ExitCode> {
+/// Prints all old names of a configuration file, or the errors with which a server would refuse to
+/// start. Writes nothing and opens no port.
+fn check_config(path: PathBuf, server: CheckServer) -> Result<ExitCode> {
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut out = stdout().lock();
@@ -62,17 +65,24 @@ fn check_config(path: PathBuf) -> Result<ExitCode> {
     for doubt in config.together().unwrap_or_default() {
         writeln!(out, "warning: {doubt}")?;
     }
+    let errors = server(&config, given.config.as_deref());
+    for error in &errors {
+        writeln!(out, "error: {error:#}")?;
+    }
+    if !errors.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
     writeln!(
         out,
-        "no errors; users, grants, TLS files and addresses are checked when the server starts"
+        "no errors; only a start shows whether the addresses are free"
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Check {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, server: CheckServer) -> Result<ExitCode> {
         if let Some(path) = self.config {
-            return check_config(path);
+            return check_config(path, server);
         }
         exists(&self.data)?;
         let mut lost = Vec::new();
@@ -94,10 +104,7 @@ impl Check {
         })?;
         bar.clear();
         if summary.segments == 0 && !self.data.join("lock").exists() {
-            bail!(
-                "{} has no log: is it a data directory?",
-                self.data.display()
-            );
+            return Err(no_log(&self.data));
         }
         let runs = self.runs(contents)?;
         let damaged = !lost.is_empty() || !wrong.is_empty() || runs.is_damaged();
@@ -193,6 +200,10 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) fn run(self) -> Result<ExitCode> {
         exists(&self.data)?;
+        // Before the lock, which is a file in the directory.
+        if !has_log(&self.data)? {
+            return Err(no_log(&self.data));
+        }
         let _lock = lock(&self.data)?;
         let mut bar = Bar::new("repairing");
         let summary = quintet_log::repair(&Disk::new(&self.data), &mut |finding| {
@@ -302,6 +313,32 @@ pub(super) fn exists(dir: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
+/// True if the directory has a file of a log, damaged or not.
+///
+/// # Errors
+/// The directory cannot be read.
+fn has_log(dir: &std::path::Path) -> Result<bool> {
+    let cannot = || format!("cannot read {}", dir.display());
+    for entry in fs::read_dir(dir).with_context(cannot)? {
+        let name = entry.with_context(cannot)?.file_name();
+        let name = name.to_string_lossy();
+        if ["segment-", "extent-", "run-"]
+            .iter()
+            .any(|first| name.starts_with(first))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn no_log(dir: &std::path::Path) -> anyhow::Error {
+    anyhow::anyhow!(
+        "there is no log in {}: name the data directory of a server with --data",
+        dir.display()
+    )
+}
+
 fn lock(dir: &std::path::Path) -> Result<DirLock> {
     DirLock::acquire(dir).map_err(|error| match matches!(error, LogError::Locked { .. }) {
         true => anyhow::anyhow!(
@@ -365,5 +402,34 @@ impl Bar {
         if self.shown && self.percent != u64::MAX {
             eprint!("\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_of_a_directory_without_a_log_creates_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let repair = || Repair {
+            data: dir.path().to_owned(),
+            json: false,
+        };
+        let error = repair().run().expect_err("no log").to_string();
+        assert!(
+            error.contains("there is no log in") && error.contains("--data"),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(dir.path()).expect("read").count(), 0);
+    }
+
+    #[test]
+    fn a_log_is_known_by_its_files() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("lock"), "1\n").expect("written");
+        assert!(!has_log(dir.path()).expect("read"));
+        fs::write(dir.path().join("segment-0000000001.log"), "").expect("written");
+        assert!(has_log(dir.path()).expect("read"));
     }
 }

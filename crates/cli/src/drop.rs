@@ -13,10 +13,10 @@ use super::progress::count_of;
 /// Arguments of `drop`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quintet drop 'import-*' --dry-run     how many there are\n  \
+    after_help = "Examples:\n  quintet drop 'import-*' --dry-run     only their numbers\n  \
                         quintet drop 'import-*'               empty queues only\n  quintet drop \
                         'import-*' --messages    all, with their messages\n\nA dropped queue is \
-                        made again on its next use, with the settings of the configuration file."
+                        created again on its next use, with the settings of the configuration file."
 )]
 pub(super) struct Drop {
     #[command(flatten)]

@@ -25,9 +25,9 @@ Examples:
   quintet events --since oldest --follow --json >>events.jsonl
 
 Events come from the server's durable log, so none is missing: put, reserved, finished, failed,
-dead, cancelled, released, removed, expired, moved and restart. A position, printed as next, tells
-where to go on, also after a restart. If the log begins later by now, the command fails and names
-the oldest position.")]
+dead, cancelled, released, removed, expired, moved and restart. Give the position that is printed as
+next to --since to continue there, also after a restart. If the log no longer has this position, the
+command fails and names the oldest one.")]
 pub(super) struct Events {
     #[command(flatten)]
     at: Where,

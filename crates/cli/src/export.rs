@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::Where;
 use super::api::Api;
+use super::nearest::hint;
 use super::progress::{Of, Progress};
 use super::records::Format;
 use output::Opened;
@@ -23,7 +24,7 @@ use walk::{LISTS, List, Walk};
 #[command(
     after_help = "Examples:\n  quintet export work --output work.jsonl\n  quintet export --format \
                         binary --all-states --output all.qx\n  quintet export work | jq \
-                        .body\n\nExport takes no messages, and the server goes on. It is not a \
+                        .body\n\nExport takes no messages, and the server continues. It is not a \
                         snapshot: a message that is taken or changes its state meanwhile may be \
                         missing, or appear twice."
 )]
@@ -108,7 +109,10 @@ impl Export {
             let mut queues = Vec::new();
             for name in &self.queues {
                 let shown = Name::of_shown(name).to_string();
-                let queue = named(&shown).with_context(|| format!("there is no queue {shown}"))?;
+                let queue = named(&shown).with_context(|| {
+                    let names = all.iter().filter_map(|queue| queue["name"].as_str());
+                    format!("there is no queue {shown}{}", hint(&shown, names))
+                })?;
                 if !queues.contains(&queue) {
                     queues.push(queue);
                 }

@@ -30,6 +30,7 @@ mod import;
 mod man;
 mod mess;
 mod messages;
+mod nearest;
 #[cfg(feature = "cluster")]
 mod node;
 mod progress;
@@ -49,7 +50,7 @@ mod verbs;
 mod ways;
 
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -57,7 +58,7 @@ use quintet_config::{ADMIN_SOCKET, CommandLine, Config};
 
 /// One small, durable, fast queue server that speaks many protocols.
 #[derive(Parser)]
-#[command(name = "quintet", version, about, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "quintet", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -68,11 +69,12 @@ Examples:
   quintet serve                                  serve every protocol, data in ./data
   quintet serve --listen memcache=:22133 --sync 50ms
   echo hello | quintet put work                  put a message
-  quintet take work                              take it and print it
+  quintet take work                              take a message, print and remove it
   quintet stats --json                           statistics of the running server
-  quintet check --data data                      verify the log of a stopped server
+  quintet check --data data                      verify the data directory
+  quintet check --config quintet.toml            verify the configuration before a start
   quintet export work --output work.jsonl        write a queue to a file for `quintet import`
-  quintet bench --connections 200                measure its rate and latency";
+  quintet bench --connections 200                measure the rate and latency of the server";
 
 #[derive(Subcommand)]
 enum Command {
@@ -102,7 +104,7 @@ enum Command {
     Top(top::Top),
     /// Print the events of a queue as they happen, without taking messages.
     Tail(tail::Tail),
-    /// Print what happened to messages, from the server's log, from any position on.
+    /// Print the events of messages from the server's log, from any position.
     Events(events::Events),
     /// Drop queues of the running server by name or pattern.
     Drop(drop::Drop),
@@ -141,11 +143,11 @@ enum Command {
     Delete(verbs::Delete),
     /// Change a message: priority, delay, body.
     Edit(verbs::Edit),
-    /// Pause a queue: takes wait, puts go on.
+    /// Pause a queue: takes wait, puts continue.
     Pause(verbs::Pause),
     /// End the pause of a queue.
     Resume(verbs::Resume),
-    /// Hold back the messages of a key, or list the held keys of a queue.
+    /// Hold the messages of a queue or key for a time, or list the held keys of a queue.
     Hold(verbs::Hold),
     /// Make the server reject puts.
     Drain(verbs::Drain),
@@ -153,7 +155,7 @@ enum Command {
     Undrain(verbs::Undrain),
     /// Make the server read its configuration again.
     Reload(verbs::Reload),
-    /// Verify the log and the runs of a data directory.
+    /// Verify a data directory, or check a configuration file.
     Check(check::Check),
     /// Repair a damaged data directory, so that a server can open it.
     Repair(check::Repair),
@@ -177,7 +179,7 @@ enum Command {
     Passwd(auth::Passwd),
     /// Make a token for a user.
     Token(auth::NewTokenFor),
-    /// Print the audit: who changed what on the server.
+    /// Print the audit log: changes on the server, with their users and results.
     Audit(audit::Audit),
     /// Show and control a cluster.
     #[cfg(feature = "cluster")]
@@ -267,8 +269,11 @@ fn directories(named: Option<&PathBuf>) -> Vec<PathBuf> {
 /// Runs the server with this configuration, which the command line gives so, until it stops.
 pub type RunServer = fn(Config, CommandLine) -> anyhow::Result<()>;
 
+/// The errors with which the server would refuse to start with this configuration of this file.
+pub type CheckServer = fn(&Config, Option<&Path>) -> Vec<anyhow::Error>;
+
 /// Does what the command line says.
-pub fn run(server: RunServer) -> ExitCode {
+pub fn run(server: RunServer, check: CheckServer) -> ExitCode {
     let mut words = std::env::args_os();
     let name = words.next().map(PathBuf::from).unwrap_or_default();
     if name.file_name().is_some_and(|name| name == "rq") {
@@ -276,7 +281,7 @@ pub fn run(server: RunServer) -> ExitCode {
         return ended(rq::run(words.collect()));
     }
     match command_line() {
-        Ok(cli) => ended(obey(cli.command, server)),
+        Ok(cli) => ended(obey(cli.command, server, check)),
         Err(code) => code,
     }
 }
@@ -313,12 +318,13 @@ fn of_number(error: &str) -> Option<String> {
     .map(|text| error.replace(text, "takes a whole number from 0 to 18446744073709551615"))
 }
 
-fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
+fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Result<ExitCode> {
     macro_rules! run {
         ($($name:ident)*) => {
             match command {
                 $(Command::$name(command) => command.run(),)*
                 Command::Serve(command) => command.run(server),
+                Command::Check(command) => command.run(check),
                 #[cfg(feature = "cluster")]
                 Command::Cluster(command) => command.run(),
                 Command::Completions { shell } => {
@@ -332,7 +338,7 @@ fn obey(command: Command, server: RunServer) -> anyhow::Result<ExitCode> {
     run!(
         Put Take Peek Wait Stats Metrics Attention Queues Settings Set Top Tail Events Drop Move Fanout
         Browse Leases Clients Workers Trace Track Batch Schedule Purge Cancel Kick Retry Redrive
-        Delete Edit Pause Resume Hold Drain Undrain Reload Check Repair Backup Export Import Rq Bench
+        Delete Edit Pause Resume Hold Drain Undrain Reload Repair Backup Export Import Rq Bench
         Demo Hooks Passwd Token Audit Man
     )
 }

@@ -276,7 +276,7 @@ fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCod
 pub(super) struct Take {
     #[command(flatten)]
     at: Where,
-    /// Name of the queue; of several, the best message over all of them comes.
+    /// Name of the queue; of several queues, the most urgent message comes first.
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
     /// Wait this long for a message, for example 30s.
@@ -338,7 +338,7 @@ fn say_why_empty(api: &mut Api, queue: &str) -> Result<()> {
         Ok(told) if told["paused"] == true => eprintln!("quintet: {shown} is paused"),
         Ok(_) => {}
         Err(error) if Refused::is(&error, CommandError::QueueNotFound) => {
-            eprintln!("quintet: there is no queue {shown}");
+            eprintln!("quintet: {error}");
         }
         // A client that may take may not be allowed to see this.
         Err(error) if error.is::<Refused>() => {}

@@ -41,7 +41,7 @@ pub(super) struct Serve {
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Data directory; the server makes it if it is absent [default: data].
+    /// Data directory; the server creates it if it is absent [default: data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Open only the listeners named here. ADDR is HOST:PORT, :PORT, PORT or unix:PATH; ",insecure"

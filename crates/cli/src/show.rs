@@ -3,12 +3,13 @@
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use quintet_types::{Name, Pattern};
 use serde_json::Value;
 
 use super::Where;
 use super::api::{Api, part};
+use super::nearest::hint;
 use super::table::{age, named, rate, seen, table};
 use super::top::{Finding, findings};
 
@@ -181,6 +182,14 @@ impl Queues {
         let mut queues = Api::connect(&self.at)?.queues()?;
         let pattern = self.pattern.as_deref().map(Name::of_shown);
         let pattern = pattern.map(|name| Pattern::of_name(name.as_bytes()));
+        if let Some(Pattern::Exact(wanted)) = &pattern {
+            let wanted = wanted.to_string();
+            let names = || queues.iter().filter_map(|queue| queue["name"].as_str());
+            if !names().any(|name| name == wanted) {
+                let hint = hint(&wanted, names());
+                bail!("there is no queue {}{hint}", named(&wanted));
+            }
+        }
         queues.retain(|queue| {
             let name = Name::of_shown(queue["name"].as_str().unwrap_or_default());
             let fits = pattern

@@ -208,7 +208,7 @@ pub(super) async fn page(
         return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
-        let note = "Nothing was selected.".to_owned();
+        let note = "Nothing was selected: select rows first.".to_owned();
         return Ok(asked.console.app.redirect(&format!("queues/{part}"), note));
     }
     let which = Which::of(&form)?;

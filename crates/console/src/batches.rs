@@ -53,7 +53,7 @@ fn stands(batch: &Batch, event: Event) -> &'static str {
         Event::Success => (batch.progress.success, &batch.made.success),
     };
     match (said, callback, batch.progress.next() == Some(event)) {
-        (CallbackState::No, Some(_), true) => "waits for room",
+        (CallbackState::No, Some(_), true) => "waits for room in its queue",
         (CallbackState::No, ..) => "not yet",
         (CallbackState::Put, ..) => "put",
         (CallbackState::Done, Some(_), _) => "finished",
@@ -264,7 +264,7 @@ pub(super) async fn show(
     let children = match (progress.children_running, progress.children_pending) {
         (_, 0) => None,
         (running, pending) => Some(format!(
-            "{} not succeeded, {} not run",
+            "{} not succeeded, {} not run yet",
             words::of(pending, "has", "have"),
             words::of(running, "has", "have")
         )),

@@ -139,7 +139,7 @@ pub(super) async fn page(
     let bulk = Bulk::of(&word)?;
     let selected = queues(&asked.query()?)?;
     if selected.is_empty() {
-        let note = "Nothing was selected.".to_owned();
+        let note = "Nothing was selected: select rows first.".to_owned();
         return Ok(asked.console.app.redirect("", note));
     }
     let (mut rows, mut names, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
@@ -279,7 +279,8 @@ async fn lose(
     let total: u64 = questions.iter().map(|question| question.counted).sum();
     let must = operation == BulkOperation::Drop || total > TYPED;
     if must && form.get("name") != Some(&sure(questions.len())) {
-        let note = "Nothing was done: the typed text does not match.".to_owned();
+        let note =
+            "Nothing was done: the typed number does not match. Type it as shown.".to_owned();
         return Ok(console.app.redirect("", note));
     }
     let many = sure(questions.len());

@@ -217,7 +217,7 @@ pub(crate) async fn release(asked: PageRequest, request: Request) -> Result<Resp
     for id in given.form.all("id") {
         let id = id
             .parse()
-            .map_err(|_| Problem::field("id", "this is not an id"))?;
+            .map_err(|_| Problem::field("id", "takes the id of a message, a number"))?;
         match asked
             .console
             .api
@@ -230,7 +230,7 @@ pub(crate) async fn release(asked: PageRequest, request: Request) -> Result<Resp
         }
     }
     let mut note = match (ended, over, refused.len()) {
-        (0, 0, 0) => "Nothing was selected.".to_owned(),
+        (0, 0, 0) => "Nothing was selected: select rows first.".to_owned(),
         _ => format!("{} ended.", words::of(ended, "lease", "leases")),
     };
     if over > 0 {

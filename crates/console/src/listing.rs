@@ -128,7 +128,12 @@ impl Which {
 /// There is none.
 pub(super) fn state(word: &str) -> Result<ListState, Problem> {
     let state = STATES.iter().find(|(_, known)| *known == word);
-    let state = state.ok_or_else(|| Problem::field("state", "there is no such state"))?;
+    let state = state.ok_or_else(|| {
+        Problem::field(
+            "state",
+            "takes ready, delayed, reserved, buried, prepared or done",
+        )
+    })?;
     Ok(state.0)
 }
 

@@ -108,7 +108,7 @@ pub async fn login(
             response.headers_mut().insert(SET_COOKIE, cookie);
             return Ok(response);
         }
-        Answer::No => (StatusCode::FORBIDDEN, "Wrong name or password."),
+        Answer::No => (StatusCode::FORBIDDEN, "Wrong name, password or token."),
         Answer::NotNow(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
     };
     page.wrong = Some(wrong);

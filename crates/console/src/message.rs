@@ -265,7 +265,7 @@ fn facts(asked: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
     all.push(plain("Attempts", words::count(u64::from(message.reserves))));
     if let Some(extra) = extra {
         for (word, number) in [
-            ("Leases that ran out", extra.timeouts),
+            ("Expired leases", extra.timeouts),
             ("Released", extra.releases),
             ("Buried", extra.buries),
             ("Kicked", extra.kicks),

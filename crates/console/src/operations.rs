@@ -243,7 +243,7 @@ async fn hold_key(
     asked.ask(hold).await?;
     let key = names::seen(&String::from_utf8_lossy(&key));
     Ok(match for_ms {
-        0 => format!("The message group {key} is not held any more."),
+        0 => format!("The message group {key} is no longer held."),
         ms => format!(
             "The message group {key} is held for {}.",
             words::duration(ms)
@@ -271,7 +271,7 @@ async fn answered(
             .redirect(&format!("queues/{part}/ask/{operation}"), note.to_owned()));
     };
     if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
-        let note = "Nothing was done: the typed name does not match.".to_owned();
+        let note = "Nothing was done: the typed name does not match. Type it as shown.".to_owned();
         return Ok(console
             .app
             .redirect(&format!("queues/{part}/ask/{operation}"), note));
@@ -284,7 +284,8 @@ async fn answered(
             counted += ask::count(asked, &question, *state).await?.0;
         }
         if counted > question.counted + question.counted / 10 {
-            let note = "Nothing was done: there are over a tenth more messages now. Confirm again.";
+            let note = "Nothing was done: the number of messages has risen by more than a \
+                        tenth. Confirm again.";
             return Ok(console
                 .app
                 .redirect(&format!("queues/{part}/ask/{operation}"), note.to_owned()));
@@ -496,9 +497,7 @@ pub(super) async fn on_message(
     let id = message.id;
     let (command, note) = one(id, &operation, &given.form).ok_or_else(Problem::no_such_page)?;
     let note = match asked.ask(command).await {
-        Ok(Outcome::Cancelled) => {
-            "It is cancelled: its lease ends when the time for its worker is over."
-        }
+        Ok(Outcome::Cancelled) => "It is cancelled: its lease ends after the worker's grace time.",
         Ok(_) => note,
         Err(problem) => {
             let api = &asked.console.api;

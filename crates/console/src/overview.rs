@@ -495,7 +495,7 @@ fn shown(
     let ever = vec![
         ("Put", words::short_count(puts)),
         ("Finished", words::short_count(finished)),
-        ("Left unfinished", words::short_count(others.iter().sum())),
+        ("Ended unfinished", words::short_count(others.iter().sum())),
     ];
     let rows: Vec<Row> = found
         .rows

@@ -91,7 +91,7 @@ pub(super) fn charts(client_api: &dyn ClientApi, series: &Series, day: bool) -> 
         graph::chart("Per second", Unit::Rate, &speed, &times),
         any.then(|| {
             graph::chart(
-                "Left unfinished, per second",
+                "Ended unfinished, per second",
                 Unit::Rate,
                 &otherwise,
                 &times,

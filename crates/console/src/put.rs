@@ -274,7 +274,7 @@ pub(super) async fn edit(
         false => typed.into_bytes(),
         true => {
             let typed: String = typed.split_whitespace().collect();
-            let wrong = |_| Problem::field("body", "this is not base64");
+            let wrong = |_| Problem::field("body", "takes base64: choose Text to write plain text");
             BASE64_STANDARD.decode(typed).map_err(wrong)?
         }
     };
@@ -287,7 +287,7 @@ pub(super) async fn edit(
     let priority = field("priority")
         .trim()
         .parse()
-        .map_err(|_| Problem::field("priority", "A number from 0 to 4,294,967,295."))?;
+        .map_err(|_| Problem::field("priority", "takes a number from 0 to 4,294,967,295"))?;
     let mut due = Field {
         value: field("delay").to_owned(),
         wrong: None,

@@ -344,7 +344,7 @@ fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> 
     let ends = [
         ("Finished", left.finished),
         ("Removed", left.removed),
-        ("Failed for good", left.failed),
+        ("Failed finally", left.failed),
         ("Dropped", left.dropped),
         ("Expired", left.expired),
         ("Moved away", left.moved),
@@ -371,6 +371,6 @@ fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> 
         .into_iter()
         .filter(|(word, number)| *number > 0 || *word == "Finished");
     ever.extend(ends.map(|(word, number)| (word, words::count(number))));
-    ever.push(("Leases that ran out", words::count(totals.timeouts)));
+    ever.push(("Expired leases", words::count(totals.timeouts)));
     tiles(now, minute, ever)
 }

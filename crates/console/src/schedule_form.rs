@@ -19,7 +19,7 @@ use quintet_http::{Form, reply};
 
 /// The fields, by the names that the API's errors have, each with its label and a hint.
 const FIELDS: [(&str, &str, &str); 12] = [
-    ("name", "Name", "A schedule of this name is not replaced."),
+    ("name", "Name", "An existing schedule is not replaced."),
     (
         "cron",
         "Cron expression",
@@ -28,15 +28,15 @@ const FIELDS: [(&str, &str, &str); 12] = [
     (
         "zone",
         "Time zone",
-        "Of the cron expression: Europe/Berlin. Empty: UTC",
+        "For the cron expression: Europe/Berlin. Empty: UTC",
     ),
     ("every_ms", "Interval", "1s to 3650d"),
     (
         "phase_ms",
         "Phase",
-        "Runs are so much later than multiples of the interval",
+        "Delay of each run after a multiple of the interval",
     ),
-    ("at_ms", "Moments", "One in each line: 2027-01-01T09:00:00Z"),
+    ("at_ms", "Moments", "One per line: 2027-01-01T09:00:00Z"),
     (
         "queue",
         "Queue",
@@ -46,7 +46,11 @@ const FIELDS: [(&str, &str, &str); 12] = [
     ("priority", "Priority", "0 is the most urgent"),
     ("start_ms", "Start", "No run before: 2027-01-01T09:00:00Z"),
     ("end_ms", "End", "No run after"),
-    ("count", "Runs", "The schedule ends after so many"),
+    (
+        "count",
+        "Runs",
+        "The schedule ends after this number of runs",
+    ),
 ];
 
 /// A field as it is shown.
@@ -295,7 +299,7 @@ async fn defined(
     let text = |field: &str| typed(field).map(str::to_owned);
     let number = |field: &str| -> Result<Option<u64>, Problem> {
         let number = typed(field).map(str::parse).transpose();
-        number.map_err(|_| Problem::field(field, "a number"))
+        number.map_err(|_| Problem::field(field, "takes a number"))
     };
     let span = |field: &str| {
         let span = typed(field).map(words::typed_duration).transpose();
@@ -323,7 +327,8 @@ async fn defined(
         spec.body = None;
     }
     let priority = number("priority")?.map(u32::try_from).transpose();
-    spec.priority = priority.map_err(|_| Problem::field("priority", "4294967295 at most"))?;
+    spec.priority = priority
+        .map_err(|_| Problem::field("priority", "takes a number from 0 to 4,294,967,295"))?;
     spec.missed = choice(form, "missed");
     spec.overlap = choice(form, "overlap");
     let seen = match changes {
@@ -333,7 +338,7 @@ async fn defined(
             let which = WhichSchedules::One(name.to_owned());
             let (found, _) = asked.console.api.schedules(which).await?;
             if !found.is_empty() {
-                let why = "there is a schedule of this name: change that one";
+                let why = "there is a schedule of this name: change it, or choose another name";
                 return Err(Problem::field("name", why));
             }
             None
@@ -350,6 +355,6 @@ async fn defined(
 fn moment(field: &str, text: &str) -> Result<u64, Problem> {
     let at = DateTime::parse_from_rfc3339(text).ok();
     let at = at.and_then(|at| u64::try_from(at.timestamp_millis()).ok());
-    let why = "a moment such as 2027-01-01T09:00:00Z, with its offset";
+    let why = "takes a moment such as 2027-01-01T09:00:00Z, with its offset";
     at.ok_or_else(|| Problem::field(field, why))
 }

@@ -122,7 +122,7 @@ pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
         ("Schedules", number(&|_| true)),
         ("Paused", number(&|cron| cron.paused)),
         ("Refused", number(&|cron| cron.outcome == "refused")),
-        ("Missed last", number(&|cron| cron.outcome == "missed")),
+        ("Missed last run", number(&|cron| cron.outcome == "missed")),
     ];
     let wall = asked.console.api.client_api().wall().0;
     let calendar = tokio::task::spawn_blocking(move || calendar(&found, wall)).await;

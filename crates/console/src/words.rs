@@ -76,7 +76,7 @@ fn written(ms: u64, format: &str) -> String {
     let signed = i64::try_from(ms).unwrap_or(i64::MAX);
     match chrono::DateTime::from_timestamp_millis(signed) {
         Some(moment) => moment.format(format).to_string(),
-        None => "beyond all calendars".to_owned(),
+        None => "after the year 262142".to_owned(),
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
     fn moments() {
         assert_eq!(moment(1_795_317_129_000), "2026-11-22 03:12:09 UTC");
         assert_eq!(time_of_day(1_795_317_129_000), "03:12:09 UTC");
-        assert_eq!(moment(u64::MAX), "beyond all calendars");
+        assert_eq!(moment(u64::MAX), "after the year 262142");
     }
 
     #[test]

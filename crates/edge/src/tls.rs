@@ -37,6 +37,30 @@ impl Tls {
         Ok(Arc::new(tls))
     }
 
+    /// The errors with which [`Tls::load`] would end, one for each cause. Reads the files and makes
+    /// none.
+    pub fn faults(config: &Config) -> Vec<anyhow::Error> {
+        let mut faults: Vec<anyhow::Error> = Vec::new();
+        for listen in &config.listen {
+            let (name, address) = (listen.served.name(), &listen.address);
+            let checked = match config.tls_of(listen) {
+                Ok(None) => continue,
+                Ok(Some(settings)) => settings.check().with_context(|| tls_of(name, address)),
+                Err(why) => Err(anyhow!(why)),
+            };
+            let Err(error) = checked else { continue };
+            let cause = error.root_cause().to_string();
+            // Listeners without files of their own have the same ones.
+            if !faults
+                .iter()
+                .any(|told| told.root_cause().to_string() == cause)
+            {
+                faults.push(error);
+            }
+        }
+        faults
+    }
+
     /// TLS of a listener.
     pub fn of(&self, number: usize) -> Option<Secure> {
         Some(Secure {

@@ -235,6 +235,19 @@ fn say(line: &str) {
     }
 }
 
+/// Checks `[cluster]` and its files before a start, without a connection.
+///
+/// # Errors
+/// What is missing or wrong.
+pub fn check(config: &Config) -> Result<()> {
+    if !config.cluster.is_on() {
+        return Ok(());
+    }
+    checks::before(config)?;
+    proxy_listeners::tls(&config.cluster)?;
+    checks::servers(&config.cluster).map(drop)
+}
+
 /// Follows the cluster's log until this node owns it; until then clients that come to
 /// `proxy_listeners` are brought to the owner, so many at once, and counted by `arrivals`.
 /// `reload`: whatever a node that only follows reads again. `None`: it was told to stop before.

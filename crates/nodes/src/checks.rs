@@ -27,9 +27,13 @@ pub fn before(config: &Config) -> Result<()> {
     if config.chunk_bytes > CHUNK_MAX {
         faults.push("chunk_bytes must be at most \"256KiB\" in a cluster".to_owned());
     }
-    let names = std::fs::read_dir(&config.data).context("cannot list the data directory")?;
+    let names = match std::fs::read_dir(&config.data) {
+        // The start makes it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        names => Some(names.context("cannot list the data directory")?),
+    };
     let is_log = |name: &str| name.starts_with("segment-") || name.ends_with(".qrun");
-    let local = names.flatten().find_map(|entry| {
+    let local = names.into_iter().flatten().flatten().find_map(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
         is_log(&name).then_some(name)
     });

@@ -47,6 +47,20 @@ pub(crate) trait Threads {
     fn end(&mut self, by: Instant) -> bool;
 }
 
+const NO_CLUSTER: &str = "[cluster] is configured, but this binary was built without the feature \
+                          \"cluster\": use a binary with it, or leave cluster.nats empty";
+
+/// Checks `[cluster]` before a start.
+///
+/// # Errors
+/// It is configured.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    match config.cluster.is_on() {
+        true => bail!(NO_CLUSTER),
+        false => Ok(()),
+    }
+}
+
 /// Says what to do.
 ///
 /// # Errors
@@ -60,10 +74,7 @@ pub(crate) fn follow(
     _: &dyn Fn(),
     _: (&Sender<Order>, &Receiver<Order>),
 ) -> Result<Option<Ownership>> {
-    bail!(
-        "[cluster] is configured, but this binary was built without the feature \"cluster\": use \
-         a binary with it, or leave cluster.nats empty"
-    )
+    bail!(NO_CLUSTER)
 }
 
 impl Ownership {

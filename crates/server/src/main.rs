@@ -6,6 +6,7 @@
     allow(dead_code, unused_imports, reason = "what only nodes of a cluster use")
 )]
 
+mod check;
 mod client_api;
 #[cfg(not(feature = "cluster"))]
 #[path = "alone.rs"]
@@ -51,7 +52,7 @@ fn main() -> std::process::ExitCode {
         }
         _ => {
             quintet_process::modes::keep_private();
-            quintet_cli::run(serve::run)
+            quintet_cli::run(serve::run, check::check)
         }
     }
 }

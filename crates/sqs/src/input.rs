@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::fault::Fault;
+use crate::unreadable;
 use crate::whole::{Blob, List, Named, Whole};
 
 /// Strings by name.
@@ -209,10 +210,26 @@ pub(crate) enum InputValue<'a> {
 
 impl InputValue<'_> {
     fn read<T: DeserializeOwned>(self) -> Result<T, Fault> {
-        match self {
-            InputValue::Json(bytes) => serde_json::from_slice(bytes).map_err(Fault::unreadable),
-            InputValue::Form(form) => T::deserialize(form).map_err(Fault::unreadable),
-        }
+        let read = match self {
+            InputValue::Json(bytes) => serde_json::from_slice(bytes),
+            InputValue::Form(form) => T::deserialize(form),
+        };
+        read.map_err(|error| self.unreadable::<T>(&error))
+    }
+
+    /// The error, with the member that it is about. Members are followed only here, as that costs
+    /// time.
+    fn unreadable<T: DeserializeOwned>(self, error: &serde_json::Error) -> Fault {
+        let again: Result<T, _> = match self {
+            InputValue::Json(bytes) => {
+                let mut from = serde_json::Deserializer::from_slice(bytes);
+                serde_path_to_error::deserialize(&mut from)
+            }
+            InputValue::Form(form) => serde_path_to_error::deserialize(form),
+        };
+        let member = again.err().map(|error| error.path().to_string());
+        let member = member.filter(|member| member != ".");
+        Fault::unreadable(unreadable::text(member.as_deref(), error))
     }
 }
 

@@ -30,6 +30,7 @@ mod send;
 mod settle;
 mod shown;
 pub mod sign;
+mod unreadable;
 mod value;
 mod whole;
 mod xml;

@@ -704,7 +704,7 @@ fn errand(action: &Action) -> Errand {
 
 fn of_denied(denied: Denied) -> Fault {
     let text = match denied {
-        Denied::Address => "your address is not among allowed_ips",
+        Denied::Address => "your address is not in allowed_ips of this listener",
         Denied::Host => "this server has another name; hosts = \"NAME\" in its settings adds one",
         Denied::Origin => "a page of another site may not do this",
         Denied::Login => "a login is needed",

@@ -72,6 +72,9 @@ impl<'de> Deserialize<'de> for Whole {
     }
 }
 
+/// The error of bytes that are not in base64.
+pub(crate) const NOT_BASE64: &str = "not base64";
+
 /// Bytes, written as base64.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Blob(pub(crate) Vec<u8>);
@@ -79,7 +82,9 @@ pub(crate) struct Blob(pub(crate) Vec<u8>);
 impl<'de> Deserialize<'de> for Blob {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        let bytes = STANDARD.decode(text).map_err(D::Error::custom)?;
+        let bytes = STANDARD
+            .decode(text)
+            .map_err(|_| D::Error::custom(NOT_BASE64))?;
         Ok(Blob(bytes))
     }
 }

@@ -156,10 +156,29 @@ impl Settings {
             .collect()
     }
 
+    /// Reads the files as [`Acceptor::load`] does, and makes none.
+    ///
+    /// # Errors
+    /// What is wrong with them. A self-signed certificate need not be there yet.
+    pub fn check(&self) -> Result<(), Error> {
+        let is_made = matches!(self.source, Source::SelfSigned { .. });
+        if is_made && !self.files().0.exists() {
+            return match &self.client_ca {
+                None => Ok(()),
+                Some(file) => roots(file).map(drop),
+            };
+        }
+        self.read().map(drop)
+    }
+
     fn load(&self) -> Result<Loaded, Error> {
         if let Source::SelfSigned { dir, names } = &self.source {
             self_signed::ensure(dir, names)?;
         }
+        self.read()
+    }
+
+    fn read(&self) -> Result<Loaded, Error> {
         let (certificate, key_file) = self.files();
         let (chain, key) = (certificates(&certificate)?, private_key(&key_file)?);
         let (fingerprint, ends) = (fingerprint(&chain[0]), end_of(&chain[0]));

@@ -356,7 +356,7 @@ impl Site {
     /// What `denied` says; a login that is needed is asked for by the answer.
     fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
         let text = match denied {
-            Denied::Address => "your address is not among allowed_ips",
+            Denied::Address => "your address is not in allowed_ips of this listener",
             Denied::Host if path.starts_with(API) => {
                 return Ok(quintet_api::wrong_host(WRONG_HOST));
             }
@@ -366,7 +366,10 @@ impl Site {
                 return Err(Problem::said(StatusCode::SERVICE_UNAVAILABLE, why));
             }
             Denied::Login => {
-                let needed = Problem::said(StatusCode::UNAUTHORIZED, "a login is needed");
+                let needed = Problem::said(
+                    StatusCode::UNAUTHORIZED,
+                    "log in first: this server needs a name and a password, or a token",
+                );
                 let of_api = path.starts_with(API);
                 let mut response = match of_api {
                     true => quintet_api::site_error(needed),

@@ -31,8 +31,8 @@ use screen::{Act, Column, Key, Page, Screen};
 Keys: up and down select a queue, Enter shows its details, d its dead letters. a lists the queues
 that need attention, with the reasons. < and > choose the column to sort by, i inverts the order, /
 filters by name. p pauses and resumes, r retries failed messages (quintet retry), x purges after a
-question (quintet purge), f follows the events (quintet tail). c shows connections, ? the help; Esc
-goes back, q quits.
+confirmation (quintet purge), f follows the events (quintet tail). c shows connections, ? the help;
+Esc goes back, q quits.
 
 in/s and out/s cover the time between two updates; at first, and with --once, the last minute.
 

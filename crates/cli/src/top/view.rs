@@ -33,7 +33,7 @@ d           its buried messages and dead letters, with their errors
 f           its events as they happen
 p           pauses it, or resumes it
 r           retries failed messages: buried messages and dead letters
-x           purges its waiting messages, after a question
+x           purges its waiting messages, after a confirmation
 a           queues that need attention and why, the worst first
 c           connections
 /           filters by name

@@ -36,7 +36,7 @@ pub(in super::super) struct Leases {
 
 #[derive(clap::Subcommand)]
 enum LeaseAct {
-    /// End leases: the messages are ready again, and the holders have lost them.
+    /// End leases: the messages are ready again, and the holders lose them.
     Release(ReleaseLeases),
 }
 
@@ -168,7 +168,7 @@ impl Leases {
                 Ok(true)
             })?;
             if !found && self.queue.is_some() {
-                bail!("there is no queue {}", named(&queue));
+                bail!("there is no queue {}{}", named(&queue), api.nearest(&queue));
             }
         }
         if !self.json {

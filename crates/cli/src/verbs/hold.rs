@@ -20,8 +20,8 @@ use super::duration;
                   queue for 30 s\n  quintet hold calls --end                          deliver it \
                   again\n  quintet hold calls --with-key acme.com --for 30s  deliver nothing of this \
                   key for 30 s\n  quintet hold calls --with-key acme.com --end      deliver it \
-                  again\n\nPuts go on, and messages of other keys are delivered. Keys need groups, \
-                  key_in_flight_max or key_take_rate. The hold of a queue is a pause with an end: \
+                  again\n\nPuts continue, and messages of other keys are delivered. Keys need \
+                  groups, key_in_flight_max or key_take_rate. The hold of a queue is a pause with an end: \
                   `quintet resume` ends it too."
 )]
 pub(in super::super) struct Hold {

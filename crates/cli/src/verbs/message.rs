@@ -27,7 +27,7 @@ pub(in super::super) struct Delete {
     /// Ids of messages.
     #[arg(required = true)]
     ids: Vec<u64>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(long, short)]
     yes: bool,
     /// Print JSON.
@@ -85,7 +85,7 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
                         quintet edit 1234 --delay 10m           not selectable for ten minutes\n  \
                         quintet edit 1234 --body '{\"to\": 7}'    a new body; prints the new \
                         id\n\nA reserved message cannot be changed. A new body gives the message \
-                        a new id; its position and all else stays."
+                        a new id; its position and its other fields stay."
 )]
 pub(in super::super) struct Edit {
     #[command(flatten)]

@@ -15,7 +15,7 @@ use super::duration;
 #[command(
     after_help = "Examples:\n  quintet pause work             until quintet resume\n  quintet \
                         pause work --for 10m   ends after ten minutes\n\nTakes wait as if the \
-                        queue were empty; puts go on. A pause survives restarts. `quintet rq \
+                        queue were empty; puts continue. A pause survives restarts. `quintet rq \
                         pause` is different: it pauses the scripts of RQ."
 )]
 pub(in super::super) struct Pause {

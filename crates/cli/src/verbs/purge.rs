@@ -13,10 +13,10 @@ use super::bulk::{Bulk, How, PURGE, Which};
 #[command(
     after_help = "Examples:\n  quintet purge work --dry-run              only their number\n  \
                         quintet purge work                        remove the waiting messages, \
-                        after a question\n  quintet purge work --state buried --yes   buried \
-                        messages, without a question\n  quintet purge work --older 7d --contains \
-                        test\n\nReserved messages stay, and so does the queue (quintet drop \
-                        removes it). A purge of a whole queue forgets its deduplication ids. \
+                        after a confirmation\n  quintet purge work --state buried --yes   buried \
+                        messages, without a confirmation\n  quintet purge work --older 7d \
+                        --contains test\n\nReserved messages stay, and so does the queue (quintet \
+                        drop removes it). A purge of a whole queue forgets its deduplication ids. \
                         Ctrl-C stops within about a second; messages purged by then are gone."
 )]
 pub(in super::super) struct Purge {

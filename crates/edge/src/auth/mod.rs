@@ -101,6 +101,15 @@ impl Auth {
         })
     }
 
+    /// Checks the users, grants and listeners of a configuration.
+    ///
+    /// # Errors
+    /// As [`Auth::new`].
+    pub fn check(config: &Config, path: Option<&std::path::Path>) -> Result<()> {
+        let table = read(config, path, &mut Register::default());
+        table.map(drop).map_err(|why| anyhow!(why))
+    }
+
     /// By a newer configuration. `by` is who wants it, if that is a client.
     ///
     /// # Errors

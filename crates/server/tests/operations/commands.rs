@@ -309,6 +309,11 @@ fn old_names_are_errors_that_name_the_new_ones() {
     assert_eq!(code, Some(0), "{says}");
     let (code, says) = check("[[listen]]\nprotocol = 'htp'\n");
     assert!(code == Some(1) && says.contains("did you mean"), "{says}");
+    let (code, says) = check("tls_cert = '/nowhere/a'\ntls_key = '/nowhere/b'\n");
+    assert!(code == Some(1) && says.contains("/nowhere/a"), "{says}");
+    let grant = "[[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['put']\n";
+    let (code, says) = check(grant);
+    assert!(code == Some(1) && says.contains("not \"bob\""), "{says}");
     let (code, says) = check("[defaults]\ndefault_rank = 7\n");
     let why = ":2: default_rank is called default_priority now";
     assert!(code == Some(1) && says.contains(why), "{says}");

@@ -283,7 +283,9 @@ fn leases_are_selected_and_ended_in_the_console() {
     assert!(note(&done).contains("2 leases ended."));
     let again = send(format!("{selected}&id={}", ids[1]));
     assert!(note(&again).contains("1 lease ended. 2 had ended before."));
-    assert!(note(&send(format!("csrf={csrf}"))).contains("Nothing was selected."));
+    assert!(
+        note(&send(format!("csrf={csrf}"))).contains("Nothing was selected: select rows first.")
+    );
     // It is written down.
     let audit = text(&server.run(&["audit"]).stdout);
     assert!(audit.contains("POST /leases/do/release"), "{audit}");

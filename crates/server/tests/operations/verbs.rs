@@ -191,6 +191,15 @@ fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
             .1
             .contains("there is no queue nowhere")
     );
+    for command in [
+        &["browse", "wrok"][..],
+        &["queues", "wrok"],
+        &["purge", "wrok", "--yes"],
+    ] {
+        let (_, says, code) = server.outputs(command);
+        let hint = "there is no queue wrok; did you mean work?";
+        assert!(code == 1 && says.contains(hint), "{command:?}: {says}");
+    }
     server.printed(&["resume", "work"]);
     assert_eq!(server.printed(&["take", "work"]), "x");
     server.printed(&["drain"]);

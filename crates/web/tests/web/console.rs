@@ -484,7 +484,10 @@ fn messages_are_buried_retried_moved_and_deleted() {
     assert_eq!(queue(&world, "work")["ready"], 2);
     // Nothing.
     let reply = world.get("/queues/work/ask/delete?pick=1&state=ready");
-    assert_eq!(note(&world, &reply), "Nothing was selected.");
+    assert_eq!(
+        note(&world, &reply),
+        "Nothing was selected: select rows first."
+    );
     assert_eq!(world.get("/queues/work/ask/explode").status, 404);
     assert_eq!(
         world.get("/queues/work/ask/move?state=reserved").status,

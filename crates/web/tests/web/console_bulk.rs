@@ -111,7 +111,10 @@ fn queues_are_deleted_together_when_their_number_is_typed() {
 fn a_selection_that_cannot_be_is_refused() {
     let world = world();
     let nothing = world.get("/bulk/purge");
-    assert_eq!(note(&world, &nothing), "Nothing was selected.");
+    assert_eq!(
+        note(&world, &nothing),
+        "Nothing was selected: select rows first."
+    );
     let many: String = (0..151).map(|n| format!("&queue=q{n}")).collect();
     for (path, status) in [
         ("/bulk/explode?queue=a", 404),
