@@ -36,7 +36,6 @@ fn hooks(config: &Config) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use quintet_config::{CommandLine, load};
 
     #[test]
