@@ -12,7 +12,7 @@ const ALLOWED: &str = "\
 types: | memchr smallvec
 engine: types | foldhash hashbrown sha2 siphasher smallvec
 wire: types | base64 memchr sha2 subtle
-client: policy types | base64 chrono-tz serde thiserror utoipa
+client: policy types | base64 chrono chrono-tz serde thiserror utoipa
 log: | crc32c rustix thiserror
 cluster: log | bytes crc32c rustix
 jetstream: cluster log | * tokio
@@ -27,7 +27,7 @@ import: scripts | serde_json
 scripts: client types | *
 http: client tls types | * tokio
 config: client policy scripts tls auth types wire | *
-control: config client types | *
+control: client types | *
 api: control client http policy types | * tokio
 console: api client http scripts types | * tokio
 rq: http scripts tls types | * tokio
