@@ -12,7 +12,7 @@ const ALLOWED: &str = "\
 types: | memchr smallvec
 engine: types | foldhash hashbrown sha2 siphasher smallvec
 wire: types | base64 memchr sha2 subtle
-client: policy types | base64 chrono-tz serde thiserror utoipa
+client: policy types | base64 chrono chrono-tz serde thiserror utoipa
 log: | crc32c rustix thiserror
 cluster: log | bytes crc32c rustix
 jetstream: cluster log | * tokio
@@ -27,19 +27,19 @@ import: scripts | serde_json
 scripts: client types | *
 http: client tls types | * tokio
 config: client policy scripts tls auth types wire | *
-control: config client types | *
-api: control client http policy types | * tokio
+control: client types | *
+api: control client http types | * tokio
 console: api client http scripts types | * tokio
 rq: http scripts tls types | * tokio
 web: api console client http rq scripts tls types | * tokio
 sqs: client http tls types | * tokio
 nodes: cluster config host jetstream log scripts | *
-cli: bench config console control client proxy hooks host import log nodes scripts sqs tls auth types wire | *
+cli: bench config control client proxy hooks host import log nodes scripts sqs tls auth types wire | *
 process: config client host types | * mio
 edge: config client hooks host http log process tls auth types wire | * mio
 node: cluster config client proxy host jetstream log nodes process scripts types | *
 ops: config control client engine hooks host otlp policy tls types | *
-server: api cli config client edge proxy host http log node ops otlp process rq scripts sqs tls types web wire | * mio
+server: cli config client edge proxy host http log node ops otlp process rq scripts sqs tls types web wire | * mio
 sim: cluster client engine log types | *
 faults: |
 testkit: faults tls | *

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_auth::{NewToken, Password};
-use quintet_config::end_text;
+use quintet_client::words::utc;
 use quintet_host::{random, wall_ms};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
@@ -61,7 +61,7 @@ impl NewTokenFor {
             0 => String::new(),
             days => {
                 let until = wall_ms().saturating_add(days.saturating_mul(DAY_MS));
-                format!(" {}", end_text(until))
+                format!(" {}", utc(until))
             }
         };
         let mut out = io::stdout().lock();

@@ -1,5 +1,7 @@
 //! How numbers and times are written for people.
 
+use chrono::{DateTime, Utc};
+
 /// A count in full: `48,210`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -25,6 +27,16 @@ pub fn duration(ms: u64) -> String {
         3600..=86_399 => format!("{hours} h {:02} m", minutes % 60),
         _ => format!("{} d {:02} h", count(days), hours % 24),
     }
+}
+
+/// A moment in UTC, cut to seconds: `2027-01-01T00:00:00Z`. `ms` is since 1970.
+pub fn utc(ms: u64) -> String {
+    let at = i64::try_from(ms)
+        .ok()
+        .and_then(DateTime::<Utc>::from_timestamp_millis);
+    at.unwrap_or(DateTime::<Utc>::MAX_UTC)
+        .format("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
 }
 
 /// `1 message`, `2 messages`.

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use chrono::{DateTime, Utc};
+use chrono::DateTime;
 use quintet_auth::{Grant, Holder, Mistake, Password, Right, Row, Secret, Token, TokenId, User};
+use quintet_client::words::utc;
 use quintet_types::Pattern;
 
 use super::Config;
@@ -269,21 +270,11 @@ fn token(line: &str) -> Result<Token, String> {
         "" => u64::MAX,
         until => {
             let end = DateTime::parse_from_rfc3339(until);
-            let end = end.map_err(|_| format!("end at a time such as {}", end_text(0)))?;
+            let end = end.map_err(|_| format!("end at a time such as {}", utc(0)))?;
             u64::try_from(end.timestamp_millis()).unwrap_or(0)
         }
     };
     Ok(Token { id, until_ms })
-}
-
-/// An end as [`token`] reads it.
-pub fn end_text(ms: u64) -> String {
-    let at = i64::try_from(ms)
-        .ok()
-        .and_then(DateTime::<Utc>::from_timestamp_millis);
-    at.unwrap_or(DateTime::<Utc>::MAX_UTC)
-        .format("%Y-%m-%dT%H:%M:%SZ")
-        .to_string()
 }
 
 /// Where a secret's file is.
@@ -359,7 +350,7 @@ mod tests {
         let id = "ab".repeat(32);
         assert_eq!(token(&id).expect("a token").until_ms, u64::MAX);
         let until = token(&format!("{id} 2027-01-01T00:00:00Z")).expect("a token");
-        assert_eq!(end_text(until.until_ms), "2027-01-01T00:00:00Z");
+        assert_eq!(utc(until.until_ms), "2027-01-01T00:00:00Z");
         for wrong in ["", "ab", &format!("{id} tomorrow"), &format!("{id}0")] {
             assert!(token(wrong).is_err(), "{wrong}");
         }

@@ -40,7 +40,7 @@ use quintet_types::{Groups, Overrides, Pattern, QueueSettings, Settings};
 use quintet_wire::Options;
 
 pub use address::Address;
-pub use auth::{GrantTable, UserTable, end_text, open_to_all};
+pub use auth::{GrantTable, UserTable, open_to_all};
 pub use change::changed;
 pub use cluster::Cluster;
 pub use files::{Places, RESERVE};

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use quintet_config::end_text;
+use quintet_client::words;
 use serde::{Deserialize, Serialize};
 
 /// The file's name in the data directory; the one before it has [`OLDER`]
@@ -50,7 +50,7 @@ impl Act {
     pub fn told(&self) -> String {
         let mut told = self.result.clone();
         if let Some(messages) = self.messages {
-            let messages = quintet_client::words::of(messages, "message", "messages");
+            let messages = words::of(messages, "message", "messages");
             told.push_str(&format!(", {messages}"));
         }
         if let Some(id) = self.new_id {
@@ -72,7 +72,7 @@ impl Act {
         };
         format!(
             "{} {} {} {} {} {}",
-            end_text(self.at_ms),
+            words::utc(self.at_ms),
             shown(&self.who),
             shown(&self.from),
             self.act,

@@ -7,6 +7,7 @@ pub mod damage;
 pub mod disk;
 pub mod facts;
 pub mod history;
+mod intercepted;
 pub mod log_tests;
 pub mod model;
 mod random;
@@ -14,4 +15,5 @@ pub mod shards;
 pub mod transcript;
 pub mod world;
 
+pub use intercepted::Intercepted;
 pub use random::{Random, seeds};

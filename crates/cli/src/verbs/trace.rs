@@ -4,7 +4,7 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use quintet_config::end_text;
+use quintet_client::words::utc;
 
 use super::super::Where;
 use super::super::table::seen_bytes;
@@ -43,7 +43,7 @@ impl Trace {
                     let text = told["text"].as_str();
                     let text = text.context("the server is of another version")?;
                     let at = told["at_ms"].as_u64();
-                    let at = at.map(|at| format!(" ({})", end_text(at)));
+                    let at = at.map(|at| format!(" ({})", utc(at)));
                     let text = seen_bytes(text.as_bytes());
                     writeln!(stdout(), "{text}{}", at.unwrap_or_default())?;
                 }

@@ -1,18 +1,22 @@
 //! Moves of dead letters beside what others do to the queues they go back to.
 
-use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
-use quintet_client::{Arrive, ClientApi, OnOutcome, StoreError};
-use quintet_sim::client_api::SimApi;
-use quintet_types::{Body, BulkAction, Caller, ClientId, Command, Ms, Name, Outcome};
+use quintet_client::{ClientApi, OnOutcome};
+use quintet_sim::{Intercepted, client_api::SimApi};
+use quintet_types::{BulkAction, Caller, Command, Name, Outcome};
 use serde_json::json;
 
 use crate::world::{PATIENCE, Served, sim};
 
-/// A client API that keeps the steps of moves until it is told to let them through.
+fn moves(command: &Command) -> bool {
+    matches!(command, Command::BulkOp(bulk_op)
+        if matches!(bulk_op.action, BulkAction::Redrive { .. } | BulkAction::RedriveInto(_)))
+}
+
+/// Keeps the steps of moves until it is told to let them through.
 struct Gate {
     client_api: Arc<SimApi>,
     open: AtomicBool,
@@ -33,6 +37,24 @@ impl Gate {
             inside: Mutex::default(),
             changed: Condvar::new(),
         })
+    }
+
+    /// A client API whose commands pass this gate.
+    fn in_front(self: &Arc<Self>) -> Arc<dyn ClientApi> {
+        let gate = Arc::clone(self);
+        Intercepted::new(
+            Arc::clone(&self.client_api),
+            move |client_api, caller, command, reply| {
+                let mut inside = gate.inside();
+                if moves(&command) && !gate.open.load(Ordering::SeqCst) {
+                    inside.kept = Some((caller, command, reply));
+                    gate.changed.notify_all();
+                    return;
+                }
+                drop(inside);
+                client_api.submit(caller, command, reply);
+            },
+        )
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -65,56 +87,13 @@ impl Gate {
     }
 }
 
-impl ClientApi for Gate {
-    fn now(&self) -> Ms {
-        self.client_api.now()
-    }
-
-    fn wall(&self) -> Ms {
-        self.client_api.wall()
-    }
-
-    fn epoch(&self) -> u64 {
-        self.client_api.epoch()
-    }
-
-    fn enter(&self, arrive: Arrive) -> ClientId {
-        self.client_api.enter(arrive)
-    }
-
-    fn leave(&self, client_id: ClientId) {
-        self.client_api.leave(client_id);
-    }
-
-    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        let moves = matches!(&command, Command::BulkOp(bulk_op)
-            if matches!(bulk_op.action, BulkAction::Redrive { .. } | BulkAction::RedriveInto(_)));
-        let mut inside = self.inside();
-        if moves && !self.open.load(Ordering::SeqCst) {
-            inside.kept = Some((caller, command, reply));
-            self.changed.notify_all();
-            return;
-        }
-        drop(inside);
-        self.client_api.submit(caller, command, reply);
-    }
-
-    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.client_api.read(body, from, into)
-    }
-
-    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
-        self.client_api.store(queue, len, source)
-    }
-}
-
 /// A queue that somebody else drops when a move has looked at it, and has not yet put anything
 /// into it, is gone, and not made again by that step.
 #[test]
 fn what_was_dropped_is_not_made_again_by_a_step_of_a_move() {
     for to in [None, Some("to")] {
         let gate = Gate::new();
-        let served = Served::new(gate.clone());
+        let served = Served::new(gate.in_front());
         let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
         let policy = json!({"deadLetterTargetArn": arn("dead"), "maxReceiveCount": 1}).to_string();
         for name in ["dead", "to"] {
@@ -176,61 +155,21 @@ fn what_was_dropped_is_not_made_again_by_a_step_of_a_move() {
     }
 }
 
-/// A client API that says what is asked about queues, once somebody listens.
-struct Overheard {
-    client_api: Arc<SimApi>,
-    tell: Mutex<Option<mpsc::Sender<bool>>>,
-}
-
-impl ClientApi for Overheard {
-    fn now(&self) -> Ms {
-        self.client_api.now()
-    }
-
-    fn wall(&self) -> Ms {
-        self.client_api.wall()
-    }
-
-    fn epoch(&self) -> u64 {
-        self.client_api.epoch()
-    }
-
-    fn enter(&self, arrive: Arrive) -> ClientId {
-        self.client_api.enter(arrive)
-    }
-
-    fn leave(&self, client_id: ClientId) {
-        self.client_api.leave(client_id);
-    }
-
-    fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
-        let moves = matches!(&command, Command::BulkOp(bulk_op)
-            if matches!(bulk_op.action, BulkAction::RedriveInto(_)));
-        let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tell) = &*tell {
-            tell.send(moves).expect("somebody listens");
-        }
-        drop(tell);
-        self.client_api.submit(caller, command, reply);
-    }
-
-    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.client_api.read(body, from, into)
-    }
-
-    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
-        self.client_api.store(queue, len, source)
-    }
-}
-
 /// The step that rests when it is cancelled finds that out before it moves anything.
 #[test]
 fn a_cancelled_move_moves_nothing_more() {
-    let overheard = Arc::new(Overheard {
-        client_api: sim(),
-        tell: Mutex::default(),
+    // Says of each command if it moves messages, once somebody listens.
+    let listener: Arc<Mutex<Option<mpsc::Sender<bool>>>> = Arc::default();
+    let tell = Arc::clone(&listener);
+    let overheard = Intercepted::new(sim(), move |client_api, caller, command, reply| {
+        let tell = tell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tell) = &*tell {
+            tell.send(moves(&command)).expect("somebody listens");
+        }
+        drop(tell);
+        client_api.submit(caller, command, reply);
     });
-    let served = Served::new(overheard.clone());
+    let served = Served::new(overheard);
     let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
     let policy = json!({"deadLetterTargetArn": arn("dead"), "maxReceiveCount": 1}).to_string();
     for name in ["dead", "to"] {
@@ -258,10 +197,7 @@ fn a_cancelled_move_moves_nothing_more() {
     let handle = json!({"TaskHandle": begun["TaskHandle"]});
     served.yes("CancelMessageMoveTask", &handle);
     let (tell, told) = mpsc::channel();
-    *overheard
-        .tell
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner) = Some(tell);
+    *listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(tell);
     // The move asks for something when it has rested.
     assert_eq!(told.recv_timeout(PATIENCE), Ok(false));
     let wanted = json!({"QueueUrl": "to", "AttributeNames": ["ApproximateNumberOfMessages"]});

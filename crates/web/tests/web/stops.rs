@@ -1,14 +1,14 @@
 //! A stop while requests wait for shards that do not answer.
 
-use std::io::{self, Read, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use quintet_client::{Arrive, ClientApi, OnOutcome, StoreError};
+use quintet_client::OnOutcome;
 use quintet_http::{Settings, Socket, Web};
-use quintet_sim::client_api::SimApi;
-use quintet_types::{Body, Caller, ClientId, Command, Ms, Name, Settings as EngineSettings};
+use quintet_sim::{Intercepted, client_api::SimApi};
+use quintet_types::Settings as EngineSettings;
 use quintet_web::Site;
 
 use crate::common::PATIENCE;
@@ -16,55 +16,15 @@ use crate::common::PATIENCE;
 /// Longer than a stop takes that waits for nothing.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Shards that keep their answers.
-struct Mute {
-    client_api: Arc<SimApi>,
-    kept: Mutex<Vec<OnOutcome>>,
-    tell: mpsc::Sender<()>,
-}
-
-impl ClientApi for Mute {
-    fn now(&self) -> Ms {
-        self.client_api.now()
-    }
-
-    fn wall(&self) -> Ms {
-        self.client_api.wall()
-    }
-
-    fn epoch(&self) -> u64 {
-        self.client_api.epoch()
-    }
-
-    fn enter(&self, arrive: Arrive) -> ClientId {
-        self.client_api.enter(arrive)
-    }
-
-    fn leave(&self, client_id: ClientId) {
-        self.client_api.leave(client_id);
-    }
-
-    fn submit(&self, _: Caller, _: Command, reply: OnOutcome) {
-        self.kept.lock().expect("healthy").push(reply);
-        self.tell.send(()).expect("somebody waits");
-    }
-
-    fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.client_api.read(body, from, into)
-    }
-
-    fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError> {
-        self.client_api.store(queue, len, source)
-    }
-}
-
 /// All that a stop answers to a request, and how long the stop took.
 fn stopped(request: &str, grace: Duration) -> (String, Duration) {
     let (tell, asked) = mpsc::channel();
-    let client_api = Arc::new(Mute {
-        client_api: SimApi::ticking(EngineSettings::default()),
-        kept: Mutex::default(),
-        tell,
+    // Shards that keep their answers.
+    let kept: Mutex<Vec<OnOutcome>> = Mutex::default();
+    let shards = SimApi::ticking(EngineSettings::default());
+    let client_api = Intercepted::new(shards, move |_, _, _, reply| {
+        kept.lock().expect("healthy").push(reply);
+        tell.send(()).expect("somebody waits");
     });
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
