@@ -1,10 +1,21 @@
 //! Dependencies in requests and replies.
 
-use quintet_types::{AfterOn, IfFailed, Message, MessageId, PutAfter};
-use serde::{Deserialize, Serialize};
+use axum::extract::Request;
+use quintet_types::{
+    AfterOn, Dependant, IfFailed, Message, MessageId, Parent, PutAfter, StatsOf, StatsReply,
+};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
+use super::bytes_in_json::{base64_unless_text, text_of};
+use super::call::{Answer, Call};
+use super::path::Path;
 use super::problem::Problem;
+use super::{Api, read};
+use quintet_http::{Requester, reply};
+
+/// Shards and parts of them that are asked for one page at most.
+const PARTS_MAX: usize = 256;
 
 /// A message to wait for.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -63,6 +74,70 @@ pub(super) struct ShownParent {
     pub(super) id: u64,
     /// `waiting`, `done` or `failed`.
     pub(super) state: &'static str,
+    /// The address of its result.
+    #[schema(value_type = String)]
+    pub(super) result: ResultOf,
+}
+
+/// The address of a message's result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResultOf(u64);
+
+impl Serialize for ResultOf {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("/api/v1/messages/{}/result", self.0))
+    }
+}
+
+impl From<&Parent> for ShownParent {
+    fn from(parent: &Parent) -> Self {
+        Self {
+            id: parent.id.0,
+            state: parent.state.word(),
+            result: ResultOf(parent.id.0),
+        }
+    }
+}
+
+/// A parent in a list of its own.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ListedParent {
+    #[serde(flatten)]
+    parent: ShownParent,
+    /// Its own name, if it has one that is text.
+    name: Option<String>,
+    /// Any other name of its own, in base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_base64: Option<String>,
+    /// Its queue; null, as the name is: it is gone, or may not be seen.
+    queue: Option<String>,
+}
+
+/// Messages for which one waits, or waited.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ParentPage {
+    /// In the order of their ids.
+    parents: Vec<ListedParent>,
+    /// Go on with this; null: that was all.
+    cursor: Option<String>,
+}
+
+/// A message that waits for another one.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct ListedDependent {
+    id: u64,
+    queue: String,
+    /// `delayed` while it is held.
+    state: &'static str,
+}
+
+/// Messages that wait for another one.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct DependentPage {
+    /// By shard, and there in the order of their ids.
+    dependents: Vec<ListedDependent>,
+    /// Go on with this, also after a short page; null: that was all.
+    cursor: Option<String>,
 }
 
 /// The messages that a new one waits for, of a message that is `field` in its request.
@@ -100,14 +175,135 @@ pub(super) fn of_new(
 
 /// The messages that one waits for, or waited.
 pub(super) fn shown(message: &Message) -> Vec<ShownParent> {
-    let after = message
-        .extra
-        .as_ref()
-        .and_then(|extra| extra.after.as_ref());
-    let parents = after.into_iter().flat_map(|after| &after.parents);
-    let parents = parents.map(|parent| ShownParent {
-        id: parent.id.0,
-        state: parent.state.word(),
+    parents_of(message).iter().map(Into::into).collect()
+}
+
+/// The messages that one waits for, or waited, by id.
+fn parents_of(message: &Message) -> &[Parent] {
+    let extra = message.extra.as_ref();
+    let after = extra.and_then(|extra| extra.after.as_ref());
+    after.map_or(&[], |after| &after.parents)
+}
+
+/// Lists the messages that this one waits for, or waited, with the addresses of their results.
+#[utoipa::path(get, path = "/api/v1/messages/{id}/parents", operation_id = "list_parents", tag = "messages",
+    params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = ParentPage), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn parents(
+    Call { api, requester }: Call,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
+    let max = read::page_size(&query)? as usize;
+    let after = match query.get("cursor") {
+        Some(text) => text.parse().map_err(|_| no_cursor())?,
+        None => 0,
+    };
+    let (message, _) = api.message(&requester, read::message(&id)?).await?;
+    let all = parents_of(&message);
+    let rest = &all[all.partition_point(|parent| parent.id.0 <= after)..];
+    let part = &rest[..rest.len().min(max)];
+    let mut room = api.room(part.len() as u64 * super::ROW_BYTES)?;
+    let mut parents = Vec::with_capacity(part.len());
+    for parent in part {
+        // A record of it stays when it is gone.
+        let seen = api.message(&requester, parent.id).await.ok();
+        let name = seen.as_ref().and_then(|(message, _)| message.name());
+        let bytes = seen.as_ref().map_or(0, |(message, queue)| {
+            8 * (queue.as_bytes().len() + message.name().map_or(0, |name| name.len())) as u64
+        });
+        if room.as_mut().is_some_and(|room| !room.grow(bytes)) {
+            return Err(quintet_http::Problem::NoMemory.into());
+        }
+        parents.push(ListedParent {
+            parent: parent.into(),
+            name: name.and_then(|name| text_of(name)),
+            name_base64: name.and_then(|name| base64_unless_text(name)),
+            queue: seen.as_ref().map(|(_, queue)| queue.to_string()),
+        });
+    }
+    let last = part.last().filter(|_| part.len() < rest.len());
+    let cursor = last.map(|last| last.id.0.to_string());
+    Ok(reply::document(&ParentPage { parents, cursor }))
+}
+
+/// Lists the messages of all shards that wait for this one.
+#[utoipa::path(get, path = "/api/v1/messages/{id}/dependents", operation_id = "list_dependents", tag = "messages",
+    params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
+    responses((status = 200, body = DependentPage), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn dependents(
+    Call { api, requester }: Call,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
+    let max = read::page_size(&query)?;
+    let from = match query.get("cursor") {
+        Some(text) => place(text).ok_or_else(no_cursor)?,
+        None => (0, MessageId(0)),
+    };
+    let (message, _) = api.message(&requester, read::message(&id)?).await?;
+    let mut room = api.room(u64::from(max) * super::ROW_BYTES)?;
+    let (found, next) = api.dependents(&requester, message.id, from, max).await?;
+    let names = found
+        .iter()
+        .map(|found| found.queue.as_bytes().len() as u64);
+    if let Some(room) = &mut room
+        && !room.grow(names.sum::<u64>() * 8)
+    {
+        return Err(quintet_http::Problem::NoMemory.into());
+    }
+    let dependents = found.into_iter().map(|found| ListedDependent {
+        id: found.id.0,
+        queue: found.queue.to_string(),
+        state: found.state.word(),
     });
-    parents.collect()
+    Ok(reply::document(&DependentPage {
+        dependents: dependents.collect(),
+        cursor: next.map(|(shard, id)| format!("{shard}_{}", id.0)),
+    }))
+}
+
+fn no_cursor() -> Problem {
+    Problem::field("cursor", "this is no cursor")
+}
+
+fn place(text: &str) -> Option<(u8, MessageId)> {
+    let (shard, id) = text.split_once('_')?;
+    Some((shard.parse().ok()?, MessageId(id.parse().ok()?)))
+}
+
+impl Api {
+    /// Messages of all shards that wait for this one and may be seen, `max` at most, and where to
+    /// go on; `None`: that was all. A page may be short though there are more.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub async fn dependents(
+        &self,
+        requester: &Requester,
+        parent: MessageId,
+        from: (u8, MessageId),
+        max: u32,
+    ) -> Result<(Vec<Dependant>, Option<(u8, MessageId)>), Problem> {
+        let (mut all, mut from) = (Vec::new(), from);
+        for _ in 0..PARTS_MAX {
+            let left = max.saturating_sub(u32::try_from(all.len()).unwrap_or(max));
+            if left == 0 {
+                break;
+            }
+            let max = left;
+            let of = StatsOf::Dependants { parent, from, max };
+            let StatsReply::Dependants(page) = self.stats(requester, of).await? else {
+                return Err(Problem::unexpected());
+            };
+            all.extend(page.dependants);
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok((all, None)),
+            }
+        }
+        Ok((all, Some(from)))
+    }
 }

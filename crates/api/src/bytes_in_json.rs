@@ -13,3 +13,8 @@ pub(crate) fn base64_unless_text(bytes: &[u8]) -> Option<String> {
 pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
+
+/// The bytes as text, if they are.
+pub(crate) fn text_of(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).ok().map(str::to_owned)
+}

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::path::Path;
-use super::problem::Problem;
+use super::problem::{LEASE_OVER, Problem};
 use super::streamed::streamed;
 use super::{Api, read};
 use quintet_http::{ConnectionSlot, Requester};
@@ -47,7 +47,8 @@ pub(super) struct LeaseEvent {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_base64: Option<String>,
     /// Of `ended`: `waiting` (the message is in a queue again), or how the message ended: `done`,
-    /// `failed`, `dead`, `expired`, `cancelled`, `gone` or `moved`.
+    /// `failed`, `dead`, `expired`, `cancelled`, `gone`, `moved`, or `unknown` if the server does
+    /// not know that any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
 }
@@ -84,17 +85,21 @@ fn told(ask: &AwaitLease, news: &LeaseNews, now: Ms) -> String {
     } else if lasts && (ask.known.is_none() || until != news.until) {
         text += &event.server_sent("lease");
     }
-    let state = match news.state {
-        LeaseState::Held => return text,
-        LeaseState::Back => "waiting",
-        LeaseState::Ended(state) => state.word(),
-    };
+    match news.state {
+        LeaseState::Held => text,
+        LeaseState::Back => text + &ended(ask, "waiting"),
+        LeaseState::Ended(state) => text + &ended(ask, state.word()),
+    }
+}
+
+/// The last event.
+fn ended(ask: &AwaitLease, state: &'static str) -> String {
     let event = LeaseEvent {
         id: ask.id.0,
         state: Some(state),
         ..LeaseEvent::default()
     };
-    text + &event.server_sent("ended")
+    event.server_sent("ended")
 }
 
 /// News of a lease as server-sent events: `lease` at once and whenever its end changes,
@@ -132,16 +137,23 @@ pub(super) async fn stream(
             None => {
                 // The lease has ended.
                 let waits = ask.as_mut()?;
-                match api.lease_news(&requester, *waits).await.ok()? {
+                match api.lease_news(&requester, *waits).await {
                     // The client has gone away, or the server stops.
-                    None if is_let_go(&requester) => return None,
-                    None => ": it lasts\n\n".to_owned(),
-                    Some(news) => {
+                    Ok(None) if is_let_go(&requester) => return None,
+                    Ok(None) => ": it lasts\n\n".to_owned(),
+                    Ok(Some(news)) => {
                         let text = told(waits, &news, api.client_api.now());
                         waits.known = Some((news.cancelled.is_some(), news.until));
                         ask = ask.filter(|_| news.state == LeaseState::Held);
                         text
                     }
+                    // It ended between two waits, and no record of that is left.
+                    Err(over) if over.code == LEASE_OVER => {
+                        let text = ended(waits, "unknown");
+                        ask = None;
+                        text
+                    }
+                    Err(_) => return None,
                 }
             }
         };

@@ -476,6 +476,8 @@ pub fn router(api: Arc<Api>) -> Router {
         .route("/messages/{id}/kick", post(messages::kick))
         .route("/messages/{id}/redrive", post(messages::redrive))
         .route("/messages/{id}/move", post(messages::transfer))
+        .route("/messages/{id}/parents", get(after::parents))
+        .route("/messages/{id}/dependents", get(after::dependents))
         .route("/messages/{id}/trace", get(trace::show))
         .route("/messages/{id}/result", get(results::message))
         .route("/messages/{id}/release", post(release::of_message))

@@ -7,8 +7,9 @@ use serde_json::Value;
 use utoipa::OpenApi;
 
 use super::{
-    attention, batches, bulk, cancel, hold, imports, lease_events, leases, messages, names, over,
-    queues, records, release, results, schedules, server, setup, stream, tail, trace, workers,
+    after, attention, batches, bulk, cancel, hold, imports, lease_events, leases, messages, names,
+    over, queues, records, release, results, schedules, server, setup, stream, tail, trace,
+    workers,
 };
 use quintet_http::reply;
 
@@ -48,6 +49,8 @@ use quintet_http::reply;
         imports::store,
         imports::show,
         imports::make,
+        after::parents,
+        after::dependents,
         trace::show,
         results::message,
         messages::body,

@@ -15,6 +15,8 @@ use super::reasons::detail;
 
 /// Of a limit of an address or a user.
 const TOO_MANY: &str = "too_many_requests";
+/// Of a lease that is over.
+pub(super) const LEASE_OVER: &str = "lease_over";
 
 /// The error, and its subject.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -238,7 +240,7 @@ impl Problem {
 
     /// A lease's token is of no lease there is.
     pub(crate) fn lease_over() -> Self {
-        Self::new(StatusCode::CONFLICT, "lease_over", "the lease is over")
+        Self::new(StatusCode::CONFLICT, LEASE_OVER, "the lease is over")
     }
 
     /// Somebody works on the message.

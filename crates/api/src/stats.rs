@@ -9,7 +9,11 @@ use super::{Api, Problem};
 use quintet_http::Requester;
 
 impl Api {
-    async fn stats(&self, requester: &Requester, of: StatsOf) -> Result<StatsReply, Problem> {
+    pub(super) async fn stats(
+        &self,
+        requester: &Requester,
+        of: StatsOf,
+    ) -> Result<StatsReply, Problem> {
         let (Outcome::Stats(stats), _) = self.ask(requester, Command::Stats(of)).await? else {
             return Err(Problem::unexpected());
         };

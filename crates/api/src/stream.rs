@@ -93,6 +93,7 @@ impl Api {
                 | StatsReply::Message(_)
                 | StatsReply::Names(_)
                 | StatsReply::Setup(_)
+                | StatsReply::Dependants(_)
                 | StatsReply::HeldKeys(_) => Err(CommandError::NotFound),
             },
             Some((Outcome::Refused(command_error), _)) => Err(command_error),

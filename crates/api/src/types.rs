@@ -6,7 +6,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_client::attention::why_slow;
 use quintet_client::{History, Rates, Recent, Series};
-use quintet_types::{Bound, How, Lease, Left, Message, Ms, Name, QueueStats, State, Track, When};
+use quintet_types::{
+    Bound, How, Lease, Left, ListState, Message, Ms, Name, QueueStats, Track, When,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -17,7 +19,7 @@ use super::hold::Holds;
 use super::holder::Holder;
 use super::problem::Problem;
 use super::read::{token, version};
-use crate::bytes_in_json::{base64_unless_text, lossy};
+use crate::bytes_in_json::{base64_unless_text, lossy, text_of};
 
 /// Bytes of a result at most.
 const RESULT_MAX: usize = 64 << 10;
@@ -648,10 +650,6 @@ fn status(message: &Message) -> String {
     extra.map_or_else(String::new, |extra| lossy(&extra.status))
 }
 
-fn text_of(bytes: &[u8]) -> Option<String> {
-    std::str::from_utf8(bytes).ok().map(str::to_owned)
-}
-
 impl MessageView {
     pub(crate) fn of(message: &Message, queue: &Name, now: quintet_types::Ms) -> Self {
         let extra = message.extra.as_deref();
@@ -661,14 +659,7 @@ impl MessageView {
         Self {
             id: message.id.0,
             queue: queue.to_string(),
-            state: match message.state {
-                State::Ready if message.is_delayed(now) => "delayed",
-                State::Ready => "ready",
-                State::Reserved => "reserved",
-                State::Buried => "buried",
-                State::Prepared => "prepared",
-                State::Done | State::Relayed => "archived",
-            },
+            state: ListState::of(message, now).word(),
             priority: message.priority,
             rank: message.priority,
             created_ms: message.created.0,

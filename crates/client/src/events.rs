@@ -38,7 +38,7 @@ pub enum EventKind {
     Moved,
     /// The server started, or another node took over: leases of connections ended.
     Restart,
-    /// A part of the log was damaged and was cut out by a repair: events of any queue may be
+    /// A part of the log is damaged, or was and a repair has cut it out: events of any queue may be
     /// missing there. Told whatever is asked for.
     Lost,
 }

@@ -1,12 +1,14 @@
 //! The messages that one waits for, and those that wait for it.
 
-use quintet_types::{Command, Message, MessageId, Outcome, Parent, StatsOf, StatsReply};
+use quintet_types::{Message, MessageId, Parent};
 
 use super::names::Named;
 use super::{PageRequest, listing};
 
 /// Parents that are shown at most.
-const PARENTS_SHOWN: usize = 20;
+const PARENTS_SHOWN: usize = 10;
+/// Messages that wait which are shown at most. With the message itself the graph has 20 nodes.
+const BEHIND_SHOWN: usize = 9;
 
 /// A message beside the one of the page.
 pub(super) struct Neighbour {
@@ -23,11 +25,13 @@ pub(super) struct Neighbours {
     /// More parents than are shown.
     pub(super) more: usize,
     pub(super) behind: Vec<Neighbour>,
+    /// There are more that wait than are shown.
+    pub(super) more_behind: bool,
 }
 
 impl Neighbours {
     pub(super) fn any(&self) -> bool {
-        !(self.before.is_empty() && self.behind.is_empty())
+        !(self.before.is_empty() && self.behind.is_empty() && !self.more_behind)
     }
 }
 
@@ -46,33 +50,29 @@ pub(super) async fn of(asked: &PageRequest, message: &Message) -> Neighbours {
         found.before.push(Neighbour {
             id: id.0,
             state: state.word(),
-            queue: look(asked, *id).await.map(|(queue, _)| queue),
+            queue: look(asked, *id).await,
         });
     }
-    let stats = Command::Stats(StatsOf::Message(message.id));
-    let asked_stats = asked.console.api.ask(&asked.requester, stats).await;
-    let Ok((Outcome::Stats(stats), _)) = asked_stats else {
-        return found;
-    };
-    let StatsReply::Message(stats) = *stats else {
-        return found;
-    };
-    for id in stats.dependants {
-        if let Some((queue, state)) = look(asked, id).await {
-            found.behind.push(Neighbour {
-                id: id.0,
-                state,
-                queue: Some(queue),
-            });
-        }
+    let api = &asked.console.api;
+    // One more, to know whether there are more.
+    let (begin, max) = ((0, MessageId(0)), BEHIND_SHOWN as u32 + 1);
+    let behind = api.dependents(&asked.requester, message.id, begin, max);
+    if let Ok((behind, next)) = behind.await {
+        found.more_behind = behind.len() > BEHIND_SHOWN || next.is_some();
+        let behind = behind.into_iter().take(BEHIND_SHOWN);
+        found.behind = behind
+            .map(|one| Neighbour {
+                id: one.id.0,
+                state: listing::word(one.state),
+                queue: Some(Named::new(&one.queue)),
+            })
+            .collect();
     }
     found
 }
 
-/// The queue and the state of another message, if it may be seen.
-async fn look(asked: &PageRequest, id: MessageId) -> Option<(Named, &'static str)> {
-    let (message, queue) = asked.message(&id.0.to_string()).await.ok()?;
-    let now = asked.console.api.client_api().now();
-    let state = listing::word(listing::state_of(&message, now));
-    Some((Named::new(&queue), state))
+/// The queue of another message, if it may be seen.
+async fn look(asked: &PageRequest, id: MessageId) -> Option<Named> {
+    let (_, queue) = asked.message(&id.0.to_string()).await.ok()?;
+    Some(Named::new(&queue))
 }

@@ -143,18 +143,6 @@ pub(crate) fn word(state: ListState) -> &'static str {
     found.map_or("", |(_, word)| word)
 }
 
-/// The state a message is listed in.
-pub(super) fn state_of(message: &Message, now: Ms) -> ListState {
-    match message.state {
-        State::Ready if message.is_delayed(now) => ListState::Delayed,
-        State::Ready => ListState::Ready,
-        State::Reserved => ListState::Reserved,
-        State::Buried => ListState::Buried,
-        State::Prepared => ListState::Prepared,
-        State::Done | State::Relayed => ListState::Archived,
-    }
-}
-
 /// A message's line.
 pub(super) struct Line {
     pub(super) id: u64,

@@ -96,7 +96,7 @@ pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Result<R
         .await
         .map_err(|error| Problem::internal(error.to_string()))?;
     let head = head.map_err(|error| Problem::internal(error.to_string()))?;
-    let state = listing::state_of(&message, now);
+    let state = ListState::of(&message, now);
     let log = run::log(&asked, &message, &queue, state).await?;
     let api = &asked.console.api;
     let held = api.held_by(&asked.requester, &message, &queue).await;

@@ -110,7 +110,7 @@ pub(super) async fn download(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (message, queue) = asked.message(&id).await?;
-    let state = listing::state_of(&message, asked.console.api.client_api().now());
+    let state = ListState::of(&message, asked.console.api.client_api().now());
     let (path, scripted) = find(&asked, &message, &queue).await?;
     let mut response = match path {
         Some(path) => files::send(&path, "Log", &headers).await,

@@ -6,10 +6,10 @@ use hyper::StatusCode;
 use quintet_scripts::{Admin, Scripted};
 use quintet_types::{ListState, Name, QueueStats, Verb};
 
+use super::PageRequest;
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{PageRequest, listing};
 use quintet_api::Problem;
 use quintet_http::reply;
 
@@ -119,7 +119,7 @@ async fn failures(asked: &PageRequest, queue: &Name, ids: &[u64]) -> Vec<Failure
     for id in ids {
         if let Ok((message, at)) = asked.message(&id.to_string()).await
             && at == *queue
-            && listing::state_of(&message, now) == ListState::Buried
+            && ListState::of(&message, now) == ListState::Buried
         {
             let status = message.extra.as_deref().map(|extra| &extra.status);
             all.push(Failure {

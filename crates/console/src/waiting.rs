@@ -4,7 +4,7 @@
 use askama::Template;
 use axum::response::Response;
 use hyper::StatusCode;
-use quintet_types::{Name, Verb};
+use quintet_types::{ListState, Name, Verb};
 
 use super::PageRequest;
 use super::frame::Frame;
@@ -55,7 +55,7 @@ pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
     let rows = over.messages.iter().map(|(message, queue)| Row {
         queue: Named::new(queue),
         line: Line::new(message, None, now),
-        state: listing::word(listing::state_of(message, now)),
+        state: listing::word(ListState::of(message, now)),
         may: match message.came_from() {
             Some(_) => asked.requester.may_to(Verb::Move, queue),
             None => asked.requester.may_to(Verb::Kick, queue),

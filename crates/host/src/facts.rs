@@ -26,10 +26,18 @@ pub struct LoggedFact<'a> {
     pub at: LogPlace,
     /// The shard it is of.
     pub shard: u64,
-    /// `None`: what was here was damaged, and a repair has cut it out.
-    pub fact: Option<&'a Fact>,
-    /// When its frame was written, by the engine's clock.
+    pub fact: Result<&'a Fact, NoFact>,
+    /// When its frame was written, by the engine's clock. Of an unreadable part: a frame near it.
     pub time: Ms,
+}
+
+/// Why there is no fact at a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoFact {
+    /// It was damaged, and a repair has cut it out.
+    CutOut,
+    /// It cannot be read.
+    Unreadable,
 }
 
 /// Why the log cannot be read from a place.
@@ -101,31 +109,33 @@ impl Core {
         Ok(place(segment.first))
     }
 
-    /// Looks at the disk whether a place is where a frame begins, which reading a segment up to it
-    /// would find out late.
+    /// Looks at the disk whether a place is one of this log, which reading a segment up to it would
+    /// find out late. Where a frame cannot be read, the segment is read all the same.
     ///
     /// # Errors
     /// It is not, or the log does not reach there.
-    pub fn begins_frame(&self, at: LogPlace) -> Result<(), NotThere> {
+    pub fn has_place(&self, at: LogPlace) -> Result<(), NotThere> {
         let span = self.log_to_read();
         span.has(at)?;
         if at.frame == span.durable.0 {
             return Ok(());
         }
-        let (segment, _) = span.segment(at).ok_or(NotThere::Retired)?;
-        let number = segment.number;
-        match self.reader.frame_begins(number, Position(at.frame))? {
-            true => Ok(()),
-            false => Err(NotThere::Unknown),
+        let (segment, until) = span.segment(at).ok_or(NotThere::Retired)?;
+        let (number, frame) = (segment.number, Position(at.frame));
+        if self.reader.frame_begins(number, frame)? {
+            return Ok(());
         }
+        let behind = self.reader.behind_damage(number, None, (frame, until))?;
+        behind.map(drop).ok_or(NotThere::Unknown)
     }
 
     /// Hands the durable facts from a place on to `seen`, until that returns false or `bytes` of
-    /// frames were read. Returns the place from which to go on: before the fact that `seen` did not
-    /// take, or before damage. Blocks on the disk; holds one frame in memory.
+    /// frames were read. A part that cannot be read is handed on without its facts ([`NoFact`]). Returns
+    /// the place from which to go on: before the fact that `seen` did not take. Blocks on the disk;
+    /// holds one frame in memory.
     ///
     /// # Errors
-    /// The log has no such place, or cannot be read there.
+    /// The log has no such place, or the disk fails.
     pub fn facts_from(
         &self,
         from: LogPlace,
@@ -134,46 +144,52 @@ impl Core {
     ) -> Result<LogPlace, NotThere> {
         let span = self.log_to_read();
         span.has(from)?;
-        let (mut at, mut left) = (from, bytes);
+        let (mut at, mut left, mut time) = (from, bytes, Ms(0));
         while at.frame < span.durable.0 && left > 0 {
             let (segment, until) = span.segment(at).ok_or(NotThere::Retired)?;
             let (mut stopped, mut wrong) = (None, None);
-            let skip = at.facts;
-            let begins = at.frame;
-            let read =
-                self.reader
-                    .frames(segment.number, (Position(at.frame), until), &mut |frame| {
-                        let skip = if frame.position.0 == begins { skip } else { 0 };
-                        left = left.saturating_sub(frame.payload.len() as u64);
-                        match facts_of(frame, skip, seen) {
-                            Ok(None) => left > 0,
-                            Ok(place) => {
-                                stopped = place;
-                                false
-                            }
-                            Err(why) => {
-                                wrong = Some(why);
-                                false
-                            }
+            let (begins, skip) = (Position(at.frame), at.facts);
+            let read = self
+                .reader
+                .frames(segment.number, (begins, until), &mut |frame| {
+                    let skip = if frame.position == begins { skip } else { 0 };
+                    left = left.saturating_sub(frame.payload.len() as u64);
+                    time = Ms(frame.time_ms);
+                    match facts_of(frame, skip, seen) {
+                        Ok(None) => left > 0,
+                        Ok(place) => {
+                            stopped = place;
+                            false
                         }
-                    });
+                        Err(place) => {
+                            wrong = Some(place);
+                            false
+                        }
+                    }
+                });
             let next = match read {
-                // What comes before damage is told: who goes on there is told of the damage.
-                Err(LogError::BadRead { .. }) if at > from => return Ok(at),
-                // Positions of this log are where frames begin.
-                Err(LogError::BadRead { .. })
-                    if !self
-                        .reader
-                        .frame_begins(segment.number, Position(from.frame))? =>
-                {
-                    return Err(NotThere::Unknown);
+                Err(LogError::BadRead { .. } | LogError::Damaged { .. }) => {
+                    // All frames from the second one on are where the one before ends.
+                    let known = Some(begins).filter(|_| at > from);
+                    let (number, place) = (segment.number, (begins, until));
+                    let behind = self.reader.behind_damage(number, known, place)?;
+                    let (next, written) = behind.ok_or(NotThere::Unknown)?;
+                    time = written.map_or(time, Ms);
+                    wrong = Some(at);
+                    next
                 }
                 read => read?,
             };
-            match wrong {
-                Some((damage, _)) if damage > from => return Ok(damage),
-                Some((_, why)) => return Err(NotThere::Failed(why)),
-                None => {}
+            let lost = |at| LoggedFact {
+                at,
+                shard: 0,
+                fact: Err(NoFact::Unreadable),
+                time,
+            };
+            if let Some(damaged) = wrong
+                && !seen(&lost(damaged))
+            {
+                return Ok(damaged);
             }
             if let Some(stopped) = stopped {
                 return Ok(stopped);
@@ -225,18 +241,18 @@ impl Span {
 /// it did not take, if there is one.
 ///
 /// # Errors
-/// One cannot be read: its place, or that of the first one asked for, and why.
+/// One cannot be read: its place, or that of the first one asked for.
 fn facts_of(
     frame: &ReplayFrame<'_>,
     skip: u32,
     seen: &mut dyn FnMut(&LoggedFact<'_>) -> bool,
-) -> Result<Option<LogPlace>, (LogPlace, String)> {
+) -> Result<Option<LogPlace>, LogPlace> {
     let mut at = place(frame.position);
     let time = Ms(frame.time_ms);
     match frame.kind {
         FrameKind::Facts => {}
         FrameKind::Lost => {
-            let (shard, fact) = (0, None);
+            let (shard, fact) = (0, Err(NoFact::CutOut));
             let lost = LoggedFact {
                 at,
                 shard,
@@ -247,23 +263,21 @@ fn facts_of(
         }
         FrameKind::Body | FrameKind::Reign => return Ok(None),
     }
-    let wrong = |mut at: LogPlace, why: String| {
-        at.facts = at.facts.max(skip);
-        (at, why)
+    let asked = |at: LogPlace| LogPlace {
+        facts: at.facts.max(skip),
+        ..at
     };
     let mut payload = frame.payload;
     while !payload.is_empty() {
-        let (shard, mut records) = next_group(&mut payload)
-            .ok_or_else(|| wrong(at, "a group of records is cut short".to_owned()))?;
+        let (shard, mut records) = next_group(&mut payload).ok_or_else(|| asked(at))?;
         while !records.is_empty() {
             // Its bytes are not read.
             let large = &mut |id, len| LargeBody::new(id, len, frame.segment.0);
-            let fact =
-                Fact::decode(&mut records, large).map_err(|error| wrong(at, error.to_string()))?;
+            let fact = Fact::decode(&mut records, large).map_err(|_| asked(at))?;
             let logged = LoggedFact {
                 at,
                 shard,
-                fact: Some(&fact),
+                fact: Ok(&fact),
                 time,
             };
             if at.facts >= skip && !seen(&logged) {

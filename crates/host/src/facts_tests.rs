@@ -60,7 +60,7 @@ fn read(core: &Core, mut at: LogPlace, facts: usize, bytes: u64, into: &mut Happ
                 return false;
             }
             taken += 1;
-            if let Some(fact) = logged.fact.filter(|fact| is_of_message(fact)) {
+            if let Some(fact) = logged.fact.ok().filter(|fact| is_of_message(fact)) {
                 into.push((logged.shard, fact.clone()));
             }
             true
@@ -215,85 +215,123 @@ fn puts(core: &Core, bodies: &[&[u8]]) -> Vec<LogPlace> {
     bodies.iter().map(put).collect()
 }
 
-/// Changes a byte of the log where this is in it.
-fn damage(disk: &SimDisk, what: &[u8]) {
-    let files = disk.list().expect("listed");
-    let found = files.iter().find_map(|name| {
-        let content = disk.content(name)?;
-        let at = content.windows(what.len()).position(|some| some == what)?;
-        Some((name, content, at))
+fn files(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
+    let names = disk.list().expect("listed").into_iter();
+    let content = |name: String| Some((name.clone(), disk.content(&name)?));
+    names.filter_map(content).collect()
+}
+
+/// Damages the frame with this body, whose header begins behind the body before.
+fn damage(disk: &SimDisk, before: &[u8], body: &[u8], is_header: bool) {
+    let found = files(disk).into_iter().find_map(|(name, content)| {
+        let of = |what: &[u8]| content.windows(what.len()).position(|some| some == what);
+        let (from, to) = (of(before)? + before.len(), of(body)?);
+        Some((name, content, from..to))
     });
-    let (name, mut content, at) = found.expect("it is in a file");
-    content[at] ^= 1;
-    disk.set_content(name, &content);
+    let (name, mut content, range) = found.expect("they are in a file");
+    let range = if is_header {
+        range
+    } else {
+        range.end..range.end + 1
+    };
+    content[range].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    disk.set_content(&name, &content);
+}
+
+/// The puts and the parts that cannot be read from a place on, in pages of so many of them.
+fn told(core: &Core, mut at: LogPlace, most: usize) -> Vec<String> {
+    let mut all = Vec::new();
+    while at < core.durable_place() {
+        let mut page = Vec::new();
+        let next = core.facts_from(at, u64::MAX, &mut |logged| {
+            let is_room = page.len() < most;
+            match logged.fact {
+                Ok(Fact::Put(put)) if is_room => page.push(format!("{:?}", put.body)),
+                Err(why) if is_room => page.push(format!("{why:?}")),
+                _ => {}
+            }
+            is_room
+        });
+        let next = next.expect("it goes on");
+        assert!(next > at, "{at:?}: it goes on");
+        at = next;
+        all.extend(page);
+    }
+    all
 }
 
 #[test]
-fn what_comes_before_damage_is_told_and_then_that_there_is_damage() {
-    let disk = SimDisk::new(7);
+fn damage_is_told_once_and_the_rest_of_the_log_as_well() {
+    let bodies: [&[u8]; 4] = [b"the first", b"the second", b"the third", b"the last"];
+    let body = |at: usize| format!("{:?}", Body::new(bodies[at]));
+    let lost = || "Unreadable".to_owned();
+    for shards in [1, 2] {
+        let disk = SimDisk::new(7);
+        let core = open_shards(&disk, &Settings::default(), shards);
+        let begin = core.durable_place();
+        let places = puts(&core, &bodies);
+        let undamaged = files(&disk);
+        // A payload, headers, and two frames in a row, from the last one on, too.
+        for (damaged, expected) in [
+            (vec![(1, false)], vec![body(0), lost(), body(2), body(3)]),
+            (vec![(1, true)], vec![body(0), lost(), body(2), body(3)]),
+            (vec![(1, true), (2, true)], vec![body(0), lost(), body(3)]),
+            (vec![(3, true)], vec![body(0), body(1), body(2), lost()]),
+            (vec![(3, false)], vec![body(0), body(1), body(2), lost()]),
+        ] {
+            for &(at, is_header) in &damaged {
+                damage(&disk, bodies[at - 1], bodies[at], is_header);
+            }
+            for most in [1, 2, usize::MAX] {
+                assert_eq!(told(&core, begin, most), expected, "{damaged:?} {most}");
+            }
+            // Readers that stand at the damage, and behind it.
+            let (first, _) = damaged[0];
+            assert_eq!(told(&core, places[first], 1), expected[first..]);
+            for (at, place) in places.iter().enumerate() {
+                assert!(core.has_place(*place).is_ok(), "{damaged:?} {at}");
+            }
+            // No place of the log.
+            let wrong = LogPlace {
+                frame: places[first].frame - 1,
+                facts: 0,
+            };
+            assert!(matches!(core.has_place(wrong), Err(NotThere::Unknown)));
+            let read = core.facts_from(wrong, u64::MAX, &mut |_| true);
+            assert!(matches!(read, Err(NotThere::Unknown)), "{read:?}");
+            for (name, content) in &undamaged {
+                disk.set_content(name, content);
+            }
+        }
+    }
+}
+
+/// The header of a segment has two copies.
+#[test]
+fn a_segment_whose_header_is_damaged_is_lost_and_the_next_one_is_told() {
+    let disk = SimDisk::new(8);
     let core = open_shards(&disk, &Settings::default(), 1);
     let begin = core.durable_place();
-    let bodies: [&[u8]; 3] = [b"the first body", b"the second body", b"the third body"];
-    let places = puts(&core, &bodies);
-    damage(&disk, bodies[1]);
-    let mut found = 0;
-    let mut read = |at| {
-        core.facts_from(at, u64::MAX, &mut |logged| {
-            found += u64::from(matches!(logged.fact, Some(Fact::Put(_))));
-            true
-        })
-    };
-    assert_eq!(read(begin).expect("what is before"), places[1]);
-    let damaged = read(places[1]);
-    assert!(matches!(damaged, Err(NotThere::Failed(_))), "{damaged:?}");
-    assert!(read(places[2]).is_ok(), "what is behind");
-    assert_eq!(found, 2);
-    for (at, is_there) in [(places[1].frame, true), (places[1].frame + 1, false)] {
-        let at = LogPlace {
-            frame: at,
-            facts: 0,
-        };
-        assert_eq!(core.begins_frame(at).is_ok(), is_there);
+    puts(&core, &[b"the first body"]);
+    let mut random = Random::new(8);
+    while locked(&core.committer).log.segments().len() < 2 {
+        step(&core, &mut random);
     }
-}
-
-/// The header of a frame is no message's: nothing tells which frame was there.
-#[test]
-fn where_a_frame_s_header_is_damaged_there_is_no_place_and_the_oldest_is_readable() {
-    let disk = SimDisk::new(7);
-    let core = open_shards(&disk, &Settings::default(), 1);
-    let bodies: [&[u8]; 3] = [b"the first body", b"the second body", b"the third body"];
-    let places = puts(&core, &bodies);
-    // Its header lies before the whole of its facts.
-    let files = disk.list().expect("listed");
-    let found = files.iter().find_map(|name| {
-        let content = disk.content(name)?;
-        let of = |what: &[u8]| content.windows(what.len()).position(|some| some == what);
-        let (first, second) = (of(bodies[0])?, of(bodies[1])?);
-        Some((name.clone(), first, second))
-    });
-    let (name, first, second) = found.expect("they are in a file");
+    assert!(core.finish());
+    let last: [&[u8]; 1] = [b"the last body"];
+    puts(&core, &last);
+    let all = told(&core, begin, usize::MAX);
+    let first = locked(&core.committer).log.segments()[0].number;
+    let name = files(&disk).into_iter().map(|(name, _)| name);
+    let name = name.filter(|name| name.ends_with(".log")).min();
+    let name = name.unwrap_or_else(|| panic!("segment {first}"));
     let mut content = disk.content(&name).expect("there");
-    // From the end of the first body to the second one: the header, and the fact's beginning.
-    for byte in &mut content[first + bodies[0].len()..second] {
-        *byte ^= 0x5a;
-    }
+    content[40] ^= 1;
     disk.set_content(&name, &content);
-    let read = |at| {
-        let mut found = 0;
-        let end = core.facts_from(at, u64::MAX, &mut |logged| {
-            found += u32::from(matches!(logged.fact, Some(Fact::Put(_))));
-            true
-        });
-        (end, found)
-    };
-    let (damaged, _) = read(places[1]);
-    assert!(matches!(damaged, Err(NotThere::Unknown)), "{damaged:?}");
-    assert!(matches!(
-        core.begins_frame(places[1]),
-        Err(NotThere::Unknown)
-    ));
-    // A reader that goes on at the oldest place is told what is before the damage.
-    let (end, found) = read(core.oldest_place());
-    assert_eq!((end.expect("what is before"), found), (places[1], 1));
+    assert_eq!(told(&core, begin, usize::MAX), all, "one copy is enough");
+    content[2048 + 40] ^= 1;
+    disk.set_content(&name, &content);
+    let left = told(&core, begin, usize::MAX);
+    assert_eq!(left[0], "Unreadable");
+    assert!(left.len() > 1 && all.ends_with(&left[1..]), "{left:?}");
 }

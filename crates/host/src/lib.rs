@@ -84,7 +84,7 @@ pub(crate) use commit_numbers::Progress;
 pub use commit_numbers::{Completed, Required};
 pub use contents::{Contents, Lost, give_up_runs};
 pub(crate) use deadline::Timer;
-pub use facts::{LogPlace, LoggedFact, NotThere};
+pub use facts::{LogPlace, LoggedFact, NoFact, NotThere};
 pub use histogram::{AMOUNTS, Distribution, Histogram, Point, Spread, TIMES};
 pub use holders::{Holder, Work};
 pub use keep::BodySource;

@@ -1,7 +1,7 @@
 //! Reading the frames of a log that is being written.
 
 use crate::{
-    BodyReader, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber,
+    BodyReader, FRAME_HEADER_BYTES, FrameKind, LogError, Position, ReplayFrame, SegmentNumber,
     frame::FrameHeader,
     scan::{Scan, Step, Window},
     segment::SegmentHeader,
@@ -10,13 +10,14 @@ use crate::{
 
 impl BodyReader {
     /// Hands the frames of `segment` from `from` up to `until` to `seen`, until that returns false.
-    /// Returns where the frame after the last seen one begins, also if that is damaged. Reads the file only, without the
-    /// log; `until` is a position where a frame ends, and the log is durable up to there. Holds one
-    /// frame, or 1 MiB, in memory.
+    /// Returns where the frame after the last seen one begins, also if that is damaged. Reads the
+    /// file only, without the log; `until` is a position where a frame ends, and the log is durable
+    /// up to there. Holds one frame, or 1 MiB, in memory.
     ///
     /// # Errors
     /// [`LogError::NoSegment`] when the segment was retired, [`LogError::BadRead`] when no good
-    /// frame begins at `from`; others are the disk's.
+    /// frame begins at `from`, [`LogError::Damaged`] when the segment's header cannot be read;
+    /// others are the disk's.
     pub fn frames(
         &self,
         segment: SegmentNumber,
@@ -24,7 +25,7 @@ impl BodyReader {
         seen: &mut dyn FnMut(&ReplayFrame<'_>) -> bool,
     ) -> Result<Position, LogError> {
         let (file, name) = (self.open(segment)?, self.name(segment));
-        let header = SegmentHeader::read(&*file, &name)?;
+        let header = SegmentHeader::salvage(&*file, &name)?.header;
         let mut window = Window::default();
         let bad = |offset, why: &str| LogError::BadRead {
             file: name.clone(),
@@ -62,13 +63,58 @@ impl BodyReader {
         }
     }
 
+    /// Where the frames of `segment` go on behind a position at which [`BodyReader::frames`] found
+    /// no good one, and when the one there was written. At `until` the time is not known. `None`:
+    /// the position lies inside a good frame. `known` is a place before it where a frame begins or
+    /// began; from there on the file is read.
+    ///
+    /// # Errors
+    /// [`LogError::NoSegment`] when the segment was retired; others are the disk's.
+    pub fn behind_damage(
+        &self,
+        segment: SegmentNumber,
+        known: Option<Position>,
+        (at, until): (Position, Position),
+    ) -> Result<Option<(Position, Option<u64>)>, LogError> {
+        let (file, name) = (self.open(segment)?, self.name(segment));
+        let header = match SegmentHeader::salvage(&*file, &name) {
+            // Nothing of it can be verified.
+            Err(LogError::Damaged { .. }) => return Ok(Some((until, None))),
+            header => header?.header,
+        };
+        let mut window = Window::default();
+        let mut scan = Scan::new(&*file, &name, &header, Some(until), &mut window)?.up_to(until);
+        let mut here = known.unwrap_or(header.first);
+        while here <= at {
+            here = match scan.at(here)? {
+                Step::Frame(found) if found.end() > at && found.kind != FrameKind::Lost => {
+                    return Ok(None);
+                }
+                Step::Frame(found) => found.end(),
+                Step::Limit => return Ok(None),
+                Step::Stop(_) => {
+                    let next = scan.look_for_header(Position(here.0 + 1))?;
+                    next.map_or(until, |next| next.position)
+                }
+            };
+        }
+        let next = match scan.at(here)? {
+            Step::Frame(found) => Some(found.time_ms),
+            Step::Limit | Step::Stop(_) => None,
+        };
+        Ok(Some((here, next)))
+    }
+
     /// True if a frame of `segment` begins at a position; its payload is not read.
     ///
     /// # Errors
     /// [`LogError::NoSegment`] when the segment was retired; others are the disk's.
     pub fn frame_begins(&self, segment: SegmentNumber, at: Position) -> Result<bool, LogError> {
         let (file, name) = (self.open(segment)?, self.name(segment));
-        let header = SegmentHeader::read(&*file, &name)?;
+        let header = match SegmentHeader::salvage(&*file, &name) {
+            Err(LogError::Damaged { .. }) => return Ok(false),
+            header => header?.header,
+        };
         if at < header.first {
             return Ok(false);
         }

@@ -145,7 +145,6 @@ impl Webhooks {
                 news,
                 kept: String::new(),
                 refused: false,
-                own: false,
                 pause: Duration::ZERO,
             }
             .run();
@@ -169,8 +168,6 @@ struct Sender<'a> {
     kept: String,
     /// The last one was not, which was logged.
     refused: bool,
-    /// The position is of a page that was read here.
-    own: bool,
     /// Rest after the log could not be read; zero: it could.
     pause: Duration,
 }
@@ -275,8 +272,6 @@ impl Sender<'_> {
         let name = &self.row.webhook.name;
         let mut read = self.client_api.events(&request);
         let gone = match &read {
-            // A position that was there before is damaged: the oldest ones would lead there again.
-            Err(NoEvents::Gone { retired: false, .. }) if self.own => None,
             Err(no @ (NoEvents::Gone { .. } | NoEvents::Malformed)) => Some(no.clone()),
             Err(NoEvents::Failed(_)) | Ok(_) => None,
         };
@@ -292,8 +287,11 @@ impl Sender<'_> {
             Ok(page) => {
                 let is_lost = |event: &&MessageEvent| event.kind == EventKind::Lost;
                 let lost = page.events.iter().filter(is_lost).count();
-                self.row.gaps.fetch_add(lost as u64, Ordering::Relaxed);
-                (self.own, self.pause) = (true, Duration::ZERO);
+                if lost > 0 {
+                    tracing::warn!("[[webhook]] {name}: the log has lost events in {lost} places");
+                    self.row.gaps.fetch_add(lost as u64, Ordering::Relaxed);
+                }
+                self.pause = Duration::ZERO;
                 Some(page)
             }
             Err(no) => {

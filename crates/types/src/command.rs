@@ -523,6 +523,14 @@ pub enum StatsOf {
         max: u32,
     },
     Message(MessageId),
+    /// Messages of a shard that wait for `parent`, which may be one of another shard: those of
+    /// higher ids than `from` that the requester may peek at, of `max` that wait.
+    Dependants {
+        parent: MessageId,
+        /// A shard, and where in it; (0, 0) to begin.
+        from: (u8, MessageId),
+        max: u32,
+    },
     /// How a queue is set up ([`crate::QueueSetup`]).
     Setup(Name),
     /// Keys of a queue that are held ([`Command::HoldKey`]).

@@ -82,8 +82,8 @@ pub use settings::{
 pub use shards::{SHARD_SHIFT, shard_of_id, shard_of_queue};
 pub use state_index::{ColdStats, Order, StateIndex};
 pub use stats::{
-    ClientStats, DEPENDANTS_SHOWN, HeldKey, Left, MessageStats, NamePage, QueueGauges, QueuePage,
-    QueueSetup, QueueStats, QueueTotals, ShardStats, StatsReply, TakeLimit,
+    ClientStats, Dependant, DependantPage, HeldKey, Left, MessageStats, NamePage, QueueGauges,
+    QueuePage, QueueSetup, QueueStats, QueueTotals, ShardStats, StatsReply, TakeLimit,
 };
 pub use tags::{TAGS_BYTES_MAX, Tags};
 pub use tie::{BatchId, Role, Tie};

@@ -1,5 +1,6 @@
 //! Numbers, for every protocol's statistics and for operators.
 
+use crate::command::ListState;
 use crate::id::{MessageId, QueueId};
 use crate::message::{Message, State};
 use crate::name::Name;
@@ -359,12 +360,25 @@ pub struct MessageStats {
     pub logged: bool,
     /// Time to run: its own or its queue's default, ms; 0: no deadline.
     pub ttr_ms: u64,
-    /// Messages that wait for its end, [`DEPENDANTS_SHOWN`] at most.
-    pub dependants: Vec<MessageId>,
 }
 
-/// Messages that wait for another one, as they are shown with it, at most.
-pub const DEPENDANTS_SHOWN: usize = 20;
+/// Some of the messages that wait for another one
+/// ([`StatsOf::Dependants`](crate::StatsOf::Dependants)).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DependantPage {
+    /// In the order of their ids.
+    pub dependants: Vec<Dependant>,
+    /// Start of the next page; `None`: that was all.
+    pub next: Option<(u8, MessageId)>,
+}
+
+/// A message that waits for another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dependant {
+    pub id: MessageId,
+    pub queue: Name,
+    pub state: ListState,
+}
 
 impl MessageStats {
     /// The state's name as beanstalkd gives it.
@@ -436,6 +450,8 @@ pub enum StatsReply {
     /// Some of their names.
     Names(NamePage),
     Message(MessageStats),
+    /// Messages that wait for another one.
+    Dependants(DependantPage),
     Setup(Box<QueueSetup>),
     /// Keys that are held, in their order.
     HeldKeys(Vec<HeldKey>),

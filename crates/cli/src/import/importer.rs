@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
 use quintet_control::Head;
-use quintet_types::{CommandError, MessageId};
+use quintet_types::{CommandError, DUE_MAX, MessageId};
 use serde_json::Value;
 
 use super::batch::{Batch, Group};
@@ -32,6 +32,8 @@ pub(super) struct Count {
     pub(super) stored: u64,
     pub(super) before: u64,
     pub(super) refused: u64,
+    /// Messages of the source that waited for others.
+    pub(super) held: u64,
 }
 
 impl Count {
@@ -45,6 +47,13 @@ impl Count {
         match self.settled() {
             0 if well => eprintln!("nothing to import"),
             _ => eprintln!("{self}"),
+        }
+        if self.held > 0 {
+            let held = count_of(self.held, "message");
+            eprintln!(
+                "{held} waited for other messages, which are unknown here: delayed until kicked \
+                 (quintet kick QUEUE --state delayed)"
+            );
         }
     }
 }
@@ -175,13 +184,15 @@ impl Importer<'_> {
     }
 
     /// The next message, and its head as it goes into a request.
-    fn next(&self, source: &mut dyn Source) -> Result<Option<(Entry, String)>> {
+    fn next(&mut self, source: &mut dyn Source) -> Result<Option<(Entry, String)>> {
         let Some(mut entry) = source.next()? else {
             return Ok(None);
         };
         if let Some(into) = &self.into {
             entry.head.queue.clone_from(into);
         }
+        // An import before has made it a little earlier.
+        self.count.held += u64::from(entry.head.due_ms >= Some(DUE_MAX.0));
         let text = serde_json::to_string(&entry.head)?;
         if text.len() + REQUEST_ROOM > LINE_MAX {
             let why = "its key, attributes and status take more than 1 MiB";

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::Stop;
 use super::put::Repeat;
 use quintet_types::{
-    AFTER_ALL_MAX, AFTER_MAX, After, CommandError, DEPENDANTS_SHOWN, Ended, HELD, Message,
-    MessageId, Ms, Name, Parent, ParentState, Principal, Put, PutAfter, PutMore, Removal, Return,
-    State, TrackState, Transfer, Verb, Verdict, shard_of_id,
+    AFTER_ALL_MAX, AFTER_MAX, After, CommandError, Dependant, DependantPage, Ended, HELD,
+    ListState, Message, MessageId, Ms, Name, Parent, ParentState, Principal, Put, PutAfter,
+    PutMore, Removal, Return, State, TrackState, Transfer, Verb, Verdict, shard_of_id,
 };
 
 use crate::engine::{Cx, Engine};
@@ -418,15 +418,38 @@ impl Engine {
         shown
     }
 
-    /// Messages that wait for this one and that `asker` may see, of as many as are shown.
-    pub(super) fn dependants(&mut self, asker: Principal, id: MessageId) -> Vec<MessageId> {
-        let children = self.store.dependencies.children(id);
-        let mut children: Vec<MessageId> = children.take(DEPENDANTS_SHOWN).collect();
-        children.retain(|&child| {
-            let queue = self.store.message(child).map(|message| message.queue);
-            queue.is_some_and(|queue| self.may(asker, Verb::Peek, &self.store.name_of(queue)))
-        });
-        children
+    /// Messages of this shard that wait for `parent`: those that `asker` may see.
+    pub(super) fn dependants(
+        &mut self,
+        asker: Principal,
+        parent: MessageId,
+        (shard, after): (u8, MessageId),
+        max: u32,
+    ) -> DependantPage {
+        const LOOKS: usize = 1024;
+        let looks = usize::try_from(max).unwrap_or(LOOKS).clamp(1, LOOKS);
+        let children = self.store.dependencies.children_after(parent, after);
+        let children: Vec<MessageId> = children.take(looks).collect();
+        let mut page = DependantPage {
+            next: match children.last().filter(|_| children.len() == looks) {
+                Some(last) => Some((shard, *last)),
+                None if self.shard + 1 < self.shards => Some((self.shard + 1, MessageId(0))),
+                None => None,
+            },
+            ..DependantPage::default()
+        };
+        for id in children {
+            let message = self.store.message(id);
+            let Some(message) = message.filter(|message| !message.is_expired(self.now)) else {
+                continue;
+            };
+            let state = ListState::of(message, self.now);
+            let queue = self.store.name_of(message.queue);
+            if self.may(asker, Verb::Peek, &queue) {
+                page.dependants.push(Dependant { id, queue, state });
+            }
+        }
+        page
     }
 
     /// A held message has another id from now on.

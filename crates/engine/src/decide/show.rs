@@ -102,7 +102,7 @@ impl Engine {
                 let queue = self.store.queue(message.queue);
                 let settings = queue.map(|queue| &queue.live.settings);
                 let default_ttr_ms = settings.map_or(0, |settings| settings.default_ttr_ms);
-                let mut stats = MessageStats {
+                Ok(StatsReply::Message(MessageStats {
                     logged: settings.is_some_and(|settings| !settings.memory),
                     ttr_ms: message.ttr_ms.unwrap_or(default_ttr_ms),
                     queue: self.store.name_of(message.queue),
@@ -110,10 +110,11 @@ impl Engine {
                     left_ms: until.map_or(0, |until| self.left(until)),
                     age_ms: self.now.since(message.created),
                     message: self.shown(message),
-                    dependants: Vec::new(),
-                };
-                stats.dependants = self.dependants(asker, *id);
-                Ok(StatsReply::Message(stats))
+                }))
+            }
+            StatsOf::Dependants { parent, from, max } => {
+                let page = self.dependants(asker, *parent, *from, *max);
+                Ok(StatsReply::Dependants(page))
             }
             StatsOf::Queue(name) => {
                 let id = self.existing(name)?;

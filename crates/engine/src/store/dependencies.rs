@@ -6,7 +6,7 @@
 //! the end of either is seen wherever it comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::ops::RangeInclusive;
 
 use super::watches::Watches;
@@ -119,6 +119,17 @@ impl Dependencies {
     /// Those that wait for it, or do not know of its end.
     pub(crate) fn children(&self, parent: MessageId) -> impl Iterator<Item = MessageId> + '_ {
         let edges = self.edges.range(edges_of(parent));
+        edges.map(|&(_, child)| child)
+    }
+
+    /// Of these, those of higher ids than `after`.
+    pub(crate) fn children_after(
+        &self,
+        parent: MessageId,
+        after: MessageId,
+    ) -> impl Iterator<Item = MessageId> + '_ {
+        let last = (parent, MessageId(u64::MAX));
+        let edges = (self.edges).range((Excluded((parent, after)), Included(last)));
         edges.map(|&(_, child)| child)
     }
 

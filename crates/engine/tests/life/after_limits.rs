@@ -170,26 +170,71 @@ impl Permits for Rights {
     }
 }
 
+/// A page of those that wait, by id, and where the next one begins.
+fn dependants(
+    w: &mut World,
+    principal: Principal,
+    parent: MessageId,
+    (from, max): ((u8, MessageId), u32),
+) -> (Vec<MessageId>, Option<(u8, MessageId)>) {
+    let caller = Caller {
+        client_id: ClientId(9),
+        principal,
+    };
+    let of = StatsOf::Dependants { parent, from, max };
+    let answer = w.submit(caller, Command::Stats(of));
+    let Answer::Now(Outcome::Stats(stats), _) = answer else {
+        panic!("{answer:?}");
+    };
+    let StatsReply::Dependants(page) = *stats else {
+        panic!("they are those of a message");
+    };
+    let held = |one: &Dependant| one.state == ListState::Delayed;
+    assert!(page.dependants.iter().all(held), "{page:?}");
+    (
+        page.dependants.iter().map(|one| one.id).collect(),
+        page.next,
+    )
+}
+
 #[test]
-fn only_dependants_that_one_may_see_are_shown() {
+fn only_dependants_that_one_may_see_are_listed() {
     let mut w = World::new();
     let parent = w.put("p", "");
     let seen = put(&mut w, "p", "", &[parent]);
     let hidden = put(&mut w, "q", "", &[parent]);
     w.engine.set_permits(Some(Box::new(Rights)));
     for (principal, shown) in [(Principal::SERVER, vec![seen, hidden]), (GUEST, vec![seen])] {
-        let caller = Caller {
-            client_id: ClientId(9),
-            principal,
-        };
-        let answer = w.submit(caller, Command::Stats(StatsOf::Message(parent)));
-        let Answer::Now(Outcome::Stats(stats), _) = answer else {
-            panic!("{answer:?}");
-        };
-        let StatsReply::Message(stats) = *stats else {
-            panic!("it is a message's");
-        };
-        assert_eq!(stats.dependants, shown);
+        let begin = ((0, MessageId(0)), 100);
+        let page = dependants(&mut w, principal, parent, begin);
+        assert_eq!(page, (shown, None));
+    }
+}
+
+#[test]
+fn dependants_are_listed_in_pages_of_one_step() {
+    const MANY: usize = 2500;
+    let mut w = World::new();
+    let (other, parent) = (w.put("p", "a"), w.put("p", "b"));
+    let children: Vec<MessageId> = (0..MANY)
+        .map(|_| put(&mut w, "q", "", &[other, parent]))
+        .collect();
+    for (max, first) in [(7, 7), (u32::MAX, 1024), (0, 1)] {
+        let (mut from, mut all) = ((0, MessageId(0)), Vec::new());
+        loop {
+            let (page, next) = dependants(&mut w, Principal::SERVER, parent, (from, max));
+            assert!(
+                page.len() == first || next.is_none(),
+                "{} of {max}",
+                page.len()
+            );
+            all.extend(page);
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        assert_eq!(all, children, "{max}");
     }
 }
 

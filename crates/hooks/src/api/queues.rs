@@ -239,6 +239,7 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
                 | StatsReply::Names(_)
                 | StatsReply::Message(_)
                 | StatsReply::Setup(_)
+                | StatsReply::Dependants(_)
                 | StatsReply::HeldKeys(_) => Default::default(),
             },
             // A queue that does not exist is an empty queue.

@@ -167,7 +167,9 @@ fn is_list(command: &Command) -> bool {
     matches!(
         command,
         Command::Stats(
-            quintet_types::StatsOf::Queues { .. } | quintet_types::StatsOf::Names { .. }
+            quintet_types::StatsOf::Queues { .. }
+                | quintet_types::StatsOf::Names { .. }
+                | quintet_types::StatsOf::Dependants { .. }
         ) | Command::Batch(quintet_types::BatchRequest::List { .. })
     )
 }

@@ -9,7 +9,7 @@ mod position;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -18,7 +18,9 @@ use quintet_client::{
     EventKind, EventsPage, EventsRequest, MessageEvent, News, NoEvents, Since, WATCHED_MAX,
 };
 use quintet_engine::Fact;
-use quintet_host::{Core, LogPlace, LoggedFact, NotThere, Post, Required, SyncPolicy, locked};
+use quintet_host::{
+    Core, LogPlace, LoggedFact, NoFact, NotThere, Post, Required, SyncPolicy, locked,
+};
 use quintet_types::{Delivery, Name, Principal, QueueId};
 
 use of_fact::{Told, event, lost};
@@ -32,6 +34,8 @@ const EVENT_BYTES: usize = 256;
 /// Readers whose places are remembered with the names of queues there, and the names of all.
 const READERS: usize = 16;
 const NAMES: usize = 100_000;
+/// Places that cannot be read which are logged, at most.
+const DAMAGED: usize = 100;
 /// Where nobody else syncs the log, readers have it synced this often at most.
 const SYNC: Duration = Duration::from_secs(1);
 /// A log that is retired as fast as its oldest place is looked for is asked so often.
@@ -51,6 +55,8 @@ struct Reading {
     /// The latest used last.
     places: Vec<Names>,
     synced: Option<Instant>,
+    /// Places that cannot be read, as they were logged.
+    damaged: BTreeSet<LogPlace>,
 }
 
 /// The names of queues at a place of the log, by shard and number.
@@ -172,7 +178,11 @@ impl EventLog {
             bytes: 0,
         };
         let next = core.facts_from(from, READ_BYTES, &mut |logged| {
-            page.take(logged, &mut names)
+            let is_taken = page.take(logged, &mut names);
+            if is_taken && logged.fact == Err(NoFact::Unreadable) {
+                reading.log_damage(logged.at);
+            }
+            is_taken
         })?;
         names.at = next;
         reading.keep(names);
@@ -216,6 +226,17 @@ impl Reading {
         }
     }
 
+    /// Logs a place that cannot be read, once.
+    fn log_damage(&mut self, at: LogPlace) {
+        if self.damaged.len() < DAMAGED && self.damaged.insert(at) {
+            tracing::error!(
+                "the log is damaged at position {}: events are missing there; \
+                 `quintet check` shows the extent",
+                at.frame
+            );
+        }
+    }
+
     /// The names at a place: from where a reader was in its segment, else from its beginning.
     fn names_at(&mut self, core: &Core, from: LogPlace) -> Result<Names, NotThere> {
         let begins = core.segment_of(from)?;
@@ -234,18 +255,14 @@ impl Reading {
             }
         }
         if names.at < from {
-            core.begins_frame(from)?;
-            let reached = core.facts_from(names.at, u64::MAX, &mut |logged| {
+            core.has_place(from)?;
+            core.facts_from(names.at, u64::MAX, &mut |logged| {
                 let is_before = logged.at < from;
                 if is_before {
-                    names.pass(logged.shard, logged.fact);
+                    names.pass(logged.shard, logged.fact.ok());
                 }
                 is_before
             })?;
-            if reached < from {
-                let why = format!("the log is damaged at position {}", reached.frame);
-                return Err(NotThere::Failed(why));
-            }
         }
         Ok(names)
     }
@@ -290,8 +307,8 @@ impl Page<'_> {
             return false;
         }
         // Each shard has its own.
-        let again = logged.shard > 0 && matches!(logged.fact, Some(Fact::Epoch { .. }));
-        let told = logged.fact.map_or_else(|| Some(lost()), event);
+        let again = logged.shard > 0 && matches!(logged.fact, Ok(Fact::Epoch { .. }));
+        let told = logged.fact.map_or_else(|why| Some(lost(why)), event);
         if let Some(told) = told.filter(|_| !again)
             && let Some(mut event) = self.shown(told, logged.shard, names)
         {
@@ -299,7 +316,7 @@ impl Page<'_> {
             self.bytes += EVENT_BYTES + bytes_of_texts(&event);
             self.events.push(event);
         }
-        names.pass(logged.shard, logged.fact);
+        names.pass(logged.shard, logged.fact.ok());
         true
     }
 

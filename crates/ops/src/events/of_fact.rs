@@ -2,6 +2,7 @@
 
 use quintet_client::{EventKind, MessageEvent};
 use quintet_engine::Fact;
+use quintet_host::NoFact;
 use quintet_types::{Message, MessageId, Ms, Name, QueueId, Removal, Return, State, Transfer, cut};
 
 /// Bytes of an error that are told.
@@ -64,10 +65,14 @@ impl Told {
 }
 
 /// A part of the log is not there.
-pub(super) fn lost() -> Told {
+pub(super) fn lost(why: NoFact) -> Told {
+    let why = match why {
+        NoFact::CutOut => "",
+        NoFact::Unreadable => "unreadable",
+    };
     Told {
         queue: None,
-        ..told(QueueId(0), MessageId(0), EventKind::Lost, "").of_many(None)
+        ..told(QueueId(0), MessageId(0), EventKind::Lost, why).of_many(None)
     }
 }
 

@@ -177,20 +177,151 @@ fn a_message_waits_for_those_of_all_shards_over_kills() {
     assert!(server.stop().success());
 }
 
+/// Ids of a list, in pages of two.
+fn listed(server: &Server, id: u64, what: &str) -> Vec<Value> {
+    let (mut all, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/messages/{id}/{what}?max=2{cursor}");
+        let page = get(server, &path).json;
+        let part = page[what].as_array().expect("a list");
+        assert!(part.len() <= 2, "{page}");
+        all.extend_from_slice(part);
+        match page["cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return all,
+        }
+    }
+}
+
 #[test]
-fn the_page_of_a_message_shows_both_sides() {
+fn the_api_lists_parents_with_results_and_dependents_of_all_shards() {
     let data = Data::fresh();
-    let server = start(&data, 1);
-    let parent = put(&server, "a", &json!({}));
-    let child = put(&server, "work", &json!({ "after": [parent] }));
-    let shows = |id: u64, title: &str, other: u64| {
+    let server = start(&data, 4);
+    let names = ["first", "second", "third"];
+    let mut parents: Vec<u64> = names
+        .iter()
+        .zip(QUEUES)
+        .map(|(name, queue)| put(&server, queue, &json!({ "name": name })))
+        .collect();
+    parents.sort_unstable();
+    let after = json!({ "after": parents });
+    let children: BTreeSet<u64> = QUEUES
+        .iter()
+        .flat_map(|queue| [put(&server, queue, &after), put(&server, queue, &after)])
+        .collect();
+    let dependents = listed(&server, parents[0], "dependents");
+    let held = |one: &Value| one["state"] == "delayed";
+    assert!(dependents.iter().all(held), "{dependents:?}");
+    let ids = dependents.iter().map(|one| one["id"].as_u64());
+    let ids: Vec<u64> = ids.map(|id| id.expect("an id")).collect();
+    assert_eq!(ids.len(), children.len(), "each once: {ids:?}");
+    assert_eq!(BTreeSet::from_iter(ids), children);
+    // The result of each is at the address that its child has, when it is reserved too.
+    for queue in &QUEUES[..names.len()] {
+        for message in taken(&server, queue) {
+            let token = message["lease"].as_str().expect("a token");
+            let result = format!("from {}", message["name"].as_str().expect("a name"));
+            let path = format!("/leases/{token}/finish");
+            assert_eq!(
+                post(&server, &path, &json!({ "result": result })).status,
+                204
+            );
+        }
+    }
+    let child = *children.first().expect("a child");
+    await_that("it is free", || shown(&server, child)["state"] == "ready");
+    assert!(listed(&server, parents[0], "dependents").is_empty());
+    let known = listed(&server, child, "parents");
+    let ids: Vec<u64> = known.iter().filter_map(|one| one["id"].as_u64()).collect();
+    assert_eq!(ids, parents);
+    let queue = shown(&server, child)["queue"].as_str().map(str::to_owned);
+    let reserved = taken(&server, &queue.expect("a queue"));
+    let reserved = reserved.iter().find(|one| one["id"] == child);
+    let after = &reserved.expect("it is reserved")["after"];
+    for (at, parent) in known.iter().enumerate() {
+        assert_eq!(parent["state"], "done", "{parent}");
+        assert_eq!(after[at]["result"], parent["result"]);
+        let path = parent["result"].as_str().expect("an address");
+        let result = server.ask(&format!("GET {path}"), "", "").json();
+        let name = parent["name"].as_str().expect("a name");
+        assert_eq!(result["result"], format!("from {name}"), "{result}");
+        assert!(QUEUES.contains(&parent["queue"].as_str().expect("a queue")));
+    }
+    for cursor in ["x", "1", "256_1", "0_-1"] {
+        let path = format!("/messages/{}/dependents?cursor={cursor}", parents[0]);
+        assert_eq!(get(&server, &path).status, 400, "{cursor}");
+    }
+    assert_eq!(get(&server, "/messages/77/dependents").status, 404);
+    let document = get(&server, "/openapi.json").json;
+    for what in ["parents", "dependents"] {
+        let path = format!("/api/v1/messages/{{id}}/{what}");
+        assert!(document["paths"][path]["get"].is_object(), "{what}");
+    }
+    assert!(server.stop().success());
+}
+
+#[test]
+fn lists_of_parents_and_dependents_have_what_one_may_see() {
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
+                  rights = ['put', 'peek']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+    let server = Start::of(config).serve_as_configured();
+    let put = |args: &[&str]| {
+        text(&server.run(&[&["put"], args].concat()).stdout)
+            .trim()
+            .to_owned()
+    };
+    let (mine, theirs) = (put(&["mine", "a"]), put(&["theirs", "b"]));
+    let child = put(&["mine", "c", "--after", &mine, "--after", &theirs]);
+    put(&["theirs", "d", "--after", &mine]);
+    let dependents = get(&server, &format!("/messages/{mine}/dependents")).json;
+    assert_eq!(dependents["dependents"].as_array().map(Vec::len), Some(1));
+    assert_eq!(dependents["dependents"][0]["id"].to_string(), child);
+    for what in ["parents", "dependents"] {
+        let reply = get(&server, &format!("/messages/{theirs}/{what}"));
+        assert_eq!(reply.status, 403, "{}", reply.json);
+    }
+    let parents = get(&server, &format!("/messages/{child}/parents")).json;
+    assert_eq!(parents["parents"][0]["queue"], "mine", "{parents}");
+    assert_eq!(parents["parents"][1]["queue"], Value::Null, "{parents}");
+    assert!(server.stop().success());
+}
+
+#[test]
+fn the_page_of_a_message_shows_its_graph() {
+    let data = Data::fresh();
+    let server = start(&data, 4);
+    let before: Vec<u64> = (0..12).map(|_| put(&server, "a", &json!({}))).collect();
+    let middle = put(&server, "mail", &json!({ "after": before }));
+    let behind = put(&server, "b%3Ci%3E", &json!({ "after": [middle] }));
+    let graph = |id: u64| {
         let line = format!("GET /messages/{id}");
         let page = server.ask(&line, "accept: text/html\r\n", "").body;
-        let (_, rest) = page.split_once(title).expect("the title");
-        assert!(rest.contains(&format!("messages/{other}\"")), "{page}");
+        let (_, rest) = page.split_once("class=\"deps\"").expect("a graph");
+        let (graph, _) = rest.split_once("</section>").expect("its end");
+        graph.to_owned()
     };
-    shows(parent, "Waited for by", child);
-    shows(child, "Waits for", parent);
+    let links = |graph: &str| graph.matches("href=").count();
+    let seen = graph(middle);
+    let (parents, rest) = seen.split_once("this message").expect("itself");
+    assert_eq!(links(parents), 10, "{parents}");
+    assert!(
+        parents.contains("Waits for") && parents.contains(">2 more<"),
+        "{parents}"
+    );
+    assert!(rest.contains("Waited for by"), "{rest}");
+    assert!(rest.contains(&format!("messages/{behind}\"")), "{rest}");
+    assert!(
+        rest.contains("b&#60;i&#62;") && !rest.contains("<i>"),
+        "{rest}"
+    );
+    // Nodes are counted over shards.
+    for at in 0..9 {
+        put(&server, QUEUES[at % 5], &json!({ "after": [middle] }));
+    }
+    let seen = graph(middle);
+    let (_, rest) = seen.split_once("this message").expect("itself");
+    assert_eq!((links(rest), rest.contains(">more<")), (9, true), "{rest}");
+    assert_eq!(links(&graph(before[0])), 1);
     assert!(server.stop().success());
 }
 

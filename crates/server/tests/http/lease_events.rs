@@ -122,6 +122,34 @@ fn a_worker_hears_that_its_lease_is_longer_cancelled_and_over() {
     assert_eq!((none.status, &none.json["field"]), (400, &json!("token")));
 }
 
+/// No record says how a lease ended that ends while its stream is not waiting for news of it.
+#[test]
+fn each_stream_tells_the_end_of_its_lease_where_no_ends_are_recorded() {
+    let server = Start::of("ends_max = 0\n").listen(&["http=0"]).serve();
+    for round in 0..40 {
+        let (id, lease) = held(&server);
+        let mut events = Events::open(&server, &lease);
+        events.next("lease");
+        // The finish follows the extension before the stream has told of that.
+        let extended = json!({"lease_ms": 700_000 + round}).to_string();
+        let request = |verb: &str, body: &str| {
+            format!(
+                "POST /api/v1/leases/{lease}/{verb} HTTP/1.1\r\nhost: localhost\r\n\
+                 content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        };
+        let both = request("extend", &extended) + &request("finish", "{}");
+        let mut worker = TcpStream::connect(server.address_of("http")).expect("connected");
+        worker.write_all(both.as_bytes()).expect("sent");
+        let ended = events.next("ended");
+        let state = ended["state"].as_str().expect("a state");
+        assert_eq!(ended["id"], id);
+        assert!(matches!(state, "done" | "unknown"), "{ended}");
+        events.rest();
+    }
+}
+
 #[test]
 fn without_a_grace_the_worker_hears_the_reason_and_the_end() {
     let server = served();

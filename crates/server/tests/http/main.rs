@@ -10,6 +10,7 @@ mod batches;
 mod cancelled;
 mod console;
 mod crowded;
+mod damaged_log;
 mod dead;
 mod ended;
 mod gathered;

@@ -16,14 +16,14 @@ use crate::common::{Data, PATIENCE, Server, Start, eventually};
 
 const LISTEN: &[&str] = &["memcache=0", "beanstalk=0", "http=0"];
 
-fn now(server: &Server) -> String {
+pub(super) fn now(server: &Server) -> String {
     let page = get(server, "/events?since=now");
     assert_eq!((page.status, &page.json["events"]), (200, &json!([])));
     page.json["next"].as_str().expect("a position").to_owned()
 }
 
 /// All events behind a position in pages of so many, and the position behind them.
-fn since(server: &Server, since: &str, max: u32, more: &str) -> (Vec<Value>, String) {
+pub(super) fn since(server: &Server, since: &str, max: u32, more: &str) -> (Vec<Value>, String) {
     let (mut all, mut at) = (Vec::new(), since.to_owned());
     loop {
         let page = get(server, &format!("/events?since={at}&max={max}{more}"));
@@ -38,7 +38,7 @@ fn since(server: &Server, since: &str, max: u32, more: &str) -> (Vec<Value>, Str
     }
 }
 
-fn put(server: &Server, queue: &str, message: Value) -> u64 {
+pub(super) fn put(server: &Server, queue: &str, message: Value) -> u64 {
     let path = format!("/queues/{queue}/messages");
     let stored = post(server, &path, &json!({ "messages": [message] }));
     assert_eq!(stored.status, 201, "{}", stored.json);
@@ -531,7 +531,7 @@ fn a_reader_sees_the_events_of_queues_that_it_may_see() {
 }
 
 /// Reads a request whole.
-fn heard(stream: &mut TcpStream) -> (String, String) {
+pub(super) fn heard(stream: &mut TcpStream) -> (String, String) {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -547,12 +547,12 @@ fn heard(stream: &mut TcpStream) -> (String, String) {
     (head, String::from_utf8(body).expect("text"))
 }
 
-fn reply(stream: &mut TcpStream, status: &str) {
+pub(super) fn reply(stream: &mut TcpStream, status: &str) {
     let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     stream.write_all(reply.as_bytes()).expect("answered");
 }
 
-fn accept(listener: &TcpListener) -> TcpStream {
+pub(super) fn accept(listener: &TcpListener) -> TcpStream {
     listener.set_nonblocking(true).expect("set");
     let (stream, _) = eventually("a request", || listener.accept().ok());
     stream.set_nonblocking(false).expect("set");
@@ -642,7 +642,7 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
 }
 
 /// The webhook's position is stored.
-fn await_begun(server: &Server, name: &str) {
+pub(super) fn await_begun(server: &Server, name: &str) {
     let lag = format!("quintet_webhook_lag_bytes{{name=\"{name}\"}}");
     eventually("its position is stored", || {
         let text = server.ask("GET /metrics", "", "").body;

@@ -157,6 +157,41 @@ fn only_named_queues_and_what_is_still_to_be_done() {
     assert_eq!(count.lines().count(), 22);
 }
 
+/// Their parents may not have run at the other server.
+#[test]
+fn an_imported_held_message_waits_for_a_kick_and_the_import_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("held.jsonl");
+    let first = Server::start(&dir.path().join("first"));
+    let parent = done(&first.run(&["put", "build", "make"]));
+    done(&first.run(&["put", "deploy", "ship", "--after", parent.trim()]));
+    done(&first.run(&["export", "--output", file.to_str().unwrap()]));
+    let other = Server::start(&dir.path().join("other"));
+    // Also from there on to another one.
+    for into in [&["--into", "deploy"][..], &["--into", "again", "--again"]] {
+        let all = [&["import", file.to_str().unwrap()], into].concat();
+        let imported = other.run(&all);
+        let said = text(&imported.stderr);
+        assert!(imported.status.success(), "{said}");
+        assert!(
+            said.contains("1 message waited for other messages"),
+            "{said}"
+        );
+    }
+    let take = |queue: &str| other.run(&["take", queue]);
+    assert_eq!(text(&take("deploy").stdout).trim(), "make");
+    assert!(!take("deploy").status.success(), "the other one waits");
+    done(&other.run(&["kick", "deploy", "--state", "delayed"]));
+    assert_eq!(text(&take("deploy").stdout).trim(), "ship");
+    std::fs::remove_file(&file).unwrap();
+    done(&other.run(&["export", "again", "--output", file.to_str().unwrap()]));
+    let said = text(&import(&first, &file).stderr);
+    assert!(
+        said.contains("1 message waited for other messages"),
+        "{said}"
+    );
+}
+
 /// A server with `count` messages of 1 KiB in order.
 fn filled(dir: &Path, count: usize) -> Server {
     let server = Server::start(dir);

@@ -220,6 +220,7 @@ impl Command {
                     }
                     StatsOf::Queues { from } => Subject::Slice(from.0),
                     StatsOf::Names { shard, .. } => Subject::Slice(*shard),
+                    StatsOf::Dependants { from, .. } => Subject::Slice(from.0),
                     StatsOf::Message(id) => Subject::Message(*id),
                 };
                 (Verb::Stats, subject)

@@ -1,7 +1,9 @@
 //! Messages to look at.
 
 use crate::id::MessageId;
+use crate::message::{Message, State};
 use crate::name::Name;
+use crate::time::Ms;
 
 /// Which message to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,4 +42,30 @@ pub enum ListState {
     Prepared,
     /// Done or relayed.
     Archived,
+}
+
+impl ListState {
+    /// The state that a message is listed in at `now`.
+    pub fn of(message: &Message, now: Ms) -> Self {
+        match message.state {
+            State::Ready if message.is_delayed(now) => ListState::Delayed,
+            State::Ready => ListState::Ready,
+            State::Reserved => ListState::Reserved,
+            State::Buried => ListState::Buried,
+            State::Prepared => ListState::Prepared,
+            State::Done | State::Relayed => ListState::Archived,
+        }
+    }
+
+    /// As the API calls it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            ListState::Ready => "ready",
+            ListState::Delayed => "delayed",
+            ListState::Reserved => "reserved",
+            ListState::Buried => "buried",
+            ListState::Prepared => "prepared",
+            ListState::Archived => "archived",
+        }
+    }
 }

@@ -138,6 +138,7 @@ impl BeanstalkReply {
                 | StatsReply::Queues(_)
                 | StatsReply::Names(_)
                 | StatsReply::Setup(_)
+                | StatsReply::Dependants(_)
                 | StatsReply::HeldKeys(_) => {
                     output.put(INTERNAL_ERROR);
                 }

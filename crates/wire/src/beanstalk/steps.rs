@@ -84,6 +84,7 @@ fn page_of(reply: &StatsReply) -> Option<&QueuePage> {
         | StatsReply::Message(_)
         | StatsReply::Names(_)
         | StatsReply::Setup(_)
+        | StatsReply::Dependants(_)
         | StatsReply::HeldKeys(_) => None,
     }
 }

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use quintet_sim::world::World;
 use quintet_types::{
-    Answer, Body, Caller, Command, CommandError, LargeBody, Message, MessageId, MessageStats, Ms,
-    Name, NamePage, Outcome, Put, QueuePage, QueueStats, Settings, ShardStats, StatsOf, StatsReply,
-    Take,
+    Answer, Body, Caller, Command, CommandError, DependantPage, LargeBody, Message, MessageId,
+    MessageStats, Ms, Name, NamePage, Outcome, Put, QueuePage, QueueStats, Settings, ShardStats,
+    StatsOf, StatsReply, Take,
 };
 use quintet_wire::{
     ClientRequest, Env, HostRequest, LoginRefused, Logins, Next, Options, Output, Protocol,
@@ -247,6 +247,7 @@ fn numbers(of: &StatsOf) -> StatsReply {
             ..QueueStats::default()
         }),
         StatsOf::Setup(_) => StatsReply::Setup(Box::default()),
+        StatsOf::Dependants { .. } => StatsReply::Dependants(DependantPage::default()),
         StatsOf::HeldKeys(_) => StatsReply::HeldKeys(Vec::new()),
         StatsOf::Message(_) => StatsReply::Message(MessageStats {
             message: MESSAGE.clone(),
@@ -256,7 +257,6 @@ fn numbers(of: &StatsOf) -> StatsReply {
             age_ms: 0,
             logged: true,
             ttr_ms: 0,
-            dependants: Vec::new(),
         }),
     }
 }

@@ -1,0 +1,100 @@
+//! Events from a log that is damaged while the server runs.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::message_events::{accept, await_begun, heard, now, put, reply, since};
+use crate::common::{Data, Start, eventually};
+
+const BODIES: [&str; 3] = ["the first body", "the second body", "the third body"];
+
+/// Damages the header of the frame with the second body.
+fn damage(data: &Path) {
+    let entries = std::fs::read_dir(data).expect("listed");
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        if !name.starts_with("segment-") {
+            continue;
+        }
+        let mut content = std::fs::read(&path).expect("read");
+        let of = |what: &str| {
+            let mut all = content.windows(what.len());
+            all.position(|some| some == what.as_bytes())
+        };
+        if let (Some(first), Some(second)) = (of(BODIES[0]), of(BODIES[1])) {
+            let range = first + BODIES[0].len()..second;
+            content[range].iter_mut().for_each(|byte| *byte ^= 0x5a);
+            return std::fs::write(&path, &content).expect("written");
+        }
+    }
+    panic!("the bodies are in no file");
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    let kind = |event: &Value| event["kind"] == "put" || event["kind"] == "lost";
+    let told = events.iter().filter(|event| kind(event));
+    told.map(|event| event["kind"].as_str().expect("a kind"))
+        .collect()
+}
+
+#[test]
+fn a_reader_is_told_of_damage_once_and_comes_to_the_end() {
+    let data = Data::fresh();
+    let server = Start::default().listen(&["http=0"]).serve_at(&data);
+    let begin = now(&server);
+    for body in BODIES {
+        put(&server, "work", json!({ "body": body }));
+    }
+    let (whole, end) = since(&server, &begin, 100, "");
+    assert_eq!(kinds(&whole), ["put", "put", "put"]);
+    damage(&data);
+    for max in [1, 2, 100] {
+        let (told, at) = since(&server, &begin, max, "");
+        assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
+        assert_eq!(at, end);
+    }
+    let (told, _) = since(&server, &begin, 100, "&queue=other&kinds=dead");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        (&told[0]["kind"], &told[0]["why"]),
+        (&json!("lost"), &json!("unreadable"))
+    );
+    let (told, _) = since(&server, "oldest", 100, "");
+    assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
+    let printed = server.printed(&["events", "--since", &begin]);
+    assert_eq!(printed.matches("lost").count(), 1, "{printed}");
+}
+
+#[test]
+fn a_webhook_goes_on_behind_damage_and_counts_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let config = format!("[[webhook]]\nname = 'one'\nurl = 'http://{address}/'\n");
+    let data = Data::fresh();
+    let server = Start::of(&config).listen(&["http=0"]).serve_at(&data);
+    await_begun(&server, "one");
+    // The log is damaged behind the events that the receiver is being told.
+    let first = put(&server, "work", json!({ "body": BODIES[0] }));
+    let mut stream = accept(&listener);
+    put(&server, "work", json!({ "body": BODIES[1] }));
+    let third = put(&server, "work", json!({ "body": BODIES[2] }));
+    damage(&data);
+    let mut told: Vec<Value> = Vec::new();
+    loop {
+        let body: Value = serde_json::from_str(&heard(&mut stream).1).expect("JSON");
+        reply(&mut stream, "200 OK");
+        told.extend(body["events"].as_array().expect("events").iter().cloned());
+        if told.iter().any(|event| event["id"] == third) {
+            break;
+        }
+        stream = accept(&listener);
+    }
+    assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
+    assert_eq!(told[0]["id"], first, "{told:?}");
+    eventually("it is counted", || {
+        (server.number("webhook_one_gaps") == 1).then_some(())
+    });
+}
