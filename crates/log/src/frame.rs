@@ -3,7 +3,7 @@
 //! The layout is the table "Frame" in `docs/log-format.md`.
 
 use crate::narrow::to_u32;
-use crate::{Epoch, Position, Stamp};
+use crate::{Epoch, LogError, Position, Stamp};
 
 /// Bytes of a frame before its payload.
 pub const FRAME_HEADER_BYTES: usize = 52;
@@ -89,6 +89,32 @@ impl FrameBuf {
     pub fn len(&self) -> usize {
         let len = self.bytes.len().checked_sub(FRAME_HEADER_BYTES);
         len.expect("payload_mut() was used to shorten the frame")
+    }
+
+    /// Bytes of payload, if a log may append the frame: one that ends at `end`, and whose latest
+    /// epoch is `latest`.
+    ///
+    /// # Errors
+    /// The log ends elsewhere than `expected`, it has a later writer, or the payload is too large.
+    pub(crate) fn admitted(
+        &self,
+        expected: Position,
+        end: Position,
+        stamp: Stamp,
+        latest: Epoch,
+    ) -> Result<u32, LogError> {
+        if expected != end {
+            return Err(LogError::Moved { expected, end });
+        }
+        let epoch = stamp.epoch;
+        if epoch < latest {
+            return Err(LogError::Fenced { epoch, latest });
+        }
+        let (bytes, limit) = (self.len() as u64, PAYLOAD_BYTES_MAX);
+        match u32::try_from(bytes) {
+            Ok(len) if bytes <= limit => Ok(len),
+            _ => Err(LogError::TooLarge { bytes, limit }),
+        }
     }
 
     /// Whether there is no payload.

@@ -6,9 +6,9 @@ use std::{
 };
 
 use crate::{
-    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, LogStore, PAYLOAD_BYTES_MAX,
-    Placed, Position, Recovery, Replay, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp,
-    Storage, StorageFile, SyncPoint, SyncWork,
+    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, LogStore, Placed, Position,
+    Recovery, Replay, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage, StorageFile,
+    SyncPoint, SyncWork,
     error::{is_full, is_scarce},
     extent::{Extent, Extents},
     failure::Failure,
@@ -348,28 +348,7 @@ impl Log for LocalLog {
         frame: &mut FrameBuf,
     ) -> Result<Placed, LogError> {
         self.failure.check()?;
-        if expected != self.end {
-            return Err(LogError::Moved {
-                expected,
-                end: self.end,
-            });
-        }
-        if stamp.epoch < self.epoch {
-            return Err(LogError::Fenced {
-                epoch: stamp.epoch,
-                latest: self.epoch,
-            });
-        }
-        let bytes = frame.len() as u64;
-        let len = match u32::try_from(bytes) {
-            Ok(len) if bytes <= PAYLOAD_BYTES_MAX => len,
-            _ => {
-                return Err(LogError::TooLarge {
-                    bytes,
-                    limit: PAYLOAD_BYTES_MAX,
-                });
-            }
-        };
+        let len = frame.admitted(expected, self.end, stamp, self.epoch)?;
         if self.begin {
             self.rotate(stamp.time_ms)?;
         }

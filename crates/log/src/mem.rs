@@ -8,9 +8,9 @@ use std::{
 };
 
 use crate::{
-    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, LogStore,
-    PAYLOAD_BYTES_MAX, Placed, Position, ReadBodies, Recovery, Replay, ReplayFrame, Retiring,
-    SegmentInfo, SegmentNumber, Stamp, StorageFile, SyncPoint, SyncWork,
+    BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, LogStore, Placed,
+    Position, ReadBodies, Recovery, Replay, ReplayFrame, Retiring, SegmentInfo, SegmentNumber,
+    Stamp, StorageFile, SyncPoint, SyncWork,
 };
 
 /// Payload bytes after which [`Log::segment_bytes_left`] says 0: small, so that tests rotate.
@@ -160,28 +160,7 @@ impl Log for MemLog {
         stamp: Stamp,
         frame: &mut FrameBuf,
     ) -> Result<Placed, LogError> {
-        if expected != self.end {
-            return Err(LogError::Moved {
-                expected,
-                end: self.end,
-            });
-        }
-        if stamp.epoch < self.epoch {
-            return Err(LogError::Fenced {
-                epoch: stamp.epoch,
-                latest: self.epoch,
-            });
-        }
-        let bytes = frame.len() as u64;
-        let len = match u32::try_from(bytes) {
-            Ok(len) if bytes <= PAYLOAD_BYTES_MAX => len,
-            _ => {
-                return Err(LogError::TooLarge {
-                    bytes,
-                    limit: PAYLOAD_BYTES_MAX,
-                });
-            }
-        };
+        let len = frame.admitted(expected, self.end, stamp, self.epoch)?;
         let mut segments = self.store.lock();
         if self.begin || segments.is_empty() {
             let number = segments.last().map_or(1, |last| last.number.0 + 1);
