@@ -208,6 +208,23 @@ fn messages_in_runs_keep_their_age() {
 }
 
 #[test]
+fn a_snapshot_keeps_what_messages_have_risen_by() {
+    let mut w = world();
+    put(&mut w, "old", 5, "patient");
+    w.wait(50 * MINUTE);
+    // A later segment, and nothing before it.
+    w.engine.set_segment_ref(SegmentRef(1));
+    w.facts.clear();
+    let mut snapshot = Vec::new();
+    w.engine.snapshot(&mut |fact| snapshot.push(fact.clone()));
+    w.facts = snapshot;
+    w.engine.copy_out(SegmentRef(0), 0, u32::MAX, &mut w.facts);
+    w.engine = w.replayed(SegmentRef(1));
+    put(&mut w, "old", 1, "newer");
+    assert_eq!(all(&mut w, "old"), "patient+newer");
+}
+
+#[test]
 fn groups_rise_with_their_first_message() {
     for groups in [Groups::Ordered, Groups::Fair] {
         let mut settings = Settings::default();

@@ -1,4 +1,4 @@
-//! Messages to look at.
+//! Messages and numbers to look at.
 
 use crate::id::MessageId;
 use crate::message::{Message, State};
@@ -42,6 +42,43 @@ pub enum ListState {
     Prepared,
     /// Done or relayed.
     Archived,
+}
+
+/// The statistics that are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatsOf {
+    /// The shard as a whole.
+    Shard,
+    Queue(Name),
+    /// Some of the queues, in the order they were made: as many as bear looking
+    /// at in one step, from `from` on. Says where to go on.
+    Queues {
+        /// A shard, and where in it; (0, 0) to begin.
+        from: (u8, u32),
+    },
+    /// Names of queues of a shard, in order: those behind `after` that begin with `prefix`, and
+    /// whose dead letters go to `dead_letter`, if it is given. As many as bear looking at in one
+    /// step, `max` at most.
+    Names {
+        shard: u8,
+        prefix: Box<[u8]>,
+        after: Option<Name>,
+        dead_letter: Option<Name>,
+        max: u32,
+    },
+    Message(MessageId),
+    /// Messages of a shard that wait for `parent`, which may be one of another shard: those of
+    /// higher ids than `from` that the requester may peek at, of `max` that wait.
+    Dependants {
+        parent: MessageId,
+        /// A shard, and where in it; (0, 0) to begin.
+        from: (u8, MessageId),
+        max: u32,
+    },
+    /// How a queue is set up ([`crate::QueueSetup`]).
+    Setup(Name),
+    /// Keys of a queue that are held ([`crate::Command::HoldKey`]).
+    HeldKeys(Name),
 }
 
 impl ListState {
