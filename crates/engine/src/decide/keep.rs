@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Slots of a state index from its end on, those behind `before` left out.
-    fn tail(
+    pub(super) fn tail(
         &self,
         id: QueueId,
         state_index: StateIndex,
