@@ -81,6 +81,28 @@ fn turns_of_buried_messages_are_in_order_of_time_over_all_queues() {
 }
 
 #[test]
+fn messages_of_two_queues_that_have_the_same_turn_stand_in_the_order_of_their_ids() {
+    let mut w = World::new();
+    let (a, b) = (bury(&mut w, "a"), bury(&mut w, "b"));
+    let turn = i64::try_from(w.now.0).expect("small") << TURN_SHIFT;
+    // Behind the place of one of them, in the queues of both.
+    for (id, wanted) in [(b, [vec![a], vec![]]), (a, [vec![], vec![]])] {
+        let listed = ["a", "b"].map(|queue| {
+            let after = Cursor {
+                not_selectable: false,
+                order: (0, turn, id),
+            };
+            let bulk_op = BulkOp {
+                after: Some(after),
+                ..back(queue, ListState::Buried, 9)
+            };
+            ids(&all(&mut w, &Runs::default(), bulk_op))
+        });
+        assert_eq!(listed, wanted, "{id:?}");
+    }
+}
+
+#[test]
 fn a_message_that_was_buried_elsewhere_keeps_its_time_if_none_is_newer() {
     let mut w = World::new();
     let bring = |w: &mut World, changed| {
