@@ -22,6 +22,7 @@ mod leases;
 mod message_events;
 mod messages;
 mod names;
+mod newest;
 mod openapi;
 mod over;
 mod path;

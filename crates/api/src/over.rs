@@ -9,7 +9,7 @@ use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, Que
 use super::call::{Answer, Call};
 use super::problem::Problem;
 use super::types::{MessageView, Page};
-use super::{Api, bulk, read};
+use super::{Api, bulk, newest, read};
 
 use quintet_http::{Requester, reply};
 
@@ -19,7 +19,7 @@ const SEEKS: u32 = 4;
 /// Pages of queues looked through for a page of messages at most.
 const QUEUE_PAGES: u32 = 64;
 /// A page ends behind so many bytes of messages.
-const BYTES: u64 = 1 << 20;
+pub(super) const BYTES: u64 = 1 << 20;
 
 quintet_types::named! {
     /// Which messages of all queues.
@@ -44,65 +44,33 @@ impl Group {
         found.ok_or_else(|| Problem::field("group", "takes scheduled, retrying, dead or all"))
     }
 
-    /// When this state is listed, among those of a queue.
-    fn turn(self, state: ListState) -> Option<usize> {
-        let states: &[ListState] = match self {
-            Self::Scheduled | Self::Retrying => &[ListState::Delayed],
-            Self::Dead => &[ListState::Buried, ListState::Ready],
-            Self::All => &[
-                ListState::Ready,
-                ListState::Delayed,
-                ListState::Reserved,
-                ListState::Buried,
-            ],
-        };
-        states.iter().position(|listed| *listed == state)
-    }
-
-    /// Where it may have messages of a queue, in the order of [`Group::turn`].
-    fn selections(self, stats: &QueueStats) -> Vec<(ListState, Filter)> {
-        let plain = Filter::default;
-        let tried = |tried| Filter {
-            tried: Some(tried),
-            ..plain()
-        };
-        let dead = Filter {
-            dead: true,
-            ..plain()
-        };
+    /// Where [`Group::All`] may have messages of a queue, in the order that they are listed.
+    fn selections(stats: &QueueStats) -> Vec<ListState> {
         let gauges = &stats.gauges;
-        let letters = gauges.ready > 0 && stats.totals.moved_in > 0;
-        let (delayed, buried) = (gauges.delayed > 0, gauges.buried > 0);
-        let all = match self {
-            Self::Scheduled => vec![(delayed, ListState::Delayed, tried(false))],
-            Self::Retrying => vec![(delayed, ListState::Delayed, tried(true))],
-            Self::Dead => vec![
-                (buried, ListState::Buried, plain()),
-                (letters, ListState::Ready, dead),
-            ],
-            Self::All => vec![
-                (
-                    gauges.ready + gauges.not_selectable > 0,
-                    ListState::Ready,
-                    plain(),
-                ),
-                (delayed, ListState::Delayed, plain()),
-                (gauges.reserved > 0, ListState::Reserved, plain()),
-                (buried, ListState::Buried, plain()),
-            ],
-        };
-        let some = all.into_iter().filter(|(some, ..)| *some);
-        some.map(|(_, state, filter)| (state, filter)).collect()
+        let all = [
+            gauges.ready + gauges.not_selectable,
+            gauges.delayed,
+            gauges.reserved,
+            gauges.buried,
+        ];
+        let some = all.into_iter().zip(STATES).filter(|(some, _)| *some > 0);
+        some.map(|(_, state)| state).collect()
     }
 }
 
-/// The states of all groups, as cursors number them.
+/// The states of a queue in the order that they are listed, as cursors number them.
 const STATES: [ListState; 4] = [
     ListState::Ready,
-    ListState::Buried,
     ListState::Delayed,
     ListState::Reserved,
+    ListState::Buried,
 ];
+
+/// The place of a state in this order.
+fn turn(state: ListState) -> usize {
+    let place = STATES.iter().position(|listed| *listed == state);
+    place.unwrap_or(0)
+}
 
 /// Where a list goes on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -118,7 +86,7 @@ impl At {
         let (shard, at) = self.page;
         let inside = self.inside.as_ref().map(|(queue, state, cursor)| {
             let hex = queue.as_bytes().iter().map(|byte| format!("{byte:02x}"));
-            let state = STATES.iter().position(|one| one == state).unwrap_or(0);
+            let state = turn(*state);
             format!(
                 "-{}-{state}-{}",
                 hex.collect::<String>(),
@@ -159,15 +127,15 @@ struct Head {
 /// The heads by due time and id.
 type Heads = BTreeMap<Order, Head>;
 
-/// A page of them: by due time over all queues; the dead ones, and all, queue by queue in the
-/// order the queues were made.
+/// A page of them: by due time over all queues; the dead ones newest first; all, queue by queue in
+/// the order the queues were made.
 #[derive(Default)]
 pub struct Over {
     pub messages: Vec<(Message, Name)>,
     /// Start of the next page; `None`: that was all.
     pub next: Option<String>,
     /// Their share of the memory.
-    _room: Vec<Share>,
+    pub(super) room: Vec<Share>,
 }
 
 impl Api {
@@ -185,6 +153,9 @@ impl Api {
     ) -> Result<Over, Problem> {
         if matches!(group, Group::Scheduled | Group::Retrying) {
             return self.by_due_time(requester, (group, has), cursor, max).await;
+        }
+        if group == Group::Dead {
+            return newest::page(self, requester, has, cursor, max).await;
         }
         let at = cursor.map(|text| {
             let none = || Problem::field("cursor", read::NOT_A_CURSOR);
@@ -205,15 +176,17 @@ impl Api {
                 let resumes = inside
                     .take()
                     .filter(|(queue, ..)| stats.id.0 == first && *queue == stats.name);
-                let mut selections = group.selections(stats);
+                let mut selections = Group::selections(stats);
                 if let Some((_, state, _)) = &resumes {
                     // Nothing may be left in it.
-                    let turn = group.turn(*state);
-                    selections.retain(|(listed, _)| group.turn(*listed) >= turn);
+                    selections.retain(|listed| turn(*listed) >= turn(*state));
                 }
-                for (state, mut filter) in selections {
+                for state in selections {
                     let after = resumes.as_ref().filter(|(_, resumed, _)| *resumed == state);
-                    filter.body = (!has.is_empty()).then(|| has.into());
+                    let filter = Filter {
+                        body: (!has.is_empty()).then(|| has.into()),
+                        ..Filter::default()
+                    };
                     let mut bulk_op = BulkOp {
                         filter,
                         after: after.map(|(.., cursor)| *cursor),
@@ -227,7 +200,7 @@ impl Api {
                             bulk_done => bulk_done?,
                         };
                         let (bulk_done, room) = bulk_done;
-                        found._room.extend(room);
+                        found.room.extend(room);
                         slices += 1;
                         bytes += bulk_done.messages.iter().map(Message::size).sum::<u64>();
                         let named = bulk_done.messages.into_iter();
@@ -309,7 +282,7 @@ impl Api {
             };
             bytes += message.size();
             found.messages.push((message, head.queue.clone()));
-            found._room.extend(room);
+            found.room.extend(room);
             self.seek(requester, asked, head.queue, after, &mut heads)
                 .await?;
             if heads.is_empty() && !cut {
@@ -371,9 +344,9 @@ impl Api {
 }
 
 /// Lists messages of all queues that are `scheduled` (not due yet, never taken), `retrying` (taken
-/// before, not due yet), the next due first over all queues; or `dead` (buried, or a dead letter),
-/// or `all`, queue by queue. With `contains` those whose body contains it. A page may have fewer
-/// than `max`, even none, and a cursor.
+/// before, not due yet), the next due first over all queues; `dead` (buried, or a ready dead letter),
+/// the newest first over all queues; or `all`, queue by queue. With `contains` those whose body
+/// contains it. A page may have fewer than `max`, even none, and a cursor.
 #[utoipa::path(get, path = "/api/v1/messages", operation_id = "list_over_queues", tag = "messages",
     params(("group" = String, Query, description = "scheduled, retrying, dead or all"),
         ("contains" = Option<String>, Query, description = "in the body"),

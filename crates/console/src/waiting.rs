@@ -27,6 +27,7 @@ struct Waiting {
     frame: Frame,
     group: &'static str,
     says: &'static str,
+    order: &'static str,
     groups: [&'static str; 4],
     /// Part of the bodies, as it was typed, and as a part of an address.
     has: String,
@@ -71,6 +72,11 @@ pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
             }
             Group::All => "Messages of all queues, in any state.",
             Group::Dead => "Buried messages, and dead letters that no consumer has taken.",
+        },
+        order: match group {
+            Group::Scheduled | Group::Retrying => "next due first",
+            Group::Dead => "newest first",
+            Group::All => "queue by queue, oldest queue first",
         },
         groups: Group::ALL.map(Group::word),
         query: match has.is_empty() {

@@ -204,6 +204,8 @@ pub enum Fact {
         reason: Box<[u8]>,
         /// Gone from this time on, if it is buried still.
         until: Option<Ms>,
+        /// Its turn is made of the time; else it is the number after the last turn of its queue.
+        by_time: bool,
     },
     /// A message is finished and kept.
     Archived {

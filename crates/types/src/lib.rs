@@ -80,7 +80,7 @@ pub use settings::{
     AT_ONCE_MS, DeadLetter, Groups, Overrides, Pattern, QueueSettings, Rate, Settings, WhenFull,
 };
 pub use shards::{SHARD_SHIFT, shard_of_id, shard_of_queue};
-pub use state_index::{ColdStats, Order, StateIndex};
+pub use state_index::{ColdStats, Order, StateIndex, TURN_SHIFT};
 pub use stats::{
     ClientStats, Dependant, DependantPage, HeldKey, Left, MessageStats, NamePage, QueueGauges,
     QueuePage, QueueSetup, QueueStats, QueueTotals, ShardStats, StatsReply, TakeLimit,

@@ -8,6 +8,10 @@ use crate::message::Message;
 /// time of archiving.
 pub type Order = (u32, i64, MessageId);
 
+/// A turn among the buried is the time in ms, so many bits further left, or the turn after the last
+/// one of its queue if that is later. Turns that a release before 0.2 gave are small numbers.
+pub const TURN_SHIFT: u32 = 12;
+
 coded! {
     /// A queue's messages in one state, as they are sorted in a run.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

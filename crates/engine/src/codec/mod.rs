@@ -116,11 +116,13 @@ impl Fact {
                 dead,
                 reason,
                 until,
+                by_time,
             } => {
                 w.at(at);
                 w.number(u64::from(*priority));
                 w.number(now.0);
-                w.byte(u8::from(*dead) | u8::from(until.is_some()) << 1);
+                let by_time = u8::from(*by_time) << 2;
+                w.byte(u8::from(*dead) | u8::from(until.is_some()) << 1 | by_time);
                 w.bytes(reason);
                 if let Some(until) = until {
                     w.number(until.0);
@@ -488,7 +490,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
         FactKind::Buried => {
             let (at, priority, now) = (r.at()?, r.small("priority")?, Ms(r.number()?));
             let bits = r.byte()?;
-            if bits > 3 {
+            if bits > 7 {
                 return Err(FactError::BadField("buried"));
             }
             Fact::Buried {
@@ -501,6 +503,7 @@ fn decode(r: &mut Reader<'_>, large: &mut LargeBodies<'_>) -> Result<Fact, FactE
                     0 => None,
                     _ => Some(Ms(r.number()?)),
                 },
+                by_time: bits & 4 != 0,
             }
         }
         FactKind::Archived => Fact::Archived {

@@ -14,14 +14,15 @@ impl Engine {
             message.state = State::Ready;
         }
         let waits = matches!(message.state, State::Ready | State::Prepared);
+        let changed = match past.changed {
+            Ms(0) if !waits => self.now,
+            changed => changed.min(self.now),
+        };
         let extra = Extra {
             status: past.status,
-            changed: match past.changed {
-                Ms(0) if !waits => self.now,
-                changed => changed.min(self.now),
-            },
+            changed,
             bury_order: match (past.state, self.store.queue(message.queue)) {
-                (State::Buried, Some(queue)) => queue.bury_order + 1,
+                (State::Buried, Some(queue)) => queue.next_turn(changed),
                 _ => 0,
             },
             timeouts: past.timeouts,

@@ -13,6 +13,8 @@ use crate::fact::{Fact, Journal};
 
 /// Messages looked at in one step: some hundred us.
 const LOOKS: usize = 1024;
+/// Those looked at in one step from the last on, where not all fit: mostly the next one does.
+const LOOKS_BACK: usize = 64;
 /// Bytes of messages that are searched, or shown, in one step, but for the last.
 const BODY_BYTES: u64 = 1 << 20;
 
@@ -31,11 +33,16 @@ impl Engine {
         }
         // Where nearly all fit, more than are wanted are not gone through.
         let wanted = usize::try_from(bulk_op.max).unwrap_or(LOOKS);
+        let back = bulk_op.action == BulkAction::ShowBack;
         let looks = match bulk_op.filter.picks() {
+            true if back => wanted.clamp(LOOKS_BACK, LOOKS),
             true => LOOKS,
             false => LOOKS.min(wanted),
         };
-        let slots = self.slots_behind(queue, bulk_op.state, bulk_op.after, looks)?;
+        let slots = match back {
+            true => self.slots_before(queue, bulk_op.state, bulk_op.after, looks)?,
+            false => self.slots_behind(queue, bulk_op.state, bulk_op.after, looks)?,
+        };
         // Where they go is found good before the first goes.
         if let Some(to) = bulk_op.action.goes_to()
             && !self.belongs_elsewhere(to)
@@ -68,7 +75,7 @@ impl Engine {
                 continue;
             }
             let id = message.id;
-            if matches!(bulk_op.action, BulkAction::Show) {
+            if matches!(bulk_op.action, BulkAction::Show | BulkAction::ShowBack) {
                 bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
                 bytes += message.extra_bytes();
             }
@@ -101,7 +108,7 @@ impl Engine {
         match action {
             BulkAction::Count => {}
             BulkAction::CountToCancel => return self.may_cancel(message).is_ok(),
-            BulkAction::Show => {
+            BulkAction::Show | BulkAction::ShowBack => {
                 let message = self.shown(message);
                 let slot = self.store.slot(id);
                 let lease = slot.and_then(|slot| self.store.leases.get(&slot).copied());
@@ -220,6 +227,24 @@ impl Engine {
             }
         };
         self.state_index(id, state_index, order, max)
+    }
+
+    /// Slots of the last `max` messages in one state before a place, from the last on.
+    fn slots_before(
+        &mut self,
+        id: QueueId,
+        state: ListState,
+        before: Option<Cursor>,
+        max: usize,
+    ) -> Result<Vec<u32>, Cold> {
+        let not_selectable = before.is_some_and(|before| before.not_selectable);
+        let state_index = match state == ListState::Buried {
+            true => StateIndex::Buried,
+            false if not_selectable => StateIndex::NotSelectable,
+            false => StateIndex::Ready,
+        };
+        let before = before.map(|before| before.order);
+        self.state_index_back(id, state_index, before, max)
     }
 }
 

@@ -489,6 +489,26 @@ impl Engine {
         Err(Cold(()))
     }
 
+    /// Slots of the last `max` messages of a state index before `before`, from the last on.
+    pub(super) fn state_index_back(
+        &mut self,
+        id: QueueId,
+        state_index: StateIndex,
+        before: Option<Order>,
+        max: usize,
+    ) -> Result<Vec<u32>, Cold> {
+        let mut slots = self.tail(id, state_index, before, max);
+        if let Some((last, block)) = self.store.previous_cold(id, state_index, before) {
+            let order = |slot: u32| state_index.order(self.store.messages.at(slot));
+            let behind = slots.iter().take_while(|&&slot| order(slot) > last);
+            slots.truncate(behind.count());
+            if slots.len() < max {
+                return Err(self.ask_block(block));
+            }
+        }
+        Ok(slots)
+    }
+
     /// Asks for a block that may hold the beginning of a state index.
     pub(super) fn ask_ahead(
         &mut self,

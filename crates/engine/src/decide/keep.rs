@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// Slots of a state index from its end on, those behind `before` left out.
-    fn tail(
+    pub(super) fn tail(
         &self,
         id: QueueId,
         state_index: StateIndex,
@@ -186,7 +186,11 @@ impl Engine {
             StateIndex::Archived => slots(queue.archived.range(..time).rev(), max),
             StateIndex::Buried => {
                 let turn = order.1.max(0) as u64;
-                slots(queue.buried.range(..turn).rev(), max)
+                // Of another queue there may be one of the same turn.
+                let id = |slot: u32| self.store.messages.at(slot).id;
+                let all = queue.buried.range(..=turn).rev();
+                let before = all.skip_while(|&(at, &slot)| *at == turn && id(slot) >= order.2);
+                slots(before, max)
             }
         }
     }

@@ -242,6 +242,7 @@ impl Engine {
                         dead: false,
                         reason,
                         until: self.buried_until(id),
+                        by_time: true,
                     },
                 );
             }
@@ -510,6 +511,7 @@ impl Engine {
                 dead: true,
                 reason,
                 until: self.buried_until(id),
+                by_time: true,
             },
         );
     }

@@ -52,8 +52,9 @@ impl Durable {
                 dead,
                 reason,
                 until,
+                by_time,
             } => {
-                self.bury(at, priority, (now, until), dead, reason);
+                self.bury(at, priority, (now, until), (dead, by_time), reason);
             }
             Fact::Archived {
                 at,
@@ -492,7 +493,7 @@ impl Durable {
         at: At,
         priority: u32,
         (now, until): (Ms, Option<Ms>),
-        dead: bool,
+        (dead, by_time): (bool, bool),
         reason: Box<[u8]>,
     ) {
         self.count_in(at.queue, |totals| {
@@ -504,7 +505,10 @@ impl Durable {
             // Replay may begin behind the end of the queue.
             return;
         };
-        queue.bury_order += 1;
+        queue.bury_order = match by_time {
+            true => queue.next_turn(now),
+            false => queue.bury_order + 1,
+        };
         let order = queue.bury_order;
         self.restate(at.id, |message, since| {
             message.state = State::Buried;

@@ -11,7 +11,7 @@ use super::held_keys::HeldKeys;
 use super::{Ascending, Durable, KeyGroups};
 use quintet_types::{
     Account, MessageId, Ms, Name, Overrides, QueueId, QueueSettings, QueueTotals, Scope,
-    StateIndex, Tags, TakeLimit,
+    StateIndex, TURN_SHIFT, Tags, TakeLimit,
 };
 
 use crate::fact::{AgingClock, Pause};
@@ -195,6 +195,12 @@ impl Durable {
 }
 
 impl Queue {
+    /// The turn of a message that is buried at this time: by time over all queues.
+    pub(crate) fn next_turn(&self, at: Ms) -> u64 {
+        let by_time = at.0.min(i64::MAX as u64 >> TURN_SHIFT) << TURN_SHIFT;
+        by_time.max(self.bury_order + 1)
+    }
+
     /// The generation by which a deduplication record of this scope is known: with a message's it
     /// ends with what waits.
     pub(crate) fn generation_of(&self, scope: Scope) -> u32 {

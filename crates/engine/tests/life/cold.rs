@@ -137,6 +137,13 @@ fn list(queue: &str, state: ListState, after: Option<u64>) -> Command {
     })
 }
 
+fn back(queue: &str, state: ListState) -> Command {
+    Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::ShowBack,
+        ..BulkOp::show(queue.into(), state, 9)
+    }))
+}
+
 fn kick(state: ListState) -> Command {
     Command::Kick {
         queue: "aside".into(),
@@ -181,6 +188,8 @@ fn commands() -> Vec<Command> {
     };
     let delete = |number| Effect::Delete(id(number));
     vec![
+        back("q", ListState::Ready),
+        back("aside", ListState::Buried),
         Command::Take(plain("q")),
         Command::Take(reserve("q")),
         Command::Take(waiting("q")),
@@ -254,6 +263,10 @@ fn said(outcome: Outcome) -> String {
     let ids = |all: &Handed| all.iter().map(|m| m.id.0).collect::<Vec<_>>();
     match &outcome {
         Outcome::Messages(all) => format!("{} {:?}", text(&outcome), ids(all)),
+        Outcome::BulkDone(done) => {
+            let ids = done.messages.iter().map(|m| m.id.0).collect::<Vec<_>>();
+            format!("{} {} {ids:?}", done.matched, done.looked)
+        }
         Outcome::Stats(stats) => match &**stats {
             StatsReply::Message(stats) => format!("{} of {}", stats.message.id.0, stats.queue),
             other => panic!("{other:?}"),

@@ -24,6 +24,7 @@ mod held_keys;
 mod limited;
 mod made;
 mod named;
+mod newest;
 mod one_key;
 mod paged;
 mod past;

@@ -80,6 +80,59 @@ fn a_message_rests_longer_after_each_failure_and_never_comes_early() {
     assert_eq!(*extra.status, *b"no route");
 }
 
+/// Fails a message of a server's defaults, with these changes, until it is buried, `most` times at
+/// most; answers how long it rested after each failure, in ms.
+fn rests(policy: Overrides, most: usize) -> (Vec<u64>, bool) {
+    let mut w = World::with(Settings {
+        defaults: QueueSettings::of_server(),
+        ..Settings::default()
+    });
+    let (queue, overrides) = ("q".into(), Some(Box::new(policy)));
+    let configure = Command::Configure {
+        queue,
+        overrides,
+        must_exist: false,
+    };
+    w.ask(9, configure);
+    let (id, mut rests) = (w.put("q", "a"), Vec::new());
+    for _ in 0..most {
+        assert_eq!(w.take(1, reserve("q")), "a", "after {rests:?}");
+        settle(&mut w, 1, id, fail("no route"));
+        let failed = message(&mut w, id);
+        if failed.state == State::Buried {
+            return (rests, true);
+        }
+        let rest = failed.due().map_or(0, |due| due.since(w.now));
+        rests.push(rest);
+        w.wait(rest);
+    }
+    (rests, false)
+}
+
+#[test]
+fn by_default_a_message_is_tried_25_times_with_longer_rests_and_jitter_then_buried() {
+    let (times, buried) = rests(Overrides::default(), 100);
+    assert!(buried, "{times:?}");
+    assert_eq!(times.len(), 24, "the 25th try is the last: {times:?}");
+    let mut even = 0;
+    for (failure, rest) in times.into_iter().enumerate() {
+        let least = (1000 << failure).min(3_600_000);
+        // A tenth more at most.
+        assert!((least..=least + least / 10).contains(&rest), "{rest}");
+        even += usize::from(rest == least);
+    }
+    assert!(even < 12, "jitter parts those that failed together");
+}
+
+#[test]
+fn retry_max_0_has_a_failed_message_ready_at_once_without_end() {
+    let none = Overrides {
+        retry_max: Some(0),
+        ..Overrides::default()
+    };
+    assert_eq!(rests(none, 60), (vec![0; 60], false));
+}
+
 #[test]
 fn its_rest_survives_a_restart() {
     let mut w = world(policy());

@@ -128,6 +128,7 @@ fn each_fact_about_a_message_is_one_event_and_no_other_is_any() {
         dead,
         reason: b"no such user"[..].into(),
         until: None,
+        by_time: true,
     };
     assert_eq!(told(&buried(true)), Some((Kind::Dead, "attempts")));
     let event = event(&buried(false)).expect("an event").event;

@@ -265,6 +265,96 @@ fn a_list_of_the_dead_loses_and_repeats_nothing_while_a_queue_goes() {
     }
 }
 
+/// Puts one, buries it or makes it a dead letter, and answers its id.
+fn dies(server: &Server, queue: &str, at: u64) -> u64 {
+    // A later one has another priority: its dead letter queue lists it elsewhere.
+    let put = json!({ "messages": [{ "body": "x", "priority": 100 - at * 5 % 7 }] });
+    let put = post(server, &format!("/queues/{queue}/messages"), &put).json;
+    let reserved = post(server, &format!("/queues/{queue}/reserve"), &json!({})).json;
+    let lease = reserved["messages"][0]["lease"].as_str().expect("a lease");
+    let end = if queue == "fragile" { "fail" } else { "bury" };
+    let ended = post(server, &format!("/leases/{lease}/{end}"), &json!({}));
+    assert!(ended.status < 300, "{}", ended.json);
+    put["ids"][0].as_u64().expect("an id")
+}
+
+/// Ids and cursor of a page of dead messages.
+fn dead_page(server: &Server, max: u32, cursor: &str) -> (Vec<u64>, Option<String>) {
+    let page = get(server, &format!("/messages?group=dead&max={max}{cursor}")).json;
+    let list = page["messages"].as_array().expect("a list").iter();
+    let ids = list.filter_map(|one| one["id"].as_u64()).collect();
+    let next = page["cursor"].as_str();
+    (ids, next.map(|next| format!("&cursor={next}")))
+}
+
+/// Messages of one ms have no order that a client could see, but for those of a queue.
+#[test]
+fn the_dead_of_all_queues_and_shards_come_newest_first_while_others_die_and_go() {
+    for shards in [1, 4] {
+        let config = format!("shards = {shards}\n{FRAGILE}");
+        let server = Start::of(&config).listen(&["http=0"]).serve();
+        let mut died: Vec<u64> = Vec::new();
+        let queue = |at: u64| match at % 3 {
+            0 => "fragile".to_owned(),
+            _ => format!("q-{}", at % 5),
+        };
+        let next_ms = || {
+            let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            let ms = || now().expect("a time").as_millis();
+            let before = ms();
+            while ms() < before + 2 {
+                std::thread::yield_now();
+            }
+        };
+        for at in 0..30 {
+            let id = dies(&server, &queue(at), at);
+            // With more shards a dead letter has another id there.
+            died.push(match queue(at).as_str() {
+                "fragile" => *ids_all(&server, "dead")
+                    .iter()
+                    .max()
+                    .expect("a dead letter"),
+                _ => id,
+            });
+            next_ms();
+        }
+        died.reverse();
+        let (whole, next) = dead_page(&server, 100, "");
+        assert_eq!((whole, next), (died.clone(), None), "{shards} shards");
+        let (_, tab) = page(&server, "/waiting?group=dead");
+        let places = died.iter().map(|id| tab.find(&format!("/messages/{id}\"")));
+        let places: Vec<usize> = places.flatten().collect();
+        assert!(places.len() == 30 && places.is_sorted(), "{places:?}");
+        assert!(tab.contains("30, newest first"), "{tab}");
+        // Between pages one that was listed goes, one that was not, and another dies.
+        let (mut seen, mut cursor, mut new) = (Vec::new(), Some(String::new()), 100);
+        let mut gone = Vec::new();
+        while let Some(from) = cursor.take() {
+            let (ids, next) = dead_page(&server, 4, &from);
+            assert!(ids.len() <= 4, "{ids:?}");
+            seen.extend(ids);
+            cursor = next;
+            if gone.len() < 3 {
+                let left = died.iter().rev().find(|id| !gone.contains(*id));
+                let left = *left.expect("one that is not listed");
+                gone.push(left);
+                let listed = seen[seen.len() - 1].to_string();
+                server.printed(&["delete", &listed, &left.to_string()]);
+                new += 1;
+                dies(&server, "q-1", new);
+            }
+        }
+        died.retain(|id| !gone.contains(id));
+        assert_eq!(seen, died, "{shards} shards");
+    }
+}
+
+fn ids_all(server: &Server, queue: &str) -> Vec<u64> {
+    let list = get(server, &format!("/queues/{queue}/messages?max=100")).json;
+    let all = list["messages"].as_array().expect("a list").iter();
+    all.filter_map(|message| message["id"].as_u64()).collect()
+}
+
 /// The state in which a page ended is empty when the next one is asked for.
 #[test]
 fn a_list_goes_on_behind_a_state_that_has_become_empty() {
@@ -272,7 +362,7 @@ fn a_list_goes_on_behind_a_state_that_has_become_empty() {
     for _ in 0..3 {
         fail(&server, "fragile", "never again");
     }
-    // Buried ones of the same queue come first in the list.
+    // Ready ones of the same queue come first in the list.
     let mut buried = Vec::new();
     for _ in 0..2 {
         let reserved = post(&server, "/queues/dead/reserve", &json!({})).json;
@@ -282,10 +372,11 @@ fn a_list_goes_on_behind_a_state_that_has_become_empty() {
         let done = post(&server, &format!("/leases/{lease}/bury"), &json!({}));
         assert_eq!(done.status, 204);
     }
-    let first = get(&server, "/messages?group=dead&max=1").json;
-    assert_eq!(first["messages"][0]["id"], buried[0], "{first}");
-    server.printed(&["delete", &buried[0].to_string(), &buried[1].to_string()]);
+    let ready = ids(&server, "dead")[0];
+    let first = get(&server, "/messages?group=all&max=1").json;
+    assert_eq!(first["messages"][0]["id"], ready, "{first}");
+    server.printed(&["delete", &ready.to_string()]);
     let next = first["cursor"].as_str().expect("more");
-    let rest = get(&server, &format!("/messages?group=dead&cursor={next}")).json;
-    assert_eq!(rest["messages"].as_array().map(Vec::len), Some(1), "{rest}");
+    let rest = get(&server, &format!("/messages?group=all&cursor={next}")).json;
+    assert_eq!(rest["messages"].as_array().map(Vec::len), Some(2), "{rest}");
 }

@@ -99,6 +99,9 @@ impl Model {
         let reserved = bulk_op.state == ListState::Reserved;
         let fits_state = match bulk_op.action {
             BulkAction::Show | BulkAction::Count => true,
+            BulkAction::ShowBack => {
+                matches!(bulk_op.state, ListState::Ready | ListState::Buried)
+            }
             BulkAction::Delete | BulkAction::Purge => !reserved,
             BulkAction::Cancel(_) | BulkAction::CountToCancel => {
                 bulk_op.state != ListState::Archived

@@ -351,17 +351,20 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
             at(),
             small(),
             (ms(), prop::option::of(ms())),
-            any::<bool>(),
+            any::<(bool, bool)>(),
             bytes(),
         )
-            .prop_map(|(at, priority, (now, until), dead, reason)| Fact::Buried {
-                at,
-                priority,
-                now,
-                dead,
-                reason,
-                until,
-            })
+            .prop_map(
+                |(at, priority, (now, until), (dead, by_time), reason)| Fact::Buried {
+                    at,
+                    priority,
+                    now,
+                    dead,
+                    reason,
+                    until,
+                    by_time,
+                },
+            )
             .boxed(),
         Kind::Archived => (at(), any::<bool>(), ms(), bytes())
             .prop_map(|(at, relayed, now, status)| Fact::Archived {

@@ -254,7 +254,9 @@ fn bulk_op_about(bulk_op: &BulkOp) -> (Verb, Subject<'_>) {
     let queue = Subject::Queue(&bulk_op.queue);
     match &bulk_op.action {
         // Whoever counts by what is in bodies looks at them.
-        BulkAction::Show | BulkAction::Count | BulkAction::CountToCancel => (Verb::Peek, queue),
+        BulkAction::Show | BulkAction::ShowBack | BulkAction::Count | BulkAction::CountToCancel => {
+            (Verb::Peek, queue)
+        }
         BulkAction::Delete | BulkAction::Purge | BulkAction::Cancel(_) => (Verb::Flush, queue),
         BulkAction::Kick => (Verb::Kick, queue),
         BulkAction::Move(to) => (Verb::Move, Subject::Between(&bulk_op.queue, to)),

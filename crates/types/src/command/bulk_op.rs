@@ -44,6 +44,9 @@ impl BulkOp {
 pub enum BulkAction {
     /// They are shown.
     Show,
+    /// They are shown from the last on: a slice begins before [`BulkOp::after`]. Of ready messages
+    /// it lists either those that are selectable or, with a cursor that says so, the others.
+    ShowBack,
     /// They are counted.
     Count,
     /// Those are counted that [`BulkAction::Cancel`] would cancel.
@@ -76,6 +79,7 @@ impl BulkAction {
     pub fn is_for(&self, state: ListState) -> bool {
         match self {
             BulkAction::Show | BulkAction::Count => true,
+            BulkAction::ShowBack => matches!(state, ListState::Ready | ListState::Buried),
             BulkAction::Delete | BulkAction::Purge => state != ListState::Reserved,
             BulkAction::Cancel(_) | BulkAction::CountToCancel => state != ListState::Archived,
             BulkAction::Kick => matches!(state, ListState::Buried | ListState::Delayed),
@@ -89,7 +93,7 @@ impl BulkAction {
     pub fn changes(&self) -> bool {
         !matches!(
             self,
-            BulkAction::Show | BulkAction::Count | BulkAction::CountToCancel
+            BulkAction::Show | BulkAction::ShowBack | BulkAction::Count | BulkAction::CountToCancel
         )
     }
 
@@ -99,6 +103,7 @@ impl BulkAction {
             BulkAction::Move(to) | BulkAction::RedriveInto(to) => Some(to),
             BulkAction::Redrive { to } => to.as_ref(),
             BulkAction::Show
+            | BulkAction::ShowBack
             | BulkAction::Count
             | BulkAction::CountToCancel
             | BulkAction::Delete

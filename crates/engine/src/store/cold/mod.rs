@@ -429,6 +429,23 @@ impl Durable {
         cold.blocks(state_index).find_map(behind)
     }
 
+    /// The stored block of a state index that may hold what stands next before `before`, and where
+    /// that may be at the latest.
+    pub(crate) fn previous_cold(
+        &self,
+        id: QueueId,
+        state_index: StateIndex,
+        before: Option<Order>,
+    ) -> Option<(Order, BlockAt)> {
+        let cold = self.queue(id)?.cold.as_ref()?;
+        let end = before.unwrap_or((u32::MAX, i64::MAX, MessageId(u64::MAX)));
+        let blocks = cold
+            .blocks(state_index)
+            .take_while(|(first, _)| *first < end);
+        let last = |&(_, at): &(Order, BlockAt)| Some((self.cold.block(at)?.row.last.min(end), at));
+        blocks.filter_map(last).max()
+    }
+
     /// The stored block with the delayed message that is due last, and where
     /// that stands at most.
     pub(crate) fn last_delayed(&self, id: QueueId) -> Option<(Order, BlockAt)> {

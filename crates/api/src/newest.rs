@@ -1,0 +1,353 @@
+//! The dead messages of all queues, the newest first.
+//!
+//! Streams are merged by time: one of all that are buried, by their turn, which is made of the time;
+//! and for each shard one of its dead letters that are ready, by their position, which the shard
+//! counts up. A stream merges lanes: the buried ones of a queue, or its dead letters of one
+//! priority. A cursor has the place in each stream. So pages neither repeat nor leave out a message
+//! that stays as it is, whatever comes and goes meanwhile.
+//!
+//! A page costs a search for each queue with buried messages, one or two for each priority of a
+//! queue with dead letters, and one for each message of the page.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use quintet_client::Share;
+use quintet_types::{
+    BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name, TURN_SHIFT, Verb,
+};
+
+use super::over::{BYTES, Over};
+use super::problem::Problem;
+use super::{Api, bulk, read};
+use quintet_http::Requester;
+
+/// Slices in which the next message of a lane is searched, before the page ends without it.
+const SEEKS: u32 = 32;
+/// Slices of a page over all lanes: dead letters may have a great many priorities.
+const SLICES: u32 = 100_000;
+/// Streams of a cursor at most.
+const STREAMS: usize = 257;
+
+/// The turn or position, and the id: a later one is newer.
+type Place = (i64, MessageId);
+
+/// Messages of a queue that stand in order.
+#[derive(Clone)]
+struct Lane {
+    queue: Name,
+    /// Buried; else dead letters.
+    buried: bool,
+    not_selectable: bool,
+    priority: u32,
+}
+
+struct Head {
+    lane: Lane,
+    /// Its share of the memory with it; `None`: it was not found behind this place.
+    message: Option<(Message, Option<Share>)>,
+}
+
+#[derive(Default)]
+struct Stream {
+    /// What is older is not listed yet; `None`: all.
+    after: Option<Place>,
+    /// The next message of each lane, as many as the page has messages; the newest first.
+    heads: BTreeMap<Reverse<Place>, Head>,
+}
+
+/// What a search found.
+enum Found {
+    Message(Box<Message>, Option<Share>),
+    /// Nothing that fits before this place, and more behind it.
+    Nothing(Cursor),
+    End,
+}
+
+/// The page of dead messages behind a cursor, `max` at most; see [`Api::over`].
+///
+/// # Errors
+/// The shards' error; or there is no room; or `cursor` is none.
+pub(super) async fn page(
+    api: &Api,
+    requester: &Requester,
+    has: &[u8],
+    cursor: Option<&str>,
+    max: u32,
+) -> Result<Over, Problem> {
+    let streams = match cursor {
+        None => Vec::new(),
+        Some(text) => {
+            let places = places(text);
+            let places = places.ok_or_else(|| Problem::field("cursor", read::NOT_A_CURSOR))?;
+            let stream = |after| Stream {
+                after,
+                ..Stream::default()
+            };
+            places.into_iter().map(stream).collect()
+        }
+    };
+    let mut newest = Newest {
+        api,
+        requester,
+        has,
+        max: max as usize,
+        streams,
+        cut: false,
+        slices: 0,
+    };
+    newest.begin().await?;
+    newest.merge().await
+}
+
+struct Newest<'a> {
+    api: &'a Api,
+    requester: &'a Requester,
+    has: &'a [u8],
+    max: usize,
+    /// That of the buried ones, then those of the shards.
+    streams: Vec<Stream>,
+    /// Some heads had no room.
+    cut: bool,
+    slices: u32,
+}
+
+impl Newest<'_> {
+    /// Finds the head of each lane.
+    async fn begin(&mut self) -> Result<(), Problem> {
+        let mut from = Some((0, 0));
+        while let Some(page) = from {
+            // A page has queues of one shard.
+            let stream = 1 + usize::from(page.0);
+            let page = self.api.queue_page(self.requester, page).await?;
+            if self.streams.len() <= stream {
+                self.streams.resize_with(stream + 1, Stream::default);
+            }
+            for stats in &page.queues {
+                if !self.requester.may_to(Verb::Peek, &stats.name) {
+                    continue;
+                }
+                let lane = |buried, not_selectable| Lane {
+                    queue: stats.name.clone(),
+                    buried,
+                    not_selectable,
+                    priority: u32::MAX,
+                };
+                let gauges = &stats.gauges;
+                if gauges.buried > 0 {
+                    let lane = Lane {
+                        priority: 0,
+                        ..lane(true, false)
+                    };
+                    self.lanes(0, lane).await?;
+                }
+                if stats.totals.moved_in > 0 && gauges.ready > 0 {
+                    self.lanes(stream, lane(false, false)).await?;
+                }
+                if stats.totals.moved_in > 0 && gauges.not_selectable > 0 {
+                    self.lanes(stream, lane(false, true)).await?;
+                }
+            }
+            from = page.next;
+        }
+        Ok(())
+    }
+
+    /// Adds the heads of a lane and of those before it.
+    async fn lanes(&mut self, stream: usize, mut lane: Lane) -> Result<(), Problem> {
+        let top = (i64::MAX, MessageId(u64::MAX));
+        let begin = self.streams[stream].after.unwrap_or(top);
+        let mut before = begin;
+        loop {
+            let found = self.seek(&lane, before).await?;
+            let (priority, place, message) = match found {
+                Found::End => return Ok(()),
+                Found::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
+                Found::Message(message, room) => {
+                    let (priority, place) = lane.place(&message);
+                    (priority, place, Some((*message, room)))
+                }
+            };
+            lane.priority = priority;
+            if place >= begin {
+                // Pages before had it.
+                before = begin;
+                continue;
+            }
+            let buried = lane.buried;
+            let head = Head {
+                lane: lane.clone(),
+                message,
+            };
+            self.add(stream, place, head);
+            if buried {
+                return Ok(());
+            }
+            before = (i64::MIN, MessageId(0));
+        }
+    }
+
+    fn add(&mut self, stream: usize, place: Place, head: Head) {
+        let heads = &mut self.streams[stream].heads;
+        heads.insert(Reverse(place), head);
+        if heads.len() > self.max {
+            heads.pop_last();
+            self.cut = true;
+        }
+    }
+
+    /// The newest message of a lane, or of those with a lower number, before this place in it.
+    async fn seek(&mut self, lane: &Lane, before: Place) -> Result<Found, Problem> {
+        let (state, filter) = match lane.buried {
+            true => (ListState::Buried, Filter::default()),
+            false => (
+                ListState::Ready,
+                Filter {
+                    dead: true,
+                    ..Filter::default()
+                },
+            ),
+        };
+        let mut bulk_op = BulkOp {
+            filter: Filter {
+                body: (!self.has.is_empty()).then(|| self.has.into()),
+                ..filter
+            },
+            action: BulkAction::ShowBack,
+            after: Some(Cursor {
+                not_selectable: lane.not_selectable,
+                order: (lane.priority, before.0, before.1),
+            }),
+            ..BulkOp::show(lane.queue.clone(), state, 1)
+        };
+        for _ in 0..SEEKS {
+            self.slices += 1;
+            if self.slices > SLICES {
+                let why = "too many priorities of dead letters: list their queues one by one";
+                return Err(Problem::field("group", why));
+            }
+            let bulk_done = self.api.bulk_done(self.requester, bulk_op.clone()).await;
+            let (bulk_done, room) = match bulk_done {
+                // It was deleted since its numbers were told.
+                Err(problem) if problem.status == 404 => return Ok(Found::End),
+                bulk_done => bulk_done?,
+            };
+            if let Some(message) = bulk_done.messages.into_iter().next() {
+                return Ok(Found::Message(Box::new(message), room));
+            }
+            match bulk_done.next {
+                Some(next) => bulk_op.after = Some(next),
+                None => return Ok(Found::End),
+            }
+        }
+        Ok(bulk_op.after.map_or(Found::End, Found::Nothing))
+    }
+
+    async fn merge(&mut self) -> Result<Over, Problem> {
+        let (mut found, mut bytes) = (Over::default(), 0);
+        while let Some(stream) = self.next_stream() {
+            let Some((Reverse(place), head)) = self.streams[stream].heads.pop_first() else {
+                break;
+            };
+            self.streams[stream].after = Some(place);
+            let Some((message, room)) = head.message else {
+                // What stands behind it in its lane is not known yet.
+                found.next = Some(self.cursor());
+                return Ok(found);
+            };
+            bytes += message.size();
+            found.messages.push((message, head.lane.queue.clone()));
+            found.room.extend(room);
+            self.go_on(stream, place, head.lane).await?;
+            let is_full = found.messages.len() >= self.max || bytes >= BYTES;
+            let is_more = self.cut || self.next_stream().is_some();
+            if is_full && is_more {
+                found.next = Some(self.cursor());
+                return Ok(found);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds the next head of a lane.
+    async fn go_on(&mut self, stream: usize, place: Place, lane: Lane) -> Result<(), Problem> {
+        let (priority, place, message) = match self.seek(&lane, place).await? {
+            Found::End => return Ok(()),
+            Found::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
+            Found::Message(message, room) => {
+                let (priority, place) = lane.place(&message);
+                (priority, place, Some((*message, room)))
+            }
+        };
+        // Else it is of another lane, which has its own head.
+        if priority == lane.priority {
+            self.add(stream, place, Head { lane, message });
+        }
+        Ok(())
+    }
+
+    /// The stream whose head is the newest.
+    fn next_stream(&self) -> Option<usize> {
+        let heads = self.streams.iter().enumerate();
+        let times = heads.filter_map(|(at, stream)| {
+            let (Reverse(place), head) = stream.heads.first_key_value()?;
+            let time = match &head.message {
+                _ if at == 0 => Ms(u64::try_from(place.0).unwrap_or(0) >> TURN_SHIFT),
+                Some((message, _)) => bulk::since(message),
+                None => Ms(u64::MAX),
+            };
+            Some((time, Reverse(at)))
+        });
+        times.max().map(|(_, Reverse(at))| at)
+    }
+
+    fn cursor(&self) -> String {
+        let places = self.streams.iter().map(|stream| match stream.after {
+            Some((place, id)) => format!("{place}_{}", id.0),
+            None => String::new(),
+        });
+        places.collect::<Vec<_>>().join(".")
+    }
+}
+
+impl Lane {
+    /// The priority and place of a message in this lane, or in one before it.
+    fn place(&self, message: &Message) -> (u32, Place) {
+        if self.buried {
+            let turn = message.extra.as_deref().map_or(0, |extra| extra.bury_order);
+            return (0, (i64::try_from(turn).unwrap_or(i64::MAX), message.id));
+        }
+        let (priority, position, id) = message.order();
+        (priority, (position, id))
+    }
+}
+
+/// The places of a cursor.
+fn places(text: &str) -> Option<Vec<Option<Place>>> {
+    let place = |part: &str| match part {
+        "" => Some(None),
+        _ => {
+            let (place, id) = part.split_once('_')?;
+            Some(Some((place.parse().ok()?, MessageId(id.parse().ok()?))))
+        }
+    };
+    let places: Option<Vec<_>> = text.split('.').take(STREAMS + 1).map(place).collect();
+    places.filter(|places| places.len() <= STREAMS && places.iter().any(Option::is_some))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_has_a_place_for_each_stream() {
+        let place = |at, id| Some((at, MessageId(id)));
+        assert_eq!(places("7_3"), Some(vec![place(7, 3)]));
+        let some = vec![None, place(-9, 3), None];
+        assert_eq!(places(".-9_3."), Some(some));
+        for none in ["", ".", "7", "x_1", "0-1", "1_2_3", "0_1_1_1"] {
+            assert_eq!(places(none), None, "{none}");
+        }
+        assert_eq!(places(&".1_1".repeat(STREAMS)), None);
+    }
+}
