@@ -28,6 +28,9 @@ use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Wai
 
 /// Messages reserved at once at most.
 const BATCH_MAX: u32 = 100;
+/// A lease of a message without a deadline, in a queue without a default, ms: nothing else would
+/// end it after its worker is gone.
+const LEASE_WITHOUT_TTR_MS: u64 = 60_000;
 /// A lease lasts so long at most, ms.
 const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
@@ -150,7 +153,10 @@ pub(super) async fn reserve(
         queues: [queue].into_iter().collect(),
         lease: Some(LeaseRequest {
             owner: LeaseOwner::Time,
-            time: time.map_or(LeaseTime::TtrOrDefault, LeaseTime::Fixed),
+            time: time.map_or(
+                LeaseTime::TtrOrDefaultElse(LEASE_WITHOUT_TTR_MS),
+                LeaseTime::Fixed,
+            ),
             back_to: BackTo::Position,
             held_max: 0,
         }),

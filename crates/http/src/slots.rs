@@ -180,6 +180,12 @@ impl Slots {
         self.free.available_permits() * 10 < self.most
     }
 
+    /// Places that are free, or are once silent connections have made way.
+    fn to_be_had(&self) -> usize {
+        let silent = locked(&self.silent).connection_slots.len();
+        self.free.available_permits() + silent
+    }
+
     fn make_way(&self) {
         if !self.is_short() {
             return;
@@ -280,7 +286,8 @@ impl ConnectionSlot {
     }
 
     /// It waits, and gives its place to another meanwhile; where too many have done so, it keeps
-    /// its place, as long as a quarter of all places is free. `None`: fewer are.
+    /// its place, as long as a quarter of all places is free or of silent connections, which make
+    /// way. `None`: fewer are.
     pub fn waits(self: &Arc<Self>, what: Waits) -> Option<Apart> {
         let of = match what {
             Waits::Poll => &self.slots.polls,
@@ -289,7 +296,7 @@ impl ConnectionSlot {
         let permit = Arc::clone(of).try_acquire_owned().ok();
         if permit.is_some() {
             self.gives_place();
-        } else if self.slots.free.available_permits() <= self.slots.most / 4 {
+        } else if self.slots.to_be_had() <= self.slots.most / 4 {
             return None;
         }
         Some(Apart {
@@ -426,8 +433,9 @@ mod tests {
             let connection_slots = async |count: usize| {
                 let mut connection_slots = Vec::new();
                 for _ in 0..count {
-                    connection_slots
-                        .push(ConnectionSlot::new(&slots, slots.connection_slot().await));
+                    let slot = ConnectionSlot::new(&slots, slots.connection_slot().await);
+                    slot.is_busy();
+                    connection_slots.push(slot);
                 }
                 connection_slots
             };
@@ -456,6 +464,22 @@ mod tests {
                     .count()
                     == 4
             );
+        }
+    }
+
+    /// As on the control socket, where no body is counted apart: idle clients have all places, and
+    /// a command's body comes a moment after its head.
+    #[tokio::test(flavor = "current_thread")]
+    async fn silent_connections_make_way_for_the_rest_of_a_body() {
+        let slots = Slots::new(4, 0);
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            all.push(ConnectionSlot::new(&slots, slots.connection_slot().await));
+        }
+        assert_eq!(slots.free.available_permits(), 0);
+        for (busy, waits) in [(0, true), (1, true), (2, false), (3, false)] {
+            all[busy].is_busy();
+            assert_eq!(all[0].waits(Waits::Body).is_some(), waits, "{busy}");
         }
     }
 }

@@ -450,7 +450,7 @@ fn of_removal(why: Removal) -> Option<&'static str> {
     Some(match why {
         Removal::Taken => "taken",
         Removal::Finished => "finished",
-        Removal::Deleted => "deleted",
+        Removal::Deleted | Removal::DeletedDone => "deleted",
         Removal::Expired => "expired",
         Removal::Discarded => "dropped",
         Removal::Replaced => "replaced",

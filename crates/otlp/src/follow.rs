@@ -242,7 +242,7 @@ impl Followed {
 fn of_removal(why: Removal) -> Error {
     match why {
         Removal::Taken | Removal::Finished => None,
-        Removal::Deleted => error("deleted", b""),
+        Removal::Deleted | Removal::DeletedDone => error("deleted", b""),
         Removal::Purged => error("purged", b""),
         Removal::Expired => error("expired", b""),
         Removal::Discarded => error("discarded", b""),

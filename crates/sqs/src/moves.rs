@@ -9,11 +9,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
     BulkAction, BulkOp, Command, CommandError, Cursor, Filter, ListState, Message, Name, Outcome,
-    Overrides, Tags, Verb,
+    Overrides, Principal, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use hyper::StatusCode;
+use quintet_client::Did;
 use quintet_http::Guest;
 
 use crate::ask::{Asker, unexpected};
@@ -219,7 +221,8 @@ impl Sqs {
         let handle = self.task_handle(&task, &source);
         there.push(task.clone());
         store(asker, &queue, &there).await?;
-        tokio::spawn(Arc::clone(self).run_move(source, task));
+        let principal = asker.caller.principal;
+        tokio::spawn(Arc::clone(self).run_move(source, task, principal));
         Ok(Reply::TaskBegun(handle))
     }
 
@@ -333,14 +336,28 @@ impl Sqs {
                     .into_iter()
                     .find(|task| task.status == Status::Running)
                 {
-                    tokio::spawn(Arc::clone(&self).run_move(name, task));
+                    tokio::spawn(Arc::clone(&self).run_move(name, task, Principal::SERVER));
                 }
             }
         });
     }
 
-    /// Moves until all are moved, somebody cancels it, or the server stops.
-    async fn run_move(self: Arc<Self>, source: String, mut task: Task) {
+    /// Writes down that a move is over, and how many messages it moved.
+    fn audit_move(&self, source: &str, task: &Task, principal: Principal) {
+        let status = match task.status {
+            Status::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            Status::Running | Status::Completed | Status::Cancelled => StatusCode::OK,
+        };
+        if let Some(gate) = &self.guard.gate {
+            let word = task.status.word();
+            let act = format!("sqs message move task {source} {word}");
+            gate.note(principal, None, &act, status.as_u16(), Did::to(task.moved));
+        }
+    }
+
+    /// Moves until all are moved, somebody cancels it, or the server stops. Began by `principal`,
+    /// or went on by the server.
+    async fn run_move(self: Arc<Self>, source: String, mut task: Task, principal: Principal) {
         let guest = Guest::new(&self.client_api);
         let asker = self.asker(&guest);
         let queue = Name::new(source.as_bytes());
@@ -396,7 +413,9 @@ impl Sqs {
                 tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
             }
             drop(changes);
-            if task.status == Status::Running {
+            if task.status != Status::Running {
+                self.audit_move(&source, &task, principal);
+            } else {
                 tokio::select! {
                     () = tokio::time::sleep_until(began + rest) => {}
                     () = stopped(&mut stops) => return,

@@ -301,6 +301,9 @@ pub enum LeaseTime {
     TtrOrDefault,
     /// The same, but no time is none: it is over in the step that gives it.
     TtrOrOver,
+    /// As [`LeaseTime::TtrOrDefault`], but where that is no deadline so many ms: for consumers
+    /// without a connection, whose end would end such a lease.
+    TtrOrDefaultElse(u64),
     /// So many ms; 0: no deadline.
     Fixed(u64),
     /// The message's ttr, else so many ms (0: no deadline), which the consumer is

@@ -71,7 +71,7 @@ impl From<Removal> for Ended {
         match why {
             Removal::Taken => Self::Taken,
             Removal::Finished => Self::Finished,
-            Removal::Deleted => Self::Deleted,
+            Removal::Deleted | Removal::DeletedDone => Self::Deleted,
             Removal::Expired => Self::Expired,
             Removal::Discarded => Self::Dropped,
             Removal::Doomed => Self::QueueDeleted,

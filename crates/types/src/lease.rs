@@ -110,6 +110,8 @@ coded! {
         Cancelled = 9,
         /// By an operation on many messages of its queue.
         Purged = 10,
+        /// By a command, after it was archived: it was counted as finished then.
+        DeletedDone = 11,
     }
 }
 

@@ -134,6 +134,14 @@ impl Edge {
         self.security.audit.note(&who, from, act, what, result);
     }
 
+    /// The same of an act of many commands that is over, with the messages that it changed.
+    pub(super) fn audit_done(&self, conn: &Conn, act: &str, what: &str, messages: u64) {
+        let (who, from) = self.doer(conn);
+        let did = Did::to(messages);
+        let audit = &self.security.audit;
+        audit.note_did(&who, from, act, what, "done", did);
+    }
+
     /// The same of an act on queues, which may be one of many steps.
     pub(super) fn audit_act(&self, conn: &Conn, act: &Administers, result: &str, did: Did) {
         let Administers { act, what, step } = act;

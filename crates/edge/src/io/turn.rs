@@ -443,6 +443,7 @@ impl IoThread {
                     .inbox
                     .pending
                     .push_front(ClientRequest::EngineAlone(*command)),
+                Next::Noted(act, what, messages) => edge.audit_done(conn, act, &what, messages),
                 Next::Close => closes = true,
             }
             if tracing::enabled!(tracing::Level::DEBUG) {
@@ -559,6 +560,7 @@ impl IoThread {
                 .inbox
                 .pending
                 .push_back(ClientRequest::Engine(*command)),
+            Next::Noted(act, what, messages) => edge.audit_done(conn, act, &what, messages),
             Next::Close => conn.close_after_flush(),
         }
         self.mark_dirty(slot);

@@ -315,6 +315,7 @@ impl Engine {
             Fact::Removed { at, why } => match why {
                 Removal::Taken | Removal::Finished => (at.id, true),
                 Removal::Deleted
+                | Removal::DeletedDone
                 | Removal::Replaced
                 | Removal::Expired
                 | Removal::Purged

@@ -389,6 +389,7 @@ impl Engine {
                 Removal::Taken | Removal::Finished => (at.id, Came::Succeeded),
                 Removal::Replaced => (at.id, Came::Replaced),
                 Removal::Deleted
+                | Removal::DeletedDone
                 | Removal::Purged
                 | Removal::Expired
                 | Removal::Discarded

@@ -3,6 +3,7 @@
 use std::ops::Bound as Edge;
 
 use super::cold::{Cold, Stop};
+use super::settle::deleted_by;
 use quintet_types::{
     BulkAction, BulkDone, BulkOp, CommandError, Cursor, ListState, Message, MessageId, Name,
     Outcome, QueueId, Removal, State, StateIndex, Transfer, Verb,
@@ -116,7 +117,7 @@ impl Engine {
                 done.messages.push(message);
             }
             BulkAction::Delete | BulkAction::Purge => {
-                let why = Removal::Purged;
+                let why = deleted_by(message.state, Removal::Purged);
                 self.fact(cx, Fact::Removed { at, why });
             }
             BulkAction::Cancel(cancel) => {

@@ -17,6 +17,10 @@ impl Engine {
         let span_ms = match ask.time {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),
             LeaseTime::TtrOrDefault | LeaseTime::TtrOrOver => message.ttr_ms.unwrap_or(default),
+            LeaseTime::TtrOrDefaultElse(ms) => match message.ttr_ms.unwrap_or(default) {
+                0 => ms,
+                own => own,
+            },
             LeaseTime::Fixed(ms) => ms,
             LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
             LeaseTime::Over => 0,
@@ -164,7 +168,10 @@ fn with_token<'a>(
 /// How long a lease is that its message does not say itself: the consumer is to know.
 pub(super) fn given_ms(ask: &LeaseRequest, lease: &Lease) -> Option<u64> {
     let given = match ask.time {
-        LeaseTime::TtrOrDefault | LeaseTime::TtrOrOver | LeaseTime::TtrElse(_) => true,
+        LeaseTime::TtrOrDefault
+        | LeaseTime::TtrOrDefaultElse(_)
+        | LeaseTime::TtrOrOver
+        | LeaseTime::TtrElse(_) => true,
         LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::Over => false,
     };
     given.then(|| match lease.until {
@@ -178,7 +185,7 @@ pub(super) fn given_ms(ask: &LeaseRequest, lease: &Lease) -> Option<u64> {
 pub(super) fn is_over(ask: &LeaseRequest, ttr_ms: Option<u64>) -> bool {
     match ask.time {
         LeaseTime::Over => true,
-        LeaseTime::TtrOrDefault => ttr_ms == Some(AT_ONCE_MS),
+        LeaseTime::TtrOrDefault | LeaseTime::TtrOrDefaultElse(_) => ttr_ms == Some(AT_ONCE_MS),
         LeaseTime::TtrOrOver => matches!(ttr_ms, Some(0 | AT_ONCE_MS)),
         LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::TtrElse(_) => false,
     }

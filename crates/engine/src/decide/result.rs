@@ -190,6 +190,7 @@ impl Engine {
                 Removal::Taken
                 | Removal::Finished
                 | Removal::Deleted
+                | Removal::DeletedDone
                 | Removal::Expired
                 | Removal::Retention
                 | Removal::Replaced
@@ -339,6 +340,7 @@ pub(super) fn end_in(fact: &Fact) -> Option<(MessageId, ResultState)> {
             Removal::Taken
             | Removal::Finished
             | Removal::Deleted
+            | Removal::DeletedDone
             | Removal::Expired
             | Removal::Discarded
             | Removal::Doomed

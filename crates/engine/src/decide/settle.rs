@@ -52,6 +52,14 @@ impl Back<'_> {
     }
 }
 
+/// Why a message in this state goes by a command: if it is archived it was counted as finished.
+pub(super) fn deleted_by(state: State, why: Removal) -> Removal {
+    match state {
+        State::Done | State::Relayed => Removal::DeletedDone,
+        State::Prepared | State::Ready | State::Reserved | State::Buried => why,
+    }
+}
+
 impl Engine {
     pub(crate) fn settle<J: Journal>(
         &mut self,
@@ -168,14 +176,13 @@ impl Engine {
             // An effect of the same step may have removed it.
             return;
         };
-        let (at, reserved) = (message.at(), message.state == State::Reserved);
-        let doomed = message.doomed;
+        let (at, state, doomed) = (message.at(), message.state, message.doomed);
         match how {
             How::Finish => {
-                let why = if reserved {
-                    Removal::Finished
-                } else {
-                    Removal::Deleted
+                let reserved = state == State::Reserved;
+                let why = match reserved {
+                    true => Removal::Finished,
+                    false => deleted_by(state, Removal::Deleted),
                 };
                 self.fact(cx, Fact::Removed { at, why });
             }
@@ -673,7 +680,8 @@ impl Engine {
         match by {
             // Whoever asks may not be its worker, and has not done its work.
             By::Anyone => {
-                let (at, why) = (self.store.messages.at(slot).at(), Removal::Deleted);
+                let message = self.store.messages.at(slot);
+                let (at, why) = (message.at(), deleted_by(message.state, Removal::Deleted));
                 self.fact(cx, Fact::Removed { at, why });
             }
             By::Owner | By::OwnerOrFree | By::Bearer | By::Lease(_) => {

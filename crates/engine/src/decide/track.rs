@@ -53,6 +53,7 @@ impl Engine {
                     Removal::Failed => TrackState::Failed,
                     Removal::Cancelled => TrackState::Cancelled,
                     Removal::Deleted
+                    | Removal::DeletedDone
                     | Removal::Purged
                     | Removal::Expired
                     | Removal::Discarded

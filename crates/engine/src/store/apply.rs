@@ -349,7 +349,7 @@ impl Durable {
                 totals.failed += 1;
             }
             Removal::Cancelled => totals.cancelled += 1,
-            Removal::Doomed | Removal::Retention => {}
+            Removal::Doomed | Removal::Retention | Removal::DeletedDone => {}
         });
         self.ends.remove(at, why.into());
         self.untie(at.id);

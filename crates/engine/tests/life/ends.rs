@@ -210,3 +210,52 @@ fn a_purge_and_the_end_of_a_queue_are_told_apart() {
         assert_eq!(replayed.end_of(id).map(|end| end.why), Some(why));
     }
 }
+
+/// A message that is finished and kept has left the queue then: its deletion, by id, by its owner
+/// or with many others, is no second leaving, also for a server that reads the log.
+#[test]
+fn a_message_that_was_archived_is_counted_once() {
+    let mut w = remembering(100);
+    let ids = ["a", "b", "c", "d"].map(|body| {
+        let id = w.put("q", body);
+        assert_eq!(w.take(1, reserve("q")), body);
+        let (relayed, status) = (false, Box::default());
+        let (by, how) = (By::Owner, How::Archive { relayed, status });
+        w.ask(1, Command::Settle { id, by, how });
+        id
+    });
+    let (id, by) = (ids[0], By::Anyone);
+    w.ask(9, Command::Delete { id, by });
+    let (id, by, how) = (ids[1], By::Anyone, How::Finish);
+    w.ask(9, Command::Settle { id, by, how });
+    let delete = BulkOp {
+        queue: "q".into(),
+        state: ListState::Archived,
+        filter: Filter::default(),
+        action: BulkAction::Delete,
+        after: None,
+        max: 1,
+    };
+    w.ask(9, Command::BulkOp(Box::new(delete)));
+    w.put("q", "waits");
+    let id = w.put("q", "e");
+    w.ask(9, Command::Delete { id, by });
+    let totals = |engine: &Engine| {
+        let mut totals = QueueTotals::default();
+        engine.snapshot(&mut |fact| {
+            if let Fact::QueueCounted { totals: found, .. } = fact {
+                totals = **found;
+            }
+        });
+        totals
+    };
+    for engine in [&w.engine, &w.replayed(SegmentRef(0))] {
+        let totals = totals(engine);
+        assert_eq!((totals.finished, totals.deleted), (4, 1));
+        let left: u64 = totals.left().values().iter().sum();
+        assert_eq!(totals.came() - left, 1, "one waits");
+        for id in &ids[..3] {
+            assert_eq!(why(engine, *id), Some(Ended::Deleted));
+        }
+    }
+}

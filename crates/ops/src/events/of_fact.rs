@@ -155,7 +155,7 @@ fn removal(why: Removal) -> (EventKind, &'static str) {
     match why {
         Removal::Taken => (EventKind::Finished, "taken"),
         Removal::Finished => (EventKind::Finished, ""),
-        Removal::Deleted => (EventKind::Removed, "deleted"),
+        Removal::Deleted | Removal::DeletedDone => (EventKind::Removed, "deleted"),
         Removal::Expired => (EventKind::Expired, ""),
         Removal::Discarded => (EventKind::Removed, "queue_full"),
         Removal::Doomed => (EventKind::Removed, "queue_deleted"),

@@ -468,3 +468,23 @@ fn a_stop_answers_reads_that_wait() {
         assert_eq!(reply.split(' ').nth(1), Some(status), "{path}: {reply}");
     }
 }
+
+/// Nothing else would give the message of a worker that is gone to another.
+#[test]
+fn a_lease_without_a_time_of_its_queue_ends_by_itself() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let start = Start {
+        listen: &["http=127.0.0.1:0"],
+        config: Some("[[queue]]\nname = 'work'\ndefault_ttr = '0'\n"),
+        ..Start::default()
+    };
+    let server = Server::start_with(&dir.path().join("data"), start);
+    let put = json!({"messages": [{"body": "x"}]});
+    assert_eq!(post(&server, "/queues/work/messages", &put).status, 201);
+    let taken = post(&server, "/queues/work/reserve", &json!({})).json;
+    assert_eq!(taken["messages"].as_array().map(Vec::len), Some(1));
+    let leases = get(&server, "/queues/work/leases").json;
+    let left = leases["leases"][0]["left_ms"].as_u64();
+    let ends = left.is_some_and(|left| (1..=60_000).contains(&left));
+    assert!(ends, "{leases}");
+}

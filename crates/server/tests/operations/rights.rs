@@ -324,6 +324,7 @@ fn what_administers_is_written_down() {
     for (action, input) in [
         ("CreateQueue", json!({"QueueName": "dead"})),
         ("CreateQueue", json!({"QueueName": "q"})),
+        ("CreateQueue", json!({"QueueName": "moved"})),
         (
             "SetQueueAttributes",
             with("Attributes", json!({"RedrivePolicy": policy})),
@@ -335,7 +336,14 @@ fn what_administers_is_written_down() {
             json!({"QueueUrl": "q", "Label": "l", "AWSAccountIds": ["111111111111"], "Actions": ["SendMessage"]}),
         ),
         ("RemovePermission", with("Label", json!("l"))),
-        ("StartMessageMoveTask", json!({"SourceArn": arn})),
+        (
+            "SendMessage",
+            json!({"QueueUrl": "dead", "MessageBody": "moves"}),
+        ),
+        (
+            "StartMessageMoveTask",
+            json!({"SourceArn": arn, "DestinationArn": arn.replace("dead", "moved")}),
+        ),
         ("SendMessage", with("MessageBody", json!("x"))),
         ("SendMessage", with("MessageBody", json!("x"))),
         ("PurgeQueue", q.clone()),
@@ -430,10 +438,21 @@ fn what_administers_is_written_down() {
     }
     memcache.send(b"set z 0 0 1\r\nx\r\n");
     memcache.expect(b"STORED\r\n");
+    for jid in ["later-one", "later-two"] {
+        let job = json!({"jid": jid, "jobtype": "t", "args": [], "at": "2099-01-01T00:00:00Z"});
+        faktory.send(format!("PUSH {job}\r\n").as_bytes());
+        faktory.expect(b"+OK\r\n");
+    }
+    faktory.send(b"MUTATE {\"cmd\":\"requeue\",\"target\":\"scheduled\"}\r\n");
+    faktory.expect(b"+OK\r\n");
     faktory.send(b"FLUSH\r\n");
     faktory.expect(b"+OK\r\n");
 
-    let audit = text(&server.run(&["audit"]).stdout);
+    // The task ends in its own time.
+    let told = || text(&server.run(&["audit"]).stdout);
+    let audits = std::iter::repeat_with(told).take(100);
+    let mut ended = audits.skip_while(|audit| !audit.contains("message move task dead COMPLETED"));
+    let audit = ended.next().expect("the move task ends");
     let lines: Vec<&str> = audit.lines().collect();
     let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
     for (words, times) in [
@@ -450,7 +469,10 @@ fn what_administers_is_written_down() {
         ("drop r ok, 2 messages", 1),
         ("DELETE /api/v1/queues/a 204, 1 message", 1),
         ("SendMessage", 0),
-        ("mutate discard dead", 1),
+        ("mutate discard dead ok", 1),
+        ("mutate discard dead done, 0 messages", 1),
+        ("mutate requeue scheduled done, 2 messages", 1),
+        ("sqs message move task dead COMPLETED 200, 1 message", 1),
         ("pause work ok", 1),
         ("resume work ok", 1),
         ("join b b+new ok", 1),

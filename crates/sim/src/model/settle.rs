@@ -285,13 +285,13 @@ impl Model {
         let now = self.now;
         let item = self.item_mut(id);
         let (queue, doomed) = (item.message.queue, item.message.is_doomed());
-        let reserved = item.message.state == State::Reserved;
+        let state = item.message.state;
         if matches!(how, How::Bury { .. }) && item.message.cancelled().is_some() {
             return self.end_cancelled(id);
         }
         match how {
             How::Finish => {
-                let fares = if reserved {
+                let fares = if state == State::Reserved {
                     Fares::Succeeded
                 } else {
                     Fares::Lost
@@ -299,11 +299,12 @@ impl Model {
                 self.fares(id, fares);
                 self.remove(id);
                 let totals = self.totals(queue);
-                *(if reserved {
-                    &mut totals.finished
-                } else {
-                    &mut totals.deleted
-                }) += 1;
+                match state {
+                    State::Reserved => totals.finished += 1,
+                    // It was counted when it was archived.
+                    State::Done | State::Relayed => {}
+                    State::Ready | State::Prepared | State::Buried => totals.deleted += 1,
+                }
             }
             How::Archive { .. } | How::Bury { .. } if doomed => {
                 self.fares(id, Fares::Lost);

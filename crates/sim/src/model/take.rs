@@ -469,6 +469,11 @@ impl Model {
                     ms => ms,
                 }
             }
+            LeaseTime::TtrOrDefaultElse(ms) => match message.ttr_ms.unwrap_or(default) {
+                0 => ms,
+                AT_ONCE_MS => 0,
+                own => own,
+            },
             LeaseTime::Fixed(ms) => ms,
             LeaseTime::TtrElse(ms) => message.ttr_ms.unwrap_or(ms),
             LeaseTime::Over => 0,
@@ -480,7 +485,10 @@ impl Model {
         let default = self.settings_of(message.queue).default_ttr_ms;
         let ttr_ms = message.ttr_ms.unwrap_or(default);
         ask.time == LeaseTime::Over
-            || ask.time == LeaseTime::TtrOrDefault && ttr_ms == AT_ONCE_MS
+            || matches!(
+                ask.time,
+                LeaseTime::TtrOrDefault | LeaseTime::TtrOrDefaultElse(_)
+            ) && ttr_ms == AT_ONCE_MS
             || ask.time == LeaseTime::TtrOrOver && ttr_ms <= AT_ONCE_MS
     }
 
@@ -569,6 +577,9 @@ impl Model {
 fn shows_ttr(ask: &LeaseRequest) -> bool {
     matches!(
         ask.time,
-        LeaseTime::TtrOrDefault | LeaseTime::TtrOrOver | LeaseTime::TtrElse(_)
+        LeaseTime::TtrOrDefault
+            | LeaseTime::TtrOrDefaultElse(_)
+            | LeaseTime::TtrOrOver
+            | LeaseTime::TtrElse(_)
     )
 }

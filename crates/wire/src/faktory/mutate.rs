@@ -218,6 +218,10 @@ pub(super) struct Mutating {
     after: Option<Cursor>,
     /// A slice of that queue was asked for.
     bulk_ops: bool,
+    /// The command that was asked for is the last one for its job.
+    ends_one: bool,
+    /// Jobs that were changed.
+    jobs: u64,
 }
 
 impl Mutating {
@@ -230,11 +234,21 @@ impl Mutating {
             left: VecDeque::new(),
             after: None,
             bulk_ops: false,
+            ends_one: false,
+            jobs: 0,
         }
+    }
+
+    /// What it did, and to how many jobs until now.
+    pub(super) fn done(&self) -> (String, u64) {
+        (self.mutate.shown(), self.jobs)
     }
 
     /// Goes on; `None`: all is done.
     pub(super) fn go_on(&mut self, outcome: &Outcome, jobtype: &str, now: Ms) -> Option<Command> {
+        if std::mem::take(&mut self.ends_one) && !matches!(outcome, Outcome::Refused(_)) {
+            self.jobs += 1;
+        }
         if self.gathers {
             let found = page_of(outcome)?;
             for queue in &found.queues {
@@ -266,6 +280,7 @@ impl Mutating {
             }
         }
         if let Some(act) = self.acts.pop_front() {
+            self.ends_one = !matches!(act, Command::Edit { .. });
             return Some(act);
         }
         let queue = self.left.front()?.clone();

@@ -617,6 +617,8 @@ impl FaktorySession {
                 } else {
                     output.put(reply::OK);
                 }
+                let (what, jobs) = mutating.done();
+                return Next::Noted("mutate", what.into(), jobs);
             }
         }
         Next::Done

@@ -269,6 +269,7 @@ fn ask() -> impl Strategy<Value = LeaseRequest> {
     let time = of(&[
         LeaseTime::OwnTtr,
         LeaseTime::TtrOrDefault,
+        LeaseTime::TtrOrDefaultElse(14),
         LeaseTime::TtrOrOver,
         LeaseTime::Fixed(0),
         LeaseTime::Fixed(10),
