@@ -22,7 +22,6 @@ mod leases;
 mod message_events;
 mod messages;
 mod names;
-mod newest;
 mod openapi;
 mod over;
 mod path;

@@ -1,5 +1,7 @@
 //! Messages of all queues: all, or those that are scheduled, retried or dead.
 
+mod newest;
+
 use std::collections::BTreeMap;
 
 use hyper::Uri;
@@ -9,7 +11,7 @@ use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, Que
 use super::call::{Answer, Call};
 use super::problem::Problem;
 use super::types::{MessageView, Page};
-use super::{Api, bulk, newest, read};
+use super::{Api, bulk, read};
 
 use quintet_http::{Requester, reply};
 
@@ -19,7 +21,7 @@ const SEEKS: u32 = 4;
 /// Pages of queues looked through for a page of messages at most.
 const QUEUE_PAGES: u32 = 64;
 /// A page ends behind so many bytes of messages.
-pub(super) const BYTES: u64 = 1 << 20;
+const BYTES: u64 = 1 << 20;
 
 quintet_types::named! {
     /// Which messages of all queues.
@@ -135,7 +137,7 @@ pub struct Over {
     /// Start of the next page; `None`: that was all.
     pub next: Option<String>,
     /// Their share of the memory.
-    pub(super) room: Vec<Share>,
+    room: Vec<Share>,
 }
 
 impl Api {

@@ -183,7 +183,7 @@ impl Host {
             connection.session.encode(&given, env, output)
         });
         match next {
-            Next::Done => {}
+            Next::Done | Next::Noted(..) => {}
             Next::Close => self.hang_up(number),
             Next::Again(command) => {
                 let client_id = self.connection(number).client_id;

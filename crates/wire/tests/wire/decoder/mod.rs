@@ -181,7 +181,7 @@ impl Driver<'_> {
         let mut again = 0;
         while let Some(given) = self.given.pop_front() {
             match self.session.encode(&given, &self.env, &mut output) {
-                Next::Done => {}
+                Next::Done | Next::Noted(..) => {}
                 Next::Close => {
                     self.trace.closed = true;
                     self.given.clear();

@@ -17,9 +17,9 @@ use quintet_types::{
     BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name, TURN_SHIFT, Verb,
 };
 
-use super::over::{BYTES, Over};
-use super::problem::Problem;
-use super::{Api, bulk, read};
+use super::{BYTES, Over};
+use crate::problem::Problem;
+use crate::{Api, bulk, read};
 use quintet_http::Requester;
 
 /// Slices in which the next message of a lane is searched, before the page ends without it.
