@@ -1,6 +1,7 @@
 //! Taking, and waiting for it.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use quintet_types::{
     AT_ONCE_MS, Bound, ClientId, CommandError, End, LeaseOwner, LeaseRequest, LeaseTime, Message,
@@ -352,30 +353,41 @@ impl Model {
             .iter()
             .filter_map(|name| self.find(name))
             .collect();
-        let mut found: Vec<Message> = Vec::new();
         let mut asked = queues.clone();
         asked.sort();
         asked.dedup();
+        let mut lines: Vec<VecDeque<Message>> = Vec::new();
         for &queue in &asked {
             let limited = !take.look && self.is_limited(queue);
             if !self.serves(queue) || limited {
                 continue;
             }
             let mut line = self.line_of(queue, take);
+            if asked.len() == 1 {
+                return line;
+            }
             if self.has_groups(queue) {
-                if asked.len() == 1 {
-                    return line;
-                }
                 // Its first one stands for it.
                 line.truncate(1);
             }
-            found.append(&mut line);
+            lines.push(line.into());
         }
-        match take.end {
-            End::Oldest => found.sort_by_key(|m| (self.risen(m), m.position(), m.id)),
-            End::Newest => {
-                found.sort_by_key(|m| (self.risen(m), Reverse(m.position()), Reverse(m.id)))
-            }
+        // A queue's own order holds: below priority 0 its messages go by age all the same.
+        let mut found: Vec<Message> = Vec::new();
+        let place = |line: &&mut VecDeque<Message>| {
+            let first = line.front()?;
+            let age = match take.end {
+                End::Oldest => (first.position(), first.id),
+                End::Newest => (-first.position(), MessageId(u64::MAX - first.id.0)),
+            };
+            Some((self.risen(first), age))
+        };
+        let best = |lines: &mut [VecDeque<Message>]| {
+            let full = lines.iter_mut().filter(|line| !line.is_empty());
+            full.min_by_key(place)?.pop_front()
+        };
+        while let Some(message) = best(&mut lines) {
+            found.push(message);
         }
         if take.pick == Pick::InOrder {
             found.sort_by_key(|m| queues.iter().position(|&queue| queue == m.queue));
