@@ -26,7 +26,9 @@ class Aws:
         self.env = {"PATH": os.environ["PATH"], "HOME": str(home), **keys}
 
     def command(self, act, **options):
-        command = [self.program, "--output", "json", "--endpoint-url", self.endpoint, "sqs", act]
+        # Not by its first line, which cannot name a path with a blank.
+        python = os.path.join(os.path.dirname(self.program), "python")
+        command = [python, self.program, "--output", "json", "--endpoint-url", self.endpoint, "sqs", act]
         for name, value in options.items():
             value = value if isinstance(value, str) else json.dumps(value)
             command += ["--" + name.replace("_", "-"), value]

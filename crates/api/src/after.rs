@@ -208,7 +208,11 @@ pub(super) async fn parents(
     let mut parents = Vec::with_capacity(part.len());
     for parent in part {
         // A record of it stays when it is gone.
-        let seen = api.message(&requester, parent.id).await.ok();
+        let seen = match api.message(&requester, parent.id).await {
+            Ok(seen) => Some(seen),
+            Err(problem) if [403, 404].contains(&problem.status) => None,
+            Err(problem) => return Err(problem),
+        };
         let name = seen.as_ref().and_then(|(message, _)| message.name());
         let bytes = seen.as_ref().map_or(0, |(message, queue)| {
             8 * (queue.as_bytes().len() + message.name().map_or(0, |name| name.len())) as u64

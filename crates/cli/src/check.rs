@@ -74,7 +74,7 @@ fn check_config(path: PathBuf, server: CheckServer) -> Result<ExitCode> {
     }
     writeln!(
         out,
-        "no errors; only a start shows whether the addresses are free"
+        "no errors found; a start also opens the addresses, the data directory and the trace collector"
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use super::table::named;
 
 /// Queues that are compared at most.
-pub(super) const COMPARED: usize = 10_000;
+pub(super) const COMPARED: usize = 1_000;
 /// Letters of a name that are compared.
 const LETTERS: usize = 100;
 /// How alike two names have to be, of 1.

@@ -457,7 +457,7 @@ fn of_removal(why: Removal) -> Option<&'static str> {
         Removal::Failed => "failed",
         Removal::Cancelled => "cancelled",
         Removal::Doomed => "deleted",
-        Removal::Purged => "purged",
+        Removal::Purged | Removal::PurgedDone => "purged",
         Removal::Retention => return None,
     })
 }

@@ -243,7 +243,7 @@ fn of_removal(why: Removal) -> Error {
     match why {
         Removal::Taken | Removal::Finished => None,
         Removal::Deleted | Removal::DeletedDone => error("deleted", b""),
-        Removal::Purged => error("purged", b""),
+        Removal::Purged | Removal::PurgedDone => error("purged", b""),
         Removal::Expired => error("expired", b""),
         Removal::Discarded => error("discarded", b""),
         Removal::Replaced => error("replaced", b""),

@@ -409,12 +409,19 @@ impl Sqs {
                 stored.back_to = None;
             }
             task = stored.clone();
-            if let Err(fault) = store(&asker, &queue, &there).await {
-                tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
-            }
+            let is_stored = match store(&asker, &queue, &there).await {
+                Ok(()) => true,
+                Err(fault) => {
+                    tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
+                    false
+                }
+            };
             drop(changes);
             if task.status != Status::Running {
-                self.audit_move(&source, &task, principal);
+                // Else it goes on at the next start, and ends then.
+                if is_stored {
+                    self.audit_move(&source, &task, principal);
+                }
             } else {
                 tokio::select! {
                     () = tokio::time::sleep_until(began + rest) => {}

@@ -75,7 +75,7 @@ impl From<Removal> for Ended {
             Removal::Expired => Self::Expired,
             Removal::Discarded => Self::Dropped,
             Removal::Doomed => Self::QueueDeleted,
-            Removal::Purged => Self::Purged,
+            Removal::Purged | Removal::PurgedDone => Self::Purged,
             Removal::Retention => Self::Forgotten,
             Removal::Replaced => Self::Replaced,
             Removal::Failed => Self::Failed,

@@ -112,6 +112,8 @@ coded! {
         Purged = 10,
         /// By a command, after it was archived: it was counted as finished then.
         DeletedDone = 11,
+        /// By an operation on many messages of its queue, after it was archived.
+        PurgedDone = 12,
     }
 }
 

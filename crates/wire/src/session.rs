@@ -235,9 +235,9 @@ pub enum Next {
     /// `encode` is called again with its outcome (Kestrel `monitor`, pages of
     /// numbers). Only after [`ClientRequest::EngineAlone`] and [`HostRequest::Stats`].
     Again(Box<Command>),
-    /// The request is answered; the audit gets the act, its subject and how many messages it
-    /// changed.
-    Noted(&'static str, Box<str>, u64),
+    /// The request is answered; the audit gets the act, its subject, the result and how many
+    /// messages it changed.
+    Noted(&'static str, Box<str>, &'static str, u64),
     /// The reply ends the connection.
     Close,
 }

@@ -24,8 +24,12 @@ use quintet_http::Requester;
 
 /// Slices in which the next message of a lane is searched, before the page ends without it.
 const SEEKS: u32 = 32;
-/// Slices of a page over all lanes: dead letters may have a great many priorities.
+/// Slices of a page over all lanes: dead letters may have a great many priorities. Behind
+/// [`MANY`] a lane is searched in one slice.
 const SLICES: u32 = 100_000;
+const MANY: u32 = 5_000;
+/// How often a page goes on with a lane in which a search found nothing.
+const LONGER: u32 = 64;
 /// Streams of a cursor at most.
 const STREAMS: usize = 257;
 
@@ -220,10 +224,11 @@ impl Newest<'_> {
             }),
             ..BulkOp::show(lane.queue.clone(), state, 1)
         };
-        for _ in 0..SEEKS {
+        let seeks = if self.slices > MANY { 1 } else { SEEKS };
+        for _ in 0..seeks {
             self.slices += 1;
             if self.slices > SLICES {
-                let why = "too many priorities of dead letters: list their queues one by one";
+                let why = "too many queues and priorities: list the dead messages queue by queue";
                 return Err(Problem::field("group", why));
             }
             let bulk_done = self.api.bulk_done(self.requester, bulk_op.clone()).await;
@@ -244,14 +249,18 @@ impl Newest<'_> {
     }
 
     async fn merge(&mut self) -> Result<Over, Problem> {
-        let (mut found, mut bytes) = (Over::default(), 0);
+        let (mut found, mut bytes, mut longer) = (Over::default(), 0, 0);
         while let Some(stream) = self.next_stream() {
             let Some((Reverse(place), head)) = self.streams[stream].heads.pop_first() else {
                 break;
             };
             self.streams[stream].after = Some(place);
             let Some((message, room)) = head.message else {
-                // What stands behind it in its lane is not known yet.
+                longer += 1;
+                if longer <= LONGER {
+                    self.go_on(stream, place, head.lane).await?;
+                    continue;
+                }
                 found.next = Some(self.cursor());
                 return Ok(found);
             };

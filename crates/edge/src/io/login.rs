@@ -135,11 +135,17 @@ impl Edge {
     }
 
     /// The same of an act of many commands that is over, with the messages that it changed.
-    pub(super) fn audit_done(&self, conn: &Conn, act: &str, what: &str, messages: u64) {
+    pub(super) fn audit_done(
+        &self,
+        conn: &Conn,
+        act: &str,
+        what: &str,
+        (result, messages): (&str, u64),
+    ) {
         let (who, from) = self.doer(conn);
         let did = Did::to(messages);
         let audit = &self.security.audit;
-        audit.note_did(&who, from, act, what, "done", did);
+        audit.note_did(&who, from, act, what, result, did);
     }
 
     /// The same of an act on queues, which may be one of many steps.

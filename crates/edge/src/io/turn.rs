@@ -443,7 +443,9 @@ impl IoThread {
                     .inbox
                     .pending
                     .push_front(ClientRequest::EngineAlone(*command)),
-                Next::Noted(act, what, messages) => edge.audit_done(conn, act, &what, messages),
+                Next::Noted(act, what, result, messages) => {
+                    edge.audit_done(conn, act, &what, (result, messages));
+                }
                 Next::Close => closes = true,
             }
             if tracing::enabled!(tracing::Level::DEBUG) {
@@ -560,7 +562,9 @@ impl IoThread {
                 .inbox
                 .pending
                 .push_back(ClientRequest::Engine(*command)),
-            Next::Noted(act, what, messages) => edge.audit_done(conn, act, &what, messages),
+            Next::Noted(act, what, result, messages) => {
+                edge.audit_done(conn, act, &what, (result, messages));
+            }
             Next::Close => conn.close_after_flush(),
         }
         self.mark_dirty(slot);

@@ -316,6 +316,7 @@ impl Engine {
                 Removal::Taken | Removal::Finished => (at.id, true),
                 Removal::Deleted
                 | Removal::DeletedDone
+                | Removal::PurgedDone
                 | Removal::Replaced
                 | Removal::Expired
                 | Removal::Purged

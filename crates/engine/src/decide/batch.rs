@@ -390,6 +390,7 @@ impl Engine {
                 Removal::Replaced => (at.id, Came::Replaced),
                 Removal::Deleted
                 | Removal::DeletedDone
+                | Removal::PurgedDone
                 | Removal::Purged
                 | Removal::Expired
                 | Removal::Discarded

@@ -191,6 +191,7 @@ impl Engine {
                 | Removal::Finished
                 | Removal::Deleted
                 | Removal::DeletedDone
+                | Removal::PurgedDone
                 | Removal::Expired
                 | Removal::Retention
                 | Removal::Replaced
@@ -341,6 +342,7 @@ pub(super) fn end_in(fact: &Fact) -> Option<(MessageId, ResultState)> {
             | Removal::Finished
             | Removal::Deleted
             | Removal::DeletedDone
+            | Removal::PurgedDone
             | Removal::Expired
             | Removal::Discarded
             | Removal::Doomed

@@ -55,6 +55,7 @@ impl Back<'_> {
 /// Why a message in this state goes by a command: if it is archived it was counted as finished.
 pub(super) fn deleted_by(state: State, why: Removal) -> Removal {
     match state {
+        State::Done | State::Relayed if why == Removal::Purged => Removal::PurgedDone,
         State::Done | State::Relayed => Removal::DeletedDone,
         State::Prepared | State::Ready | State::Reserved | State::Buried => why,
     }

@@ -54,6 +54,7 @@ impl Engine {
                     Removal::Cancelled => TrackState::Cancelled,
                     Removal::Deleted
                     | Removal::DeletedDone
+                    | Removal::PurgedDone
                     | Removal::Purged
                     | Removal::Expired
                     | Removal::Discarded

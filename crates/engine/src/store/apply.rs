@@ -349,7 +349,7 @@ impl Durable {
                 totals.failed += 1;
             }
             Removal::Cancelled => totals.cancelled += 1,
-            Removal::Doomed | Removal::Retention | Removal::DeletedDone => {}
+            Removal::Doomed | Removal::Retention | Removal::DeletedDone | Removal::PurgedDone => {}
         });
         self.ends.remove(at, why.into());
         self.untie(at.id);

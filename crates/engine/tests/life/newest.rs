@@ -150,10 +150,13 @@ fn a_list_from_the_last_on_is_the_other_turned_round_also_from_runs() {
             }
         }
         for state in [ListState::Buried, ListState::Ready] {
+            // First, while nothing is read back from runs yet.
+            let first = all(&mut w, &runs, back("q", state, 1));
             let show = BulkOp::show("q".into(), state, 99);
             let mut whole = ids(&all(&mut w, &runs, show));
             assert_eq!(whole.len(), 12);
             whole.reverse();
+            assert_eq!(ids(&first), whole, "{state:?} {evictions:?}");
             for max in [1, 5, 12, 99] {
                 let listed = all(&mut w, &runs, back("q", state, max));
                 assert_eq!(ids(&listed), whole, "{state:?} {max} {evictions:?}");

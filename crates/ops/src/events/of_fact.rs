@@ -163,7 +163,7 @@ fn removal(why: Removal) -> (EventKind, &'static str) {
         Removal::Replaced => (EventKind::Removed, "replaced"),
         Removal::Failed => (EventKind::Failed, "not_retried"),
         Removal::Cancelled => (EventKind::Cancelled, ""),
-        Removal::Purged => (EventKind::Removed, "purged"),
+        Removal::Purged | Removal::PurgedDone => (EventKind::Removed, "purged"),
     }
 }
 

@@ -216,7 +216,7 @@ fn what_is_cancelled_already_is_not_counted_and_its_lease_is_not_begun_again() {
     assert_eq!(post(&server, &path, &ask).status, 204);
     let shown = extend(ids[0]);
     assert!(
-        !shown.contains("starts again") && shown.contains("It is cancelled: its lease ends when"),
+        !shown.contains("starts again") && shown.contains("It is cancelled: its lease ends after"),
         "{shown}"
     );
     let cancel = |more: Value| {

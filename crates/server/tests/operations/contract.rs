@@ -36,6 +36,32 @@ fn it_tells_where_it_listens_then_that_it_is_ready() {
 }
 
 #[test]
+fn it_tells_where_its_console_is_and_that_everybody_here_may_use_it() {
+    let printed = |config: &str, listen: &[&str]| {
+        let server = Start::of(config).listen(listen).serve();
+        let told = |start: &str| {
+            let lines = server.lines.iter();
+            let told = lines.filter_map(|line| line.strip_prefix(start));
+            told.map(str::to_owned).collect::<Vec<_>>()
+        };
+        (told("console: "), told("listening http "), told("no users"))
+    };
+    // Of several listeners the first one.
+    let (console, http, open) = printed("", &["memcache=0", "http=0", "http=0"]);
+    assert_eq!(console, [format!("http://{}/", http[0])]);
+    assert_eq!(open.len(), 1);
+    let users = "[[user]]\nname = 'ann'\n";
+    let (console, http, open) = printed(users, &["http=0"]);
+    assert_eq!(console, [format!("http://{}/", http[0])]);
+    assert!(open.is_empty(), "{open:?}");
+    let (console, _, open) = printed("", &["memcache=0"]);
+    assert!(
+        console.is_empty() && open.is_empty(),
+        "{console:?} {open:?}"
+    );
+}
+
+#[test]
 fn messages_survive_stop_and_kill_in_every_sync_mode() {
     let threads = ["", "io_threads = 4\n"];
     let modes = ["always", "50ms", "never"].map(|sync| threads.map(|threads| (sync, threads)));

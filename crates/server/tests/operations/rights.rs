@@ -478,7 +478,7 @@ fn what_administers_is_written_down() {
         ("join b b+new ok", 1),
         ("b+new ok,", 0),
         ("flush - ok, 1 message", 1),
-        ("drop_queues * ok, 1 message", 1),
+        ("drop_queues * ok, 3 messages", 1),
         ("config", 1),
         (&format!("DELETE /api/v1/batches/{}", forgotten[0]), 1),
         (&format!("forget_batch {}", forgotten[1]), 1),

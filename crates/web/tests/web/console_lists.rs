@@ -132,7 +132,7 @@ fn batches_are_listed_with_how_far_they_are() {
     let world = World::new();
     let empty = page(&world, "/batches");
     assert!(
-        empty.contains("There is no batch") && empty.contains("docs/batches.md"),
+        empty.contains("You can see no batches") && empty.contains("docs/batches.md"),
         "{empty}"
     );
     let first = batch(&world, "March <b>", json!({}));

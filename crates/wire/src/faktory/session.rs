@@ -618,7 +618,14 @@ impl FaktorySession {
                     output.put(reply::OK);
                 }
                 let (what, jobs) = mutating.done();
-                return Next::Noted("mutate", what.into(), jobs);
+                let result = if let Outcome::Refused(error) = outcome
+                    && fails(outcome)
+                {
+                    error.code()
+                } else {
+                    "done"
+                };
+                return Next::Noted("mutate", what.into(), result, jobs);
             }
         }
         Next::Done
