@@ -334,13 +334,13 @@ impl Api {
     /// The end of an error about a queue that does not exist: names that are like it, if the client
     /// may list any.
     pub(super) fn nearest(&mut self, queue: &str) -> String {
-        let (mut names, mut from) = (Vec::new(), "/queues?max=1000".to_owned());
+        let (mut names, mut from) = (Vec::new(), "/queues".to_owned());
         while let Ok(page) = self.get(&from) {
             let queues = page["queues"].as_array().into_iter().flatten();
             names.extend(queues.filter_map(|queue| queue["name"].as_str().map(str::to_owned)));
             match page["cursor"].as_str() {
                 Some(next) if names.len() < COMPARED => {
-                    from = format!("/queues?max=1000&cursor={}", part(next));
+                    from = format!("/queues?cursor={}", part(next));
                 }
                 Some(_) | None => break,
             }

@@ -97,7 +97,8 @@ fn a_worker_hears_that_its_lease_is_longer_cancelled_and_over() {
         (&told["id"], &told["reason"]),
         (&json!(id), &json!("sold out"))
     );
-    assert!(told["left_ms"].as_u64().expect("time") <= 60_000, "{told}");
+    // The stream counts from a moment that may be some ms older.
+    assert!(told["left_ms"].as_u64().expect("time") < 61_000, "{told}");
     // One that begins now hears it too.
     let mut late = Events::open(&server, &lease);
     assert_eq!(late.next("cancelled")["reason"], "sold out");
