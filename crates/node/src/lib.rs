@@ -238,7 +238,7 @@ fn say(line: &str) {
 /// Checks `[cluster]` and its files before a start, without a connection.
 ///
 /// # Errors
-/// What is missing or wrong.
+/// A setting or file is missing or wrong.
 pub fn check(config: &Config) -> Result<()> {
     if !config.cluster.is_on() {
         return Ok(());

@@ -159,7 +159,7 @@ impl Settings {
     /// Reads the files as [`Acceptor::load`] does, and makes none.
     ///
     /// # Errors
-    /// What is wrong with them. A self-signed certificate need not be there yet.
+    /// The files are missing, unreadable or do not fit each other. A self-signed certificate need not be there yet.
     pub fn check(&self) -> Result<(), Error> {
         let is_made = matches!(self.source, Source::SelfSigned { .. });
         if is_made && !self.files().0.exists() {

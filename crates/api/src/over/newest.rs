@@ -54,13 +54,13 @@ struct Head {
 
 #[derive(Default)]
 struct Stream {
-    /// What is older is not listed yet; `None`: all.
+    /// Messages before this place are not listed yet; `None`: no message is listed.
     after: Option<Place>,
     /// The next message of each lane, as many as the page has messages; the newest first.
     heads: BTreeMap<Reverse<Place>, Head>,
 }
 
-/// What a search found.
+/// The end of a search.
 enum Found {
     Message(Box<Message>, Option<Share>),
     /// Nothing that fits before this place, and more behind it.

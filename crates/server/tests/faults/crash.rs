@@ -336,7 +336,7 @@ fn kill_loop(life: Life) {
     } = life;
     let long = std::env::var("QUINTET_CASES").is_ok();
     let rounds = match (cuts, consumers) {
-        // What is left in the end is taken one by one.
+        // The messages left in the end are taken one by one.
         (false, Consumers::Seldom) if !long => 15,
         (false, _) => 30,
         (true, Consumers::Always) => 20,

@@ -239,7 +239,7 @@ impl Mutating {
         }
     }
 
-    /// What it did, and to how many jobs until now.
+    /// The act in words, and the number of jobs it has changed until now.
     pub(super) fn done(&self) -> (String, u64) {
         (self.mutate.shown(), self.jobs)
     }
