@@ -1,11 +1,13 @@
 //! Events from a log that is damaged while the server runs.
 
+use std::fs::File;
 use std::net::TcpListener;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::message_events::{accept, await_begun, heard, now, put, reply, since};
+use super::message_events::{await_begun, now, put, reply, request, since};
 use crate::common::{Data, Start, eventually};
 
 const BODIES: [&str; 3] = ["the first body", "the second body", "the third body"];
@@ -25,9 +27,11 @@ fn damage(data: &Path) {
             all.position(|some| some == what.as_bytes())
         };
         if let (Some(first), Some(second)) = (of(BODIES[0]), of(BODIES[1])) {
-            let range = first + BODIES[0].len()..second;
-            content[range].iter_mut().for_each(|byte| *byte ^= 0x5a);
-            return std::fs::write(&path, &content).expect("written");
+            let begin = first + BODIES[0].len();
+            let part = content.get_mut(begin..second).expect("in this order");
+            part.iter_mut().for_each(|byte| *byte ^= 0x5a);
+            let file = File::options().write(true).open(&path).expect("opened");
+            return file.write_all_at(part, begin as u64).expect("written");
         }
     }
     panic!("the bodies are in no file");
@@ -78,19 +82,20 @@ fn a_webhook_goes_on_behind_damage_and_counts_it() {
     await_begun(&server, "one");
     // The log is damaged behind the events that the receiver is being told.
     let first = put(&server, "work", json!({ "body": BODIES[0] }));
-    let mut stream = accept(&listener);
+    let mut next = request(&listener);
     put(&server, "work", json!({ "body": BODIES[1] }));
     let third = put(&server, "work", json!({ "body": BODIES[2] }));
     damage(&data);
     let mut told: Vec<Value> = Vec::new();
     loop {
-        let body: Value = serde_json::from_str(&heard(&mut stream).1).expect("JSON");
+        let (mut stream, _, body) = next;
+        let body: Value = serde_json::from_str(&body).expect("JSON");
         reply(&mut stream, "200 OK");
         told.extend(body["events"].as_array().expect("events").iter().cloned());
         if told.iter().any(|event| event["id"] == third) {
             break;
         }
-        stream = accept(&listener);
+        next = request(&listener);
     }
     assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
     assert_eq!(told[0]["id"], first, "{told:?}");

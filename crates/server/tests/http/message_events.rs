@@ -1,7 +1,7 @@
 //! `GET /api/v1/events?since=`: what happened to messages, from the log; and webhooks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -530,12 +530,20 @@ fn a_reader_sees_the_events_of_queues_that_it_may_see() {
     }
 }
 
-/// Reads a request whole.
-pub(super) fn heard(stream: &mut TcpStream) -> (String, String) {
+/// Reads a request. None if its sender was killed before it had written all of it.
+pub(super) fn heard(stream: &mut TcpStream) -> Option<(String, String)> {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let mut whole = |bytes: &mut [u8]| match stream.read_exact(bytes) {
+        Ok(()) => Some(()),
+        Err(error) => {
+            let ended = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+            assert!(ended.contains(&error.kind()), "{error}");
+            None
+        }
+    };
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).expect("a head");
+        whole(&mut byte)?;
         head.push(byte[0]);
     }
     let head = String::from_utf8(head).expect("text").to_ascii_lowercase();
@@ -543,8 +551,18 @@ pub(super) fn heard(stream: &mut TcpStream) -> (String, String) {
         .lines()
         .find_map(|line| line.strip_prefix("content-length: "));
     let mut body = vec![0; length.expect("a length").parse().expect("a number")];
-    stream.read_exact(&mut body).expect("a body");
-    (head, String::from_utf8(body).expect("text"))
+    whole(&mut body)?;
+    Some((head, String::from_utf8(body).expect("text")))
+}
+
+/// The next whole request: its connection, head and body.
+pub(super) fn request(listener: &TcpListener) -> (TcpStream, String, String) {
+    loop {
+        let mut stream = accept(listener);
+        if let Some((head, body)) = heard(&mut stream) {
+            return (stream, head, body);
+        }
+    }
 }
 
 pub(super) fn reply(stream: &mut TcpStream, status: &str) {
@@ -597,31 +615,28 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
     ids.insert(put(&server, "work", json!({"body": "a"})));
     held.push(accept(&hangs));
     // Errors, and no reply at all, are tried again.
-    let mut stream = accept(&takes);
-    let (head, first) = heard(&mut stream);
+    let (mut stream, head, first) = request(&takes);
     assert!(head.contains("quintet-signature: sha256="), "{head}");
     reply(&mut stream, "500 Oh");
-    let mut stream = accept(&takes);
-    assert_eq!(heard(&mut stream).1, first);
+    let (stream, _, again) = request(&takes);
+    assert_eq!(again, first);
     drop(stream);
-    let mut stream = accept(&takes);
-    assert_eq!(heard(&mut stream).1, first, "the same events again");
+    let (mut stream, _, again) = request(&takes);
+    assert_eq!(again, first, "the same events again");
     assert!(server.number("webhook_takes_failures") >= 2);
     reply(&mut stream, "204 No Content");
     heard_of(&first);
     // What was accepted, or not, before a kill: all is told in the end.
     for round in 0..2 {
         ids.insert(put(&server, "work", json!({"body": "b"})));
-        let mut stream = accept(&takes);
-        let (_, body) = heard(&mut stream);
+        let (mut stream, _, body) = request(&takes);
         if round == 1 {
             reply(&mut stream, "200 OK");
             heard_of(&body);
         }
         ids.insert(put(&server, "work", json!({"body": "c"})));
         server = server.kill_and_start(start());
-        let mut stream = accept(&takes);
-        let (_, body) = heard(&mut stream);
+        let (mut stream, _, body) = request(&takes);
         reply(&mut stream, "200 OK");
         heard_of(&body);
     }
@@ -630,7 +645,7 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
     eventually("all is told, and it is counted", || {
         if let Ok((mut stream, _)) = takes.accept() {
             stream.set_nonblocking(false).expect("set");
-            let (_, body) = heard(&mut stream);
+            let (_, body) = heard(&mut stream)?;
             reply(&mut stream, "200 OK");
             let body: Value = serde_json::from_str(&body).expect("JSON");
             for event in body["events"].as_array().expect("events") {
@@ -667,8 +682,7 @@ fn a_webhook_that_the_log_has_passed_goes_on_at_the_oldest_event() {
     // Those it was being told of are told; then it goes on with those that are left.
     let mut gaps = 0;
     for _ in 0..200 {
-        let mut stream = accept(&listener);
-        heard(&mut stream);
+        let (mut stream, ..) = request(&listener);
         reply(&mut stream, "200 OK");
         gaps = server.number("webhook_slow_gaps");
         if gaps > 0 {
