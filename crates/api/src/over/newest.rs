@@ -257,7 +257,8 @@ impl Newest<'_> {
             self.streams[stream].after = Some(place);
             let Some((message, room)) = head.message else {
                 longer += 1;
-                if longer <= LONGER {
+                // Heads that had no room may be newer than what a longer search finds.
+                if longer <= LONGER && !self.cut {
                     self.go_on(stream, place, head.lane).await?;
                     continue;
                 }
