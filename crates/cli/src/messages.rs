@@ -302,7 +302,9 @@ impl Take {
                     return Ok(ExitCode::SUCCESS);
                 }
                 for queue in &self.queues {
-                    say_why_empty(&mut api, queue)?;
+                    if shown(&mut api, queue)?.is_some_and(|told| told["paused"] == true) {
+                        eprintln!("quintet: {} is paused", named(queue));
+                    }
                 }
                 return Ok(ExitCode::from(EMPTY));
             }
@@ -328,30 +330,29 @@ impl Take {
     }
 }
 
-/// Says on stderr if a queue gives nothing because it is paused, or is not there.
+/// The queue as the server shows it; null if the client may not see it. None if it does not exist:
+/// stderr then says so, with names like it.
 ///
 /// # Errors
 /// The server is gone.
-fn say_why_empty(api: &mut Api, queue: &str) -> Result<()> {
-    let shown = named(queue);
+fn shown(api: &mut Api, queue: &str) -> Result<Option<Value>> {
     match api.get(&format!("/queues/{}", part(queue))) {
-        Ok(told) if told["paused"] == true => eprintln!("quintet: {shown} is paused"),
-        Ok(_) => {}
         Err(error) if Refused::is(&error, CommandError::QueueNotFound) => {
             eprintln!("quintet: {error}");
+            Ok(None)
         }
         // A client that may take may not be allowed to see this.
-        Err(error) if error.is::<Refused>() => {}
-        Err(error) => return Err(error),
+        Err(error) if error.is::<Refused>() => Ok(Some(Value::Null)),
+        told => told.map(Some),
     }
-    Ok(())
 }
 
 /// Arguments of `peek`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet peek work\n  quintet peek work --state buried\n  \
-                        quintet peek --id 17 --json\n\nExits with 4 if there is no such message."
+                        quintet peek --id 17 --json\n\nExits with 4 if there is no such message \
+                        or queue."
 )]
 pub(super) struct Peek {
     #[command(flatten)]
@@ -383,7 +384,10 @@ impl Peek {
             Err(error) if Refused::is(&error, CommandError::NotFound) => {
                 match self.id {
                     Some(_) => eprintln!("quintet: {error}"),
-                    None => eprintln!("quintet: {} has no {} message", named(queue), self.state),
+                    None if shown(&mut api, queue)?.is_some() => {
+                        eprintln!("quintet: {} has no {} message", named(queue), self.state);
+                    }
+                    None => {}
                 }
                 return Ok(ExitCode::from(EMPTY));
             }
