@@ -285,7 +285,7 @@ impl Import {
             if let Err(error) = made
                 && !Refused::is(&error, CommandError::QueueExists)
             {
-                return Err(error.context("cannot make a queue"));
+                return Err(error.context("cannot create a queue"));
             }
         }
         let done = moved(&mut importer, &mut *peer);

@@ -48,7 +48,7 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
 pub(super) struct Put {
     #[command(flatten)]
     at: Where,
-    /// Name of the queue; the first put makes it.
+    /// Name of the queue; the first put creates it.
     queue: String,
     /// Body of the message [default: standard input].
     text: Option<String>,

@@ -73,7 +73,7 @@ pub(crate) const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "t
 pub(crate) const SETTINGS: &[Spec] = &[
     fixed(
         "data",
-        "Data directory: the log, its lock and the control socket. Made if absent.",
+        "Data directory: the log, its lock and the control socket. Created if absent.",
         |c| Field::Path(&mut c.data),
     ),
     fixed(
@@ -85,7 +85,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     fixed(
         "shards",
-        "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is made.",
+        "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is \
+         created.",
         |c| Field::Number(&mut c.shards, 1, 64),
     ),
     fixed(
@@ -347,7 +348,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     live(
         "batch_open_time",
-        "A batch that is made or opened and not committed in this time is gone.",
+        "A batch that is created or opened and not committed in this time is gone.",
         |c| Field::Duration(&mut c.batch_open_ms),
     ),
     live(
@@ -386,8 +387,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     fixed(
         "script_root",
-        "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Made if \
-         absent; empty: rq in the data directory.",
+        "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Created \
+         if absent; empty: rq in the data directory.",
         |c| Field::Text(&mut c.script_root),
     ),
     fixed(
@@ -473,7 +474,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     fixed(
         "tls",
         "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
-         \"off\", \"on\", or \"self-signed\" (the server makes a certificate, for a first try; \
+         \"off\", \"on\", or \"self-signed\" (the server creates a certificate, for a first try; \
          docs/tls.md).",
         |c| Field::Tls(&mut c.tls),
     ),

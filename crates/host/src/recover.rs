@@ -608,7 +608,7 @@ fn check_shards(dir: &Path, shards: usize) -> Result<()> {
     };
     if made != shards {
         bail!(
-            "{} was made with shards = {made}, not {shards}; set it back, or use another directory",
+            "{} was created with shards = {made}, not {shards}; set it back, or use another directory",
             dir.display()
         );
     }

@@ -49,7 +49,7 @@ impl Runs {
     pub(super) fn open(data: &Path, blobs: Arc<dyn Blobs>) -> Result<Self> {
         let folder = data.join(RUNS);
         quintet_log::make_dir(&folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         let disk: Arc<dyn Storage> = Arc::new(Disk::new(folder));
         let cached = Arc::new(CachedRuns::new(disk, blobs));
         // The newest list counts: one that finds no place comes again.

@@ -38,7 +38,7 @@ pub(in super::super) struct Schedule {
 
 #[derive(clap::Subcommand)]
 enum Act {
-    /// Make a schedule, or change it.
+    /// Create a schedule, or change it.
     #[command(
         after_help = "Examples:\n  quintet schedule put nightly --cron '30 2 * * 1-5' --zone \
                       Europe/Berlin --queue reports --body all\n  quintet schedule put poll \
@@ -51,7 +51,7 @@ enum Act {
     /// Show schedules as JSON: definition, next due times, last runs.
     #[command(after_help = "Example:\n  quintet schedule show nightly")]
     Show(Names),
-    /// Remove schedules that were made at run time.
+    /// Remove schedules that were created at run time.
     #[command(
         after_help = "Example:\n  quintet schedule remove nightly\n\nMessages that it has put stay."
     )]

@@ -320,7 +320,7 @@ impl Runner<'_> {
                         .insert(&file.name, Some(Arc::clone(file)), Ms::NEVER);
                     if shadows {
                         tracing::warn!(
-                            "[[cron]] {}: a schedule of this name was also made at run time; the \
+                            "[[cron]] {}: a schedule of this name was also created at run time; the \
                              configuration wins",
                             file.name
                         );
