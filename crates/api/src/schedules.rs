@@ -153,7 +153,7 @@ struct LastRunShown {
     times: u64,
     /// Message that it put.
     message: Option<u64>,
-    /// What became of the message: its state (`ready`, `reserved`, ...), or how it went
+    /// State of the message (`ready`, `reserved`, ...), or how it ended
     /// (`finished`, `failed`, ...); null: that is not known, or you may not see it.
     became: Option<&'static str>,
 }
@@ -236,7 +236,7 @@ impl Api {
         Ok(told(done))
     }
 
-    /// What became of a message.
+    /// The state of a message, or how it ended.
     async fn became(&self, requester: &Requester, id: MessageId) -> Option<&'static str> {
         match self.message(requester, id).await {
             Ok((message, queue)) => {

@@ -524,7 +524,7 @@ impl Field<'_> {
     /// Stores a value of the file.
     ///
     /// # Errors
-    /// What the setting takes.
+    /// The value does not fit; the text names the values that do.
     pub(crate) fn set(self, value: &toml::Value) -> Result<(), String> {
         match self {
             Field::Bytes(at, least, most) => {
@@ -602,7 +602,7 @@ impl Field<'_> {
 /// Reads the value of `sync`.
 ///
 /// # Errors
-/// What it takes.
+/// Another text; the error names the texts that it takes.
 pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
     match text {
         "always" => Ok(SyncPolicy::Always),

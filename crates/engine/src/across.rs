@@ -594,7 +594,7 @@ impl Engine {
     /// The message this take would get here, as it compares with those of
     /// other shards.
     ///
-    /// What time alone changes (expiry) may be recorded.
+    /// Changes by time alone (expiry) may be recorded.
     pub fn best_for<J: Journal>(
         &mut self,
         now: Ms,

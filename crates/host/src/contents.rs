@@ -60,7 +60,7 @@ impl Contents {
     /// Takes in the next frame.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The frame does not fit the state so far; the text says why.
     pub fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.0.apply(frame)
     }

@@ -253,7 +253,7 @@ pub fn check(config: &Config) -> Result<()> {
 /// `reload`: whatever a node that only follows reads again. `None`: it was told to stop before.
 ///
 /// # Errors
-/// What is missing or wrong, all of it in one text; or the log cannot be followed.
+/// Something is missing or wrong, named in one text; or the log cannot be followed.
 pub fn follow(
     config: &Config,
     proxy_listeners: Vec<ProxyListener>,

@@ -77,7 +77,7 @@ fn numbers(data: &Path) -> std::io::Result<Vec<u64>> {
 /// The number of this data directory; `fresh`, if it had none.
 ///
 /// # Errors
-/// What is there is no number; it cannot be read or written.
+/// The file cannot be read or written, or has no number.
 pub fn home(data: &Path, fresh: u64) -> Result<u64> {
     let path = data.join(HOME);
     let text = match fs::read_to_string(&path) {
