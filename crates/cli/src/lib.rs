@@ -92,7 +92,7 @@ enum Command {
     Stats(show::Stats),
     /// Print all metrics of the running server in the Prometheus format.
     Metrics(show::Metrics),
-    /// Print what needs attention: queues that lose messages, fail, grow or have no consumers.
+    /// List queues that need attention: they lose messages, fail, grow or have no consumers.
     Attention(attention::Attention),
     /// List the queues of the running server.
     Queues(show::Queues),

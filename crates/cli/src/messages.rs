@@ -43,7 +43,8 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
                         --tracked\n  quintet put mail 'it is done' --after report-7 --on end\n  \
                         quintet put add '2 3' --wait 30s\n  quintet put add '2 3' --reply-to sums \
                         --correlation-id sum-1\n\nWith --wait, exits with 4 if \
-                        the message has not ended in time, and with 1 if it was not done."
+                        the message has not ended in time, and with 1 if it ended without \
+                        success."
 )]
 pub(super) struct Put {
     #[command(flatten)]
@@ -112,10 +113,10 @@ pub(super) struct Put {
     /// given several times.
     #[arg(long, value_name = "ID")]
     after: Vec<String>,
-    /// Ends that count [default: success]
+    /// End for which the message waits: success, or any end [default: success]
     #[arg(long, value_parser = AfterOn::ALL.iter().map(|on| on.word()).collect::<Vec<_>>(), value_name = "ENDS", requires = "after")]
     on: Option<String>,
-    /// Fate of the message if one of those fails [default: fail]
+    /// Fate of this message if one of --after fails [default: fail]
     #[arg(long, value_parser = IfFailed::ALL.iter().map(|fate| fate.word()).collect::<Vec<_>>(), value_name = "FATE", requires = "after")]
     if_failed: Option<String>,
     /// Print the reply as JSON.
@@ -282,7 +283,7 @@ pub(super) struct Take {
     /// Wait this long for a message, for example 30s.
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
     wait: u64,
-    /// Messages at most.
+    /// Largest number of messages.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// Print each message as a line of JSON.
