@@ -24,8 +24,8 @@ Examples:
 
 Tail prints events from now on, and takes no messages. Events are put, reserved, finished, failed,
 timed_out, buried, expired, dropped, moved and others. If a message was put since the command began,
-tail also prints the first 256 bytes of its body. --contains searches whole bodies of up to 64 KiB for the newest
-messages (tail_memory, 16MiB for all tails together), otherwise the first 256 bytes.")]
+tail also prints the first 256 bytes of its body. --contains searches whole bodies of up to 64 KiB
+for the newest messages (tail_memory, 16MiB for all tails together), otherwise the first 256 bytes.")]
 pub(super) struct Tail {
     #[command(flatten)]
     at: Where,

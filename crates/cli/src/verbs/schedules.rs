@@ -45,7 +45,8 @@ enum Act {
                       --every 5m --phase 30s --queue polls --overlap skip\n  quintet schedule put \
                       launch --at 2027-01-01T09:00:00+01:00 --queue mails\n  quintet schedule put \
                       nightly --file nightly.json\n\nThe command replaces the whole definition. A \
-                      pause and the record of earlier runs stay. A file has the JSON of PUT /api/v1/schedules/NAME."
+                      pause and the record of earlier runs stay. A file has the JSON of PUT \
+                      /api/v1/schedules/NAME."
     )]
     Put(Box<Define>),
     /// Show schedules as JSON: definition, next due times, last runs.
