@@ -31,7 +31,7 @@ rights! {
     Peek = "peek", "Looking at messages without taking them.";
     Admin = "admin", "Changing messages that are there, settings, flushing, dropping.";
     Metrics = "metrics", "Reading the server's numbers over HTTP.";
-    Server = "server", "What concerns all queues, and the server's own commands.";
+    Server = "server", "All queues together, and the server's own commands.";
 }
 
 impl Right {

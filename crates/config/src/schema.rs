@@ -241,8 +241,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     live(
         "log_bytes",
-        "Beyond this size the server moves what is alive in the oldest log files to run files and \
-         deletes them. A start reads this much at most.",
+        "Beyond this size the server moves live messages of the oldest log files to run files, and \
+         deletes these log files. A start reads this much at most.",
         |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
     ),
     live(
@@ -491,7 +491,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     live(
         "tls_client_ca",
-        "Authorities of client certificates: each client must show one. Empty: none is asked for.",
+        "Authorities of client certificates: each client must show one. Empty: clients need none.",
         |c| Field::Text(&mut c.tls_client_ca),
     ),
     live(

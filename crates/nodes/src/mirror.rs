@@ -46,7 +46,7 @@ impl Mirrors {
         let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
         let path = self.data.join(format!("{PREFIX}{number}"));
         quintet_log::make_dir(&path)
-            .map_err(|error| LogError::io("make", &path.display().to_string(), 0, error))?;
+            .map_err(|error| LogError::io("create", &path.display().to_string(), 0, error))?;
         Ok(Arc::new(Disk::new(&path)))
     }
 
