@@ -248,7 +248,7 @@ impl Worker {
     }
 }
 
-/// All that goes on.
+/// The running workers.
 struct Load {
     faulty: Vec<Worker>,
     healthy: Vec<Worker>,

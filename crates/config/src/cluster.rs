@@ -273,7 +273,7 @@ impl Cluster {
         }
     }
 
-    /// All that does not go together, a line each.
+    /// Faults of these settings, a line each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

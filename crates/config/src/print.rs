@@ -262,7 +262,7 @@ fn tables<T: Clone + Default>(
     out.push('\n');
 }
 
-/// Something that still reads back, and lets nobody in.
+/// A value that still reads back, and lets nobody in.
 fn hidden(value: &str) -> String {
     match value.split_once(' ') {
         // A token's end is no secret.

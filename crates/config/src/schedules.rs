@@ -169,7 +169,7 @@ fn moment(key: &str, text: &str) -> Result<u64, Wrong> {
 }
 
 impl CronTable {
-    /// When it is due, and that in words. `key`: the one of the cron expression.
+    /// The times of the schedule, and their text. `key`: the one of the cron expression.
     fn times(&self, key: &str) -> Result<(Timing, String), Wrong> {
         let texts = [&self.every, &self.phase, &self.start, &self.end];
         let plain = texts.iter().all(|text| text.is_empty());

@@ -102,7 +102,7 @@ pub struct Across {
     held: usize,
     until: Option<Ms>,
     warn: Option<Ms>,
-    /// Something that might be it is in a run and is being read.
+    /// A candidate is in a run and is being read.
     cold: bool,
 }
 

@@ -21,7 +21,7 @@ pub struct Contents(Replay);
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lost {
     pub queue: Name,
-    /// Those whose ids are known, rising.
+    /// The known ids, rising.
     pub ids: Vec<u64>,
     /// How many there are.
     pub messages: u64,

@@ -35,7 +35,7 @@ struct RunFetchState {
     whole: BTreeSet<RunName>,
     /// Runs whose files had not, each of which is fetched once more.
     bad: BTreeSet<RunName>,
-    /// Those that have not now either.
+    /// Runs that failed the second time too.
     hopeless: u64,
     /// Runs that were not here.
     absent: Vec<RunName>,

@@ -26,7 +26,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 pub enum Purpose {
     /// A client's connection.
     Tunnel(Tunnel),
-    /// Something that the node itself answers.
+    /// A question that the node itself answers.
     Node(Question),
 }
 

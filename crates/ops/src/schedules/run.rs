@@ -43,7 +43,7 @@ pub(super) struct Runner<'a> {
     pub(super) schedules: &'a Schedules,
     pub(super) client_api: &'a dyn ClientApi,
     visit: ScopedClient<'a>,
-    /// Those that are due soon. One that has changed since fails its guards, and is read again.
+    /// Schedules that are due soon. A changed one fails its guards, and is read again.
     ahead: RefCell<HashMap<Arc<str>, Loaded>>,
     /// Marks with the messages of puts, to be written with the next commands.
     notes: RefCell<Vec<Command>>,
