@@ -252,7 +252,7 @@ pub(super) struct NewQueue {
     groups: Option<String>,
 }
 
-/// Makes a queue with these settings; 409 if it is there.
+/// Creates a queue with these settings; 409 if it exists.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}", operation_id = "make_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = NewQueue,
     responses((status = 201), (status = "4XX", body = Problem, content_type = "application/problem+json")))]

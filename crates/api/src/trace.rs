@@ -21,7 +21,7 @@ pub(super) struct Traced {
     state: &'static str,
     /// A sentence.
     text: String,
-    /// Where it is, was, or went to; null: that queue is gone.
+    /// The queue that has, had or gets the message; null: that queue is gone.
     queue: Option<String>,
     created_ms: Option<u64>,
     /// Leases so far.
@@ -144,7 +144,7 @@ impl Api {
     }
 }
 
-/// The one that did it: a user, or a connection that is still there.
+/// The user that ended the message, or its connection if that is still there.
 fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders) -> Option<String> {
     let known = requester.known.as_ref().filter(|_| requester.may_server());
     let user = known

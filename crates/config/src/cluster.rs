@@ -140,7 +140,7 @@ pub(crate) const CLUSTER: &[Spec] = &[
     fixed(
         "handover_wait",
         "How long an owner that is stopped, moved or drained waits for acknowledgements; then it \
-         goes and says that something may be lost.",
+         ends and reports a possible loss.",
         |c| Field::Duration(&mut c.cluster.handover_wait_ms),
     ),
     fixed(
@@ -217,8 +217,8 @@ pub(crate) const CLUSTER: &[Spec] = &[
     }),
     fixed(
         "peer_insecure",
-        "Links between nodes are not protected, also beyond this machine: anybody who reaches them \
-         may do all that clients may.",
+        "Links between nodes are not protected, also beyond this machine: a program that reaches \
+         them has the rights of all clients.",
         |c| Field::Flag(&mut c.cluster.peer_insecure),
     ),
     fixed(
@@ -273,7 +273,7 @@ impl Cluster {
         }
     }
 
-    /// All that does not go together, a line each.
+    /// Faults of these settings, a line each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

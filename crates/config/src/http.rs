@@ -49,7 +49,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "allow_new_queue",
         default: Value::Bool(false),
-        help: "clients may make and delete queues with scripts over HTTP, and so run programs as the server's user",
+        help: "clients may create and delete queues with scripts over HTTP, and so run programs as the server's user",
     },
     OptionSpec {
         name: "max_header",

@@ -73,12 +73,12 @@ pub(crate) const LIMIT: &[AuthSpec<LimitRow>] = &[
     },
     AuthSpec {
         key: "queues_max",
-        help: "Existing queues that a user has made; it makes no more.",
+        help: "Existing queues that a user has created; the user creates no more.",
         field: |row| AuthField::Number(&mut row.limits.queues_max),
     },
     AuthSpec {
         key: "bytes_stored_max",
-        help: "Bytes of messages in queues that a user has made, whoever put them; further puts \
+        help: "Bytes of messages in queues that a user has created, from any client; further puts \
                into these fail.",
         field: |row| AuthField::Bytes(&mut row.limits.bytes_stored_max),
     },
@@ -100,8 +100,8 @@ impl LimitRow {
         let stored = [self.limits.queues_max, self.limits.bytes_stored_max];
         if subject.is_address() && stored.iter().any(Option::is_some) {
             return Err(
-                "[[limit]] queues_max and bytes_stored_max are for users: who made a queue is \
-                 remembered by name"
+                "[[limit]] queues_max and bytes_stored_max are for users: the creator of a \
+                 queue is remembered by name"
                     .to_owned(),
             );
         }

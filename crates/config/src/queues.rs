@@ -189,8 +189,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
     ),
     spec!(
         "idle",
-        "A queue made by use is dropped after this time without messages, waits, own settings, a \
-         pause, fan-out and deduplication records; 0: never. A queue that a [[queue]] table \
+        "A queue created by use is dropped after this time without messages, waits, own settings, \
+         a pause, fan-out and deduplication records; 0: never. A queue that a [[queue]] table \
          names exactly stays, unless that table sets this.",
         idle_ms,
         duration,
@@ -202,7 +202,7 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
         .to_string()),
     spec!(
         memory,
-        "Not logged: fast, and gone at restart. Counts for queues made after the change.",
+        "Not logged: fast, and gone at restart. Counts for queues created after the change.",
         flag,
         |v: bool| v.to_string()
     ),

@@ -54,13 +54,13 @@ macro_rules! rows {
         &[
             AuthSpec {
                 key: "name",
-                help: "What it is called; each has another.",
+                help: "Unique name.",
                 field: |row| AuthField::Text(&mut row.name),
             },
             $(AuthSpec { key: $key, help: $help, field: $field },)*
             AuthSpec {
                 key: "zone",
-                help: "By whose clocks, such as \"Europe/Berlin\" (IANA); empty: UTC.",
+                help: "IANA time zone, such as \"Europe/Berlin\"; empty: UTC.",
                 field: |row| AuthField::Text(&mut row.zone),
             },
             AuthSpec {
@@ -70,54 +70,54 @@ macro_rules! rows {
             },
             AuthSpec {
                 key: "body",
-                help: "Its body; without one in any form it is empty.",
+                help: "Body of the message; default: empty.",
                 field: |row| AuthField::Text(&mut row.body),
             },
             AuthSpec {
                 key: "body_file",
-                help: "Or a file with it, which is read at the start and by a reload.",
+                help: "Or a file with the body, which is read at the start and by a reload.",
                 field: |row| AuthField::Text(&mut row.body_file),
             },
             AuthSpec {
                 key: "body_base64",
-                help: "Or in base64.",
+                help: "Or the body in base64.",
                 field: |row| AuthField::Text(&mut row.body_base64),
             },
             AuthSpec {
                 key: "attributes",
-                help: "Its attributes, such as [\"team=ops\"].",
+                help: "Attributes of the message, such as [\"team=ops\"].",
                 field: |row| AuthField::List(&mut row.attributes),
             },
             AuthSpec {
                 key: "priority",
-                help: "Its priority; else the queue's default_priority.",
+                help: "Priority of the message; default: the queue's default_priority.",
                 field: |row| AuthField::Number(&mut row.priority),
             },
             AuthSpec {
                 key: "delay",
-                help: "How long it rests before it may be taken, such as \"5m\".",
+                help: "Delay of the message, such as \"5m\".",
                 field: |row| AuthField::Text(&mut row.delay),
             },
             AuthSpec {
                 key: "ttr",
-                help: "Time to run of its leases.",
+                help: "Time to run of the message's leases.",
                 field: |row| AuthField::Text(&mut row.ttr),
             },
             AuthSpec {
                 key: "ttl",
-                help: "Time to live; else the queue's.",
+                help: "Time to live of the message; default: the queue's.",
                 field: |row| AuthField::Text(&mut row.ttl),
             },
             AuthSpec {
                 key: "missed",
-                help: "What becomes of runs that were missed: \"skip\" (also if empty), \"once\" (one put for \
-                       all of them) or \"all\" (a put for each).",
+                help: "Handling of missed runs: \"skip\" (default), \"once\" (one put for all of them) or \"all\" \
+                       (a put for each).",
                 field: |row| AuthField::Text(&mut row.missed),
             },
             AuthSpec {
                 key: "overlap",
-                help: "What becomes of runs while the message of an earlier one is not done: \"allow\" (also \
-                       if empty), \"skip\", or \"replace\" (it takes the place of one that waits).",
+                help: "Handling of runs while the message of an earlier one is not done: \"allow\" (default), \
+                       \"skip\", or \"replace\" (the new message replaces a waiting one).",
                 field: |row| AuthField::Text(&mut row.overlap),
             },
         ]
@@ -169,7 +169,7 @@ fn moment(key: &str, text: &str) -> Result<u64, Wrong> {
 }
 
 impl CronTable {
-    /// When it is due, and that in words. `key`: the one of the cron expression.
+    /// The times of the schedule, and their text. `key`: the one of the cron expression.
     fn times(&self, key: &str) -> Result<(Timing, String), Wrong> {
         let texts = [&self.every, &self.phase, &self.start, &self.end];
         let plain = texts.iter().all(|text| text.is_empty());

@@ -73,7 +73,7 @@ pub(crate) const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "t
 pub(crate) const SETTINGS: &[Spec] = &[
     fixed(
         "data",
-        "Data directory: the log, its lock and the control socket. Made if absent.",
+        "Data directory: the log, its lock and the control socket. Created if absent.",
         |c| Field::Path(&mut c.data),
     ),
     fixed(
@@ -85,7 +85,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     fixed(
         "shards",
-        "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is made.",
+        "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is \
+         created.",
         |c| Field::Number(&mut c.shards, 1, 64),
     ),
     fixed(
@@ -240,8 +241,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     live(
         "log_bytes",
-        "Beyond this size the server moves what is alive in the oldest log files to run files and \
-         deletes them. A start reads this much at most.",
+        "Beyond this size the server moves live messages of the oldest log files to run files, and \
+         deletes these log files. A start reads this much at most.",
         |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
     ),
     live(
@@ -347,7 +348,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     live(
         "batch_open_time",
-        "A batch that is made or opened and not committed in this time is gone.",
+        "A batch that is created or opened and not committed in this time is gone.",
         |c| Field::Duration(&mut c.batch_open_ms),
     ),
     live(
@@ -386,8 +387,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     fixed(
         "script_root",
-        "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Made if \
-         absent; empty: rq in the data directory.",
+        "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Created \
+         if absent; empty: rq in the data directory.",
         |c| Field::Text(&mut c.script_root),
     ),
     fixed(
@@ -473,7 +474,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     fixed(
         "tls",
         "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
-         \"off\", \"on\", or \"self-signed\" (the server makes a certificate, for a first try; \
+         \"off\", \"on\", or \"self-signed\" (the server creates a certificate, for a first try; \
          docs/tls.md).",
         |c| Field::Tls(&mut c.tls),
     ),
@@ -490,7 +491,7 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     live(
         "tls_client_ca",
-        "Authorities of client certificates: each client must show one. Empty: none is asked for.",
+        "Authorities of client certificates: each client must show one. Empty: clients need none.",
         |c| Field::Text(&mut c.tls_client_ca),
     ),
     live(
@@ -523,7 +524,7 @@ impl Field<'_> {
     /// Stores a value of the file.
     ///
     /// # Errors
-    /// What the setting takes.
+    /// The value does not fit; the text names the values that do.
     pub(crate) fn set(self, value: &toml::Value) -> Result<(), String> {
         match self {
             Field::Bytes(at, least, most) => {
@@ -601,7 +602,7 @@ impl Field<'_> {
 /// Reads the value of `sync`.
 ///
 /// # Errors
-/// What it takes.
+/// Another text; the error names the texts that it takes.
 pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
     match text {
         "always" => Ok(SyncPolicy::Always),

@@ -54,7 +54,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "auto_create",
         default: Value::Bool(false),
-        help: "the first use of a queue makes it, as with other protocols; AWS needs CreateQueue",
+        help: "the first use of a queue creates it, as with other protocols; AWS needs CreateQueue",
     },
     OptionSpec {
         name: "limits",
@@ -84,7 +84,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     OptionSpec {
         name: "recreate_after",
         default: Value::Text("0"),
-        help: "how long a deleted queue cannot be made again, 0 to 1h; AWS has 60s",
+        help: "how long a deleted queue cannot be created again, 0 to 1h; AWS has 60s",
     },
     OptionSpec {
         name: "max_connections",

@@ -170,7 +170,7 @@ struct QueueWalk {
     findings: Findings,
     /// How many fit each word of [`ONLY`].
     counts: [u64; 5],
-    /// Those that fit all that is asked for.
+    /// Queues that fit all conditions.
     fit: u64,
     sums: QueueGauges,
     oldest_ms: u64,

@@ -405,7 +405,7 @@ impl Replay {
     /// Takes in the next frame; tells an operator now and then how far it is.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The frame does not fit the state so far; the text says why.
     pub fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.bytes += frame.payload.len() as u64;
         self.tell();
@@ -415,7 +415,7 @@ impl Replay {
     /// The same, silently: for who follows for a long time.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The frame does not fit the state so far; the text says why.
     pub fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         let before = !std::mem::take(&mut self.fresh);
         if frame.first_in_segment {
@@ -608,7 +608,7 @@ fn check_shards(dir: &Path, shards: usize) -> Result<()> {
     };
     if made != shards {
         bail!(
-            "{} was made with shards = {made}, not {shards}; set it back, or use another directory",
+            "{} was created with shards = {made}, not {shards}; set it back, or use another directory",
             dir.display()
         );
     }

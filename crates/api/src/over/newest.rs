@@ -63,7 +63,7 @@ struct Stream {
 /// The end of a search.
 enum Found {
     Message(Box<Message>, Option<Share>),
-    /// Nothing that fits before this place, and more behind it.
+    /// No message fits before this place, and there are more behind it.
     Nothing(Cursor),
     End,
 }

@@ -74,7 +74,7 @@ pub struct IoThread {
     again_handshake: VecDeque<u32>,
     /// When handshakes are late; those that are over too.
     pub(super) handshakes: VecDeque<(Instant, ClientKey)>,
-    /// Those that wait for a limit, for memory or for acknowledgements.
+    /// Connections that wait for a limit, for memory or for acknowledgements.
     pub(super) waiting: Waiting,
     /// When it was looked last whose replies are given up.
     pub(super) unanswered_checked: Instant,

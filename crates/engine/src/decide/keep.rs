@@ -58,7 +58,7 @@ struct Share {
     state_index: StateIndex,
     /// Bytes of memory to give up yet.
     bytes: u64,
-    /// Those that stand behind this were looked at.
+    /// Messages behind this one were checked.
     before: Option<Order>,
 }
 

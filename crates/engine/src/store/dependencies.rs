@@ -116,7 +116,7 @@ impl Dependencies {
         here.or_else(|| self.watches.end_of(id))
     }
 
-    /// Those that wait for it, or do not know of its end.
+    /// Messages that wait for it, or do not know of its end.
     pub(crate) fn children(&self, parent: MessageId) -> impl Iterator<Item = MessageId> + '_ {
         let edges = self.edges.range(edges_of(parent));
         edges.map(|&(_, child)| child)

@@ -220,7 +220,7 @@ impl Durable {
         Some(block)
     }
 
-    /// All that is left of a run is forgotten: it was written again elsewhere.
+    /// Forgets the rest of a run: it was written again elsewhere.
     pub(super) fn run_gone(&mut self, run: RunId) {
         let Some(table) = self.cold.runs.get(&run) else {
             // Nothing of it was in force.
