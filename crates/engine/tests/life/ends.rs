@@ -166,6 +166,46 @@ fn a_purge_is_told_by_its_own_time_and_client() {
     }
 }
 
+#[test]
+fn a_purge_of_more_messages_than_are_kept_is_told_for_the_others() {
+    let mut w = remembering(3);
+    let ids: Vec<MessageId> = (0..6).map(|n| w.put("q", &n.to_string())).collect();
+    let purged = w.engine.now();
+    let (queue, reserved) = ("q".into(), false);
+    w.ask(9, Command::Flush { queue, reserved });
+    w.tick();
+    w.tick();
+    let never = MessageId(ids[5].0 + 1);
+    let is_told = |engine: &Engine, by: Option<ClientId>| {
+        let known = ids.iter().map(|id| why(engine, *id).is_some());
+        assert_eq!(
+            known.collect::<Vec<_>>(),
+            [false, false, false, true, true, true]
+        );
+        for id in &ids[..3] {
+            let purge = engine.purge_of(*id).expect("it is known");
+            assert_eq!(
+                (purge.queue, purge.why, purge.by.map(|by| by.client_id)),
+                (Some("q".into()), Ended::Purged, by)
+            );
+        }
+        assert_eq!([ids[3], never].map(|id| engine.purge_of(id)), [None, None]);
+    };
+    is_told(&w.engine, Some(ClientId(9)));
+    let at = w.engine.purge_of(ids[0]).map(|purge| purge.at);
+    assert_eq!(at, Some(purged));
+    w.restart();
+    w.tick();
+    w.tick();
+    is_told(&w.engine, None);
+    // One of another client that ended by itself is none of it.
+    w.put("q", "x");
+    assert_eq!(w.pop("q"), "x");
+    assert_eq!(w.engine.purge_of(never), None);
+    w.engine.configure(Settings::default());
+    assert_eq!(w.engine.purge_of(ids[0]), None);
+}
+
 /// Of the queue's deletion, also for a message that was reserved then, and of a purge in slices,
 /// which a put at the same place does not make an edit.
 #[test]
