@@ -4,6 +4,8 @@ use quintet_engine::*;
 use quintet_sim::world::{World, reserve};
 use quintet_types::*;
 
+use crate::cold::Runs;
+
 fn remembering(max: u32) -> World {
     World::with(Settings {
         ends_max: max,
@@ -204,6 +206,34 @@ fn a_purge_of_more_messages_than_are_kept_is_told_for_the_others() {
     assert_eq!(w.engine.purge_of(never), None);
     w.engine.configure(Settings::default());
     assert_eq!(w.engine.purge_of(ids[0]), None);
+}
+
+#[test]
+fn a_purge_of_messages_in_runs_is_told_though_nobody_knows_which_they_were() {
+    // Blocks of runs fill half of the record at most.
+    for (max, kept) in [(4, 2), (100, 5)] {
+        let mut w = remembering(max);
+        let ids: Vec<MessageId> = (0..5).map(|n| w.put("q", &n.to_string())).collect();
+        Runs::default().evict(&mut w);
+        let (queue, reserved) = ("q".into(), false);
+        w.ask(9, Command::Flush { queue, reserved });
+        let purge = |w: &World, id: MessageId| {
+            let purge = w.engine.purge_of(id)?;
+            Some((purge.why, purge.by?.client_id))
+        };
+        let blocks = w.engine.take_purged_blocks();
+        assert_eq!(blocks.len(), kept);
+        assert_eq!(purge(&w, ids[0]).is_some(), kept < 5);
+        // Their files cannot be read.
+        for block in &blocks {
+            w.engine.add_purged(block, &[]);
+        }
+        for id in &ids {
+            assert_eq!(purge(&w, *id), Some((Ended::Purged, ClientId(9))));
+            assert_eq!(w.engine.end_of(*id), None);
+        }
+        assert_eq!(purge(&w, MessageId(ids[4].0 + 1)), None);
+    }
 }
 
 /// Of the queue's deletion, also for a message that was reserved then, and of a purge in slices,
