@@ -754,6 +754,11 @@ impl Engine {
         self.store.end_of(id)
     }
 
+    /// The newest purge to which a message belongs perhaps whose end is not known any more.
+    pub fn purge_of(&self, id: MessageId) -> Option<Ending> {
+        self.store.purge_of(id)
+    }
+
     /// The newest epoch found in the log, which is that of this process when it began one; 0 if
     /// there was none.
     pub fn epoch(&self) -> u64 {

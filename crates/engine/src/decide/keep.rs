@@ -415,7 +415,7 @@ impl Engine {
         self.store.take_purged_blocks()
     }
 
-    /// Records the ends of messages of a removed block.
+    /// Records the ends of messages of a removed block; no ids: they cannot be read.
     pub fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
         self.store.add_purged(of, ids);
     }

@@ -251,10 +251,11 @@ impl Durable {
             let block = self.cold.block(at);
             block.is_some_and(|block| all || block.row.state_index.is_waiting())
         }));
+        let newest = self.last_id();
         for at in blocks {
             let removed = self.forget_block(at);
             if let Some(block) = removed.filter(|block| !matches!(block.shelf, Shelf::Loaded(..))) {
-                self.ends.add_block(step, at, *block);
+                self.ends.add_block(step, at, *block, newest);
             }
         }
     }
