@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::api::{get, post};
-use crate::common::{Client, PATIENCE, Server, Start, text, tls};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, text, tls};
 use serde_json::json;
 
 /// A poll is cut here if nothing ends it.
@@ -466,6 +466,42 @@ fn a_stop_answers_reads_that_wait() {
     for (mut client, path, status) in asked {
         let reply = text(&client.exact(usize::MAX));
         assert_eq!(reply.split(' ').nth(1), Some(status), "{path}: {reply}");
+    }
+}
+
+/// Whoever reads nothing of a long reply is not waited for.
+#[test]
+fn a_stop_gives_up_clients_that_do_not_read() {
+    for protocol in ["http", "memcache"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = served(&dir, 1);
+        // More than sockets hold.
+        server.client().put("q", "x".repeat(10 << 20).as_bytes());
+        let id = get(&server, "/queues/q/messages").json["messages"][0]["id"].to_string();
+        let mut client = server.client_of(protocol);
+        match protocol {
+            "http" => {
+                let path = format!("/api/v1/messages/{id}/body");
+                let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+                client.send(request.as_bytes());
+            }
+            _ => client.send(b"get q\r\n"),
+        }
+        let unread = |client: &serde_json::Value| client["unread_bytes"].as_u64() > Some(0);
+        await_that("something waits for the client", || {
+            let clients = get(&server, "/connections").json;
+            clients
+                .as_array()
+                .is_some_and(|clients| clients.iter().any(unread))
+        });
+        let began = Instant::now();
+        assert!(server.stop().success());
+        let took = began.elapsed();
+        assert!(
+            took < Duration::from_secs(STOP_WAIT_S / 6),
+            "{protocol}: it took {took:?}"
+        );
+        drop(client);
     }
 }
 
