@@ -507,20 +507,25 @@ fn a_stop_gives_up_clients_that_do_not_read() {
 
 /// Nothing else would give the message of a worker that is gone to another.
 #[test]
-fn a_lease_without_a_time_of_its_queue_ends_by_itself() {
+fn a_lease_has_the_time_of_its_queue_and_a_minute_where_that_has_none() {
     let dir = tempfile::tempdir().expect("a folder");
     let start = Start {
         listen: &["http=127.0.0.1:0"],
-        config: Some("[[queue]]\nname = 'work'\ndefault_ttr = '0'\n"),
+        config: Some(
+            "[[queue]]\nname = 'work'\ndefault_ttr = '0'\n\
+             [[queue]]\nname = 'short'\ndefault_ttr = '10s'\n",
+        ),
         ..Start::default()
     };
     let server = Server::start_with(&dir.path().join("data"), start);
     let put = json!({"messages": [{"body": "x"}]});
-    assert_eq!(post(&server, "/queues/work/messages", &put).status, 201);
-    let taken = post(&server, "/queues/work/reserve", &json!({})).json;
-    assert_eq!(taken["messages"].as_array().map(Vec::len), Some(1));
-    let leases = get(&server, "/queues/work/leases").json;
-    let left = leases["leases"][0]["left_ms"].as_u64();
-    let ends = left.is_some_and(|left| (1..=60_000).contains(&left));
-    assert!(ends, "{leases}");
+    for (queue, time) in [("work", 10_001..=60_000), ("short", 1..=10_000)] {
+        let path = |verb: &str| format!("/queues/{queue}/{verb}");
+        assert_eq!(post(&server, &path("messages"), &put).status, 201);
+        let taken = post(&server, &path("reserve"), &json!({})).json;
+        assert_eq!(taken["messages"].as_array().map(Vec::len), Some(1));
+        let leases = get(&server, &path("leases")).json;
+        let left = leases["leases"][0]["left_ms"].as_u64();
+        assert!(left.is_some_and(|left| time.contains(&left)), "{leases}");
+    }
 }
