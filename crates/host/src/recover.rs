@@ -156,7 +156,7 @@ pub(crate) fn take_seat_at(
     layout: &Layout,
 ) -> Result<Opened> {
     if let Some(why) = replay.lacks() {
-        tracing::warn!("messages are missing from the log and its runs: {why}");
+        tracing::warn!("{why}: the others are lost, or had been archived when they were imported");
     }
     let spares = log.files_ahead();
     let epoch = Epoch(recovery.last_epoch.0 + 1);
