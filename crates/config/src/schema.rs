@@ -253,7 +253,8 @@ pub(crate) const SETTINGS: &[Spec] = &[
     ),
     live(
         "stop_wait",
-        "How long a stop (SIGTERM) waits for clients to read their replies.",
+        "How long a stop (SIGTERM) waits for clients to read their replies; 1 s for those who read \
+         nothing.",
         |c| Field::Duration(&mut c.stop_wait_ms),
     ),
     live(

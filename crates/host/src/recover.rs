@@ -155,6 +155,9 @@ pub(crate) fn take_seat_at(
     runs: &Arc<dyn Storage>,
     layout: &Layout,
 ) -> Result<Opened> {
+    if let Some(why) = replay.lacks() {
+        tracing::warn!("{why}: the others are lost, or had been archived when they were imported");
+    }
     let spares = log.files_ahead();
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();
@@ -448,6 +451,13 @@ impl Replay {
     /// when its first segment became the oldest: of others' messages it may know too little.
     pub fn take_contradiction(&mut self) -> Option<String> {
         self.contradiction.take()
+    }
+
+    /// A queue of which more living messages are counted than the log, read to its end, and the runs
+    /// that it names hold; in words. No snapshot is there to be compared with the first one that is
+    /// read: what it leaves out is found so.
+    pub fn lacks(&self) -> Option<String> {
+        self.engines.iter().find_map(Engine::lacks)
     }
 
     fn facts(&mut self, mut payload: &[u8], segment_ref: SegmentRef) -> Result<(), String> {

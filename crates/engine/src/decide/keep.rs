@@ -353,6 +353,12 @@ impl Engine {
         })
     }
 
+    /// A queue of which more living messages are counted than are known, runs included; in words.
+    /// It means something only to who has read the log to its end.
+    pub fn lacks(&self) -> Option<String> {
+        self.store.lacks()
+    }
+
     /// True if the messages of a block are in memory as well.
     pub fn is_loaded(&self, at: BlockAt) -> bool {
         let block = self.store.cold.block(at);
