@@ -111,7 +111,7 @@ impl Core {
     }
 
     /// Looks at the disk whether a place is one of this log, which reading a segment up to it would
-    /// find out late. Where no frame can be read, 1 MiB before it is read.
+    /// find out late. Where no frame can be read, the file from a frame before it on is.
     ///
     /// # Errors
     /// It is not, or the log does not reach there.

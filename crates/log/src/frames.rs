@@ -8,7 +8,7 @@ use crate::{
     storage::read_full,
 };
 
-/// Bytes before a position in which a frame is looked for.
+/// Bytes before a position in which a frame is looked for first.
 const LOOK_BACK: u64 = 1 << 20;
 
 impl BodyReader {
@@ -68,8 +68,9 @@ impl BodyReader {
 
     /// Where the frames of `segment` go on behind a position at which [`BodyReader::frames`] found
     /// no good one, and when the one there was written. At `until` the time is not known. `None`:
-    /// no frame begins or began at the position. `known` is a place before it where one begins or
-    /// began, from which the file is read; without it a frame in the 1 MiB before is looked for.
+    /// the position lies inside a good frame. `known` is a place before it where a frame begins or
+    /// began; from there on the file is read. Without it one is looked for in the 1 MiB before the
+    /// position, then in twice as much.
     ///
     /// # Errors
     /// [`LogError::NoSegment`] when the segment was retired; others are the disk's.
@@ -86,17 +87,23 @@ impl BodyReader {
             header => header?.header,
         };
         let mut window = Window::default();
-        let near = Position(at.0.saturating_sub(LOOK_BACK));
-        let found = match known {
-            Some(known) => Some(known),
-            None if near <= header.first => Some(header.first),
+        let mut here = match known {
+            Some(known) => known,
             None => {
                 let mut scan = Scan::new(&*file, &name, &header, None, &mut window)?.up_to(at);
-                scan.look_for_header(near)?.map(|found| found.position)
+                let mut back = LOOK_BACK;
+                loop {
+                    let near = Position(at.0.saturating_sub(back));
+                    if near <= header.first {
+                        break header.first;
+                    }
+                    if let Some(found) = scan.look_for_header(near)? {
+                        break found.position;
+                    }
+                    // A frame before it is longer, or much is damaged.
+                    back *= 2;
+                }
             }
-        };
-        let Some(mut here) = found else {
-            return Ok(None);
         };
         let mut scan = Scan::new(&*file, &name, &header, Some(until), &mut window)?.up_to(until);
         loop {

@@ -60,17 +60,24 @@ fn frames_in_a_row_that_cannot_be_read_are_one_stretch() {
 #[test]
 fn a_made_up_position_is_refused_without_reading_its_segment() {
     let disk = SimDisk::new(13);
-    let (log, placed) = written(&disk, 240, 64 << 10);
+    let (mut log, placed) = written(&disk, 240, 64 << 10);
+    // Longer than what is read at first.
+    let long = append(&mut log, 1, &vec![7; 3 << 20]);
+    let last = append(&mut log, 1, b"the last one");
+    sync(&mut log);
     let (reader, end) = (log.reader(), log.durable());
-    let begin = |number: usize| placed[number - 1].end;
     let behind = |at| {
         let found = reader.behind_damage(placed[0].segment, None, (at, end));
         found.expect("it is read")
     };
     let before = disk.reads();
-    assert_eq!(behind(Position(begin(239).0 + 1)), None);
+    assert_eq!(behind(Position(placed[238].end.0 + 1)), None);
     let reads = disk.reads() - before;
     assert!(reads < 9, "{reads} reads of up to 1 MiB of 15 MiB");
+    assert_eq!(behind(Position(long.end.0 - 9)), None);
     flip(&disk, &placed[200], 1);
-    assert_eq!(behind(begin(200)), Some((begin(201), Some(1001))));
+    flip(&disk, &last, 0);
+    let next = (placed[200].end, Some(1001));
+    assert_eq!(behind(placed[199].end), Some(next));
+    assert_eq!(behind(long.end), Some((end, None)));
 }
