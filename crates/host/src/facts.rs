@@ -6,7 +6,7 @@
 use quintet_engine::Fact;
 use quintet_engine::format::next_group;
 use quintet_log::{FrameKind, LogError, Position, ReplayFrame, SegmentInfo};
-use quintet_types::{LargeBody, Ms, Name, Principal, Verb};
+use quintet_types::{LargeBody, Ms, Name, Principal, QueueId, Verb};
 
 use super::{Core, Work, locked};
 
@@ -201,6 +201,16 @@ impl Core {
             at = place(next);
         }
         Ok(at)
+    }
+
+    /// True if the queue of this number in a shard has had this name since then.
+    pub fn is_queue(&self, shard: u64, queue: QueueId, name: &Name, created: Ms) -> bool {
+        let shard = usize::try_from(shard).ok();
+        let Some(shard) = shard.filter(|shard| *shard < self.shards.len()) else {
+            return false;
+        };
+        let shard = self.lock(shard, Work::Server);
+        shard.engine.is_queue(queue, name, created)
     }
 
     /// True if a principal may look at the messages of a queue of this name.
