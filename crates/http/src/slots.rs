@@ -51,7 +51,7 @@ pub struct SlotPermit {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Who gives it back leaves it to any other connection.
+/// False also if there is none.
 fn is_own(place: &Option<SlotPermit>) -> bool {
     place.as_ref().is_some_and(|place| place.own)
 }

@@ -64,7 +64,7 @@ impl Tracing {
     }
 }
 
-/// Where spans go; `None`: nowhere.
+/// The collector of a configuration; `None`: it has none.
 fn collector(config: &Config) -> Option<Collector> {
     if config.otlp_endpoint.is_empty() {
         return None;

@@ -72,7 +72,7 @@ struct Way {
 }
 
 impl Collector {
-    /// As a start does, without one.
+    /// Reads the files and settings as a start does.
     ///
     /// # Errors
     /// A sentence that names the setting.

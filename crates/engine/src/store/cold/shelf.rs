@@ -15,8 +15,8 @@ use crate::store::key_groups::Survey;
 pub(crate) struct QueueCold {
     /// Last messages of stored blocks by the first ones, for each state index.
     state_indexes: [BTreeMap<(Order, BlockAt), Order>; 5],
-    /// Those that end behind all blocks that begin before them: in the order of their first
-    /// messages, and of their last ones too.
+    /// The blocks among them that end behind all blocks that begin before them: in the order of
+    /// their first messages, and so of their last ones too.
     farthest: [VecDeque<((Order, BlockAt), Order)>; 5],
     /// Sums of its stored blocks.
     pub(crate) sums: Shelved,
