@@ -775,6 +775,12 @@ impl Engine {
         self.store.name_of(queue)
     }
 
+    /// True if the queue of this number has had this name since then.
+    pub fn is_queue(&self, queue: QueueId, name: &Name, created: Ms) -> bool {
+        let queue = self.store.queue(queue);
+        queue.is_some_and(|queue| queue.name == *name && queue.created == created)
+    }
+
     /// Time never goes back.
     pub(crate) fn advance(&mut self, now: Ms) {
         self.now = self.now.max(now);
