@@ -156,7 +156,7 @@ pub(crate) fn take_seat_at(
     layout: &Layout,
 ) -> Result<Opened> {
     if let Some(why) = replay.lacks() {
-        tracing::warn!("{why}: the others are lost, or had been archived when they were imported");
+        tracing::warn!("{why}: the others are lost");
     }
     let spares = log.files_ahead();
     let epoch = Epoch(recovery.last_epoch.0 + 1);

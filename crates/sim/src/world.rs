@@ -99,6 +99,7 @@ impl World {
     /// Every index agrees with what it is about.
     pub fn verify(&self) {
         self.engine.verify().expect("indexes agree");
+        assert_eq!(self.engine.lacks(), None, "who came has left, or is there");
     }
 
     /// Puts this body; answers its id.

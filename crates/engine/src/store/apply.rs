@@ -20,9 +20,12 @@ impl Durable {
         match fact {
             Fact::Put(message) => {
                 let bytes = message.body.len();
+                // One that is imported as archived has left its queue as others have.
+                let is_done = matches!(message.state, State::Done | State::Relayed);
                 self.count_in(message.queue, |totals| {
                     totals.puts += 1;
                     totals.put_bytes += bytes;
+                    totals.finished += u64::from(is_done);
                 });
                 self.ends.put(&message);
                 self.replace(message, None, segment_ref);

@@ -506,6 +506,7 @@ impl Model {
         self.joins(message.tie(), true);
         let totals = self.totals(queue);
         totals.puts += 1;
+        totals.finished += u64::from(matches!(message.state, State::Done | State::Relayed));
         totals.put_bytes += message.body.len();
         let kept = self.queue_mut(queue);
         (kept.made, kept.used) = (true, now);
