@@ -7,78 +7,44 @@ use quintet_policy::Sharing;
 use super::schema::{Spec, settings};
 use super::units::show_duration;
 
-/// Settings of `[cluster]`.
-#[derive(Clone)]
-pub struct Cluster {
-    /// Empty: no cluster.
-    pub nats: Vec<String>,
-    pub name: String,
-    /// Empty: the host's name.
-    pub node: String,
-    pub listen: String,
-    /// Empty: as `listen`.
-    pub advertise: String,
-    pub replicas: u64,
-    pub placement_tags: Vec<String>,
-    pub heartbeat_ms: u64,
-    pub lease_ms: u64,
-    pub takeover_after_ms: u64,
-    pub window: u64,
-    pub groups: u64,
-    pub unacked_max: u64,
-    /// `lease` or `log`.
-    pub reads: String,
-    pub credentials: String,
-    pub user: String,
-    pub password_file: String,
-    pub tls_ca: String,
-    pub tls_cert: String,
-    pub tls_key: String,
-    pub peer_tls_ca: String,
-    pub peer_tls_cert: String,
-    pub peer_tls_key: String,
-    pub peer_insecure: bool,
-    pub monitor: Vec<String>,
-    pub nats_version_min: String,
-    /// Empty: not known.
-    pub near: String,
-    pub handover_wait_ms: u64,
-    pub allow_unsafe: bool,
-}
-
-impl Default for Cluster {
-    fn default() -> Self {
-        Self {
-            nats: Vec::new(),
-            name: "quintet".to_owned(),
-            node: String::new(),
-            listen: "127.0.0.1:4600".to_owned(),
-            advertise: String::new(),
-            replicas: 3,
-            placement_tags: Vec::new(),
-            heartbeat_ms: 500,
-            lease_ms: 2000,
-            takeover_after_ms: 3000,
-            window: 32,
-            groups: 1,
-            unacked_max: 16 << 20,
-            reads: "lease".to_owned(),
-            credentials: String::new(),
-            user: String::new(),
-            password_file: String::new(),
-            tls_ca: String::new(),
-            tls_cert: String::new(),
-            tls_key: String::new(),
-            peer_tls_ca: String::new(),
-            peer_tls_cert: String::new(),
-            peer_tls_key: String::new(),
-            peer_insecure: false,
-            monitor: Vec::new(),
-            nats_version_min: "2.15.1".to_owned(),
-            near: String::new(),
-            handover_wait_ms: 10_000,
-            allow_unsafe: false,
-        }
+quintet_types::defaults! {
+    /// Settings of `[cluster]`.
+    #[derive(Clone)]
+    pub struct Cluster {
+        /// Empty: no cluster.
+        pub nats: Vec<String> = Vec::new(),
+        pub name: String = "quintet".to_owned(),
+        /// Empty: the host's name.
+        pub node: String = String::new(),
+        pub listen: String = "127.0.0.1:4600".to_owned(),
+        /// Empty: as `listen`.
+        pub advertise: String = String::new(),
+        pub replicas: u64 = 3,
+        pub placement_tags: Vec<String> = Vec::new(),
+        pub heartbeat_ms: u64 = 500,
+        pub lease_ms: u64 = 2000,
+        pub takeover_after_ms: u64 = 3000,
+        pub window: u64 = 32,
+        pub groups: u64 = 1,
+        pub unacked_max: u64 = 16 << 20,
+        /// `lease` or `log`.
+        pub reads: String = "lease".to_owned(),
+        pub credentials: String = String::new(),
+        pub user: String = String::new(),
+        pub password_file: String = String::new(),
+        pub tls_ca: String = String::new(),
+        pub tls_cert: String = String::new(),
+        pub tls_key: String = String::new(),
+        pub peer_tls_ca: String = String::new(),
+        pub peer_tls_cert: String = String::new(),
+        pub peer_tls_key: String = String::new(),
+        pub peer_insecure: bool = false,
+        pub monitor: Vec<String> = Vec::new(),
+        pub nats_version_min: String = "2.15.1".to_owned(),
+        /// Empty: not known.
+        pub near: String = String::new(),
+        pub handover_wait_ms: u64 = 10_000,
+        pub allow_unsafe: bool = false,
     }
 }
 
