@@ -110,7 +110,6 @@ fn ended(ask: &AwaitLease, state: &'static str) -> String {
     responses((status = 200, description = "events `lease`, `cancelled` and `ended`, whose data is a LeaseEvent",
             content((LeaseEvent = "text/event-stream"))),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
     State(api): State<Arc<Api>>,

@@ -39,7 +39,7 @@ pub const SMALL: usize = 64 << 10;
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("traceparent" = Option<String>, Header, description = "W3C trace context, kept in the messages' headers")),
     request_body = Puts,
-    responses((status = 201, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 201, body = Stored),
         (status = 503, body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
@@ -341,7 +341,7 @@ impl Api {
         ("dead" = Option<bool>, Query, description = "dead letters alone"),
         ("older_ms" = Option<u64>, Query), ("batch" = Option<String>, Query, description = "members of this batch"), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
         ("cursor" = Option<String>, Query)),
-    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Page)))]
 pub(super) async fn browse(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -410,8 +410,7 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
 
 /// A message, whatever its state.
 #[utoipa::path(get, path = "/api/v1/messages/{id}", tag = "messages",
-    params(("id" = u64, Path)),
-    responses((status = 200, body = MessageView, headers(("ETag" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), responses((status = 200, body = MessageView, headers(("ETag" = String)))))]
 pub(super) async fn show(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -432,8 +431,7 @@ pub(super) async fn show(
 /// A message's body as it is, of any length.
 #[utoipa::path(get, path = "/api/v1/messages/{id}/body", operation_id = "show_body", tag = "messages",
     params(("id" = u64, Path)),
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(crate) async fn body(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -450,7 +448,7 @@ pub(crate) async fn body(
 /// as it was seen. With another body it has another id.
 #[utoipa::path(patch, path = "/api/v1/messages/{id}", tag = "messages",
     params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), request_body = Changes,
-    responses((status = 200, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Stored),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn edit(
     State(api): State<Arc<Api>>,
@@ -501,8 +499,7 @@ pub(super) async fn edit(
 /// Removes a message whatever its state; with `If-Match` only if it still is as
 /// it was seen.
 #[utoipa::path(delete, path = "/api/v1/messages/{id}", tag = "messages",
-    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), responses((status = 204)))]
 pub(super) async fn remove(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -520,8 +517,7 @@ pub(super) async fn remove(
 
 /// Makes a buried or delayed message ready.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/kick", tag = "messages",
-    params(("id" = u64, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), responses((status = 204)))]
 pub(super) async fn kick(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -537,8 +533,7 @@ pub(super) async fn kick(
 
 /// Sends a dead letter back to the queue it came from, where it is as new.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/redrive", tag = "messages",
-    params(("id" = u64, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), responses((status = 204)))]
 pub(super) async fn redrive(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -552,8 +547,7 @@ pub(super) async fn redrive(
 
 /// Moves a message that is not reserved to the end of a queue.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/move", operation_id = "move_message", tag = "messages",
-    params(("id" = u64, Path)), request_body = Target,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), request_body = Target, responses((status = 204)))]
 pub(super) async fn transfer(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,

@@ -90,7 +90,7 @@ impl From<MessageResult> for Ended {
 /// How a message ended, or that it has not. With `wait_ms` the reply waits for the end.
 #[utoipa::path(get, path = "/api/v1/messages/{id}/result", operation_id = "message_result", tag = "messages",
     params(("id" = u64, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
-    responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
 pub(super) async fn message(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,
@@ -106,7 +106,7 @@ pub(super) async fn message(
 /// The same of the tracked message of this name; of several the one that was put last.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}/result", operation_id = "named_result", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
-    responses((status = 200, body = Ended), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Ended)))]
 pub(super) async fn named(
     State(api): State<Arc<Api>>,
     Extension(requester): Extension<Requester>,

@@ -30,7 +30,6 @@ const NAMES_MAX: usize = 16 << 10;
     responses((status = 200, description = "with `since`: the events; without: events `queues`, whose data is an object of Figures, or null, by name",
             content((MessageEvents = "application/json"), (String = "text/event-stream"))),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "the log does not have this position; `oldest` is the first one it has"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
     State(api): State<Arc<Api>>,
