@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use askama::Template;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::attention::{Finding, Findings, Level, Rule, Thresholds};
 use quintet_client::{ClientApi, Rates, Recent, Series};
@@ -15,8 +14,7 @@ use super::frame::Frame;
 use super::graph::{Chart, Spark};
 use super::names::{self, Named};
 use super::tiles::{Tiles, tiles};
-use super::{PageRequest, past, words};
-use quintet_api::Problem;
+use super::{Answer, PageRequest, past, words};
 use quintet_http::{Form, reply};
 
 /// Queues of a page, if nothing else is asked for, and at most.
@@ -397,7 +395,7 @@ struct Overview {
 }
 
 /// `/`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     let want = Want::of(&asked.query()?);
     let mut found = QueueWalk::new();
     let mut from = (0, 0);
@@ -538,7 +536,7 @@ fn shown(
 
 /// `/find`: to the queue or the message of this name or id, else to the queues
 /// whose name has it.
-pub(super) async fn find(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn find(asked: PageRequest) -> Answer {
     let query = asked.query()?;
     let text = query.get("q").unwrap_or_default().trim().to_owned();
     let root = &asked.frame.root;
