@@ -161,40 +161,27 @@ fn consumers(gauges: &QueueGauges) -> u64 {
     gauges.waiters + gauges.lookers
 }
 
-/// The result of a walk over all queues.
-struct QueueWalk {
-    /// The first of the order, more than are shown, in no order.
-    rows: Vec<(Key, QueueStats)>,
-    findings: Findings,
-    /// How many fit each word of [`ONLY`].
-    counts: [u64; 5],
-    /// Those that fit all that is asked for.
-    fit: u64,
-    sums: QueueGauges,
-    oldest_ms: u64,
-    rates: Rates,
-    /// The last hour of all of them.
-    hour: Option<Series>,
-    puts: u64,
-    left: Left<u64>,
+quintet_types::defaults! {
+    /// The result of a walk over all queues.
+    struct QueueWalk {
+        /// The first of the order, more than are shown, in no order.
+        rows: Vec<(Key, QueueStats)> = Vec::new(),
+        findings: Findings = Findings::new(FINDINGS),
+        /// How many fit each word of [`ONLY`].
+        counts: [u64; 5] = [0; 5],
+        /// Those that fit all that is asked for.
+        fit: u64 = 0,
+        sums: QueueGauges = QueueGauges::default(),
+        oldest_ms: u64 = 0,
+        rates: Rates = Rates::default(),
+        /// The last hour of all of them.
+        hour: Option<Series> = None,
+        puts: u64 = 0,
+        left: Left<u64> = Left::default(),
+    }
 }
 
 impl QueueWalk {
-    fn new() -> Self {
-        Self {
-            rows: Vec::new(),
-            findings: Findings::new(FINDINGS),
-            counts: [0; 5],
-            fit: 0,
-            sums: QueueGauges::default(),
-            oldest_ms: 0,
-            rates: Rates::default(),
-            hour: None,
-            puts: 0,
-            left: Left::default(),
-        }
-    }
-
     fn add(
         &mut self,
         want: &Want,
@@ -397,7 +384,7 @@ struct Overview {
 /// `/`.
 pub(super) async fn page(asked: PageRequest) -> Answer {
     let want = Want::of(&asked.query()?);
-    let mut found = QueueWalk::new();
+    let mut found = QueueWalk::default();
     let mut from = (0, 0);
     let client_api = asked.console.api.client_api();
     let thresholds = client_api.thresholds();
@@ -602,7 +589,7 @@ mod tests {
                     after: after.take(),
                     ..Want::default()
                 };
-                let mut found = QueueWalk::new();
+                let mut found = QueueWalk::default();
                 for stats in &all {
                     found.add(&want, &Thresholds::default(), stats.clone(), None);
                 }

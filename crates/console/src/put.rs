@@ -101,12 +101,9 @@ impl Put {
         };
         let attributes = self.attributes.iter();
         let message = NewMessage {
-            flags: 0,
             body,
             body_base64,
             key: typed(&self.key),
-            name: None,
-            tracked: false,
             headers: attributes
                 .filter(|(_, name, _)| !name.is_empty())
                 .map(|(_, name, value)| (name.clone(), value.clone()))
@@ -121,12 +118,7 @@ impl Put {
                 until: None,
                 on_repeat: None,
             }),
-            batch: None,
-            reply_to: None,
-            correlation_id: None,
-            after: Vec::new(),
-            on: None,
-            if_failed: None,
+            ..NewMessage::default()
         };
         let fields = [
             &self.queue,
