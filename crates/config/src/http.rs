@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use quintet_wire::{OptionSpec, Options};
+use quintet_wire::{OptionSpec, Options, Value};
 
 use super::parse_duration_ms;
-use super::reach::{Reach, options, pairs};
+use super::reach::{Reach, pairs};
 
 /// Its name in the configuration.
 pub const NAME: &str = "http";
@@ -15,7 +15,7 @@ pub const PORT: u16 = 3333;
 pub const ABOUT: &str = "RQ's HTTP API and plain pages.";
 
 /// Options of its listeners.
-pub const OPTIONS: &[OptionSpec] = options! {
+pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
     "relative_root" Text("/")
         "path before all addresses, for a proxy that passes a part of its own addresses on";
     "users" Text("")

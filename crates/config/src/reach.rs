@@ -5,18 +5,6 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use quintet_wire::Options;
 
-/// The options of a listener, a row each: name, default and effect.
-macro_rules! options {
-    ($($name:literal $kind:ident($default:expr) $help:literal;)*) => {
-        &[$(quintet_wire::OptionSpec {
-            name: $name,
-            default: quintet_wire::Value::$kind($default),
-            help: $help,
-        }),*]
-    };
-}
-pub(crate) use options;
-
 /// Clients that can reach a listener.
 pub struct Reach {
     /// Empty: all.

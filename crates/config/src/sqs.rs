@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use quintet_wire::{OptionSpec, Options};
+use quintet_wire::{OptionSpec, Options, Value};
 
 use super::parse_duration_ms;
-use super::reach::{Reach, options, pairs};
+use super::reach::{Reach, pairs};
 
 /// Its name in the configuration.
 pub const NAME: &str = "sqs";
@@ -15,7 +15,7 @@ pub const PORT: u16 = 9324;
 pub const ABOUT: &str = "Amazon SQS, both protocols (JSON 1.0 and Query): AWS's SDKs as they are.";
 
 /// Options of its listeners.
-pub const OPTIONS: &[OptionSpec] = options! {
+pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
     "account" Text("000000000000")
         "account in URLs and ARNs of queues, twelve digits; queues of other accounts are the same \
          ones";
