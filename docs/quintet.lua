@@ -218,7 +218,7 @@ function quintet.command(word, fn) end
 ---@param fields quintet.Fields?
 ---@overload fun(message: quintet.Fields)
 function quintet.put(queue, body, fields) end
----Makes a batch, or returns an existing one.
+---Creates a batch, or returns an existing one.
 ---@param batch quintet.NewBatch|string
 ---@return quintet.Batch
 function quintet.batch(batch) end

@@ -77,8 +77,8 @@ pub struct Args {
     /// Extra connections to open each second, each closed after its handshake.
     #[arg(long, value_name = "N", default_value_t = 0.0)]
     openings: f64,
-    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-ranks, faktory, pinpriq, http,
-    /// sqs, sqs-ten (ten messages a request), resp or echo.
+    /// Protocol: memcache, lineup, jobqueue, beanstalk, beanstalk-priorities, faktory, pinpriq,
+    /// http, sqs, sqs-ten (ten messages a request), resp or echo.
     #[arg(long, default_value = "memcache", value_parser = Protocol::named)]
     protocol: Protocol,
     /// The old name of --protocol.

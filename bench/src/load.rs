@@ -219,7 +219,7 @@ impl Load {
     }
 
     /// # Errors
-    /// What is wrong with it.
+    /// The target is remote without leave, or a number is out of its range.
     fn check(&self) -> Result<()> {
         if !self.remote && !self.target.is_local() {
             bail!(

@@ -41,7 +41,7 @@ impl Tls {
     /// For the server at `host`, `HOST:PORT`. Each handshake is a whole one.
     ///
     /// # Errors
-    /// What is wrong with the files or the name.
+    /// A file or the name cannot be used.
     pub fn new(
         host: &str,
         ca: Option<PathBuf>,

@@ -16,12 +16,14 @@ use crate::links::Links;
 
 /// Pages of the repository outside of docs/ that pages link to: they are the
 /// book's last part, below `repository/`.
-const OUTSIDE: [(&str, &str); 7] = [
+const OUTSIDE: [(&str, &str); 9] = [
     ("README.md", "README"),
     ("CHANGELOG.md", "Changes"),
     ("ARCHITECTURE.md", "Architecture"),
     ("CONTRIBUTING.md", "Contributing"),
     ("SECURITY.md", "Weaknesses in security"),
+    ("bench/results/README.md", "Measurements"),
+    ("crates/host/WAITS.md", "Waits"),
     (
         "clients/python/quintet_jobqueue/README.md",
         "quintet_jobqueue for Python",

@@ -73,7 +73,7 @@ enum Task {
     Cluster(Passed),
     /// Compare with memcached and Redis, shortly, and print that
     Bench,
-    /// Compare everything, into bench/results and docs/performance.md
+    /// Compare everything, into bench/results
     Compare(Passed),
     /// Measure backlogs far larger than memory, into bench/results
     Backlog(Passed),

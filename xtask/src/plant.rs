@@ -278,6 +278,56 @@ const PLANTED: &[Planted] = &[
         )],
         tests: &[&["--test=faults", "outlive_steps_of_the_clock"]],
     },
+    Planted {
+        name: "archived-counted-twice",
+        what: "the end of a finished message that was kept counts as another one",
+        edits: &[(
+            "crates/engine/src/decide/settle.rs",
+            "        State::Done | State::Relayed if why == Removal::Purged => Removal::PurgedDone,\n        State::Done | State::Relayed => Removal::DeletedDone,\n",
+            "        State::Done | State::Relayed => why,\n",
+        )],
+        tests: &[&["--test=life", "a_message_that_was_archived_is_counted_once"]],
+    },
+    Planted {
+        name: "silent-places-not-counted",
+        what: "a body is refused while silent connections hold the places",
+        edits: &[(
+            "crates/http/src/slots.rs",
+            "        } else if self.slots.to_be_had() <= self.slots.most / 4 {\n",
+            "        } else if self.slots.free.available_permits() <= self.slots.most / 4 {\n",
+        )],
+        tests: &[&["--lib", "silent_connections_make_way_for_the_rest"]],
+    },
+    Planted {
+        name: "lease-ignores-its-queue",
+        what: "a lease of the API does not ask for the time of its queue",
+        edits: &[(
+            "crates/api/src/leases.rs",
+            "                LeaseTime::TtrOrDefaultElse(LEASE_WITHOUT_TTR_MS),\n",
+            "                LeaseTime::Fixed(LEASE_WITHOUT_TTR_MS),\n",
+        )],
+        tests: &[&["--test=http", "a_lease_has_the_time_of_its_queue"]],
+    },
+    Planted {
+        name: "mutate-not-counted",
+        what: "MUTATE does not count the jobs that it changes one by one",
+        edits: &[(
+            "crates/wire/src/faktory/mutate.rs",
+            "            self.jobs += 1;\n",
+            "            self.jobs |= 1;\n",
+        )],
+        tests: &[&["--test=operations", "what_administers_is_written_down"]],
+    },
+    Planted {
+        name: "move-task-not-audited",
+        what: "the end of a message move task is not in the audit",
+        edits: &[(
+            "crates/sqs/src/moves.rs",
+            "                if is_stored {\n                    self.audit_move",
+            "                if is_stored && task.moved > 99 {\n                    self.audit_move",
+        )],
+        tests: &[&["--test=operations", "what_administers_is_written_down"]],
+    },
 ];
 
 fn all() -> impl Iterator<Item = &'static Planted> {

@@ -72,7 +72,7 @@ pub(crate) fn depth(lab: &Lab) -> Result<ExperimentResult> {
     let mut found = ExperimentResult::default();
     for (name, protocol) in [
         ("first in, first out", "memcache"),
-        ("100 priorities", "beanstalk-ranks"),
+        ("100 priorities", "beanstalk-priorities"),
     ] {
         let server = Server::new(&lab.ground, DEFAULT)?;
         let [empty, deep] = ["empty", "deep"].map(|prefix| Pile {

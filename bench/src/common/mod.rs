@@ -46,7 +46,7 @@ pub(crate) struct Common {
     /// The quintet binary.
     #[arg(long, value_name = "FILE", default_value = "target/release/quintet")]
     quintet: PathBuf,
-    /// Root of the sources, with bench/results and docs/performance.md.
+    /// Root of the sources, with bench/results.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
     /// Where the servers write; on the disk that is to be measured.

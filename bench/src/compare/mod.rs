@@ -133,7 +133,7 @@ impl Args {
             .write_json(name, &to_json(experiment, outcome, ground))?;
         self.common
             .write(&format!("{name}.svg"), &plot(experiment, outcome))?;
-        let path = self.common.root.join("docs/performance.md");
+        let path = self.common.root.join("bench/results/README.md");
         let context = || format!("cannot change {}", path.display());
         let text = fs::read_to_string(&path).with_context(context)?;
         let text = page::replace(&text, name, &page::block(experiment, outcome))?;
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_page_has_a_part_for_each_experiment() {
-        let text = include_str!("../../../docs/performance.md");
+        let text = include_str!("../../results/README.md");
         for experiment in experiments::all() {
             page::replace(text, experiment.name, "").unwrap();
         }

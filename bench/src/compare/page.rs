@@ -1,4 +1,4 @@
-//! The parts of `docs/performance.md` that are measured: everything between
+//! The parts of `bench/results/README.md` that are measured: everything between
 //! `<!-- compare NAME -->` and `<!-- end NAME -->` is written from here.
 
 use anyhow::{Context, Result, ensure};
@@ -27,7 +27,7 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
 /// An experiment as the page shows it.
 pub(crate) fn block(experiment: &Experiment, outcome: &Outcome) -> String {
     let Experiment { name, title, .. } = experiment;
-    format!("![{title}](../bench/results/{name}.svg)\n\n") + &tables(experiment, outcome)
+    format!("![{title}]({name}.svg)\n\n") + &tables(experiment, outcome)
 }
 
 /// The same without the plot: medians, a row for each contender, the figures that have a bound,

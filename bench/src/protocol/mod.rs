@@ -293,7 +293,7 @@ mod tests {
             ("beanstalk", Take, "TIMED_OUT\r\n", Empty, 0),
             ("beanstalk", Settle, "DELETED\r\n", Done, 0),
             (
-                "beanstalk-ranks",
+                "beanstalk-priorities",
                 Put,
                 "USING q\r\nWATCHING 2\r\nWATCHING 1\r\nINSERTED 7\r\n",
                 Done,
@@ -361,7 +361,7 @@ mod tests {
                 "\0\x01\0\0\0\x0312345678abc",
             ),
             ("beanstalk", ClientRequest::Put, "OUT_OF_MEMORY\r\n"),
-            ("beanstalk-ranks", ClientRequest::Put, "INSERTED 7\r\n"),
+            ("beanstalk-priorities", ClientRequest::Put, "INSERTED 7\r\n"),
             ("beanstalk", ClientRequest::Settle, "NOT_FOUND\r\n"),
             ("jobqueue", ClientRequest::Put, "ERROR\0Queue full\0"),
             (

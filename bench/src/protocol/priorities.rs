@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{ClientRequest, Protocol, Reading, ReplyHead, Speaker, beanstalk, framed, welcome};
 
 pub(super) const PROTOCOL: Protocol = Protocol {
-    name: "beanstalk-ranks",
+    name: "beanstalk-priorities",
     port: 11300,
     open: |queue, body| {
         Box::new(Priorities {

@@ -20,7 +20,7 @@ use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{Requester, reply};
 
-/// A batch that is to be made.
+/// A batch that is to be created.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBatch {
@@ -230,7 +230,7 @@ pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Ans
     Ok(reply::document(&json!(page)))
 }
 
-/// Makes a batch. Messages are added by their `batch` until it is committed.
+/// Creates a batch. Messages are added by their `batch` until it is committed.
 #[utoipa::path(post, path = "/api/v1/batches", operation_id = "make_batch", tag = "batches", request_body = NewBatch,
     responses((status = 201, body = Batch), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(

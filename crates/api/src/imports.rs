@@ -251,7 +251,7 @@ pub(super) struct NewQueue {
     groups: Option<String>,
 }
 
-/// Makes a queue with these settings; 409 if it is there.
+/// Creates a queue with these settings; 409 if it exists.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}", operation_id = "make_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = NewQueue, responses((status = 201)))]
 pub(super) async fn make(

@@ -130,7 +130,7 @@ struct Head {
 type Heads = BTreeMap<Order, Head>;
 
 /// A page of them: by due time over all queues; the dead ones newest first; all, queue by queue in
-/// the order the queues were made.
+/// the order the queues were created.
 #[derive(Default)]
 pub struct Over {
     pub messages: Vec<(Message, Name)>,

@@ -22,7 +22,7 @@ impl Api {
     }
 }
 
-/// Lists queues in the order they were made, some hundred at a time.
+/// Lists queues in the order they were created, some hundred at a time.
 #[utoipa::path(get, path = "/api/v1/queues", tag = "queues",
     params(("cursor" = Option<String>, Query, description = "of the page before")),
     responses((status = 200, body = Queues)))]
@@ -82,7 +82,7 @@ pub(super) async fn history(
 }
 
 /// From now on a queue `QUEUE+NAME` gets a copy of every put to this one. Both
-/// are made if they are not there; deleting the child ends it.
+/// are created if they are not there; deleting the child ends it.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/children", tag = "queues",
     params(("queue" = String, Path)), request_body = Child, responses((status = 200, body = Named)))]
 pub(super) async fn join(

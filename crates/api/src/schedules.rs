@@ -30,7 +30,7 @@ const ROW_BYTES: u64 = 1024;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Schedule {
     pub name: String,
-    /// `file`: a `[[cron]]` table of the configuration; `api`: made at run time.
+    /// `file`: a `[[cron]]` table of the configuration; `api`: created at run time.
     pub source: &'static str,
     /// Its times: minute, hour, day, month and weekday, or words such as `every 5m`.
     pub schedule: String,
@@ -62,7 +62,7 @@ pub struct Schedule {
     pub missed_runs: u64,
     /// Puts by its times since these were defined.
     pub runs: u64,
-    /// A schedule of this name that was made at run time is passed over.
+    /// A schedule of this name that was created at run time has no effect.
     pub shadows: bool,
 }
 
@@ -128,10 +128,10 @@ struct Listed {
 struct One {
     #[serde(flatten)]
     schedule: Schedule,
-    /// As it was made; null: it is in the configuration, or you may not see the messages of its
+    /// As it was created; null: it is in the configuration, or you may not see the messages of its
     /// queue.
     definition: Option<ScheduleSpec>,
-    /// The user who made it or changed it last.
+    /// The user who created it or changed it last.
     defined_by: Option<String>,
     defined_ms: Option<u64>,
     /// The next due times, ten at most; none while it is paused.
@@ -153,7 +153,7 @@ struct LastRunShown {
     times: u64,
     /// Message that it put.
     message: Option<u64>,
-    /// What became of the message: its state (`ready`, `reserved`, ...), or how it went
+    /// State of the message (`ready`, `reserved`, ...), or how it ended
     /// (`finished`, `failed`, ...); null: that is not known, or you may not see it.
     became: Option<&'static str>,
 }
@@ -196,7 +196,7 @@ impl Api {
         done.map_err(Problem::not_steered)
     }
 
-    /// Makes a schedule, or defines it anew if it is of the version that was seen; answers when
+    /// Creates a schedule, or defines it anew if it is of the version that was seen; answers when
     /// that is durable.
     ///
     /// # Errors
@@ -236,7 +236,7 @@ impl Api {
         Ok(told(done))
     }
 
-    /// What became of a message.
+    /// The state of a message, or how it ended.
     async fn became(&self, requester: &Requester, id: MessageId) -> Option<&'static str> {
         match self.message(requester, id).await {
             Ok((message, queue)) => {
@@ -372,7 +372,7 @@ impl LastRunShown {
     }
 }
 
-/// Makes a schedule, or defines it anew; then its pause and its runs stay. Other times count from
+/// Creates a schedule, or defines it anew; then its pause and its runs stay. Other times count from
 /// now on. With `If-Match` only if it is as it was seen. Needs the right to put into its queue.
 #[utoipa::path(put, path = "/api/v1/schedules/{name}", operation_id = "define_schedule", tag = "schedules",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = ScheduleSpec,
@@ -395,7 +395,7 @@ pub(super) async fn define(
     ))
 }
 
-/// Removes a schedule that was made at run time, with its pause and runs. Its messages stay.
+/// Removes a schedule that was created at run time, with its pause and runs. Its messages stay.
 #[utoipa::path(delete, path = "/api/v1/schedules/{name}", operation_id = "remove_schedule", tag = "schedules",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
     responses((status = 204),

@@ -24,7 +24,7 @@ pub(super) struct Tail {
     pub(super) missed: u64,
 }
 
-/// Something that happened to a message.
+/// An event of a message.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Event {
     pub(super) at_ms: u64,

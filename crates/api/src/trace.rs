@@ -13,6 +13,9 @@ use super::types::MessageView;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
+/// State of a message whose end is not known, but a purge that it was part of perhaps.
+const UNKNOWN: &str = "unknown";
+
 /// The trace of a message.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Traced {
@@ -21,7 +24,7 @@ pub(super) struct Traced {
     state: &'static str,
     /// A sentence.
     text: String,
-    /// Where it is, was, or went to; null: that queue is gone.
+    /// The queue that has, had or gets the message; null: that queue is gone.
     queue: Option<String>,
     created_ms: Option<u64>,
     /// Leases so far.
@@ -57,6 +60,12 @@ pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) 
         Err(problem) if problem.code == "not_found" => api.gone(&requester, id).await?,
         Err(problem) => return Err(problem),
     };
+    if traced.state == UNKNOWN {
+        return Err(Problem {
+            detail: traced.text,
+            ..Problem::not_found()
+        });
+    }
     Ok(reply::document(&traced))
 }
 
@@ -103,8 +112,11 @@ impl Api {
     /// Nothing; or the requester may not see the messages of its queue.
     async fn gone(&self, requester: &Requester, id: MessageId) -> Result<Traced, Problem> {
         let client_api = self.client_api();
-        let end = tokio::task::spawn_blocking(move || client_api.end_of(id));
-        let end = end
+        let end = tokio::task::spawn_blocking(move || match client_api.end_of(id) {
+            None => (client_api.purge_of(id), false),
+            end => (end, true),
+        });
+        let (end, is_known) = end
             .await
             .map_err(|error| Problem::internal(error.to_string()))?;
         let end = end.ok_or_else(|| Problem::no_trace(id))?;
@@ -112,6 +124,9 @@ impl Api {
             Some(queue) => requester.may_to(Verb::Peek, queue),
             None => requester.may_server(),
         };
+        if !may && !is_known {
+            return Err(Problem::no_trace(id));
+        }
         if !may {
             return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
         }
@@ -123,6 +138,13 @@ impl Api {
             None => None,
         };
         let now = self.client_api.now();
+        if !is_known {
+            return Ok(Traced {
+                state: UNKNOWN,
+                text: perhaps(id, &end, by.as_deref(), now.since(end.at)),
+                ..Traced::default()
+            });
+        }
         let ahead = self.client_api.ahead();
         Ok(Traced {
             id: id.0,
@@ -144,7 +166,7 @@ impl Api {
     }
 }
 
-/// The one that did it: a user, or a connection that is still there.
+/// The user that ended the message, or its connection if that is still there.
 fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders) -> Option<String> {
     let known = requester.known.as_ref().filter(|_| requester.may_server());
     let user = known
@@ -202,5 +224,26 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         id.0,
         words::duration(ago),
         now.unwrap_or_default()
+    )
+}
+
+/// The sentence of a purge that a message was part of perhaps.
+fn perhaps(id: MessageId, purge: &Ending, by: Option<&str>, ago: u64) -> String {
+    let queue = match &purge.queue {
+        Some(queue) => format!("queue {queue}"),
+        None => "a queue that is gone".to_owned(),
+    };
+    let did = match purge.why {
+        Ended::QueueDeleted => "deleted with its messages",
+        _ => "purged",
+    };
+    let by = match by {
+        Some(by) => format!(" by {by}"),
+        None => " (quintet audit may name the user)".to_owned(),
+    };
+    format!(
+        "message {} is not known: {queue} was {did}{by}, {} ago; this message may have been in it",
+        id.0,
+        words::duration(ago)
     )
 }

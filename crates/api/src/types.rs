@@ -572,7 +572,7 @@ pub(super) struct Past {
     pub(super) out_per_s: Vec<Option<f64>>,
     /// Delayed messages that became due, each second.
     pub(super) due_per_s: Vec<Option<f64>>,
-    /// Those that left by why: finished, removed, failed, dropped, expired, moved.
+    /// Messages that left, by reason: finished, removed, failed, dropped, expired, moved.
     pub(super) left_per_s: BTreeMap<&'static str, Vec<Option<f64>>>,
 }
 

@@ -58,7 +58,7 @@ impl Bucket {
         full_at.saturating_sub(rate.full_ns).max(now_ns)
     }
 
-    /// One that was reserved is not needed.
+    /// Returns a reserved token that is not needed.
     pub fn give_back(&self, rate: Rate) {
         let less = |at: u64| Some(at.saturating_sub(rate.each_ns));
         // It always succeeds, as there is always a new value.

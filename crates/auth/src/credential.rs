@@ -29,7 +29,7 @@ pub enum CredentialError {
     #[error("asks for more than 1GiB of memory or 100 passes")]
     TooDear,
     /// Not a token's line.
-    #[error("takes what `quintet token` prints: 64 hexadecimal digits")]
+    #[error("takes the hash that `quintet token` prints: 64 hexadecimal digits")]
     NoToken,
     /// An empty or overlong password or secret.
     #[error("takes 1 to 1024 bytes")]

@@ -31,7 +31,7 @@ rights! {
     Peek = "peek", "Looking at messages without taking them.";
     Admin = "admin", "Changing messages that are there, settings, flushing, dropping.";
     Metrics = "metrics", "Reading the server's numbers over HTTP.";
-    Server = "server", "What concerns all queues, and the server's own commands.";
+    Server = "server", "All queues together, and the server's own commands.";
 }
 
 impl Right {
@@ -65,18 +65,18 @@ impl Rights {
         self == Self::NONE
     }
 
-    /// Those that are about queues.
+    /// The rights that are about queues.
     #[must_use]
     pub fn on_queues(self) -> Self {
         Self(self.0 & !Self::of_the_server().0)
     }
 
-    /// Those that are about none in particular.
+    /// The rights that are about no queue.
     pub(crate) fn of_the_server() -> Self {
         Self::from(Right::Server).and(Right::Metrics.into())
     }
 
-    /// Those that are in both.
+    /// The rights that are in both.
     #[must_use]
     pub(crate) fn common(self, other: Self) -> Self {
         Self(self.0 & other.0)

@@ -27,7 +27,7 @@ Exit codes: 0 nothing needs attention, 1 something does, 2 an error such as no c
 pub(super) struct Attention {
     #[command(flatten)]
     at: Where,
-    /// Print a line of JSON for each.
+    /// Print a line of JSON for each queue that needs attention.
     #[arg(long)]
     json: bool,
 }

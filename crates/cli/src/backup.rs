@@ -49,7 +49,7 @@ impl Backup {
         }
         let target = &self.target;
         quintet_log::make_dir(target)
-            .with_context(|| format!("cannot make {}", target.display()))?;
+            .with_context(|| format!("cannot create {}", target.display()))?;
         if fs::read_dir(target)?.next().is_some() {
             bail!("{} is not empty: name a new directory", target.display());
         }

@@ -21,11 +21,11 @@ pub(super) enum Cluster {
     Drain(Drain),
     /// Let a drained node own queues again.
     Undrain(Undrain),
-    /// Make the log of a new cluster from the data directory of a stopped server.
+    /// Create the log of a new cluster from the data directory of a stopped server.
     Adopt(Adopt),
-    /// Make a new log from the directory of a node after JetStream has lost the old one.
+    /// Create a new log from the directory of a node after JetStream has lost the old one.
     Reseed(Reseed),
-    /// Make the data directory of a single server from that of a stopped node.
+    /// Create the data directory of a single server from that of a stopped node.
     Detach(Detach),
     /// Try a cluster: run three nodes on this machine and kill the owner with a key.
     Demo(Demo),

@@ -89,7 +89,7 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
 impl Fleet {
     fn start(nats_server: &Path) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("quintet-demo-{}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let mut fleet = Self {
             dir,
             nodes: Vec::new(),

@@ -25,13 +25,13 @@ Examples:
   quintet events --since oldest --follow --json >>events.jsonl
 
 Events come from the server's durable log, so none is missing: put, reserved, finished, failed,
-dead, cancelled, released, removed, expired, moved and restart. Give the position that is printed as
-next to --since to continue there, also after a restart. If the log no longer has this position, the
-command fails and names the oldest one.")]
+dead, cancelled, released, removed, expired, moved and restart. The command prints the position next
+at the end. To continue there, also after a restart, pass it to --since. If the log no longer has
+this position, the command fails and names the oldest one.")]
 pub(super) struct Events {
     #[command(flatten)]
     at: Where,
-    /// Position to begin behind; now or oldest.
+    /// Start after this position; `now`: only new events, `oldest`: all events in the log.
     #[arg(long, value_name = "POSITION", default_value = "now")]
     since: String,
     /// Wait for more events at the end of the log.
@@ -43,7 +43,7 @@ pub(super) struct Events {
     /// Only these kinds, with commas between.
     #[arg(long, value_name = "KINDS")]
     kinds: Option<String>,
-    /// Print a line of JSON for each event, and one with next behind each page.
+    /// Print a line of JSON for each event, and a line with the position next after each page.
     #[arg(long)]
     json: bool,
 }

@@ -40,8 +40,7 @@ pub(super) struct Export {
     /// Target file; `-`: standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Export messages in all states: besides ready, delayed and buried ones also reserved,
-    /// prepared, and kept done or relayed ones.
+    /// Export messages in all states, not only ready, delayed and buried ones.
     #[arg(long)]
     all_states: bool,
     /// Continue the file of an interrupted export after its last whole message.

@@ -238,7 +238,7 @@ impl Import {
                 with_files.failed
             );
         }
-        done.context("repeat the command to go on")?;
+        done.context("repeat the command to continue")?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -285,7 +285,7 @@ impl Import {
             if let Err(error) = made
                 && !Refused::is(&error, CommandError::QueueExists)
             {
-                return Err(error.context("cannot make a queue"));
+                return Err(error.context("cannot create a queue"));
             }
         }
         let done = moved(&mut importer, &mut *peer);
@@ -313,7 +313,7 @@ impl Import {
             }
         }
         done.with_context(|| {
-            format!("{from}: repeat the command to go on; some of the last may come twice")
+            format!("{from}: repeat the command to continue; some of the last may come twice")
         })?;
         Ok(match stopped {
             true => ExitCode::from(STOPPED),

@@ -92,7 +92,7 @@ enum Command {
     Stats(show::Stats),
     /// Print all metrics of the running server in the Prometheus format.
     Metrics(show::Metrics),
-    /// Print what needs attention: queues that lose messages, fail, grow or have no consumers.
+    /// List queues that need attention: they lose messages, fail, grow or have no consumers.
     Attention(attention::Attention),
     /// List the queues of the running server.
     Queues(show::Queues),
@@ -124,9 +124,9 @@ enum Command {
     Trace(verbs::Trace),
     /// Show the outcome of tracked messages by their names.
     Track(verbs::Track),
-    /// List, make, commit or forget batches of messages.
+    /// List, create, commit or forget batches of messages.
     Batch(verbs::Batch),
-    /// List, make, change, remove, pause, resume or run schedules.
+    /// List, create, change, remove, pause, resume or run schedules.
     #[command(alias = "cron")]
     Schedule(verbs::Schedule),
     /// Remove the waiting messages of a queue.
@@ -177,7 +177,7 @@ enum Command {
     Hooks(hooks::Hooks),
     /// Hash a password for the configuration.
     Passwd(auth::Passwd),
-    /// Make a token for a user.
+    /// Create a token for a user.
     Token(auth::NewTokenFor),
     /// Print the audit log: changes on the server, with their users and results.
     Audit(audit::Audit),

@@ -145,7 +145,7 @@ struct Server {
 impl Server {
     fn start(http: &str) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("quintet-mess-{}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         let folder = Folder(dir);
         let config = folder.0.join("quintet.toml");
         std::fs::write(&config, CONFIG)?;
@@ -248,7 +248,7 @@ impl Worker {
     }
 }
 
-/// All that goes on.
+/// The running workers.
 struct Load {
     faulty: Vec<Worker>,
     healthy: Vec<Worker>,

@@ -43,12 +43,13 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
                         --tracked\n  quintet put mail 'it is done' --after report-7 --on end\n  \
                         quintet put add '2 3' --wait 30s\n  quintet put add '2 3' --reply-to sums \
                         --correlation-id sum-1\n\nWith --wait, exits with 4 if \
-                        the message has not ended in time, and with 1 if it was not done."
+                        the message has not ended in time, and with 1 if it ended without \
+                        success."
 )]
 pub(super) struct Put {
     #[command(flatten)]
     at: Where,
-    /// Name of the queue; the first put makes it.
+    /// Name of the queue; the first put creates it.
     queue: String,
     /// Body of the message [default: standard input].
     text: Option<String>,
@@ -112,10 +113,10 @@ pub(super) struct Put {
     /// given several times.
     #[arg(long, value_name = "ID")]
     after: Vec<String>,
-    /// Ends that count [default: success]
+    /// End for which the message waits: success, or any end [default: success]
     #[arg(long, value_parser = AfterOn::ALL.iter().map(|on| on.word()).collect::<Vec<_>>(), value_name = "ENDS", requires = "after")]
     on: Option<String>,
-    /// Fate of the message if one of those fails [default: fail]
+    /// Fate of this message if one of --after fails [default: fail]
     #[arg(long, value_parser = IfFailed::ALL.iter().map(|fate| fate.word()).collect::<Vec<_>>(), value_name = "FATE", requires = "after")]
     if_failed: Option<String>,
     /// Print the reply as JSON.
@@ -282,7 +283,7 @@ pub(super) struct Take {
     /// Wait this long for a message, for example 30s.
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "0")]
     wait: u64,
-    /// Messages at most.
+    /// Largest number of messages.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
     /// Print each message as a line of JSON.
@@ -302,7 +303,9 @@ impl Take {
                     return Ok(ExitCode::SUCCESS);
                 }
                 for queue in &self.queues {
-                    say_why_empty(&mut api, queue)?;
+                    if shown(&mut api, queue)?.is_some_and(|told| told["paused"] == true) {
+                        eprintln!("quintet: {} is paused", named(queue));
+                    }
                 }
                 return Ok(ExitCode::from(EMPTY));
             }
@@ -328,30 +331,29 @@ impl Take {
     }
 }
 
-/// Says on stderr if a queue gives nothing because it is paused, or is not there.
+/// The queue as the server shows it; null if the client may not see it. None if it does not exist:
+/// stderr then says so, with names like it.
 ///
 /// # Errors
 /// The server is gone.
-fn say_why_empty(api: &mut Api, queue: &str) -> Result<()> {
-    let shown = named(queue);
+fn shown(api: &mut Api, queue: &str) -> Result<Option<Value>> {
     match api.get(&format!("/queues/{}", part(queue))) {
-        Ok(told) if told["paused"] == true => eprintln!("quintet: {shown} is paused"),
-        Ok(_) => {}
         Err(error) if Refused::is(&error, CommandError::QueueNotFound) => {
             eprintln!("quintet: {error}");
+            Ok(None)
         }
         // A client that may take may not be allowed to see this.
-        Err(error) if error.is::<Refused>() => {}
-        Err(error) => return Err(error),
+        Err(error) if error.is::<Refused>() => Ok(Some(Value::Null)),
+        told => told.map(Some),
     }
-    Ok(())
 }
 
 /// Arguments of `peek`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet peek work\n  quintet peek work --state buried\n  \
-                        quintet peek --id 17 --json\n\nExits with 4 if there is no such message."
+                        quintet peek --id 17 --json\n\nExits with 4 if there is no such message \
+                        or queue."
 )]
 pub(super) struct Peek {
     #[command(flatten)]
@@ -383,7 +385,10 @@ impl Peek {
             Err(error) if Refused::is(&error, CommandError::NotFound) => {
                 match self.id {
                     Some(_) => eprintln!("quintet: {error}"),
-                    None => eprintln!("quintet: {} has no {} message", named(queue), self.state),
+                    None if shown(&mut api, queue)?.is_some() => {
+                        eprintln!("quintet: {} has no {} message", named(queue), self.state);
+                    }
+                    None => {}
                 }
                 return Ok(ExitCode::from(EMPTY));
             }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::progress::count_of;
 
-/// All that was found.
+/// Counts of a check of runs.
 #[derive(Default)]
 pub(super) struct Runs {
     /// Runs read, and what is in them.

@@ -34,7 +34,7 @@ fn copy_folder(from: &Path, to: &Path, top: bool, files: &mut u64) -> Result<()>
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(|| format!("cannot read {}", from.display()))?,
     };
-    make(to).with_context(|| format!("cannot make {}", to.display()))?;
+    make(to).with_context(|| format!("cannot create {}", to.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", from.display()))?;
         let (old, new) = (entry.path(), to.join(entry.file_name()));

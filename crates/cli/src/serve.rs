@@ -24,15 +24,16 @@ Clients of other machines have to log in over TLS. users.toml has the [[user]] t
   queues = [\"*\"]
   rights = [\"put\", \"take\", \"settle\"]
 
-If another program has the port of a default listener, the server warns and goes on without this
-listener. A listener that --port, --listen or [[listen]] names must open.
+If the port of a default listener is in use, the server warns and starts without this listener. If
+the port of a listener from --port, --listen or [[listen]] is in use, the server does not start.
 
 When all listeners accept, the server prints a line \"listening PROTOCOL ADDRESS\" for each, the
 console's address and \"quintet ready\". A node of a cluster is ready after it has read the log;
 then it prints its role: \"quintet standby of NODE\", \"quintet owner\", \"quintet deposed\".
 
-Signals: SIGTERM and SIGINT stop the server in good order (a second one at once). SIGHUP reloads
-the settings that can change while the server runs. After SIGUSR1 the server rejects puts.";
+Signals: SIGTERM and SIGINT stop the server after its pending replies; a second one stops it at
+once. SIGHUP reloads the settings that can change while the server runs. After SIGUSR1 the server
+rejects puts.";
 
 /// Arguments of `serve`.
 #[derive(clap::Args)]

@@ -27,7 +27,7 @@ pub(super) struct Stats {
     /// Print zeros too.
     #[arg(long)]
     all: bool,
-    /// Print how long, and for which work, clients waited for a shard for more than 1 ms.
+    /// Print the work for which clients waited more than 1 ms for a shard, with times.
     #[arg(long, conflicts_with_all = ["queue", "all", "json"])]
     locks: bool,
     /// Print JSON.

@@ -22,10 +22,10 @@ Examples:
   quintet tail work --json | grep '\"event\":\"failed\"'
   quintet tail work --every 250ms --count 10
 
-Tail prints the events of messages from now on and takes none: put, reserved, finished, failed,
-timed_out, buried, expired, dropped, moved and others. For messages put since then it prints the
-first 256 bytes of the body. --contains searches whole bodies of up to 64 KiB for the newest
-messages (tail_memory, 16MiB for all tails together), otherwise the first 256 bytes.")]
+Tail prints events from now on, and takes no messages. Events are put, reserved, finished, failed,
+timed_out, buried, expired, dropped, moved and others. If a message was put since the command began,
+tail also prints the first 256 bytes of its body. --contains searches whole bodies of up to 64 KiB
+for the newest messages (tail_memory, 16MiB for all tails together), otherwise the first 256 bytes.")]
 pub(super) struct Tail {
     #[command(flatten)]
     at: Where,

@@ -100,7 +100,7 @@ pub struct EventsRequest {
     pub principal: Principal,
 }
 
-/// Something that happened to a message.
+/// An event of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageEvent {
     /// When it was written to the log.

@@ -5,7 +5,7 @@ use quintet_types::{MessageId, Ms};
 /// Bytes of a body that are kept with an event.
 pub const FOLLOWED_BODY: usize = 256;
 
-/// Something that happened to a message.
+/// An event of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happened {
     /// By the wall clock.

@@ -47,7 +47,7 @@ impl Rates {
         }
     }
 
-    /// All that left.
+    /// Messages that left, for all reasons.
     pub fn out(&self) -> f32 {
         self.left.values().iter().sum()
     }

@@ -220,6 +220,12 @@ pub trait ClientApi: Send + Sync {
         None
     }
 
+    /// The newest purge to which a message belongs perhaps whose end is not known any more.
+    fn purge_of(&self, id: MessageId) -> Option<Ending> {
+        let _ = id;
+        None
+    }
+
     /// Every setting in force, and where it comes from. Empty: nobody tells.
     fn settings(&self) -> Vec<Setting> {
         Vec::new()

@@ -66,7 +66,7 @@ pub enum NotSteered {
     #[error("there is no schedule {}{}", .name.escape_debug(), nearest_of(.nearest.as_deref()))]
     None {
         name: String,
-        /// The one that is most alike, if one is alike.
+        /// The most similar name, if one is similar.
         nearest: Option<String>,
     },
     /// Its definition is in the file.

@@ -15,7 +15,7 @@ const BEHIND: Duration = Duration::from_secs(5);
 pub(crate) struct Doubts {
     /// Those found since a whole copy led.
     tried: Vec<String>,
-    /// Those that have not led with a whole copy since.
+    /// Servers that have not led with a whole copy since.
     distrusted: Vec<String>,
     /// The servers that have led since the log was read from its beginning.
     leaders: Vec<Leader>,
@@ -85,7 +85,7 @@ impl Doubts {
         &self.tried
     }
 
-    /// Those that have not led with a whole copy since they were found.
+    /// Servers that have not led with a whole copy since they were found.
     pub(crate) fn distrusted(&self) -> &[String] {
         &self.distrusted
     }

@@ -239,7 +239,7 @@ pub enum Refused {
     Gap {
         /// The next one.
         expected: Seq,
-        /// The one that came.
+        /// The number that came.
         found: Seq,
     },
     /// The stream's first entry does not begin a segment: somebody purged it in its middle.

@@ -10,7 +10,7 @@ use crate::{Distrusted, Ends, EntryLookup, Seq, TailEvent};
 /// Bytes of entries that wait, about; what comes beyond is read again later.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Something that came.
+/// An input of the member.
 #[derive(Debug)]
 pub(crate) enum Input {
     Tail(TailEvent),

@@ -69,7 +69,7 @@ pub trait Duty: Send {
     /// Takes in the next frame.
     ///
     /// # Errors
-    /// What is wrong with it, in words: it may be that of what was read before, so the log is read
+    /// The frame does not fit; the text says why. The cause may be an earlier one: the log is read
     /// again, and the member stops if it comes to the same.
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
 

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Time since some moment that stays the same; never falls.
 pub type Moment = Duration;
 
-/// Something that has deadlines.
+/// A component with deadlines.
 pub trait Ticks: Send + Sync {
     /// When [`Ticks::tick`] should be called next, as far as is known now.
     fn deadline(&self) -> Option<Moment>;

@@ -47,7 +47,7 @@ pub fn changed(setup: &QueueSetup, changes: &[Change], by: &SetBy) -> Result<Ove
                     return Err(no("an empty name cannot win over the file".to_owned()));
                 }
                 if own.expire_to.as_ref() == Some(&setup.name) {
-                    let why = "is the queue itself, where what expires would be lost";
+                    let why = "is the queue itself: its expired messages would be lost";
                     return Err(no(why.to_owned()));
                 }
                 sign(&mut own, spec, by);

@@ -75,7 +75,7 @@ pub(crate) const CLUSTER: &[Spec] = settings! {
          lease.";
     fixed "handover_wait" Duration(cluster.handover_wait_ms)
         "How long an owner that is stopped, moved or drained waits for acknowledgements; then it \
-         goes and says that something may be lost.";
+         ends and reports a possible loss.";
     fixed "window" Number(cluster.window, 1, 64)
         "Entries on their way to JetStream at once, 1 to 64.";
     fixed "unacked_max" Bytes(cluster.unacked_max, 1 << 20, 1 << 40)
@@ -111,8 +111,8 @@ pub(crate) const CLUSTER: &[Spec] = settings! {
     fixed "peer_tls_key" Text(cluster.peer_tls_key)
         "Key of peer_tls_cert.";
     fixed "peer_insecure" Flag(cluster.peer_insecure)
-        "Links between nodes are not protected, also beyond this machine: anybody who reaches them \
-         may do all that clients may.";
+        "Links between nodes are not protected, also beyond this machine: a program that reaches \
+         them has the rights of all clients.";
     fixed "monitor" List(cluster.monitor)
         "Monitoring addresses of all NATS servers, HOST:PORT, to check that each syncs every \
          message (sync_interval: always) and has no damaged copy of the log. Empty: a warning \
@@ -156,7 +156,7 @@ impl Cluster {
         }
     }
 
-    /// All that does not go together, a line each.
+    /// Faults of these settings, a line each.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

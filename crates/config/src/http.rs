@@ -33,7 +33,7 @@ pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
         "names of this server, beside addresses, localhost and the machine's own; \"*\": any. \
          Requests for other hosts fail, against DNS rebinding by web pages";
     "allow_new_queue" Bool(false)
-        "clients may make and delete queues with scripts over HTTP, and so run programs as the \
+        "clients may create and delete queues with scripts over HTTP, and so run programs as the \
          server's user";
     "max_header" Bytes(64 << 10)
         "longest head of a request, 8KiB to 1MiB; 431 beyond";

@@ -47,9 +47,9 @@ pub(crate) const LIMIT: &[AuthSpec<LimitRow>] = keys! {
     "failures_per_minute" Number(limits.failures_per_minute)
         "Failed logins and handshakes of an address; beyond it new connections are closed.";
     "queues_max" Number(limits.queues_max)
-        "Existing queues that a user has made; it makes no more.";
+        "Existing queues that a user has created; the user creates no more.";
     "bytes_stored_max" Bytes(limits.bytes_stored_max)
-        "Bytes of messages in queues that a user has made, whoever put them; further puts into \
+        "Bytes of messages in queues that a user has created, from any client; further puts into \
          these fail.";
 };
 
@@ -69,8 +69,8 @@ impl LimitRow {
         let stored = [self.limits.queues_max, self.limits.bytes_stored_max];
         if subject.is_address() && stored.iter().any(Option::is_some) {
             return Err(
-                "[[limit]] queues_max and bytes_stored_max are for users: who made a queue is \
-                 remembered by name"
+                "[[limit]] queues_max and bytes_stored_max are for users: the creator of a \
+                 queue is remembered by name"
                     .to_owned(),
             );
         }

@@ -212,7 +212,7 @@ fn set_or_table(name: &str, value: &toml::Value, config: &mut Config) -> Result<
             let overrides = overrides(table, &[], &place)?;
             let own = Name::new(name.as_bytes());
             if overrides.expire_to.as_ref() == Some(&own) {
-                let why = "expire_to is the queue itself, where what expires would be lost";
+                let why = "expire_to is the queue itself: its expired messages would be lost";
                 return Err(Wrong::of_key("expire_to", why.to_owned()).within(&place));
             }
             config.rules.push((name.to_owned(), overrides));

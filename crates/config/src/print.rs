@@ -51,7 +51,7 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     }
     comment(
         &mut out,
-        "What counts for every queue unless a [[queue]] says else. SIGHUP reloads it.",
+        "Settings of every queue, unless a [[queue]] has its own. SIGHUP reloads them.",
     );
     out.push_str("[defaults]\n");
     let mut settings = QueueSettings::of_server();
@@ -90,7 +90,7 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     out.push('\n');
     comment(
         &mut out,
-        "A server that is one of several: docs/cluster.md.",
+        "This server as a node of a cluster: docs/cluster.md.",
     );
     out.push_str("[cluster]\n");
     for spec in CLUSTER {
@@ -119,28 +119,28 @@ pub fn print(config: &Config, secrets: Secrets) -> String {
     tables(
         &mut out,
         "limit",
-        "Most that one address or one user may use at once. SIGHUP reloads them.",
+        "Limits of each address or each user. SIGHUP reloads them.",
         (LIMIT, &config.limits),
         |_, value| value.to_owned(),
     );
     tables(
         &mut out,
         "cron",
-        "Messages by the calendar (docs/schedules.md). SIGHUP reloads them.",
+        "Schedules by the calendar (docs/schedules.md). SIGHUP reloads them.",
         (CRON, &config.crons),
         |_, value| value.to_owned(),
     );
     tables(
         &mut out,
         "schedule",
-        "The same, also at intervals or at moments.",
+        "Schedules by the calendar, at intervals or at moments.",
         (SCHEDULE, &config.schedules),
         |_, value| value.to_owned(),
     );
     tables(
         &mut out,
         "webhook",
-        "Addresses that are told what happens to messages (docs/events.md).",
+        "Addresses that get the events of messages (docs/events.md).",
         (WEBHOOK, &config.webhooks),
         |key, value| match secrets {
             // Some have a token in the address.
@@ -262,7 +262,7 @@ fn tables<T: Clone + Default>(
     out.push('\n');
 }
 
-/// Something that still reads back, and lets nobody in.
+/// A value that still reads back, and lets nobody in.
 fn hidden(value: &str) -> String {
     match value.split_once(' ') {
         // A token's end is no secret.

@@ -111,15 +111,15 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
         "How long messages that are buried from now on stay; then they are gone, without a hook or \
          `expire_to`. A message may have its own time; 0: no end.";
     idle_ms = "idle" (duration, time)
-        "A queue made by use is dropped after this time without messages, waits, own settings, a \
-         pause, fan-out and deduplication records; 0: never. A queue that a [[queue]] table names \
-         exactly stays, unless that table sets this.";
+        "A queue created by use is dropped after this time without messages, waits, own settings, \
+         a pause, fan-out and deduplication records; 0: never. A queue that a [[queue]] table \
+         names exactly stays, unless that table sets this.";
     paused (flag, plain)
         "Takes are not served.";
     down (flag, plain)
         "Puts and takes are rejected.";
     memory (flag, plain)
-        "Not logged: fast, and gone at restart. Counts for queues made after the change.";
+        "Not logged: fast, and gone at restart. Counts for queues created after the change.";
     fanout_only (flag, plain)
         "Puts go only to the queue's fan-out children.";
     in_flight_max (number, plain)

@@ -53,34 +53,34 @@ macro_rules! rows {
     ($($own:tt)*) => {
         keys! {
             "name" Text(name)
-                "What it is called; each has another.";
+                "Unique name.";
             $($own)*
             "zone" Text(zone)
-                "By whose clocks, such as \"Europe/Berlin\" (IANA); empty: UTC.";
+                "IANA time zone, such as \"Europe/Berlin\"; empty: UTC.";
             "queue" Text(queue)
                 "Queue the message is put into.";
             "body" Text(body)
-                "Its body; without one in any form it is empty.";
+                "Body of the message; default: empty.";
             "body_file" Text(body_file)
-                "Or a file with it, which is read at the start and by a reload.";
+                "Or a file with the body, which is read at the start and by a reload.";
             "body_base64" Text(body_base64)
-                "Or in base64.";
+                "Or the body in base64.";
             "attributes" List(attributes)
-                "Its attributes, such as [\"team=ops\"].";
+                "Attributes of the message, such as [\"team=ops\"].";
             "priority" Number(priority)
-                "Its priority; else the queue's default_priority.";
+                "Priority of the message; default: the queue's default_priority.";
             "delay" Text(delay)
-                "How long it rests before it may be taken, such as \"5m\".";
+                "Delay of the message, such as \"5m\".";
             "ttr" Text(ttr)
-                "Time to run of its leases.";
+                "Time to run of the message's leases.";
             "ttl" Text(ttl)
-                "Time to live; else the queue's.";
+                "Time to live of the message; default: the queue's.";
             "missed" Text(missed)
-                "What becomes of runs that were missed: \"skip\" (also if empty), \"once\" (one \
-                 put for all of them) or \"all\" (a put for each).";
+                "Handling of missed runs: \"skip\" (default), \"once\" (one put for all of them) \
+                 or \"all\" (a put for each).";
             "overlap" Text(overlap)
-                "What becomes of runs while the message of an earlier one is not done: \"allow\" \
-                 (also if empty), \"skip\", or \"replace\" (it takes the place of one that waits).";
+                "Handling of runs while the message of an earlier one is not done: \"allow\" \
+                 (default), \"skip\", or \"replace\" (the new message replaces a waiting one).";
         }
     };
 }
@@ -130,7 +130,7 @@ fn moment(key: &str, text: &str) -> Result<u64, Wrong> {
 }
 
 impl CronTable {
-    /// When it is due, and that in words. `key`: the one of the cron expression.
+    /// The times of the schedule, and their text. `key`: the one of the cron expression.
     fn times(&self, key: &str) -> Result<(Timing, String), Wrong> {
         let texts = [&self.every, &self.phase, &self.start, &self.end];
         let plain = texts.iter().all(|text| text.is_empty());

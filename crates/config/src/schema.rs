@@ -64,13 +64,14 @@ pub(crate) const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "t
 /// Every setting at the top of the file, in the order they are shown.
 pub(crate) const SETTINGS: &[Spec] = settings! {
     fixed "data" Path(data)
-        "Data directory: the log, its lock and the control socket. Made if absent.";
+        "Data directory: the log, its lock and the control socket. Created if absent.";
     fixed "sync" Sync(sync)
         "When the log reaches the disk: \"always\" (replies wait for fdatasync), an interval such \
          as \"50ms\" (a power failure may lose that much; kill -9 loses nothing), or \"never\" \
          (the system decides).";
     fixed "shards" Number(shards, 1, 64)
-        "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is made.";
+        "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is \
+         created.";
     fixed "io_threads" Number(io_threads, 0, 64)
         "Threads that serve connections, at most 64; 0: one for every two cores.";
     fixed "http_threads" Number(http_threads, 0, 64)
@@ -138,13 +139,14 @@ pub(crate) const SETTINGS: &[Spec] = settings! {
     fixed "spare_segments" Number(spare_segments, 1, 16)
         "Zero-filled log files kept ready, 1 to 16, each as long as the current one.";
     live "log_bytes" Bytes(log_bytes, 8 << 20, 1 << 50)
-        "Beyond this size the server moves what is alive in the oldest log files to run files and \
-         deletes them. A start reads this much at most.";
+        "Beyond this size the server moves live messages of the oldest log files to run files, and \
+         deletes these log files. A start reads this much at most.";
     live "events_keep" Bytes(events_keep, 0, 1 << 50)
         "Newest log files that are kept for readers of events though nothing in them is alive, up \
          to this size, log_bytes and the space on the disk.";
     live "stop_wait" Duration(stop_wait_ms)
-        "How long a stop (SIGTERM) waits for clients to read their replies.";
+        "How long a stop (SIGTERM) waits for clients to read their replies; 1 s for those who read \
+         nothing.";
     live "log_level" Level(log_level)
         "Level of messages on standard error: off, error, warn, info, debug or trace.";
     fixed "log_format" Choice(log_format, FORMATS)
@@ -188,7 +190,7 @@ pub(crate) const SETTINGS: &[Spec] = settings! {
     live "batch_bytes_max" Bytes(batch_bytes_max, 0, 16 << 20)
         "Most bytes of a batch's description and callbacks; more fails (batch too large).";
     live "batch_open_time" Duration(batch_open_ms)
-        "A batch that is made or opened and not committed in this time is gone.";
+        "A batch that is created or opened and not committed in this time is gone.";
     live "batch_ttl" Duration(batch_ttl_ms)
         "A batch without success is gone this long after its commit.";
     live "batch_keep" Duration(batch_keep_ms)
@@ -206,8 +208,8 @@ pub(crate) const SETTINGS: &[Spec] = settings! {
          shared evenly by the shards: each file of the log begins with them. More of them is \
          rejected (snapshot full). 0: as much as segment_bytes.";
     fixed "script_root" Text(script_root)
-        "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Made if \
-         absent; empty: rq in the data directory.";
+        "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Created \
+         if absent; empty: rq in the data directory.";
     fixed "ignore_rq_messages" Flag(ignore_rq_messages)
         "Start although script_root has messages of RQ itself. Quintet does not read them; they \
          stay.";
@@ -247,7 +249,7 @@ pub(crate) const SETTINGS: &[Spec] = settings! {
         "Most logins that wait for a check; the next fail (too many logins at once).";
     fixed "tls" Tls(tls)
         "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
-         \"off\", \"on\", or \"self-signed\" (the server makes a certificate, for a first try; \
+         \"off\", \"on\", or \"self-signed\" (the server creates a certificate, for a first try; \
          docs/tls.md).";
     live "tls_cert" Text(tls_cert)
         "File with the certificate (PEM) and the intermediate ones. Changed files are read again, \
@@ -255,7 +257,7 @@ pub(crate) const SETTINGS: &[Spec] = settings! {
     live "tls_key" Text(tls_key)
         "Key of tls_cert (PEM); an error if other accounts can read it.";
     live "tls_client_ca" Text(tls_client_ca)
-        "Authorities of client certificates: each client must show one. Empty: none is asked for.";
+        "Authorities of client certificates: each client must show one. Empty: clients need none.";
     live "tls_handshake_time" Duration(tls_handshake_ms)
         "Longest TLS handshake; then the connection closes.";
 };
@@ -283,7 +285,7 @@ impl Field<'_> {
     /// Stores a value of the file.
     ///
     /// # Errors
-    /// What the setting takes.
+    /// The value does not fit; the text names the values that do.
     pub(crate) fn set(self, value: &toml::Value) -> Result<(), String> {
         match self {
             Field::Bytes(at, least, most) => {
@@ -361,7 +363,7 @@ impl Field<'_> {
 /// Reads the value of `sync`.
 ///
 /// # Errors
-/// What it takes.
+/// Another text; the error names the texts that it takes.
 pub(crate) fn parse_sync(text: &str) -> Result<SyncPolicy, String> {
     match text {
         "always" => Ok(SyncPolicy::Always),

@@ -16,7 +16,7 @@ pub enum Served {
 }
 
 impl Served {
-    /// Everything that listens when nothing is said, in the order it is shown.
+    /// All default listeners, in the order in which they are shown.
     pub fn all() -> impl Iterator<Item = Served> {
         let protocols = PROTOCOLS.iter().map(Served::Protocol);
         protocols.chain([Served::Http, Served::Sqs])

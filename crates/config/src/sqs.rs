@@ -36,7 +36,7 @@ pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
         "names of this server, beside addresses, localhost, names without a dot and the machine's \
          own; \"*\": any";
     "auto_create" Bool(false)
-        "the first use of a queue makes it, as with other protocols; AWS needs CreateQueue";
+        "the first use of a queue creates it, as with other protocols; AWS needs CreateQueue";
     "limits" Text("aws")
         "\"aws\": the bounds of AWS; \"open\": any delay, visibility and retention, waits of an \
          hour, batches of 1000, names of 1024 characters";
@@ -50,7 +50,7 @@ pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
     "purge_interval" Text("0")
         "shortest time between two PurgeQueue of a queue, 0 to 1h; AWS has 60s";
     "recreate_after" Text("0")
-        "how long a deleted queue cannot be made again, 0 to 1h; AWS has 60s";
+        "how long a deleted queue cannot be created again, 0 to 1h; AWS has 60s";
     "max_connections" Number(5000)
         "connections of this listener at once, 1 to 100000; polls and unfinished bodies count \
          separately; more wait, then 503";

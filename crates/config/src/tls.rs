@@ -41,7 +41,7 @@ impl TlsMode {
     /// Reads a value of the file; `true` and `false` say "on" and "off".
     ///
     /// # Errors
-    /// What it takes.
+    /// Another value; the text names the values that it takes.
     pub(crate) fn read(value: &toml::Value) -> Result<Self, String> {
         let word = match value.as_bool() {
             Some(true) => "on",
@@ -65,7 +65,7 @@ impl Config {
     /// How a listener speaks TLS; `None`: it does not.
     ///
     /// # Errors
-    /// What is missing or does not go together.
+    /// A file is missing, or settings exclude each other.
     pub fn tls_of(&self, listen: &Listen) -> Result<Option<Settings>, String> {
         let own = &listen.tls;
         let said = own.mode != TlsMode::Auto || !own.cert.is_empty() || !own.client_ca.is_empty();

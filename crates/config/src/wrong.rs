@@ -6,7 +6,7 @@ use anyhow::{Error, anyhow};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Something that cannot be as the file has it.
+/// A fault of the configuration file.
 #[derive(Debug)]
 pub struct Wrong {
     /// Which of the tables of this name, from 0; of those written with two brackets.

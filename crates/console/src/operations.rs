@@ -98,7 +98,7 @@ impl Jobs {
         job.ok_or_else(Problem::no_such_page)
     }
 
-    /// All that whoever asks began, newest first.
+    /// The user's operations, newest first.
     fn of(&self, asked: &PageRequest) -> Vec<Arc<Job>> {
         let who = ask::who(asked);
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

@@ -169,7 +169,7 @@ quintet_types::defaults! {
         findings: Findings = Findings::new(FINDINGS),
         /// How many fit each word of [`ONLY`].
         counts: [u64; 5] = [0; 5],
-        /// Those that fit all that is asked for.
+        /// Queues that fit all conditions.
         fit: u64 = 0,
         sums: QueueGauges = QueueGauges::default(),
         oldest_ms: u64 = 0,

@@ -266,7 +266,7 @@ pub(super) async fn put(asked: PageRequest, request: Request) -> Answer {
     let name = old.or(form.get("name")).unwrap_or_default().to_owned();
     match defined(&asked, form, &name, old.is_some()).await {
         Ok(made) => {
-            let done = if made { "is made" } else { "is changed" };
+            let done = if made { "is created" } else { "is changed" };
             let note = format!("The schedule {} {done}.", seen(&name));
             Ok(asked.console.app.redirect("schedules", note))
         }

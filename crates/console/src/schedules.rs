@@ -95,7 +95,7 @@ struct Schedules {
     /// More than are shown.
     more: bool,
     hours: Vec<Hour>,
-    /// Those that are due too often for the calendar, with their times.
+    /// Schedules that are due too often for the calendar, with their times.
     often: Vec<String>,
 }
 

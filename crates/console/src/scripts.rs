@@ -111,7 +111,7 @@ fn state(script: &Scripted) -> (&'static str, &'static str) {
     }
 }
 
-/// Those that are buried in this queue still, if they may be seen.
+/// Messages that are still buried in this queue, if they may be seen.
 async fn failures(asked: &PageRequest, queue: &Name, ids: &[u64]) -> Vec<Failure> {
     let now = asked.console.api.client_api().now();
     let mut all = Vec::new();

@@ -27,7 +27,7 @@ pub(super) struct Value {
 
 /// A queue's.
 pub(super) struct Setup {
-    /// Those that somebody said come first, each part in the documentation's order.
+    /// Values that somebody set come first, each part in the documentation's order.
     pub(super) values: Vec<Value>,
     pub(super) said: usize,
     /// It gets copies of this one's puts.

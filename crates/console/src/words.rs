@@ -84,7 +84,7 @@ fn written(ms: u64, format: &str) -> String {
 /// is seconds. In ms.
 ///
 /// # Errors
-/// What to write instead.
+/// The text tells the user which form to write.
 pub(super) fn typed_duration(text: &str) -> Result<u64, &'static str> {
     const WRONG: &str = "Not a duration. Write 10s, 5m, 2h or 7d.";
     let text = text.trim();

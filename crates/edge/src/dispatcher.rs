@@ -26,7 +26,7 @@ use crate::io::{Mail, Mailbox};
 /// that others acknowledge are given up.
 pub(crate) const HELD_LOOK: Duration = Duration::from_secs(1);
 
-/// Those who came in, and what they are still to be told.
+/// Clients without an I/O thread, and their replies to come.
 pub(crate) struct Dispatcher {
     core: Arc<Core>,
     hooks: Arc<Hooks>,

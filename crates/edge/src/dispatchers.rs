@@ -31,7 +31,7 @@ thread_local! {
 pub struct Dispatchers {
     core: Arc<Core>,
     all: Vec<Arc<Dispatcher>>,
-    /// Those that have, or had, a task.
+    /// Dispatchers that have, or had, a task.
     taken: AtomicUsize,
 }
 

@@ -102,7 +102,7 @@ pub struct Across {
     held: usize,
     until: Option<Ms>,
     warn: Option<Ms>,
-    /// Something that might be it is in a run and is being read.
+    /// A candidate is in a run and is being read.
     cold: bool,
 }
 
@@ -594,7 +594,7 @@ impl Engine {
     /// The message this take would get here, as it compares with those of
     /// other shards.
     ///
-    /// What time alone changes (expiry) may be recorded.
+    /// Changes by time alone (expiry) may be recorded.
     pub fn best_for<J: Journal>(
         &mut self,
         now: Ms,

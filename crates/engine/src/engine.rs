@@ -754,6 +754,11 @@ impl Engine {
         self.store.end_of(id)
     }
 
+    /// The newest purge to which a message belongs perhaps whose end is not known any more.
+    pub fn purge_of(&self, id: MessageId) -> Option<Ending> {
+        self.store.purge_of(id)
+    }
+
     /// The newest epoch found in the log, which is that of this process when it began one; 0 if
     /// there was none.
     pub fn epoch(&self) -> u64 {
@@ -768,6 +773,12 @@ impl Engine {
     /// The name of a queue a message came from; empty if it is gone.
     pub fn queue_name(&self, queue: QueueId) -> Name {
         self.store.name_of(queue)
+    }
+
+    /// True if the queue of this number has had this name since then.
+    pub fn is_queue(&self, queue: QueueId, name: &Name, created: Ms) -> bool {
+        let queue = self.store.queue(queue);
+        queue.is_some_and(|queue| queue.name == *name && queue.created == created)
     }
 
     /// Time never goes back.

@@ -139,7 +139,7 @@ pub enum Fact {
         /// A bit for each entry that has left; `None`: none has.
         dead: Option<Box<[u64]>>,
     },
-    /// All that was left of a run is in force in another one.
+    /// The remaining messages of a run are in force in another one.
     RunGone(RunId),
     /// Snapshot: the shard's counters, absolute.
     ShardCounted(Box<ShardCounts>),

@@ -19,7 +19,7 @@ impl Engine {
     /// The maker of a new queue, and the account that counts it.
     ///
     /// # Errors
-    /// Whoever it is has made as many as may be.
+    /// The user already has as many queues as its limit allows.
     pub(crate) fn making(&mut self, call: Call) -> Result<Maker, CommandError> {
         let Some(name) = self.user_of(call.caller.principal) else {
             return Ok(Maker::default());

@@ -38,7 +38,7 @@ pub(crate) struct TakeRecord {
 
 type Key = (QueueId, Arc<[u8]>);
 
-/// All that are known.
+/// The tokens of takes that are known.
 #[derive(Debug, Default)]
 pub(crate) struct TakeTokens {
     known: HashMap<Key, TakeRecord, foldhash::fast::RandomState>,

@@ -21,7 +21,7 @@ pub struct Contents(Replay);
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lost {
     pub queue: Name,
-    /// Those whose ids are known, rising.
+    /// The known ids, rising.
     pub ids: Vec<u64>,
     /// How many there are.
     pub messages: u64,
@@ -60,7 +60,7 @@ impl Contents {
     /// Takes in the next frame.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The frame does not fit the state so far; the text says why.
     pub fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.0.apply(frame)
     }

@@ -6,7 +6,7 @@
 use quintet_engine::Fact;
 use quintet_engine::format::next_group;
 use quintet_log::{FrameKind, LogError, Position, ReplayFrame, SegmentInfo};
-use quintet_types::{LargeBody, Ms, Name, Principal, Verb};
+use quintet_types::{LargeBody, Ms, Name, Principal, QueueId, Verb};
 
 use super::{Core, Work, locked};
 
@@ -27,7 +27,8 @@ pub struct LoggedFact<'a> {
     /// The shard it is of.
     pub shard: u64,
     pub fact: Result<&'a Fact, NoFact>,
-    /// When its frame was written, by the engine's clock. Of an unreadable part: a frame near it.
+    /// When its frame was written, by the engine's clock. Of an unreadable part: the frame behind
+    /// it, else the last one before it that was read, else the last one of the log file.
     pub time: Ms,
 }
 
@@ -110,7 +111,7 @@ impl Core {
     }
 
     /// Looks at the disk whether a place is one of this log, which reading a segment up to it would
-    /// find out late. Where a frame cannot be read, the segment is read all the same.
+    /// find out late. Where no frame can be read, the file from a frame before it on is.
     ///
     /// # Errors
     /// It is not, or the log does not reach there.
@@ -174,6 +175,9 @@ impl Core {
                     let (number, place) = (segment.number, (begins, until));
                     let behind = self.reader.behind_damage(number, known, place)?;
                     let (next, written) = behind.ok_or(NotThere::Unknown)?;
+                    if time == Ms(0) {
+                        time = Ms(segment.modified_ms);
+                    }
                     time = written.map_or(time, Ms);
                     wrong = Some(at);
                     next
@@ -197,6 +201,16 @@ impl Core {
             at = place(next);
         }
         Ok(at)
+    }
+
+    /// True if the queue of this number in a shard has had this name since then.
+    pub fn is_queue(&self, shard: u64, queue: QueueId, name: &Name, created: Ms) -> bool {
+        let shard = usize::try_from(shard).ok();
+        let Some(shard) = shard.filter(|shard| *shard < self.shards.len()) else {
+            return false;
+        };
+        let shard = self.lock(shard, Work::Server);
+        shard.engine.is_queue(queue, name, created)
     }
 
     /// True if a principal may look at the messages of a queue of this name.

@@ -7,7 +7,7 @@ use quintet_engine::{Engine, Fact};
 use quintet_log::Storage as _;
 use quintet_sim::Random;
 use quintet_sim::disk::SimDisk;
-use quintet_types::{Body, Caller, ClientId, Command, Name, Put, Settings, Take};
+use quintet_types::{Body, Caller, ClientId, Command, Ms, Name, Put, Settings, Take};
 
 use super::facts::{LogPlace, NotThere};
 use super::keep::tests::{ask, open_shards};
@@ -247,7 +247,10 @@ fn told(core: &Core, mut at: LogPlace, most: usize) -> Vec<String> {
             let is_room = page.len() < most;
             match logged.fact {
                 Ok(Fact::Put(put)) if is_room => page.push(format!("{:?}", put.body)),
-                Err(why) if is_room => page.push(format!("{why:?}")),
+                Err(why) if is_room => {
+                    assert!(logged.time > Ms(0), "{why:?} has a time");
+                    page.push(format!("{why:?}"));
+                }
                 _ => {}
             }
             is_room
@@ -276,10 +279,11 @@ fn damage_is_told_once_and_the_rest_of_the_log_as_well() {
             (vec![(1, false)], vec![body(0), lost(), body(2), body(3)]),
             (vec![(1, true)], vec![body(0), lost(), body(2), body(3)]),
             (vec![(1, true), (2, true)], vec![body(0), lost(), body(3)]),
+            (vec![(1, false), (2, false)], vec![body(0), lost(), body(3)]),
             (vec![(3, true)], vec![body(0), body(1), body(2), lost()]),
             (vec![(3, false)], vec![body(0), body(1), body(2), lost()]),
         ] {
-            for &(at, is_header) in &damaged {
+            for &(at, is_header) in damaged.iter().rev() {
                 damage(&disk, bodies[at - 1], bodies[at], is_header);
             }
             for most in [1, 2, usize::MAX] {

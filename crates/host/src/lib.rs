@@ -460,6 +460,12 @@ impl Core {
         })
     }
 
+    /// The newest purge to which a message belongs perhaps whose end is not known any more.
+    pub fn purge_of(&self, id: MessageId) -> Option<Ending> {
+        let shard = self.shard_of_id(id);
+        self.lock(shard, Work::Server).engine.purge_of(id)
+    }
+
     /// The work that held shards for more than a millisecond while others waited for them.
     pub fn lock_holders(&self) -> Vec<Holder> {
         holders::sum(self.shards.iter().map(|shard| &shard.holders))

@@ -155,6 +155,9 @@ pub(crate) fn take_seat_at(
     runs: &Arc<dyn Storage>,
     layout: &Layout,
 ) -> Result<Opened> {
+    if let Some(why) = replay.lacks() {
+        tracing::warn!("{why}: the others are lost, or had been archived when they were imported");
+    }
     let spares = log.files_ahead();
     let epoch = Epoch(recovery.last_epoch.0 + 1);
     let bodies = replay.take_bodies();
@@ -405,7 +408,7 @@ impl Replay {
     /// Takes in the next frame; tells an operator now and then how far it is.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The frame does not fit the state so far; the text says why.
     pub fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.bytes += frame.payload.len() as u64;
         self.tell();
@@ -415,7 +418,7 @@ impl Replay {
     /// The same, silently: for who follows for a long time.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The frame does not fit the state so far; the text says why.
     pub fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         let before = !std::mem::take(&mut self.fresh);
         if frame.first_in_segment {
@@ -448,6 +451,13 @@ impl Replay {
     /// when its first segment became the oldest: of others' messages it may know too little.
     pub fn take_contradiction(&mut self) -> Option<String> {
         self.contradiction.take()
+    }
+
+    /// A queue of which more living messages are counted than the log, read to its end, and the runs
+    /// that it names hold; in words. No snapshot is there to be compared with the first one that is
+    /// read: what it leaves out is found so.
+    pub fn lacks(&self) -> Option<String> {
+        self.engines.iter().find_map(Engine::lacks)
     }
 
     fn facts(&mut self, mut payload: &[u8], segment_ref: SegmentRef) -> Result<(), String> {
@@ -608,7 +618,7 @@ fn check_shards(dir: &Path, shards: usize) -> Result<()> {
     };
     if made != shards {
         bail!(
-            "{} was made with shards = {made}, not {shards}; set it back, or use another directory",
+            "{} was created with shards = {made}, not {shards}; set it back, or use another directory",
             dir.display()
         );
     }

@@ -123,6 +123,23 @@ fn a_snapshot_that_names_other_runs_is_told_of() {
     }
 }
 
+/// No other snapshot tells of the runs before the first segment that is read.
+#[test]
+fn messages_that_a_first_snapshot_counts_are_in_runs_that_it_names() {
+    let lacks = |images: Vec<Fact>| {
+        let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
+        let end = Fact::ShardCounted(Box::default());
+        let first = [vec![made(), counted(9)], images, vec![end]].concat();
+        assert_eq!(frame(&mut replay, Some(3), &first), None);
+        replay.lacks()
+    };
+    assert_eq!(lacks(vec![named(9)]), None);
+    for (images, known) in [(vec![], 0), (vec![named(8)], 8)] {
+        let told = format!("queue q: 9 living messages are counted, {known} are known");
+        assert_eq!(lacks(images), Some(told));
+    }
+}
+
 /// A node may follow for months: what is over by time, so that no fact tells of it, must not stay.
 #[test]
 fn who_follows_forgets_what_is_over() {

@@ -286,8 +286,11 @@ impl Core {
                 self.counts
                     .copied
                     .fetch_add(copied.images, Ordering::Relaxed);
+                if stop.load(Ordering::SeqCst) {
+                    return false;
+                }
                 if copied.images > 0 {
-                    if !self.write_now() || stop.load(Ordering::SeqCst) {
+                    if !self.write_now() {
                         return false;
                     }
                     std::thread::sleep(PACE);

@@ -39,7 +39,7 @@ pub struct Clients {
     pub attempts: Attempts,
 }
 
-/// Those that are there.
+/// The connected clients.
 #[derive(Default)]
 struct There {
     /// The last number given.
@@ -181,7 +181,7 @@ impl Clients {
         self.consumers.note(client_id, consumer);
     }
 
-    /// Those that are there, the oldest first.
+    /// The connected clients, the oldest first.
     pub fn list(&self) -> Vec<ClientNow> {
         let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
         there.iter().map(|client| client.now()).collect()

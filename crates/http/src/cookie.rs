@@ -25,7 +25,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// One that nobody had.
+    /// A new random token.
     ///
     /// # Errors
     /// The system has no random numbers.

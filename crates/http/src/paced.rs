@@ -7,15 +7,18 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
+use tokio::time::sleep;
 
 use crate::clients::Client;
+
+/// A reply of which the client takes nothing for so long is given up when the server stops.
+const WHEN_STOPPING: Duration = Duration::from_secs(1);
 
 /// Told the first byte that comes.
 pub(crate) type First = Box<dyn FnOnce(u8) + Send>;
 
-/// Ends the connection if nothing of a reply could be written for a time.
-/// Reading has limits where it is known what is read.
+/// Ends the connection if nothing of a reply could be written for a time, a shorter one while the
+/// server stops. Reading has limits where it is known what is read.
 pub(crate) struct Paced<S> {
     inner: S,
     idle: Duration,
@@ -26,7 +29,7 @@ pub(crate) struct Paced<S> {
     /// Knows how many bytes wait, and when any moved.
     client: Arc<Client>,
     /// Runs while a write waits.
-    waiting: Option<Pin<Box<Sleep>>>,
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
 impl<S> Paced<S> {
@@ -63,13 +66,35 @@ impl<S> Paced<S> {
             return written;
         }
         self.client.set_unread(bytes);
-        let idle = self.idle;
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + idle)));
+        let (idle, client) = (self.idle, &self.client);
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let client = Arc::clone(client);
+            Box::pin(async move {
+                let stops = async {
+                    client.is_stopped().await;
+                    sleep(WHEN_STOPPING).await;
+                };
+                tokio::select! {
+                    () = sleep(idle) => {}
+                    () = stops => {}
+                }
+            })
+        });
         match waiting.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// The same for what TLS holds back: nobody knows how many bytes.
+    fn pace_rest(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<()>>,
+    ) -> Poll<io::Result<()>> {
+        match written.is_ready() && self.waiting.is_none() {
+            true => written,
+            false => self.pace(cx, 1, written),
         }
     }
 }
@@ -124,11 +149,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        self.pace_rest(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
+        let shut = Pin::new(&mut self.inner).poll_shutdown(cx);
+        self.pace_rest(cx, shut)
     }
 }
 
@@ -136,27 +163,47 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
 mod tests {
     use super::*;
     use crate::clients::Clients;
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::Instant;
 
-    #[test]
-    fn a_reader_that_never_reads_is_given_up() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
-            let (ours, _theirs) = tokio::io::duplex(10);
-            let clients = Arc::new(Clients::default());
-            let present = clients.come("http", &"here".into(), None, false);
-            let client = Arc::clone(present.client());
-            let mut paced = Paced::new(ours, Duration::from_secs(30), Box::new(|_| {}), client);
-            let began = Instant::now();
-            let error = paced.write_all(&[0; 100]).await.expect_err("given up");
-            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-            assert_eq!(began.elapsed().as_secs(), 30);
-            // Ten of the hundred went.
-            assert_eq!(clients.list()[0].unread_bytes, 90);
-        });
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_reader_that_never_reads_is_given_up() {
+        let (ours, _theirs) = tokio::io::duplex(10);
+        let clients = Arc::new(Clients::default());
+        let present = clients.come("http", &"here".into(), None, false);
+        let client = Arc::clone(present.client());
+        let mut paced = Paced::new(ours, Duration::from_secs(30), Box::new(|_| {}), client);
+        let began = Instant::now();
+        let error = paced.write_all(&[0; 100]).await.expect_err("given up");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed().as_secs(), 30);
+        // Ten of the hundred went.
+        assert_eq!(clients.list()[0].unread_bytes, 90);
+    }
+
+    /// A stop gives up who reads nothing for a second, and nobody who does.
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_stop_waits_for_readers_and_for_nobody_else() {
+        let (ours, mut theirs) = tokio::io::duplex(10);
+        let clients = Arc::new(Clients::default());
+        let present = clients.come("http", &"here".into(), None, false);
+        let client = Arc::clone(present.client());
+        let mut paced = Paced::new(ours, Duration::from_secs(30), Box::new(|_| {}), client);
+        let began = Instant::now();
+        let writes = async { paced.write_all(&[0; 100]).await.expect_err("given up") };
+        let reads = async {
+            sleep(Duration::from_secs(7)).await;
+            clients.stop();
+            for _ in 0..5 {
+                sleep(Duration::from_millis(800)).await;
+                theirs.read_exact(&mut [0; 10]).await.expect("a part");
+            }
+        };
+        let (error, ()) = tokio::join!(writes, reads);
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // Seven seconds, five times 0.8, and one.
+        assert_eq!(began.elapsed().as_secs(), 12);
+        // Sixty of the hundred went.
+        assert_eq!(clients.list()[0].unread_bytes, 40);
     }
 }

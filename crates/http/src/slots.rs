@@ -51,6 +51,11 @@ pub struct SlotPermit {
     _permit: OwnedSemaphorePermit,
 }
 
+/// False also if there is none.
+fn is_own(place: &Option<SlotPermit>) -> bool {
+    place.as_ref().is_some_and(|place| place.own)
+}
+
 impl SlotPermit {
     fn own(_permit: OwnedSemaphorePermit) -> Self {
         Self { own: true, _permit }
@@ -182,8 +187,10 @@ impl Slots {
 
     /// Places that are free, or are once silent connections have made way.
     fn to_be_had(&self) -> usize {
-        let silent = locked(&self.silent).connection_slots.len();
-        self.free.available_permits() + silent
+        let silent = locked(&self.silent);
+        let silent = silent.connection_slots.values();
+        let own = silent.filter(|(_, slot)| is_own(&locked(&slot.place)));
+        self.free.available_permits() + own.count()
     }
 
     fn make_way(&self) {
@@ -253,13 +260,12 @@ impl ConnectionSlot {
     /// Takes a place of its own, if it has none and one is free; true: it has one.
     fn try_place(&self) -> bool {
         let mut place = locked(&self.place);
-        let has = |place: &Option<SlotPermit>| place.as_ref().is_some_and(|place| place.own);
-        if !has(&place)
+        if !is_own(&place)
             && let Ok(own) = Arc::clone(&self.slots.free).try_acquire_owned()
         {
             *place = Some(SlotPermit::own(own));
         }
-        has(&place)
+        is_own(&place)
     }
 
     /// Waits for a place of its own, for so long at most; false: there is none, or too many wait
@@ -481,5 +487,21 @@ mod tests {
             all[busy].is_busy();
             assert_eq!(all[0].waits(Waits::Body).is_some(), waits, "{busy}");
         }
+    }
+
+    /// Those have their places beside the others, and leave none for them.
+    #[tokio::test(flavor = "current_thread")]
+    async fn silent_connections_in_spare_places_make_no_way() {
+        let slots = Slots::new(4, 0);
+        let mut all = Vec::new();
+        for number in 0..7 {
+            let slot = ConnectionSlot::new(&slots, slots.connection_slot().await);
+            if number < 4 {
+                slot.is_busy();
+            }
+            all.push(slot);
+        }
+        assert_eq!(slots.spare.available_permits(), SPARE - 3);
+        assert!(all[0].waits(Waits::Body).is_none());
     }
 }

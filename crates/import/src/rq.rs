@@ -17,7 +17,7 @@ pub struct Message {
 /// Reads a file `msg`.
 ///
 /// # Errors
-/// What is wrong with it: it is no JSON, or no object.
+/// The file is no JSON, or no object.
 pub fn fields(msg: &[u8]) -> Result<Value, String> {
     let fields: Value = serde_json::from_slice(msg)
         .map_err(|error| format!("it is not what RQ writes: {error}"))?;

@@ -57,7 +57,7 @@ pub enum LogError {
         /// Description of the damage.
         why: String,
     },
-    /// Something that had been durable does not read as it was written. Nothing was changed.
+    /// Durable content does not read as it was written. Nothing was changed.
     #[error(
         "{file} is damaged at byte {offset}: {why}; `quintet check` shows the extent, \
          `quintet repair` salvages the rest, or restore a backup"

@@ -207,7 +207,7 @@ impl<'a> FrameView<'a> {
     /// and nothing else.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why the bytes are no such frame.
     pub fn read(bytes: &'a [u8], position: Position) -> Result<Self, &'static str> {
         let Some((head, payload)) = bytes.split_first_chunk() else {
             return Err("it is shorter than a frame's header");

@@ -8,6 +8,9 @@ use crate::{
     storage::read_full,
 };
 
+/// Bytes before a position in which a frame is looked for first.
+const LOOK_BACK: u64 = 1 << 20;
+
 impl BodyReader {
     /// Hands the frames of `segment` from `from` up to `until` to `seen`, until that returns false.
     /// Returns where the frame after the last seen one begins, also if that is damaged. Reads the
@@ -66,7 +69,8 @@ impl BodyReader {
     /// Where the frames of `segment` go on behind a position at which [`BodyReader::frames`] found
     /// no good one, and when the one there was written. At `until` the time is not known. `None`:
     /// the position lies inside a good frame. `known` is a place before it where a frame begins or
-    /// began; from there on the file is read.
+    /// began; from there on the file is read. Without it one is looked for in the 1 MiB before the
+    /// position, then in twice as much.
     ///
     /// # Errors
     /// [`LogError::NoSegment`] when the segment was retired; others are the disk's.
@@ -83,26 +87,41 @@ impl BodyReader {
             header => header?.header,
         };
         let mut window = Window::default();
+        let mut here = match known {
+            Some(known) => known,
+            None => {
+                let mut scan = Scan::new(&*file, &name, &header, None, &mut window)?.up_to(at);
+                let mut back = LOOK_BACK;
+                loop {
+                    let near = Position(at.0.saturating_sub(back));
+                    if near <= header.first {
+                        break header.first;
+                    }
+                    if let Some(found) = scan.look_for_header(near)? {
+                        break found.position;
+                    }
+                    // A frame before it is longer, or much is damaged.
+                    back *= 2;
+                }
+            }
+        };
         let mut scan = Scan::new(&*file, &name, &header, Some(until), &mut window)?.up_to(until);
-        let mut here = known.unwrap_or(header.first);
-        while here <= at {
+        loop {
             here = match scan.at(here)? {
+                Step::Frame(found) if here > at => return Ok(Some((here, Some(found.time_ms)))),
+                Step::Limit if here > at => return Ok(Some((here, None))),
                 Step::Frame(found) if found.end() > at && found.kind != FrameKind::Lost => {
                     return Ok(None);
                 }
                 Step::Frame(found) => found.end(),
                 Step::Limit => return Ok(None),
+                // The frame behind may be as bad.
                 Step::Stop(_) => {
                     let next = scan.look_for_header(Position(here.0 + 1))?;
                     next.map_or(until, |next| next.position)
                 }
             };
         }
-        let next = match scan.at(here)? {
-            Step::Frame(found) => Some(found.time_ms),
-            Step::Limit | Step::Stop(_) => None,
-        };
-        Ok(Some((here, next)))
     }
 
     /// True if a frame of `segment` begins at a position; its payload is not read.

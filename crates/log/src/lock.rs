@@ -33,7 +33,7 @@ impl DirLock {
         let shown = path.display().to_string();
         let failed = |doing, source| LogError::io(doing, &shown, 0, source);
         make_dir(dir).map_err(|error| {
-            LogError::io("make the directory", &dir.display().to_string(), 0, error)
+            LogError::io("create the directory", &dir.display().to_string(), 0, error)
         })?;
         let mut file = OpenOptions::new()
             .read(true)

@@ -123,7 +123,7 @@ impl SegmentHeader {
 
     /// Why a file of so many bytes is not all that it was.
     pub(crate) fn is_cut(&self, len: u64) -> Option<String> {
-        (len < self.made).then(|| format!("the file was made with {} bytes", self.made))
+        (len < self.made).then(|| format!("the file was created with {} bytes", self.made))
     }
 
     fn decode_copy(bytes: &[u8], name: &str) -> Result<Result<Self, &'static str>, LogError> {

@@ -229,6 +229,9 @@ impl SurveyState {
         let mut window = Window::default();
         let mut scan = Scan::new(&*segment.file, &segment.name, header, limit, &mut window)?;
         self.synced = self.synced.max(header.synced_through);
+        if self.stamp.time_ms == 0 {
+            self.stamp.time_ms = header.created_ms;
+        }
         let mut position = header.first;
         let mut run = Stretch {
             from: position,

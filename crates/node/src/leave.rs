@@ -49,7 +49,7 @@ impl Node {
     /// Lets another node own the queues, and ends, or begins again to follow.
     ///
     /// # Errors
-    /// What was decided last may be lost; nobody was told that it would not be.
+    /// The last decided commands may be lost; none of them was acknowledged.
     pub fn leave(
         self: &Arc<Self>,
         core: &Core,

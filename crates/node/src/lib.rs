@@ -253,7 +253,7 @@ pub fn check(config: &Config) -> Result<()> {
 /// `reload`: whatever a node that only follows reads again. `None`: it was told to stop before.
 ///
 /// # Errors
-/// What is missing or wrong, all of it in one text; or the log cannot be followed.
+/// Something is missing or wrong, named in one text; or the log cannot be followed.
 pub fn follow(
     config: &Config,
     proxy_listeners: Vec<ProxyListener>,
@@ -391,7 +391,7 @@ fn cannot_follow(error: LogError) -> anyhow::Error {
         true => error.context(
             "cannot follow the log: an entry is damaged or from another program. If a node still \
              owns the queues, start no other node and export its messages (`quintet export`). \
-             Otherwise make the stream again from the mirror of a node (`quintet cluster reseed`; \
+             Otherwise create the stream again from the mirror of a node (`quintet cluster reseed`; \
              docs/cluster.md, \"When things are gone\")",
         ),
         false => error.context("cannot follow the log"),

@@ -68,7 +68,7 @@ pub fn socket(bound: &Bound) -> std::io::Result<Socket> {
 /// TLS of peer connections, if there is any.
 ///
 /// # Errors
-/// What is wrong with the files.
+/// A file cannot be read or used.
 pub(super) fn tls(cluster: &Cluster) -> Result<Option<PeerTls>> {
     if cluster.peer_tls_ca.is_empty() {
         return Ok(None);

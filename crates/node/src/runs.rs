@@ -35,7 +35,7 @@ struct RunFetchState {
     whole: BTreeSet<RunName>,
     /// Runs whose files had not, each of which is fetched once more.
     bad: BTreeSet<RunName>,
-    /// Those that have not now either.
+    /// Runs that failed the second time too.
     hopeless: u64,
     /// Runs that were not here.
     absent: Vec<RunName>,
@@ -49,7 +49,7 @@ impl Runs {
     pub(super) fn open(data: &Path, blobs: Arc<dyn Blobs>) -> Result<Self> {
         let folder = data.join(RUNS);
         quintet_log::make_dir(&folder)
-            .with_context(|| format!("cannot make {}", folder.display()))?;
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         let disk: Arc<dyn Storage> = Arc::new(Disk::new(folder));
         let cached = Arc::new(CachedRuns::new(disk, blobs));
         // The newest list counts: one that finds no place comes again.

@@ -75,7 +75,7 @@ pub fn fill(
     let folder = config.data.join(FOLDER);
     remove(&folder)?;
     std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     let stream = Arc::new(stream);
     let store = StreamStore {
         stream: Arc::<JetStream>::clone(&stream),

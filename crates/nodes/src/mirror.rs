@@ -46,7 +46,7 @@ impl Mirrors {
         let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
         let path = self.data.join(format!("{PREFIX}{number}"));
         quintet_log::make_dir(&path)
-            .map_err(|error| LogError::io("make", &path.display().to_string(), 0, error))?;
+            .map_err(|error| LogError::io("create", &path.display().to_string(), 0, error))?;
         Ok(Arc::new(Disk::new(&path)))
     }
 
@@ -77,7 +77,7 @@ fn numbers(data: &Path) -> std::io::Result<Vec<u64>> {
 /// The number of this data directory; `fresh`, if it had none.
 ///
 /// # Errors
-/// What is there is no number; it cannot be read or written.
+/// The file cannot be read or written, or has no number.
 pub fn home(data: &Path, fresh: u64) -> Result<u64> {
     let path = data.join(HOME);
     let text = match fs::read_to_string(&path) {

@@ -20,7 +20,7 @@ const RENEW: Duration = Duration::from_secs(10);
 /// ... and one that was not for so long is nobody's.
 const GONE: Duration = Duration::from_secs(30);
 
-/// One that was not for so long is listed no more.
+/// A node that was silent for so long is no longer listed.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// Bytes of a node's name, at most: what a claim or a handoff has room for.
@@ -291,7 +291,7 @@ pub enum Fill {
     Ahead,
     /// A cluster that has none yet.
     First,
-    /// One that has lost it; also one that has not, if this is true.
+    /// A cluster that has lost its log; also one that has not, if this is true.
     Again(bool),
 }
 

@@ -290,6 +290,9 @@ fn damage(ends: &Ends, deleted: u64, begins: Option<(Seq, Seq)>) -> Option<Strin
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
 
     fn told(state: &str) -> Value {
@@ -349,6 +352,68 @@ mod tests {
         // Of what was not read it may have been said that it begins there.
         let later = Ends::whole(Seq(3), Seq(10));
         assert_eq!(damage(&later, 0, Some((Seq(1), Seq(9)))), None);
+    }
+
+    /// A server's monitoring address, which answers for one look.
+    fn monitor(server: &'static str, state: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+        let address = listener.local_addr().expect("an address").to_string();
+        std::thread::spawn(move || {
+            for _ in ["/varz", "/jsz", "/healthz"] {
+                let (client, _) = listener.accept().expect("it is asked");
+                let mut head = BufReader::new(&client).lines().map_while(Result::ok);
+                let asked = head.next().unwrap_or_default();
+                head.take_while(|line| !line.is_empty()).for_each(drop);
+                let body = match asked.split(' ').nth(1) {
+                    Some("/varz") => serde_json::json!({"server_name": server}),
+                    Some("/jsz?streams=1") => told(state),
+                    _ => serde_json::json!({"status": "ok"}),
+                };
+                write!(&client, "HTTP/1.0 200 OK\r\n\r\n{body}").expect("answered");
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn the_server_of_a_damaged_copy_is_named() {
+        let whole = r#"{"messages": 10, "first_seq": 1, "last_seq": 10}"#;
+        for (state, says) in [
+            (
+                r#"{"messages": 9, "first_seq": 1, "last_seq": 10}"#,
+                "it has 9 entries from 1 to 10, 1 are missing",
+            ),
+            (
+                r#"{"messages": 10, "first_seq": 1, "last_seq": 10, "num_deleted": 1}"#,
+                "it has 10 entries from 1 to 10, 1 are missing",
+            ),
+            (
+                r#"{"messages": 8, "first_seq": 3, "last_seq": 10}"#,
+                "it begins with entry 3, the log with entry 1",
+            ),
+        ] {
+            let addresses = [
+                monitor("n0", whole),
+                monitor("n1", state),
+                monitor("n2", whole),
+            ];
+            let stores = look(&addresses, "Q_quintet_0", &[], || Some((Seq(1), Seq(10))));
+            let told: Vec<(&str, Option<&str>, bool)> = stores
+                .iter()
+                .map(|store| {
+                    let damage = store.damage.as_deref();
+                    (store.server.as_str(), damage, store.is_whole())
+                })
+                .collect();
+            assert_eq!(
+                told,
+                [
+                    ("n0", None, true),
+                    ("n1", Some(says), false),
+                    ("n2", None, true)
+                ]
+            );
+        }
     }
 
     #[test]

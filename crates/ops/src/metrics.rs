@@ -306,7 +306,7 @@ metrics! {
         =; ["name"] |r| r.schedules.moments(|item| item.last_run);
 
     Gauge "schedules" ("schedules")
-        "Schedules: [[cron]] tables, and those that were made at run time."
+        "Schedules: [[cron]] tables, and those that were created at run time."
         = |r| r.schedules.sums().schedules;
     Gauge "schedules_paused" ("schedules_paused") "Schedules that are paused."
         = |r| r.schedules.sums().paused;

@@ -15,25 +15,22 @@ pub struct Tracing {
 }
 
 impl Tracing {
+    /// Reads what a start reads, and starts nothing.
+    ///
+    /// # Errors
+    /// The collector's settings are wrong.
+    pub fn check(config: &Config) -> Result<()> {
+        let checked = collector(config).map_or(Ok(()), Collector::check);
+        checked.map_err(|why| anyhow!(why))
+    }
+
     /// Starts the thread that sends. `None`: nobody is to get any.
     ///
     /// # Errors
     /// The collector's settings are wrong.
     pub fn start(config: &Config, counts: &Arc<Counts>) -> Result<Option<Self>> {
-        if config.otlp_endpoint.is_empty() {
+        let Some(to) = collector(config) else {
             return Ok(None);
-        }
-        let name = rustix::system::uname();
-        let to = Collector {
-            endpoint: config.otlp_endpoint.clone(),
-            ca: config.otlp_ca.clone().into(),
-            headers: config.otlp_headers_file.clone().into(),
-            service: config.otlp_service_name.clone(),
-            instance: format!(
-                "{}:{}",
-                name.nodename().to_string_lossy(),
-                std::process::id()
-            ),
         };
         let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let (spans, ended) = Spans::new(size(config.otlp_spans_max), Arc::clone(counts));
@@ -65,4 +62,23 @@ impl Tracing {
     pub fn stop(self) {
         self.exporter.stop();
     }
+}
+
+/// The collector of a configuration; `None`: it has none.
+fn collector(config: &Config) -> Option<Collector> {
+    if config.otlp_endpoint.is_empty() {
+        return None;
+    }
+    let name = rustix::system::uname();
+    Some(Collector {
+        endpoint: config.otlp_endpoint.clone(),
+        ca: config.otlp_ca.clone().into(),
+        headers: config.otlp_headers_file.clone().into(),
+        service: config.otlp_service_name.clone(),
+        instance: format!(
+            "{}:{}",
+            name.nodename().to_string_lossy(),
+            std::process::id()
+        ),
+    })
 }

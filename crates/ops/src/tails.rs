@@ -128,7 +128,7 @@ struct Found {
 }
 
 impl Found {
-    /// Those whose message has this text in its body.
+    /// Events whose message has this text in its body.
     fn with(self, text: &[u8]) -> Followed {
         let fits = |(event, whole): &(Happened, Option<Body>)| {
             let whole = whole.as_ref().and_then(Body::as_small);

@@ -72,6 +72,14 @@ struct Way {
 }
 
 impl Collector {
+    /// Reads the files and settings as a start does.
+    ///
+    /// # Errors
+    /// A sentence that names the setting.
+    pub fn check(self) -> Result<(), String> {
+        self.way(Arc::default(), Arc::default()).map(drop)
+    }
+
     /// Reads what the files say.
     ///
     /// # Errors

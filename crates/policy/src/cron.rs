@@ -18,7 +18,7 @@ impl Cron {
     /// Reads five fields.
     ///
     /// # Errors
-    /// What is wrong, in words, behind the text.
+    /// The text is no such expression; the error says why.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let [_, hour, day, _, weekday] = fields[..] else {

@@ -14,7 +14,7 @@ pub const MOMENTS_MAX: usize = 1000;
 /// Begins the deduplication id of the runs of a schedule that must not overlap.
 const OVERLAP_ID: &str = "quintet.schedule ";
 
-/// What repeats.
+/// The rule by which a schedule repeats.
 #[derive(Clone, Debug)]
 pub enum Beat {
     /// Times by the clocks of a zone.

@@ -20,7 +20,7 @@ impl Counts {
         self.tunneled.load(Ordering::Relaxed)
     }
 
-    /// Those that wait for one.
+    /// Clients that wait for an owner.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }

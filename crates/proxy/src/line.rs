@@ -26,7 +26,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 pub enum Purpose {
     /// A client's connection.
     Tunnel(Tunnel),
-    /// Something that the node itself answers.
+    /// A question that the node itself answers.
     Node(Question),
 }
 
@@ -130,7 +130,7 @@ impl Purpose {
     /// need not be named.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The line is none, or of another version or cluster.
     pub fn read(line: &str, cluster: u64, local: bool) -> Result<Self, Wrong> {
         let mut words = line.split(' ');
         if words.next() != Some(MAGIC) {

@@ -74,7 +74,7 @@ pub trait Node: Send + Sync {
     fn handshake_failed(&self, _peer: SocketAddr) {}
 }
 
-/// Something that has its effect when it is dropped.
+/// A guard whose drop has an effect.
 pub type DropGuard = Box<dyn Any + Send>;
 
 /// State that all tasks share.

@@ -31,7 +31,7 @@ impl PeerTls {
     /// Reads the files.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A file cannot be read or used, or key and certificate do not fit together.
     pub fn load(files: &Files) -> Result<Self, Error> {
         let roots = Arc::new(roots(&files.ca)?);
         let chain = certificates(&files.cert)?;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Error, Result, anyhow};
 use quintet_config::Config;
 use quintet_edge::{Auth, Hooks, Quotas, Tls};
+use quintet_ops::Tracing;
 use quintet_ops::schedules::Schedules;
 use quintet_ops::webhooks::Webhooks;
 
@@ -23,6 +24,7 @@ pub(crate) fn check(config: &Config, path: Option<&Path>) -> Vec<Error> {
         keep(Err(error));
     }
     keep(cluster::check(config));
+    keep(Tracing::check(config));
     keep(hooks(config));
     keep(Schedules::new(config).map(drop));
     keep(Webhooks::new(config).map(drop));
@@ -68,6 +70,17 @@ mod tests {
         );
         let errors = check(&format!("{listen}{grant}"));
         assert!(errors.contains("not \"bob\""), "{errors}");
+        let collector = "otlp_endpoint = 'http://127.0.0.1:4318'\n";
+        assert_eq!(check(&format!("{collector}{listen}")), "");
+        let errors = check(&format!("otlp_endpoint = '127.0.0.1:4318'\n{listen}"));
+        assert!(errors.contains("otlp_endpoint"), "{errors}");
+        for (setting, file) in [
+            ("otlp_ca", "/nowhere/ca"),
+            ("otlp_headers_file", "/nowhere/h"),
+        ] {
+            let errors = check(&format!("{collector}{setting} = '{file}'\n{listen}"));
+            assert!(errors.contains(&format!("{setting} {file}")), "{errors}");
+        }
         let errors = check(&format!("{hooks}{files}{listen}"));
         assert!(
             errors.contains("hooks: ") && errors.contains("TLS of http"),

@@ -164,6 +164,10 @@ impl ClientApi for ServerApi {
         self.0.core.end_of(id)
     }
 
+    fn purge_of(&self, id: MessageId) -> Option<Ending> {
+        self.0.core.purge_of(id)
+    }
+
     fn hook_events(&self) -> Vec<HookEvent> {
         let events = self.0.security.hooks.shared().stats().into_iter();
         let events = events.map(|stats| HookEvent {

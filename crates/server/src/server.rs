@@ -27,7 +27,7 @@ pub(crate) struct Server {
     pub(crate) core: Arc<Core>,
     pub(crate) edge: Arc<Edge>,
     pub(crate) security: Arc<Security>,
-    /// Those who come in through the client API.
+    /// Dispatchers of the client API.
     pub(crate) dispatchers: Arc<Dispatchers>,
     pub(crate) operations: Operations,
     /// The node of a cluster, if the server is one.

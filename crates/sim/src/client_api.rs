@@ -152,6 +152,10 @@ impl ClientApi for SimApi {
         self.lock().world.engine.end_of(id)
     }
 
+    fn purge_of(&self, id: MessageId) -> Option<Ending> {
+        self.lock().world.engine.purge_of(id)
+    }
+
     fn now(&self) -> Ms {
         match self.ticking {
             Some((since, from)) => {

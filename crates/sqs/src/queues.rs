@@ -518,7 +518,7 @@ pub(crate) struct Listed {
     pub(crate) prefix: String,
     /// Behind this name.
     pub(crate) after: Option<String>,
-    /// Those whose dead letters go here.
+    /// Only queues whose dead letters go here.
     pub(crate) dead_letter: Option<Name>,
     /// As many at most; 0: all.
     pub(crate) max: usize,

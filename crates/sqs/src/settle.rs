@@ -19,7 +19,7 @@ use crate::reply::{Failed, Reply};
 use crate::request;
 use crate::whole::Whole;
 
-/// Something that was asked of the shards, and how its answer is to be read.
+/// A request to the shards, and how its answer is read.
 struct Begun {
     coming: PendingOutcome,
     /// False: it deletes.

@@ -21,7 +21,7 @@ const EXPIRES_MAX: i64 = 7 * 24 * 3600;
 /// Headers that are signed at most.
 const HEADERS_MAX: usize = 100;
 
-/// All that a signature writes as `%XX`.
+/// Bytes that a signature writes as `%XX`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')

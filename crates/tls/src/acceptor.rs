@@ -68,7 +68,7 @@ impl Acceptor {
     /// Reads the files.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A file cannot be read or used, or key and certificate do not fit together.
     pub fn load(settings: Settings) -> Result<Self, Error> {
         let Loaded {
             config,
@@ -88,7 +88,7 @@ impl Acceptor {
     /// Reads the files again, or those of other settings.
     ///
     /// # Errors
-    /// What is wrong with them; what was read before goes on counting.
+    /// As of [`Self::load`]; the earlier configuration stays in use.
     pub fn reload(&self, settings: Option<Settings>) -> Result<(), Error> {
         let mut current = self.current();
         let settings = settings.unwrap_or_else(|| current.settings.clone());

@@ -21,7 +21,7 @@ pub struct ClientFiles {
 /// Reads the files.
 ///
 /// # Errors
-/// What is wrong with them.
+/// A file cannot be read or used, or key and certificate do not fit together.
 pub fn client_config(files: &ClientFiles) -> Result<Arc<ClientConfig>, Error> {
     let roots = match &files.ca {
         Some(file) => roots(file)?,

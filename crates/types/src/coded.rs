@@ -8,7 +8,7 @@ pub trait Coded: Copy + 'static {
     /// Its byte.
     fn byte(self) -> u8;
 
-    /// The one that has this byte.
+    /// The variant with this byte.
     fn of(byte: u8) -> Option<Self>;
 }
 
@@ -69,7 +69,7 @@ macro_rules! coded {
                 }
             }
 
-            /// The one that is called so.
+            /// The variant with this word.
             pub fn of_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.word() == word)
             }

@@ -60,6 +60,11 @@ impl Ended {
         }
     }
 
+    /// It went with others of its queue, or with its queue.
+    pub fn is_purge(self) -> bool {
+        matches!(self, Self::Purged | Self::QueueDeleted)
+    }
+
     /// The message, or the one in its place, has another id.
     pub fn renames(self) -> bool {
         matches!(self, Self::Replaced | Self::Edited | Self::Moved)

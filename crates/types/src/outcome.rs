@@ -38,7 +38,7 @@ pub struct BulkDone {
     pub looked: u64,
     /// Those of them that fit, and that it was done to.
     pub matched: u64,
-    /// Those that are shown ([`crate::BulkAction::Show`]), as they are stored.
+    /// Messages that are shown ([`crate::BulkAction::Show`]), as they are stored.
     pub messages: Vec<Message>,
     /// The lease of each, where they are reserved.
     pub leases: Vec<Lease>,

@@ -353,7 +353,7 @@ impl Site {
     }
 
     /// # Errors
-    /// What `denied` says; a login that is needed is asked for by the answer.
+    /// The reason in `denied`; the answer asks for a login that is needed.
     fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
         let text = match denied {
             Denied::Address => "your address is not in allowed_ips of this listener",

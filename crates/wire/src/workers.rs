@@ -14,7 +14,7 @@ pub const WORKER_SILENCE_MS: u64 = 60_000;
 pub(crate) const WID_MAX: usize = 255;
 /// Workers known at once at most, each of up to sixteen KiB; more are refused.
 const WORKERS_MAX: usize = 10_000;
-/// Those that are gone are looked for so often, unless the table is full.
+/// Time between two searches for silent workers, unless the table is full.
 const SWEEP_MS: u64 = 1000;
 /// Jobs of a worker that are remembered to tell it of their cancels: the newest.
 const JOBS_MAX: usize = 100;
@@ -46,7 +46,7 @@ impl WorkerState {
         }
     }
 
-    /// The one that is called so.
+    /// The state with this word.
     pub fn of_word(word: &str) -> Option<Self> {
         let all = [Self::Running, Self::Quiet, Self::Terminate];
         all.into_iter().find(|state| state.word() == word)

@@ -163,4 +163,24 @@ pub(super) const CLUSTER: &[Planted] = &[
         )],
         tests: &[&["--lib", "who_follows_forgets_what_is_over"]],
     },
+    Planted {
+        name: "first-snapshot-believed",
+        what: "nobody is told that a first snapshot leaves out a run",
+        edits: &[(
+            "crates/engine/src/store/sums.rs",
+            "            (known < counted).then",
+            "            (known > counted).then",
+        )],
+        tests: &[&["--lib", "messages_that_a_first_snapshot_counts"]],
+    },
+    Planted {
+        name: "deleted-entries-believed",
+        what: "a copy with deleted entries counts as whole",
+        edits: &[(
+            "crates/nodes/src/stores.rs",
+            "Some((told, damage(&ends, deleted, begins))),",
+            "Some((told, damage(&ends, deleted / 2, begins))),",
+        )],
+        tests: &[&["--lib", "the_server_of_a_damaged_copy"]],
+    },
 ];

@@ -320,4 +320,27 @@ pub(super) const WAITS: &[Planted] = &[
         )],
         tests: &[&["--test=protocols", "half_a_body_holds_nothing"]],
     },
+    Planted {
+        name: "wait-unread-http",
+        what: "a stop waits for a client of HTTP that reads nothing",
+        edits: &[(
+            "crates/http/src/paced.rs",
+            "                    () = stops => {}\n",
+            "                    () = stops, if false => {}\n",
+        )],
+        tests: &[
+            &["--lib", "a_stop_waits_for_readers"],
+            &["--test=http", "a_stop_gives_up_clients"],
+        ],
+    },
+    Planted {
+        name: "wait-unread",
+        what: "a stop waits for a client of another protocol that reads nothing",
+        edits: &[(
+            "crates/edge/src/io/thread.rs",
+            ">= UNREAD_AT_STOP\n",
+            ">= 100 * UNREAD_AT_STOP\n",
+        )],
+        tests: &[&["--test=http", "a_stop_gives_up_clients"]],
+    },
 ];

@@ -63,7 +63,7 @@ struct Stream {
 /// The end of a search.
 enum Found {
     Message(Box<Message>, Option<Share>),
-    /// Nothing that fits before this place, and more behind it.
+    /// No message fits before this place, and there are more behind it.
     Nothing(Cursor),
     End,
 }
@@ -257,7 +257,8 @@ impl Newest<'_> {
             self.streams[stream].after = Some(place);
             let Some((message, room)) = head.message else {
                 longer += 1;
-                if longer <= LONGER {
+                // Heads that had no room may be newer than what a longer search finds.
+                if longer <= LONGER && !self.cut {
                     self.go_on(stream, place, head.lane).await?;
                     continue;
                 }

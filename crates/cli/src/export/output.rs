@@ -57,7 +57,7 @@ pub(super) fn open(path: &Path, format: Format, resume: bool) -> Result<Option<O
                     "{} exists: name a new file, or continue this one with --resume",
                     path.display()
                 ),
-                false => anyhow::anyhow!("cannot make {}: {error}", path.display()),
+                false => anyhow::anyhow!("cannot create {}: {error}", path.display()),
             },
         )?;
     Ok(Some(Opened::new(sink_to(Durable::new(file), format)?)))

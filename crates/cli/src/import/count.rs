@@ -21,7 +21,7 @@ impl Counts {
         }
     }
 
-    /// All that are in one of these states.
+    /// The count of messages in one of these states.
     pub(super) fn sum(&self, of: &[&str]) -> u64 {
         let states = self.queues.values().flatten();
         states

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context, Result, anyhow};
 use quintet_control::Head;
-use quintet_types::{CommandError, DUE_MAX, MessageId};
+use quintet_types::{CommandError, HELD, MessageId};
 use serde_json::Value;
 
 use super::batch::{Batch, Group};
@@ -50,8 +50,12 @@ impl Count {
         }
         if self.held > 0 {
             let held = count_of(self.held, "message");
+            let stay = match self.held {
+                1 => "its copy stays delayed until it is kicked",
+                _ => "their copies stay delayed until they are kicked",
+            };
             eprintln!(
-                "{held} waited for other messages, which are unknown here: delayed until kicked \
+                "{held} of the source waited for other messages: {stay} \
                  (quintet kick QUEUE --state delayed)"
             );
         }
@@ -191,8 +195,7 @@ impl Importer<'_> {
         if let Some(into) = &self.into {
             entry.head.queue.clone_from(into);
         }
-        // An import before has made it a little earlier.
-        self.count.held += u64::from(entry.head.due_ms >= Some(DUE_MAX.0));
+        self.count.held += u64::from(entry.head.due_ms == Some(HELD.0));
         let text = serde_json::to_string(&entry.head)?;
         if text.len() + REQUEST_ROOM > LINE_MAX {
             let why = "its key, attributes and status take more than 1 MiB";

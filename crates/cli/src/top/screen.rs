@@ -59,7 +59,7 @@ quintet_types::named! {
 }
 
 impl Column {
-    /// Those that a narrow screen leaves out, the first one first.
+    /// Columns that a narrow screen leaves out, the first one first.
     pub(super) const LEFT_OUT: [Self; 11] = [
         Self::Waiters,
         Self::Failed,
@@ -107,7 +107,7 @@ pub(super) enum Page {
     Connections,
     /// Why queues need attention.
     Attention,
-    /// All that is known of this queue.
+    /// The details of this queue.
     Queue(String),
     /// The buried messages and dead letters of this queue.
     Dead(String),

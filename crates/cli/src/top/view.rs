@@ -294,7 +294,7 @@ fn attention(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
 }
 
-/// All that is known of a queue.
+/// Draws the details of a queue.
 fn queue(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let Some(queue) = screen.subject() else {
         frame.render_widget("the queue is gone", area);

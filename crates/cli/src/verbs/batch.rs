@@ -35,7 +35,7 @@ pub(in super::super) struct Batch {
 
 #[derive(clap::Subcommand)]
 enum Act {
-    /// Make a batch and print its id.
+    /// Create a batch and print its id.
     #[command(
         after_help = "Examples:\n  quintet batch new --complete reports='all ran' --success \
                         reports='all done'\n  quintet batch new --file batch.json\n\nThe server \

@@ -18,9 +18,9 @@ use super::super::table::{age, named, print_list, seen, table};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  quintet leases work\n  quintet leases --json | grep \
                         '\"user\":\"ann\"'\n  quintet leases release 1234\n\nCONNECTION is the id \
-                        in `quintet clients`; a lease with a time limit only can outlive its \
-                        connection. SINCE is the start or the last extension of a lease that \
-                        expires. WORKER is the name that the holder gives itself."
+                        in `quintet clients`; a lease that only its time ends can outlive its \
+                        connection. SINCE is the time when the lease began, or was last \
+                        extended. WORKER is the name that the holder gives itself."
 )]
 pub(in super::super) struct Leases {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(in super::super) struct Leases {
 
 #[derive(clap::Subcommand)]
 enum LeaseAct {
-    /// End leases: the messages are ready again, and the holders lose them.
+    /// End leases: their messages are ready again.
     Release(ReleaseLeases),
 }
 

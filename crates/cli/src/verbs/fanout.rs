@@ -18,7 +18,7 @@ child CHILD of QUEUE is the queue QUEUE+CHILD for every protocol. `quintet drop 
 it. With `fanout_only = true` in its [[queue]] table, a queue keeps no message for itself.
 
 Examples:
-  quintet fanout orders audit billing   make orders+audit and orders+billing
+  quintet fanout orders audit billing   create orders+audit and orders+billing
   quintet fanout orders                 list the children")]
 pub(in super::super) struct Fanout {
     #[command(flatten)]

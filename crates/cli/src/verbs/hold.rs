@@ -32,7 +32,7 @@ pub(in super::super) struct Hold {
     /// Key of the messages [default: all of the queue].
     #[arg(long, value_name = "KEY", requires = "how")]
     with_key: Option<String>,
-    /// Hold them for this time, a week at most.
+    /// Duration of the hold, a week at most.
     #[arg(long = "for", value_name = "TIME", value_parser = hold_time, group = "how")]
     time: Option<u64>,
     /// End the hold.

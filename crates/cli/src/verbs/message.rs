@@ -82,7 +82,7 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet edit 1234 --priority 0          the most urgent priority\n  \
-                        quintet edit 1234 --delay 10m           not selectable for ten minutes\n  \
+                        quintet edit 1234 --delay 10m           ready in ten minutes\n  \
                         quintet edit 1234 --body '{\"to\": 7}'    a new body; prints the new \
                         id\n\nA reserved message cannot be changed. A new body gives the message \
                         a new id; its position and its other fields stay."

@@ -38,22 +38,23 @@ pub(in super::super) struct Schedule {
 
 #[derive(clap::Subcommand)]
 enum Act {
-    /// Make a schedule, or change it.
+    /// Create a schedule, or change it.
     #[command(
         after_help = "Examples:\n  quintet schedule put nightly --cron '30 2 * * 1-5' --zone \
                       Europe/Berlin --queue reports --body all\n  quintet schedule put poll \
                       --every 5m --phase 30s --queue polls --overlap skip\n  quintet schedule put \
                       launch --at 2027-01-01T09:00:00+01:00 --queue mails\n  quintet schedule put \
-                      nightly --file nightly.json\n\nIt replaces the whole definition; a pause and \
-                      the runs so far stay. A file has the JSON of PUT /api/v1/schedules/NAME."
+                      nightly --file nightly.json\n\nThe command replaces the whole definition. A \
+                      pause and the record of earlier runs stay. A file has the JSON of PUT \
+                      /api/v1/schedules/NAME."
     )]
     Put(Box<Define>),
     /// Show schedules as JSON: definition, next due times, last runs.
     #[command(after_help = "Example:\n  quintet schedule show nightly")]
     Show(Names),
-    /// Remove schedules that were made at run time.
+    /// Remove schedules that were created at run time.
     #[command(
-        after_help = "Example:\n  quintet schedule remove nightly\n\nMessages that it has put stay."
+        after_help = "Example:\n  quintet schedule remove nightly\n\nMessages of the schedule stay."
     )]
     Remove(Names),
     /// Pause schedules: they put nothing until they are resumed.
@@ -94,19 +95,19 @@ struct Define {
     /// Interval, 1s or longer.
     #[arg(long, value_parser = duration, value_name = "TIME", group = "times")]
     every: Option<u64>,
-    /// Offset of the interval: due times are its multiples since 1970, plus this.
+    /// Offset of --every: the schedule is due at multiples of the interval since 1970, plus this.
     #[arg(long, value_parser = duration, value_name = "TIME", requires = "every")]
     phase: Option<u64>,
     /// A moment, for example 2027-01-01T09:00:00Z; may be given several times.
     #[arg(long = "at", value_parser = moment, value_name = "MOMENT", group = "times")]
     at_time: Vec<u64>,
-    /// First moment that may be due.
+    /// No run before this moment.
     #[arg(long, value_parser = moment, value_name = "MOMENT")]
     start: Option<u64>,
-    /// Last moment that may be due.
+    /// No run after this moment.
     #[arg(long, value_parser = moment, value_name = "MOMENT")]
     end: Option<u64>,
-    /// Number of runs after which it ends, 1 or more [default: no end].
+    /// Number of runs after which the schedule ends, 1 or more [default: no end].
     #[arg(long)]
     count: Option<u64>,
     /// Handling of missed runs: skip, once or all [default: skip].

@@ -355,7 +355,7 @@ impl Conn {
 }
 
 impl DueReply {
-    /// One that the session knows.
+    /// A reply that the session knows.
     pub(super) fn own() -> Self {
         Self {
             given: ServerResponse::Own,

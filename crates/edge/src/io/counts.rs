@@ -175,7 +175,7 @@ impl Replies {
         Self { read, by_family }
     }
 
-    /// Nothing that is counted: what a server says without being asked.
+    /// No request: for messages that a server sends unasked.
     pub(super) fn none() -> Self {
         Self::default()
     }

@@ -105,7 +105,7 @@ impl Guests {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// All that ever came.
+    /// Connections since the start.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }

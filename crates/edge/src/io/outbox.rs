@@ -56,7 +56,7 @@ struct Mark {
 /// Result of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flushed {
-    /// All that may leave has left.
+    /// No due reply is left.
     Done,
     /// The socket takes no more now.
     Blocked,

@@ -42,6 +42,10 @@ const HANDSHAKES_AT_ONCE: usize = 2;
 /// Connections that hold memory are closed, the largest first, when it was
 /// short for so long ...
 pub(super) const TIGHT_MAX: Duration = Duration::from_secs(1);
+/// At a stop a connection whose client takes nothing for so long is closed ...
+const UNREAD_AT_STOP: Duration = Duration::from_secs(1);
+/// ... and it is looked so often.
+const LOOK_AT_STOP: Duration = Duration::from_millis(200);
 
 /// One I/O thread.
 pub struct IoThread {
@@ -74,7 +78,7 @@ pub struct IoThread {
     again_handshake: VecDeque<u32>,
     /// When handshakes are late; those that are over too.
     pub(super) handshakes: VecDeque<(Instant, ClientKey)>,
-    /// Those that wait for a limit, for memory or for acknowledgements.
+    /// Connections that wait for a limit, for memory or for acknowledgements.
     pub(super) waiting: Waiting,
     /// When it was looked last whose replies are given up.
     pub(super) unanswered_checked: Instant,
@@ -218,7 +222,7 @@ impl IoThread {
         let starved = self.tight_since.map(|_| TIGHT_LOOK);
         let waits = [
             self.accept_at.map(until),
-            self.stop_at.map(until),
+            self.stop_at.map(|at| until(at).min(LOOK_AT_STOP)),
             idle,
             starved,
             self.next_look_at_unacked(),
@@ -706,6 +710,7 @@ impl IoThread {
             let Some(conn) = self.conns.get_mut(slot) else {
                 continue;
             };
+            conn.active = self.instant;
             if matches!(conn.phase, Phase::Waits(wait) if wait.in_line) {
                 // Answered as if its time were over; then it closes.
                 self.stop_waiting(slot);
@@ -718,8 +723,12 @@ impl IoThread {
 
     fn is_stopped(&mut self) -> bool {
         let Some(at) = self.stop_at else { return false };
-        if Instant::now() >= at {
-            for slot in self.conns.slots() {
+        let now = Instant::now();
+        for slot in self.conns.slots() {
+            let unread = self.conns.get_mut(slot).is_some_and(|conn| {
+                conn.blocked && now.duration_since(conn.active) >= UNREAD_AT_STOP
+            });
+            if unread || now >= at {
                 self.close(slot);
             }
         }

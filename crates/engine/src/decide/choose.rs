@@ -61,7 +61,7 @@ pub(super) struct Walked {
     pub(super) queue: QueueId,
     /// The last one that was seen there.
     pub(super) last: MessageId,
-    /// Those that would leave by then.
+    /// Messages that would leave by then.
     pub(super) count: u64,
     /// The same where it has message groups.
     pub(super) walk: Walk,

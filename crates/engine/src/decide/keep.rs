@@ -58,7 +58,7 @@ struct Share {
     state_index: StateIndex,
     /// Bytes of memory to give up yet.
     bytes: u64,
-    /// Those that stand behind this were looked at.
+    /// Messages behind this one were checked.
     before: Option<Order>,
 }
 
@@ -353,6 +353,12 @@ impl Engine {
         })
     }
 
+    /// A queue of which more living messages are counted than are known, runs included; in words.
+    /// It means something only to who has read the log to its end.
+    pub fn lacks(&self) -> Option<String> {
+        self.store.lacks()
+    }
+
     /// True if the messages of a block are in memory as well.
     pub fn is_loaded(&self, at: BlockAt) -> bool {
         let block = self.store.cold.block(at);
@@ -415,7 +421,7 @@ impl Engine {
         self.store.take_purged_blocks()
     }
 
-    /// Records the ends of messages of a removed block.
+    /// Records the ends of messages of a removed block; no ids: they cannot be read.
     pub fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
         self.store.add_purged(of, ids);
     }

@@ -113,7 +113,7 @@ impl Engine {
                 client_id,
             });
             let mut message = message.clone();
-            message.ttr_ms = message.ttr_ms.or(given_ms(ask, &lease));
+            message.ttr_ms = shown_ms(message.ttr_ms, ask, &lease);
             // Its first lease may be this one, which goes on.
             if let Some(held) = self.store.leases.get(&slot)
                 && held.since != Ms(0)
@@ -165,19 +165,21 @@ fn with_token<'a>(
     }
 }
 
-/// How long a lease is that its message does not say itself: the consumer is to know.
-pub(super) fn given_ms(ask: &LeaseRequest, lease: &Lease) -> Option<u64> {
+/// The time to process that the consumer of a message with this one of its own is shown.
+pub(super) fn shown_ms(own: Option<u64>, ask: &LeaseRequest, lease: &Lease) -> Option<u64> {
     let given = match ask.time {
+        // The consumer has put another time in the place of none.
+        LeaseTime::TtrOrDefaultElse(_) if own == Some(0) => None,
         LeaseTime::TtrOrDefault
         | LeaseTime::TtrOrDefaultElse(_)
         | LeaseTime::TtrOrOver
-        | LeaseTime::TtrElse(_) => true,
-        LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::Over => false,
+        | LeaseTime::TtrElse(_) => own,
+        LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::Over => return own,
     };
-    given.then(|| match lease.until {
+    given.or(Some(match lease.until {
         Some(_) => lease.span_ms.max(AT_ONCE_MS),
         None => lease.span_ms,
-    })
+    }))
 }
 
 /// True if a lease that was asked for so is over in the step that gives it. `ttr_ms`: that of the

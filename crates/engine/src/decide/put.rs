@@ -496,7 +496,7 @@ impl Engine {
         )
     }
 
-    /// Those that puts take the place of are in memory, or there no longer.
+    /// Checks that messages that puts replace are in memory, or gone.
     pub(super) fn replaced_are_here<'a>(
         &mut self,
         puts: impl IntoIterator<Item = &'a Put>,

@@ -20,7 +20,7 @@ use crate::waiters::{Lines, Waiter};
 
 use super::choose::Walked;
 use super::cold::{Cold, MANY};
-use super::lease::{given_ms, is_over};
+use super::lease::{is_over, shown_ms};
 use super::one_key::lacks_key;
 
 impl Engine {
@@ -487,10 +487,10 @@ impl Engine {
             ),
             Some(ask) => {
                 let lease = self.lease_for(client_id, slot, ask);
-                let given_ms = given_ms(ask, &lease);
+                let shown_ms = shown_ms(self.store.messages.at(slot).ttr_ms, ask, &lease);
                 self.fact(cx, Fact::Leased { at, lease });
                 let mut handed = self.store.messages.at(slot).clone();
-                handed.ttr_ms = handed.ttr_ms.or(given_ms);
+                handed.ttr_ms = shown_ms;
                 Some(handed)
             }
         };

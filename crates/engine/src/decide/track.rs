@@ -10,7 +10,7 @@ use crate::engine::{Cx, Engine};
 use crate::fact::{Fact, Journal};
 use crate::store::Tracks;
 
-/// Those that are forgotten in one tick.
+/// Outcomes that one tick forgets.
 const STEPS: usize = 256;
 /// Tracked messages of one name that are looked at in one step. Whoever gives more of them the same
 /// name finds those that were put last.

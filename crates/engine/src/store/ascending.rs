@@ -21,7 +21,7 @@ struct Chunk<K, V> {
     entries: Vec<(K, Option<V>)>,
     /// The first one that is no hole.
     first: u32,
-    /// Those that are none.
+    /// Entries that are no holes.
     live: u32,
 }
 

@@ -66,7 +66,7 @@ impl Batches {
         self.due.first().map(|&(at, _)| at)
     }
 
-    /// Those that may say something by now.
+    /// Batches that may be due by now.
     pub(crate) fn due(&self, now: Ms) -> impl Iterator<Item = &Batch> {
         let due = self.due.iter().take_while(move |(at, _)| *at <= now);
         due.filter_map(|&(_, id)| self.get(id))

@@ -116,7 +116,7 @@ impl Dependencies {
         here.or_else(|| self.watches.end_of(id))
     }
 
-    /// Those that wait for it, or do not know of its end.
+    /// Messages that wait for it, or do not know of its end.
     pub(crate) fn children(&self, parent: MessageId) -> impl Iterator<Item = MessageId> + '_ {
         let edges = self.edges.range(edges_of(parent));
         edges.map(|&(_, child)| child)
@@ -206,8 +206,11 @@ impl Dependencies {
 
     /// True while records of this segment are written again in several steps.
     pub(super) fn is_copying(&self, segment_ref: SegmentRef) -> bool {
-        let here = self.copied.is_some_and(|(copied, _)| copied == segment_ref);
-        here || self.watches.is_copying(segment_ref)
+        self.is_copying_waits(segment_ref) || self.watches.is_copying(segment_ref)
+    }
+
+    fn is_copying_waits(&self, segment_ref: SegmentRef) -> bool {
+        self.copied.is_some_and(|(copied, _)| copied == segment_ref)
     }
 
     fn decide(&mut self, child: MessageId) {
@@ -448,6 +451,40 @@ impl Durable {
         record: &mut dyn FnMut(&Fact, bool),
     ) -> bool {
         let mut logged = |fact: &Fact| record(fact, false);
+        // One after the other: each begins anew once it has ended.
+        if !self.dependencies.watches.is_copying(segment_ref) {
+            self.copy_waits(segment_ref, into, &mut logged);
+        }
+        if !self.dependencies.is_copying_waits(segment_ref) {
+            let watches = &mut self.dependencies.watches;
+            for _ in 0..watches.copy(segment_ref, into, &mut logged) {
+                self.uncount_segment_ref(segment_ref);
+                self.count_segment_ref(into);
+            }
+        }
+        let is_copying = self.dependencies.is_copying(segment_ref);
+        if !is_copying {
+            // The records they follow from may go.
+            let shard = self.dependencies.shard;
+            for &parent in &self.dependencies.unwatched {
+                let state = None;
+                logged(&Fact::Watched {
+                    parent,
+                    shard,
+                    state,
+                });
+            }
+        }
+        is_copying
+    }
+
+    /// As many of the held messages' records as one step may write again.
+    fn copy_waits(
+        &mut self,
+        segment_ref: SegmentRef,
+        into: SegmentRef,
+        logged: &mut dyn FnMut(&Fact),
+    ) {
         let copied = self.dependencies.copied.take();
         let copied = copied.filter(|(segment, _)| *segment == segment_ref);
         let from = copied.map_or(Unbounded, |(_, last)| Excluded(last));
@@ -466,7 +503,7 @@ impl Durable {
         }
         for child in here {
             if let Some(waits) = self.dependencies.waits.remove(&child) {
-                self.dependencies.tell_of(child, &waits.after, &mut logged);
+                self.dependencies.tell_of(child, &waits.after, logged);
                 let segment_ref = into;
                 let waits = Waits {
                     segment_ref,
@@ -477,25 +514,6 @@ impl Durable {
             self.uncount_segment_ref(segment_ref);
             self.count_segment_ref(into);
         }
-        let watches = &mut self.dependencies.watches;
-        for _ in 0..watches.copy(segment_ref, into, &mut logged) {
-            self.uncount_segment_ref(segment_ref);
-            self.count_segment_ref(into);
-        }
-        let is_copying = self.dependencies.is_copying(segment_ref);
-        if !is_copying {
-            // The records they follow from may go.
-            let shard = self.dependencies.shard;
-            for &parent in &self.dependencies.unwatched {
-                let state = None;
-                logged(&Fact::Watched {
-                    parent,
-                    shard,
-                    state,
-                });
-            }
-        }
-        is_copying
     }
 
     /// Segments of the records, for who counts them anew.

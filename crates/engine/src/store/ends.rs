@@ -10,6 +10,7 @@ use super::cold::ColdBlock;
 use crate::cold::BlockAt;
 use quintet_types::{
     At, Caller, ClientId, Ended, Ending, Message, MessageId, Ms, Name, Principal, QueueId,
+    SHARD_SHIFT,
 };
 
 /// An end without its id.
@@ -25,6 +26,19 @@ struct Rest {
 
 /// Bytes of memory that one takes.
 const BYTES: usize = size_of::<u64>() + size_of::<Rest>();
+
+/// Purges at most of which some ends are forgotten.
+const PURGES_MAX: usize = 100;
+/// Parts of one purge are at most so many ms apart.
+const PURGE_MS: u64 = 10_000;
+
+/// A purge, or the end of a queue, of which the ends of some messages are forgotten.
+#[derive(Clone, Copy, Debug)]
+struct Purge {
+    /// The lowest and the highest id that may be one of these.
+    ids: (u64, u64),
+    rest: Rest,
+}
 
 /// A message that may have another id with the next put.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +67,17 @@ impl Step {
             ..self
         }
     }
+
+    #[inline]
+    fn rest(self, queue: QueueId, why: Ended) -> Rest {
+        Rest {
+            at: self.now,
+            more: self.caller.client_id.0,
+            queue,
+            principal: self.caller.principal,
+            why,
+        }
+    }
 }
 
 /// A block of a run that a purge, or the end of its queue, has removed. The ids of its messages
@@ -63,6 +88,8 @@ pub struct PurgedBlock {
     pub at: BlockAt,
     block: ColdBlock,
     step: Step,
+    /// Id of the newest message at that time.
+    newest: MessageId,
 }
 
 impl PurgedBlock {
@@ -87,6 +114,8 @@ pub(crate) struct Ends {
     blocks: VecDeque<PurgedBlock>,
     /// Messages in them.
     in_blocks: usize,
+    /// Purges with forgotten ends, the newest at the end.
+    purges: VecDeque<Purge>,
 }
 
 impl Ends {
@@ -109,6 +138,9 @@ impl Ends {
         }
         self.max = max;
         self.waits = None;
+        if max == 0 {
+            self.purges.clear();
+        }
         self.shorten_blocks();
         // Oldest first.
         if self.next < self.ids.len() {
@@ -116,8 +148,10 @@ impl Ends {
             self.rest.rotate_left(self.next);
         }
         let old = self.ids.len().saturating_sub(max);
-        self.ids.drain(..old);
-        self.rest.drain(..old);
+        let forgotten = self.ids.drain(..old).zip(self.rest.drain(..old));
+        for (id, rest) in forgotten.collect::<Vec<_>>() {
+            self.forget((id, id), rest);
+        }
         self.ids.shrink_to(max);
         self.rest.shrink_to(max);
         self.next = if self.ids.len() < max {
@@ -140,14 +174,7 @@ impl Ends {
 
     #[inline]
     fn add_of(&mut self, step: Step, id: MessageId, queue: QueueId, why: Ended) {
-        let rest = Rest {
-            at: step.now,
-            more: step.caller.client_id.0,
-            queue,
-            principal: step.caller.principal,
-            why,
-        };
-        self.push(id, rest);
+        self.push(id, step.rest(queue, why));
     }
 
     /// The step whose facts are applied.
@@ -156,9 +183,20 @@ impl Ends {
     }
 
     /// A block of a run was removed with all its messages, whose ids the engine does not know.
-    pub(super) fn add_block(&mut self, step: Step, at: BlockAt, block: ColdBlock) {
+    pub(super) fn add_block(
+        &mut self,
+        step: Step,
+        at: BlockAt,
+        block: ColdBlock,
+        newest: MessageId,
+    ) {
         self.in_blocks += block.row.live as usize;
-        self.blocks.push_back(PurgedBlock { at, block, step });
+        self.blocks.push_back(PurgedBlock {
+            at,
+            block,
+            step,
+            newest,
+        });
         self.shorten_blocks();
     }
 
@@ -171,7 +209,9 @@ impl Ends {
                 return;
             }
             self.in_blocks -= live;
-            self.blocks.pop_front();
+            if let Some(oldest) = self.blocks.pop_front() {
+                self.forget_block(&oldest);
+            }
         }
     }
 
@@ -181,11 +221,46 @@ impl Ends {
         std::mem::take(&mut self.blocks)
     }
 
-    /// Messages of a removed block.
+    /// Messages of a removed block; none: nobody knows which were in it.
     pub(super) fn add_purged(&mut self, of: &PurgedBlock, ids: &[MessageId]) {
+        if ids.is_empty() {
+            self.forget_block(of);
+        }
         for id in ids {
             self.add_with_queue(of.step, *id, of.block.row.queue);
         }
+    }
+
+    /// Any message of the shard up to the newest one may have been in it.
+    fn forget_block(&mut self, of: &PurgedBlock) {
+        let newest = of.newest.0;
+        let ids = ((newest >> SHARD_SHIFT) << SHARD_SHIFT, newest);
+        let rest = of.step.rest(of.block.row.queue, of.step.all_go);
+        self.forget(ids, rest);
+    }
+
+    /// Keeps a purge if the end of one of its messages is forgotten.
+    fn forget(&mut self, (low, high): (u64, u64), of: Rest) {
+        if self.max == 0 || !of.why.is_purge() {
+            return;
+        }
+        let is_same = |purge: &&mut Purge| {
+            let old = &purge.rest;
+            (old.queue, old.why, old.principal) == (of.queue, of.why, of.principal)
+                && old.at.0.abs_diff(of.at.0) < PURGE_MS
+        };
+        if let Some(purge) = self.purges.iter_mut().rev().find(is_same) {
+            purge.ids = (purge.ids.0.min(low), purge.ids.1.max(high));
+            if of.at >= purge.rest.at {
+                purge.rest = of;
+            }
+            return;
+        }
+        if self.purges.len() == PURGES_MAX {
+            self.purges.pop_front();
+        }
+        let (ids, rest) = ((low, high), of);
+        self.purges.push_back(Purge { ids, rest });
     }
 
     fn push(&mut self, id: MessageId, rest: Rest) {
@@ -195,7 +270,11 @@ impl Ends {
         } else if let (Some(old), Some(of)) =
             (self.ids.get_mut(self.next), self.rest.get_mut(self.next))
         {
-            (*old, *of) = (id.0, rest);
+            let forgotten = std::mem::replace(old, id.0);
+            let of = std::mem::replace(of, rest);
+            if of.why.is_purge() {
+                self.forget((forgotten, forgotten), of);
+            }
         } else {
             return;
         }
@@ -271,6 +350,12 @@ impl Ends {
         self.rest.get(at)
     }
 
+    /// The newest purge with forgotten ends to which a message of this id may belong.
+    fn find_purge(&self, id: MessageId) -> Option<&Rest> {
+        let may = |purge: &&Purge| (purge.ids.0..=purge.ids.1).contains(&id.0);
+        Some(&self.purges.iter().rev().find(may)?.rest)
+    }
+
     /// The newest ends of those of these messages that have one, in one pass that stops when all
     /// are found.
     fn find_all(&self, ids: &BTreeSet<MessageId>) -> BTreeMap<MessageId, &Rest> {
@@ -295,7 +380,8 @@ impl Ends {
     /// Bytes of memory that they take.
     pub(super) fn bytes(&self) -> u64 {
         let blocks = self.blocks.len() * size_of::<PurgedBlock>();
-        (self.ids.len() * BYTES + blocks) as u64
+        let purges = self.purges.len() * size_of::<Purge>();
+        (self.ids.len() * BYTES + blocks + purges) as u64
     }
 }
 
@@ -316,19 +402,27 @@ impl Durable {
 
     /// The end of a message that is gone; `None`: it is not known.
     pub(crate) fn end_of(&self, id: MessageId) -> Option<Ending> {
-        let rest = self.ends.find(id)?;
+        self.ends.find(id).map(|rest| self.ending(rest))
+    }
+
+    /// The newest purge to which a message belongs perhaps whose end is not known any more.
+    pub(crate) fn purge_of(&self, id: MessageId) -> Option<Ending> {
+        self.ends.find_purge(id).map(|rest| self.ending(rest))
+    }
+
+    fn ending(&self, rest: &Rest) -> Ending {
         let renamed = rest.why.renames() && rest.more != 0;
         let by = (!rest.why.renames() && rest.more != 0).then_some(Caller {
             client_id: ClientId(rest.more),
             principal: rest.principal,
         });
-        Some(Ending {
+        Ending {
             queue: self.queue(rest.queue).map(|queue| queue.name.clone()),
             why: rest.why,
             at: rest.at,
             by,
             is_now: renamed.then_some(MessageId(rest.more)),
-        })
+        }
     }
 }
 
@@ -367,5 +461,52 @@ mod tests {
         ends.set_max(0);
         add(&mut ends, 11);
         assert_eq!((ids(&ends), ends.bytes()), (vec![], 0));
+    }
+
+    #[test]
+    fn a_purge_of_more_than_are_kept_is_known_by_the_ids_of_those_that_are_not() {
+        let mut ends = Ends::default();
+        ends.set_max(3);
+        let add = |ends: &mut Ends, id: u64, queue: u32, why: Ended| {
+            ends.add(MessageId(id), QueueId(queue), why);
+        };
+        let queue = |ends: &Ends, id: u64| ends.find_purge(MessageId(id)).map(|rest| rest.queue);
+        (10..14).for_each(|id| add(&mut ends, id, 1, Ended::Purged));
+        assert_eq!(
+            [9, 10, 11].map(|id| queue(&ends, id)),
+            [None, Some(QueueId(1)), None]
+        );
+        // These are forgotten as well.
+        (20..26).for_each(|id| add(&mut ends, id, 2, Ended::Finished));
+        let known = [9, 10, 13, 14, 20].map(|id| queue(&ends, id).is_some());
+        assert_eq!(known, [false, true, true, false, false]);
+        assert_eq!(ends.purges.len(), 1);
+        // Another purge of the same queue, later.
+        ends.happen(Ms(PURGE_MS));
+        (12..18).for_each(|id| add(&mut ends, id, 1, Ended::Purged));
+        assert_eq!(ends.purges.len(), 2);
+        let at = |ends: &Ends, id: u64| ends.find_purge(MessageId(id)).map(|rest| rest.at);
+        let all = [11, 12, 14, 15].map(|id| at(&ends, id));
+        assert_eq!(
+            all,
+            [Some(Ms(0)), Some(Ms(PURGE_MS)), Some(Ms(PURGE_MS)), None]
+        );
+        ends.set_max(1);
+        assert_eq!(at(&ends, 16), Some(Ms(PURGE_MS)));
+        // The newest purges are kept.
+        let queues = 3..=u32::try_from(PURGES_MAX).expect("few") + 3;
+        queues.for_each(|queue| {
+            add(
+                &mut ends,
+                1000 + u64::from(queue),
+                queue,
+                Ended::QueueDeleted,
+            )
+        });
+        assert_eq!(ends.purges.len(), PURGES_MAX);
+        let known = [10, 16, 1003, 1004].map(|id| queue(&ends, id).is_some());
+        assert_eq!(known, [false, false, true, true]);
+        ends.set_max(0);
+        assert_eq!((queue(&ends, 1004), ends.bytes()), (None, 0));
     }
 }

@@ -123,6 +123,27 @@ impl Durable {
         false
     }
 
+    /// A queue of which more living messages are counted than it holds, in memory and in runs; in
+    /// words.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        self.queues.iter().flatten().find_map(|queue| {
+            if queue.live.dropped || queue.live.settings.memory || !queue.live.recorded {
+                return None;
+            }
+            let left: u64 = queue.totals.left().values().iter().sum();
+            let counted = queue.totals.came().saturating_sub(left);
+            let found = queue.gauges();
+            let waiting = found.ready + found.not_selectable + found.delayed;
+            let known = waiting + found.reserved + found.buried + found.prepared;
+            (known < counted).then(|| {
+                format!(
+                    "queue {}: {counted} living messages are counted, {known} are known",
+                    queue.name
+                )
+            })
+        })
+    }
+
     /// Gives a queue, or those that are gone, other totals.
     pub(super) fn replace_totals(sum: &mut QueueTotals, old: &mut QueueTotals, new: QueueTotals) {
         sum.subtract(old);

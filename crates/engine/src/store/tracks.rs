@@ -49,7 +49,7 @@ impl Tracks {
         self.of.get(&id).map(|track| &**track)
     }
 
-    /// The one that is forgotten first.
+    /// The outcome that is forgotten first.
     pub(crate) fn first_end(&self) -> Option<(Ms, MessageId)> {
         self.ends.first().copied()
     }

@@ -305,6 +305,31 @@ fn records_of_both_shards_stay_while_segments_go() {
 }
 
 #[test]
+fn the_copying_of_many_records_of_both_kinds_ends() {
+    const MANY: usize = 5000;
+    let mut all = four();
+    let parents: Vec<MessageId> = (0..MANY / 2).map(|_| all[1].put("b", "b")).collect();
+    for &parent in &parents {
+        for queue in ["a", "mail", "b", "b"] {
+            put(&mut all, queue, &[parent]);
+        }
+    }
+    let world = &mut all[1];
+    assert_eq!(watched(world), MANY);
+    world.engine.set_segment_ref(SegmentRef(1));
+    let (mut facts, mut from, mut steps) = (Vec::new(), Some(0), 0);
+    while let Some(slot) = from {
+        let copied = world
+            .engine
+            .copy_out(SegmentRef(0), slot, u32::MAX, &mut facts);
+        from = copied.next;
+        steps += 1;
+        assert!(steps < 30, "it goes on for ever");
+    }
+    assert_eq!(world.engine.segment_refs_live(SegmentRef(0)), 0);
+}
+
+#[test]
 fn a_repeat_of_a_put_is_answered_and_watches_nothing() {
     let mut all = four();
     let parent = all[1].put("b", "b");

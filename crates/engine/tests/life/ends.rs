@@ -4,6 +4,8 @@ use quintet_engine::*;
 use quintet_sim::world::{World, reserve};
 use quintet_types::*;
 
+use crate::cold::Runs;
+
 fn remembering(max: u32) -> World {
     World::with(Settings {
         ends_max: max,
@@ -163,6 +165,74 @@ fn a_purge_is_told_by_its_own_time_and_client() {
             (end.why, end.at, by),
             (Ended::Purged, purged, Some(ClientId(9)))
         );
+    }
+}
+
+#[test]
+fn a_purge_of_more_messages_than_are_kept_is_told_for_the_others() {
+    let mut w = remembering(3);
+    let ids: Vec<MessageId> = (0..6).map(|n| w.put("q", &n.to_string())).collect();
+    let purged = w.engine.now();
+    let (queue, reserved) = ("q".into(), false);
+    w.ask(9, Command::Flush { queue, reserved });
+    w.tick();
+    w.tick();
+    let never = MessageId(ids[5].0 + 1);
+    let is_told = |engine: &Engine, by: Option<ClientId>| {
+        let known = ids.iter().map(|id| why(engine, *id).is_some());
+        assert_eq!(
+            known.collect::<Vec<_>>(),
+            [false, false, false, true, true, true]
+        );
+        for id in &ids[..3] {
+            let purge = engine.purge_of(*id).expect("it is known");
+            assert_eq!(
+                (purge.queue, purge.why, purge.by.map(|by| by.client_id)),
+                (Some("q".into()), Ended::Purged, by)
+            );
+        }
+        assert_eq!([ids[3], never].map(|id| engine.purge_of(id)), [None, None]);
+    };
+    is_told(&w.engine, Some(ClientId(9)));
+    let at = w.engine.purge_of(ids[0]).map(|purge| purge.at);
+    assert_eq!(at, Some(purged));
+    w.restart();
+    w.tick();
+    w.tick();
+    is_told(&w.engine, None);
+    // One of another client that ended by itself is none of it.
+    w.put("q", "x");
+    assert_eq!(w.pop("q"), "x");
+    assert_eq!(w.engine.purge_of(never), None);
+    w.engine.configure(Settings::default());
+    assert_eq!(w.engine.purge_of(ids[0]), None);
+}
+
+#[test]
+fn a_purge_of_messages_in_runs_is_told_though_nobody_knows_which_they_were() {
+    // Blocks of runs fill half of the record at most.
+    for (max, kept) in [(4, 2), (100, 5)] {
+        let mut w = remembering(max);
+        let ids: Vec<MessageId> = (0..5).map(|n| w.put("q", &n.to_string())).collect();
+        Runs::default().evict(&mut w);
+        let (queue, reserved) = ("q".into(), false);
+        w.ask(9, Command::Flush { queue, reserved });
+        let purge = |w: &World, id: MessageId| {
+            let purge = w.engine.purge_of(id)?;
+            Some((purge.why, purge.by?.client_id))
+        };
+        let blocks = w.engine.take_purged_blocks();
+        assert_eq!(blocks.len(), kept);
+        assert_eq!(purge(&w, ids[0]).is_some(), kept < 5);
+        // Their files cannot be read.
+        for block in &blocks {
+            w.engine.add_purged(block, &[]);
+        }
+        for id in &ids {
+            assert_eq!(purge(&w, *id), Some((Ended::Purged, ClientId(9))));
+            assert_eq!(w.engine.end_of(*id), None);
+        }
+        assert_eq!(purge(&w, MessageId(ids[4].0 + 1)), None);
     }
 }
 

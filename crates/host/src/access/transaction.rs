@@ -31,7 +31,7 @@ struct Part {
 /// The batches of a step, and their shards.
 #[derive(Default)]
 struct Joins {
-    /// All that it puts something into.
+    /// All batches that it puts something into.
     all: BatchShards,
     /// Those of these that have to take members: of what the hook puts, and of the command.
     asked: [BatchShards; 2],

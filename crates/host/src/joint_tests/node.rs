@@ -221,6 +221,9 @@ impl Node {
         else {
             return;
         };
+        if self.ground.watches() {
+            assert_eq!(state.lacks(), None, "node {}", self.number);
+        }
         let epoch = log.epoch().0;
         let layout = Layout {
             shards: SHARDS,

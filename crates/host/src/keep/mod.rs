@@ -463,24 +463,24 @@ impl Core {
             blocks.push((block, Vec::new()));
         }
         for (run, mut blocks) in runs {
-            let Some(file) = self.runs.get(run) else {
-                continue;
-            };
             blocks.sort_unstable_by_key(|(block, _)| block.at);
-            let read = file.each_id(|id, ordinal| {
-                let behind = blocks.partition_point(|(block, _)| block.at.ordinal <= ordinal);
-                let found = behind.checked_sub(1).and_then(|at| blocks.get_mut(at));
-                if let Some((block, ids)) = found
-                    && block.has(ordinal)
-                {
-                    ids.push(MessageId(id));
-                }
+            let read = self.runs.get(run).map_or(Ok(()), |file| {
+                file.each_id(|id, ordinal| {
+                    let behind = blocks.partition_point(|(block, _)| block.at.ordinal <= ordinal);
+                    let found = behind.checked_sub(1).and_then(|at| blocks.get_mut(at));
+                    if let Some((block, ids)) = found
+                        && block.has(ordinal)
+                    {
+                        ids.push(MessageId(id));
+                    }
+                })
             });
             if let Err(error) = read {
                 tracing::warn!("the ends of some purged messages are not recorded: {error}");
             }
             for (block, ids) in &blocks {
-                for ids in ids.chunks(PURGED_IDS) {
+                let none = ids.is_empty().then_some(&[][..]);
+                for ids in ids.chunks(PURGED_IDS).chain(none) {
                     let mut shard = self.shards[shard].lock_last(Work::Spill);
                     shard.engine.add_purged(block, ids);
                 }

@@ -514,6 +514,7 @@ fn snapshots_name_the_runs_that_replay_has() {
             Ok(())
         };
         LocalLog::open(disk, Options::default(), &mut each).expect("it opens");
+        assert_eq!(replay.lacks(), None, "seed {seed}");
     }
     assert_eq!(others, [""; 0]);
     assert!(segments > 24, "{segments}");

@@ -4,6 +4,7 @@ mod common;
 mod conformance;
 mod crash;
 mod damage;
+mod frames;
 mod limits;
 mod mirror;
 mod reader;

@@ -21,7 +21,7 @@ use quintet_engine::Fact;
 use quintet_host::{
     Core, LogPlace, LoggedFact, NoFact, NotThere, Post, Required, SyncPolicy, locked,
 };
-use quintet_types::{Delivery, Name, Principal, QueueId};
+use quintet_types::{Delivery, Ms, Name, Principal, QueueId};
 
 use of_fact::{Told, event, lost};
 
@@ -59,25 +59,37 @@ struct Reading {
     damaged: BTreeSet<LogPlace>,
 }
 
-/// The names of queues at a place of the log, by shard and number.
+/// The names of queues at a place of the log, by shard and number, and since when they have them.
 #[derive(Clone, Default)]
 struct Names {
     at: LogPlace,
     /// The same map for all places with the same queues.
-    queues: Arc<HashMap<(u64, QueueId), Name>>,
+    queues: Arc<HashMap<(u64, QueueId), (Name, Ms)>>,
 }
 
 impl Names {
-    /// Goes past a fact.
-    fn pass(&mut self, shard: u64, fact: Option<&Fact>) {
-        if let Some(Fact::QueueMade { queue, name, .. }) = fact {
-            let key = (shard, *queue);
+    /// Goes past a fact. Behind a part that is lost, numbers may be those of other queues: names
+    /// stay of queues that are the same to this day.
+    fn pass(&mut self, core: &Core, logged: &LoggedFact<'_>) {
+        if let Ok(Fact::QueueMade {
+            queue,
+            name,
+            created,
+            ..
+        }) = logged.fact
+        {
+            let key = (logged.shard, *queue);
+            let known = self.queues.get(&key);
             // Each segment begins with those that are known.
-            if self.queues.get(&key) != Some(name) {
-                Arc::make_mut(&mut self.queues).insert(key, name.clone());
+            if known.is_none_or(|(known, since)| known != name || since != created) {
+                Arc::make_mut(&mut self.queues).insert(key, (name.clone(), *created));
             }
-        } else if let Some(Fact::QueueDropped { queue, .. }) = fact {
-            Arc::make_mut(&mut self.queues).remove(&(shard, *queue));
+        } else if let Ok(Fact::QueueDropped { queue, .. }) = logged.fact {
+            Arc::make_mut(&mut self.queues).remove(&(logged.shard, *queue));
+        } else if logged.fact.is_err() {
+            Arc::make_mut(&mut self.queues).retain(|(shard, queue), (name, since)| {
+                core.is_queue(*shard, *queue, name, *since)
+            });
         }
     }
 }
@@ -259,7 +271,7 @@ impl Reading {
             core.facts_from(names.at, u64::MAX, &mut |logged| {
                 let is_before = logged.at < from;
                 if is_before {
-                    names.pass(logged.shard, logged.fact.ok());
+                    names.pass(core, logged);
                 }
                 is_before
             })?;
@@ -316,7 +328,7 @@ impl Page<'_> {
             self.bytes += EVENT_BYTES + bytes_of_texts(&event);
             self.events.push(event);
         }
-        names.pass(logged.shard, logged.fact.ok());
+        names.pass(self.core, logged);
         true
     }
 
@@ -339,9 +351,9 @@ impl Page<'_> {
                 .then_some(event);
         };
         // A queue that was deleted has no name any more: that was told.
-        let queue = names.queues.get(&(shard, queue))?;
+        let (queue, _) = names.queues.get(&(shard, queue))?;
         let to = match to {
-            Some(to) => names.queues.get(&(shard, to)).cloned(),
+            Some(to) => names.queues.get(&(shard, to)).map(|(name, _)| name.clone()),
             None => event.to.take(),
         };
         event.queue = Some(queue.clone()).filter(|queue| self.may_see(queue));

@@ -8,7 +8,7 @@ use quintet_host::{Point, Spread};
 pub struct EdgeNumbers {
     /// Connections open now, but those of HTTP and SQS.
     pub open: u64,
-    /// All that ever came.
+    /// Connections since the start.
     pub accepted: u64,
     /// Those for whom there was no place.
     pub refused: u64,

@@ -42,7 +42,7 @@ rows! {
     Gauge "queue_keys" "Keys that the queue indexes because of its settings (groups, \
                         key_in_flight_max, key_take_rate)."
         = |q| whole(q.keys);
-    Gauge "queue_keys_limited" "Keys with messages that a limit makes not selectable."
+    Gauge "queue_keys_limited" "Keys with messages that a limit blocks."
         = |q| whole(q.keys_limited);
     Counter "queue_puts_total" "Messages put." = |q| whole(q.totals.puts);
     Counter "queue_put_bytes_total" "Bytes of bodies put." = |q| whole(q.totals.put_bytes);

@@ -53,9 +53,9 @@ pub struct Sums {
 #[derive(Debug, Default)]
 pub(super) struct Book {
     items: BTreeMap<Arc<str>, Item>,
-    /// Those that will be due, the next one first.
+    /// Schedules that will be due, the next one first.
     due: BTreeSet<(Ms, Arc<str>)>,
-    /// Those whose puts were refused, to be tried again.
+    /// Schedules whose puts got errors, to be tried again.
     refused: VecDeque<Arc<str>>,
     /// How many are in the table of definitions.
     defined: u64,

@@ -224,7 +224,7 @@ mod tests {
         Loaded::new("a", None, Some(&entry), None)
     }
 
-    /// One that cannot be read puts nothing, and can still be changed or removed as it was read.
+    /// A schedule that cannot be read puts nothing, and can still be changed or removed.
     #[test]
     fn a_definition_that_cannot_run_says_why() {
         let good = r#"{"v":1,"by":"ann","at":5,"spec":{"every_ms":1000,"queue":"w"}}"#;

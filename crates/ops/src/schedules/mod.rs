@@ -61,7 +61,7 @@ impl Schedules {
     /// Those of a configuration.
     ///
     /// # Errors
-    /// What is wrong with a table.
+    /// A table is invalid; the text says why.
     pub fn new(config: &Config) -> Result<Self> {
         let files = config.schedules().map_err(|why| anyhow!(why))?;
         Ok(Self {

@@ -43,7 +43,7 @@ pub(super) struct Runner<'a> {
     pub(super) schedules: &'a Schedules,
     pub(super) client_api: &'a dyn ClientApi,
     visit: ScopedClient<'a>,
-    /// Those that are due soon. One that has changed since fails its guards, and is read again.
+    /// Schedules that are due soon. A changed one fails its guards, and is read again.
     ahead: RefCell<HashMap<Arc<str>, Loaded>>,
     /// Marks with the messages of puts, to be written with the next commands.
     notes: RefCell<Vec<Command>>,
@@ -320,7 +320,7 @@ impl Runner<'_> {
                         .insert(&file.name, Some(Arc::clone(file)), Ms::NEVER);
                     if shadows {
                         tracing::warn!(
-                            "[[cron]] {}: a schedule of this name was also made at run time; the \
+                            "[[cron]] {}: a schedule of this name was also created at run time; the \
                              configuration wins",
                             file.name
                         );

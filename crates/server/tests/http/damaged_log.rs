@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::api::ask;
 use super::message_events::{await_begun, now, put, reply, request, since};
 use crate::common::{Data, Start, eventually};
 
@@ -70,6 +71,35 @@ fn a_reader_is_told_of_damage_once_and_comes_to_the_end() {
     assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
     let printed = server.printed(&["events", "--since", &begin]);
     assert_eq!(printed.matches("lost").count(), 1, "{printed}");
+}
+
+/// The number of a queue that is deleted goes to the next one that is made.
+#[test]
+fn an_event_gets_no_name_that_its_queue_lost_in_the_damage() {
+    let data = Data::fresh();
+    let config = "shards = 1\n";
+    let server = Start::of(config).listen(&["http=0"]).serve_at(&data);
+    let begin = now(&server);
+    put(&server, "stays", json!({ "body": "x" }));
+    let id = put(&server, "old", json!({ "body": BODIES[0] }));
+    for path in [format!("/messages/{id}"), "/queues/old".to_owned()] {
+        let reply = ask(&server, &format!("DELETE {path}"), "", "");
+        assert!(reply.status < 300, "{path}: {}", reply.json);
+    }
+    put(&server, "new", json!({ "body": BODIES[1] }));
+    put(&server, "new", json!({ "body": BODIES[2] }));
+    put(&server, "stays", json!({ "body": "x" }));
+    damage(&data);
+    for max in [1, 100] {
+        let (told, _) = since(&server, &begin, max, "");
+        assert_eq!(kinds(&told), ["put", "put", "lost", "put"], "{told:?}");
+        let queues: Vec<&Value> = told.iter().map(|event| &event["queue"]).collect();
+        let expected = ["stays", "old", "", "stays"].map(|name| match name {
+            "" => Value::Null,
+            name => json!(name),
+        });
+        assert_eq!(queues, expected.iter().collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use crate::api::{get, post};
-use crate::common::{Server, Start, http, page};
+use crate::common::{Server, Start, await_that, http, page};
 
 const FRAGILE: &str = "[[queue]]\nname = 'fragile'\nattempts_max = 1\ndead_letter = 'dead'\n";
 
@@ -379,4 +379,136 @@ fn a_list_goes_on_behind_a_state_that_has_become_empty() {
     let next = first["cursor"].as_str().expect("more");
     let rest = get(&server, &format!("/messages?group=all&cursor={next}")).json;
     assert_eq!(rest["messages"].as_array().map(Vec::len), Some(2), "{rest}");
+}
+
+/// Messages as a file of `quintet export` has them.
+fn import(server: &Server, lines: impl Iterator<Item = Value>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("messages.jsonl");
+    let lines: Vec<String> = lines.map(|line| line.to_string()).collect();
+    std::fs::write(&file, lines.join("\n")).expect("written");
+    server.printed(&["import", "--quiet", file.to_str().expect("a path")]);
+}
+
+/// Ids of the buried messages of a queue, in the order in which they were buried.
+fn buried(server: &Server, queue: &str) -> Vec<u64> {
+    let path = format!("/queues/{queue}/messages?state=buried&max=100");
+    let list = get(server, &path).json;
+    let all = list["messages"].as_array().expect("a list").iter();
+    all.filter_map(|message| message["id"].as_u64()).collect()
+}
+
+/// Messages of four queues have the same turn, so pages end between such as only ids tell apart.
+#[test]
+fn the_dead_of_one_ms_are_listed_once_whatever_the_size_of_a_page() {
+    for shards in [1, 4] {
+        let weak = FRAGILE.replace("fragile", "weak").replace("dead'", "gone'");
+        let config = format!("shards = {shards}\n{FRAGILE}{weak}");
+        let server = Start::of(&config).listen(&["http=0"]).serve();
+        let lines = (0..24).map(|at| {
+            json!({ "queue": format!("q-{}", at % 4), "state": "buried", "priority": 1,
+                    "body": "x", "changed_ms": 1000 * (1 + at / 8) })
+        });
+        import(&server, lines);
+        for _ in 0..6 {
+            fail(&server, "fragile", "never again");
+            fail(&server, "weak", "never again");
+        }
+        await_that("all are dead letters", || {
+            ["dead", "gone"].map(|queue| ids_all(&server, queue).len()) == [6, 6]
+        });
+        // Of each ms a queue has two, with one turn after the other.
+        let mut turns: Vec<(usize, u64)> = Vec::new();
+        for queue in 0..4 {
+            let ids = buried(&server, &format!("q-{queue}"));
+            assert_eq!(ids.len(), 6, "q-{queue}");
+            turns.extend(ids.into_iter().enumerate());
+        }
+        turns.sort_unstable();
+        let buried: Vec<u64> = turns.into_iter().rev().map(|(_, id)| id).collect();
+        let (whole, next) = dead_page(&server, 100, "");
+        assert_eq!((whole.len(), next), (36, None), "{shards} shards");
+        assert_eq!(whole[12..], buried, "{shards} shards");
+        // Those of now come before, each queue's in its order.
+        for queue in ["dead", "gone"] {
+            let mut letters = ids_all(&server, queue);
+            letters.reverse();
+            let listed = whole[..12].iter().filter(|id| letters.contains(*id));
+            assert_eq!(listed.copied().collect::<Vec<_>>(), letters, "{queue}");
+        }
+        for max in [1, 2, 3, 5, 12, 13, 35, 36] {
+            let (mut seen, mut cursor) = (Vec::new(), Some(String::new()));
+            while let Some(from) = cursor.take() {
+                let (ids, next) = dead_page(&server, max, &from);
+                assert!(ids.len() <= max as usize, "{max} {ids:?}");
+                seen.extend(ids);
+                assert!(seen.len() <= whole.len(), "{max}: {seen:?}");
+                cursor = next;
+            }
+            assert_eq!(seen, whole, "{shards} shards, {max} a page");
+        }
+    }
+}
+
+/// A lane is searched in slices of 64 messages, so many of them that a page has what is behind
+/// thousands that do not fit.
+#[test]
+fn a_page_of_the_dead_looks_behind_thousands_of_others() {
+    let server = Start::of(FRAGILE).listen(&["http=0"]).serve();
+    fail(&server, "fragile", "needle");
+    // They are no dead letters, though their queue has one.
+    let plain = json!({ "messages": vec![json!({ "body": "straw" }); 500] });
+    for _ in 0..10 {
+        assert_eq!(post(&server, "/queues/dead/messages", &plain).status, 201);
+    }
+    let (ids, next) = dead_page(&server, 5, "");
+    assert_eq!((ids.len(), next), (1, None));
+    let line = |body: &str, changed_ms: u64| {
+        let mut line = json!({ "queue": "q", "state": "buried", "priority": 1, "body": body });
+        line["changed_ms"] = changed_ms.into();
+        line
+    };
+    let straw = (0..5000).map(|_| line("straw", 2));
+    import(&server, std::iter::once(line("needle", 1)).chain(straw));
+    let page = get(&server, "/messages?group=dead&contains=needle&max=5").json;
+    let found = page["messages"].as_array().expect("a list").iter();
+    let found: Vec<(&Value, &Value)> = found.map(|one| (&one["queue"], &one["body"])).collect();
+    let needle = json!("needle");
+    assert_eq!(
+        found,
+        [(&json!("dead"), &needle), (&json!("q"), &needle)],
+        "{page}"
+    );
+    assert_eq!(page["cursor"], Value::Null, "{page}");
+}
+
+#[test]
+fn lists_over_all_queues_have_only_those_whose_messages_may_be_seen() {
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
+                  rights = ['put', 'peek']\n[[listen]]\nprotocol = 'http'\n\
+                  address = '127.0.0.1:0'\nuser = 'ann'\n";
+    let server = Start::of(config).serve_as_configured();
+    let due = 4_000_000_000_000_u64;
+    let lines = ["mine", "theirs"].into_iter().flat_map(|queue| {
+        let line =
+            |state: &str| json!({ "queue": queue, "state": state, "priority": 1, "body": queue });
+        let (mut later, mut again) = (line("delayed"), line("delayed"));
+        later["due_ms"] = due.into();
+        (again["due_ms"], again["reserves"]) = (due.into(), 1.into());
+        [line("buried"), later, again, line("ready")]
+    });
+    import(&server, lines);
+    for group in ["dead", "scheduled", "retrying", "all"] {
+        let list = get(&server, &format!("/messages?group={group}")).json;
+        let found = list["messages"].as_array().expect("a list");
+        let mine = found.iter().filter(|one| one["queue"] == "mine").count();
+        let wanted = if group == "all" { 4 } else { 1 };
+        assert_eq!((found.len(), mine), (wanted, wanted), "{group}: {list}");
+        let (status, shown) = page(&server, &format!("/waiting?group={group}"));
+        assert_eq!(status, 200, "{shown}");
+        assert!(
+            shown.contains("<bdi>mine</bdi>") && !shown.contains("theirs"),
+            "{group}: {shown}"
+        );
+    }
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::api::{get, post};
-use crate::common::{Client, PATIENCE, Server, Start, text, tls};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, text, tls};
 use serde_json::json;
 
 /// A poll is cut here if nothing ends it.
@@ -469,22 +469,63 @@ fn a_stop_answers_reads_that_wait() {
     }
 }
 
+/// Whoever reads nothing of a long reply is not waited for.
+#[test]
+fn a_stop_gives_up_clients_that_do_not_read() {
+    for protocol in ["http", "memcache"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = served(&dir, 1);
+        // More than sockets hold.
+        server.client().put("q", "x".repeat(10 << 20).as_bytes());
+        let id = get(&server, "/queues/q/messages").json["messages"][0]["id"].to_string();
+        let mut client = server.client_of(protocol);
+        match protocol {
+            "http" => {
+                let path = format!("/api/v1/messages/{id}/body");
+                let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+                client.send(request.as_bytes());
+            }
+            _ => client.send(b"get q\r\n"),
+        }
+        let unread = |client: &serde_json::Value| client["unread_bytes"].as_u64() > Some(0);
+        await_that("something waits for the client", || {
+            let clients = get(&server, "/connections").json;
+            clients
+                .as_array()
+                .is_some_and(|clients| clients.iter().any(unread))
+        });
+        let began = Instant::now();
+        assert!(server.stop().success());
+        let took = began.elapsed();
+        assert!(
+            took < Duration::from_secs(STOP_WAIT_S / 6),
+            "{protocol}: it took {took:?}"
+        );
+        drop(client);
+    }
+}
+
 /// Nothing else would give the message of a worker that is gone to another.
 #[test]
-fn a_lease_without_a_time_of_its_queue_ends_by_itself() {
+fn a_lease_has_the_time_of_its_queue_and_a_minute_where_that_has_none() {
     let dir = tempfile::tempdir().expect("a folder");
     let start = Start {
         listen: &["http=127.0.0.1:0"],
-        config: Some("[[queue]]\nname = 'work'\ndefault_ttr = '0'\n"),
+        config: Some(
+            "[[queue]]\nname = 'work'\ndefault_ttr = '0'\n\
+             [[queue]]\nname = 'short'\ndefault_ttr = '10s'\n",
+        ),
         ..Start::default()
     };
     let server = Server::start_with(&dir.path().join("data"), start);
     let put = json!({"messages": [{"body": "x"}]});
-    assert_eq!(post(&server, "/queues/work/messages", &put).status, 201);
-    let taken = post(&server, "/queues/work/reserve", &json!({})).json;
-    assert_eq!(taken["messages"].as_array().map(Vec::len), Some(1));
-    let leases = get(&server, "/queues/work/leases").json;
-    let left = leases["leases"][0]["left_ms"].as_u64();
-    let ends = left.is_some_and(|left| (1..=60_000).contains(&left));
-    assert!(ends, "{leases}");
+    for (queue, time) in [("work", 10_001..=60_000), ("short", 1..=10_000)] {
+        let path = |verb: &str| format!("/queues/{queue}/{verb}");
+        assert_eq!(post(&server, &path("messages"), &put).status, 201);
+        let taken = post(&server, &path("reserve"), &json!({})).json;
+        assert_eq!(taken["messages"].as_array().map(Vec::len), Some(1));
+        let leases = get(&server, &path("leases")).json;
+        let left = leases["leases"][0]["left_ms"].as_u64();
+        assert!(left.is_some_and(|left| time.contains(&left)), "{leases}");
+    }
 }

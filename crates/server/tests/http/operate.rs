@@ -1,5 +1,7 @@
 //! The console's pages for those who operate, over the real binary.
 
+use quintet_types::Name;
+
 use crate::common::{Server, Start, http, page, text};
 
 const LISTEN: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
@@ -511,4 +513,111 @@ fn whom_a_limit_holds_back_is_shown() {
         "{table}"
     );
     drop(first);
+}
+
+#[test]
+fn a_message_that_vanishes_while_its_page_is_open_is_told_to_be_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "");
+    let id = text(&server.run(&["put", "work", "x"]).stdout);
+    let path = format!("/messages/{}", id.trim());
+    let open = shown(&server, &path);
+    let edit = shown(&server, &format!("{path}/edit"));
+    let (_, seen) = edit.split_once("name=\"seen\" value=\"").expect("it");
+    let seen = seen.split('"').next().expect("its end");
+    let form = format!("csrf={}&seen={seen}&body=y&priority=0", token(&open));
+    server.printed(&["delete", id.trim()]);
+    let gone = format!("essage {} was deleted", id.trim());
+    for end in ["do/retry", "do/bury", "do/redrive", "do/cancel", "edit"] {
+        let reply = server.ask(&format!("POST {path}/{end}"), http::FORM, &form);
+        assert!(
+            reply.status == 404 && reply.body.contains(&gone),
+            "{end}: {reply:?}"
+        );
+    }
+    for end in ["", "/edit", "/body"] {
+        let (status, told) = page(&server, &format!("{path}{end}"));
+        assert!(status == 404 && told.contains(&gone), "{end}: {told}");
+    }
+}
+
+/// Quotes and markup, controls, marks of direction, and length: a name, and what a page has for it.
+fn odd_names() -> [(String, String); 4] {
+    let esc = |text: &str| format!("<span class=\"esc\">{text}</span>");
+    [
+        ("a\"b'<i>&".into(), "a&#34;b&#39;&#60;i&#62;&#38;".into()),
+        (
+            "c\u{7}\n\u{1b}[2Jd".into(),
+            format!("c{}[2Jd", esc(r"\x07\x0a\x1b")),
+        ),
+        (
+            "e\u{202e}f\u{200f}".into(),
+            format!("e{}f{}", esc(r"\xe2\x80\xae"), esc(r"\xe2\x80\x8f")),
+        ),
+        ("x".repeat(250), "x".repeat(250)),
+    ]
+}
+
+#[test]
+fn odd_names_of_queues_are_escaped_wherever_many_queues_are_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let tables = odd_names().map(|(name, _)| {
+        // Text in JSON is text in TOML.
+        let queue = serde_json::Value::from(name);
+        format!(
+            "[[cron]]\nname = \"n\\\"<i>\u{202e}{}\"\nschedule = '30 2 * * *'\nqueue = {queue}\n",
+            queue.to_string().len()
+        )
+    });
+    let server = start(&dir, &tables.concat());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("buried.jsonl");
+    let mut lines = String::new();
+    for (name, _) in odd_names() {
+        server.printed(&["put", &name, "x"]);
+        server.printed(&["pause", &name]);
+        let queue = Name::from(name.as_str()).to_string();
+        let line =
+            serde_json::json!({ "queue": queue, "state": "buried", "priority": 1, "body": "x" });
+        lines += &format!("{line}\n");
+    }
+    std::fs::write(&file, lines).unwrap();
+    server.printed(&["import", "--quiet", file.to_str().unwrap()]);
+    let hidden = ['\u{7}', '\u{1b}', '\u{202e}', '\u{200f}'];
+    let pages = [
+        ("/", "data-f=\"need/"),
+        ("/waiting?group=dead", "messages/"),
+        ("/waiting?group=all", "messages/"),
+        ("/schedules", "schedules/"),
+    ];
+    for (path, row) in pages {
+        let page = shown(&server, path);
+        assert!(!page.contains("<i>") && !page.contains(hidden), "{page}");
+        assert!(page.matches(row).count() >= 4, "{path}: {page}");
+        for (name, html) in odd_names() {
+            assert!(page.contains(&html), "{path}: {name:?} in {page}");
+        }
+    }
+    let schedules = shown(&server, "/schedules");
+    let name = r"n&#34;&#60;i&#62;\xe2\x80\xae";
+    assert!(schedules.contains(name), "{schedules}");
+    for path in ["attention", "messages?group=dead", "schedules"] {
+        let reply = server.ask(&format!("GET /api/v1/{path}"), "", "");
+        let json = reply.json();
+        let list = json.as_array().or_else(|| {
+            let lists = ["findings", "messages", "schedules"];
+            lists.iter().find_map(|list| json[list].as_array())
+        });
+        let queues = list.expect("a list").iter().map(|one| &one["queue"]);
+        let mut queues: Vec<&str> = queues.filter_map(|queue| queue.as_str()).collect();
+        let mut wanted = odd_names().map(|(name, _)| Name::from(name.as_str()).to_string());
+        queues.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(queues, wanted, "{path}");
+    }
+    for words in [&["attention"][..], &["cron"], &["queues"]] {
+        let (printed, why, _) = server.outputs(words);
+        assert!(printed.lines().count() >= 4, "{words:?}: {printed}{why}");
+        assert!(!printed.contains(hidden), "{words:?}: {printed:?}");
+    }
 }

@@ -63,7 +63,7 @@ fn schedules_of_all_kinds_are_made_and_changed() {
     ];
     let (status, told) = send(&server, "/schedules/form", &all);
     assert_eq!(status, 303, "{told}");
-    assert!(told.contains("The schedule leap is made."), "{told}");
+    assert!(told.contains("The schedule leap is created."), "{told}");
     let leap = json!({
         "cron": "0 0 29 2 *", "zone": "Europe/Berlin", "queue": "w", "body": "one\ntwo",
         "priority": 7, "start_ms": 1_798_790_400_000_u64, "end_ms": 3_786_912_000_000_u64,

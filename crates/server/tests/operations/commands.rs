@@ -311,6 +311,10 @@ fn old_names_are_errors_that_name_the_new_ones() {
     assert!(code == Some(1) && says.contains("did you mean"), "{says}");
     let (code, says) = check("tls_cert = '/nowhere/a'\ntls_key = '/nowhere/b'\n");
     assert!(code == Some(1) && says.contains("/nowhere/a"), "{says}");
+    let collector = "otlp_endpoint = 'http://127.0.0.1:4318'\notlp_ca = '/nowhere/ca.pem'\n";
+    let (code, says) = check(collector);
+    let why = "otlp_ca /nowhere/ca.pem";
+    assert!(code == Some(1) && says.contains(why), "{says}");
     let grant = "[[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['put']\n";
     let (code, says) = check(grant);
     assert!(code == Some(1) && says.contains("not \"bob\""), "{says}");

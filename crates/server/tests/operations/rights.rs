@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_auth::Password;
 use serde_json::{Value, json};
 
-use crate::common::{Client, Server, Start, await_that, text};
+use crate::common::{Client, Server, Start, await_that, eventually, text};
 
 const LISTEN: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -449,10 +449,11 @@ fn what_administers_is_written_down() {
     faktory.expect(b"+OK\r\n");
 
     // The task ends in its own time.
-    let told = || text(&server.run(&["audit"]).stdout);
-    let audits = std::iter::repeat_with(told).take(100);
-    let mut ended = audits.skip_while(|audit| !audit.contains("message move task dead COMPLETED"));
-    let audit = ended.next().expect("the move task ends");
+    let audit = eventually("the move task ends", || {
+        let told = text(&server.run(&["audit"]).stdout);
+        told.contains("message move task dead COMPLETED")
+            .then_some(told)
+    });
     let lines: Vec<&str> = audit.lines().collect();
     let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
     for (words, times) in [

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::Value;
 
-use crate::common::{Client, Reply, Server, text};
+use crate::common::{Client, Reply, Server, eventually, text};
 
 /// Asks there; `headers` end in CR LF each.
 fn ask(server: &Server, what: &str, headers: &str) -> Reply {
@@ -96,8 +96,7 @@ fn of_connections_that_speak_http_there_are_so_many_and_commands_still_work() {
         assert!(served >= 64 && served + refused == 120, "{replies:?}");
         (refused > 0).then_some(streams)
     };
-    let streams = std::iter::repeat_with(burst).take(100).flatten().next();
-    let streams = streams.expect("so many at once");
+    let streams = eventually("so many at once", burst);
     // Silent ones make way for a command.
     let put = server.run(&["put", "work", "x"]);
     assert_eq!(text(&put.stdout), "1\n", "{}", text(&put.stderr));

@@ -179,6 +179,42 @@ fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
 }
 
 #[test]
+fn a_purge_is_named_for_a_message_whose_end_it_made_unknown() {
+    let server = Start::of("ends_max = 3\n").listen(&["http=0"]).serve();
+    let ids: Vec<u64> = (0..4).map(|_| put(&server, "work")).collect();
+    server.printed(&["purge", "work", "--yes"]);
+    assert!(says(&server, ids[1]).contains("was purged by"));
+    let is_told = |text: &str| {
+        let first = format!(
+            "essage {} is not known: queue work was purged by a client without a login, ",
+            ids[0]
+        );
+        assert!(
+            text.contains(&first) && text.contains(" ago; this message may have been in it"),
+            "{text}"
+        );
+    };
+    let (_, why, code) = server.outputs(&["trace", &ids[0].to_string()]);
+    assert_eq!(code, 1);
+    is_told(&why);
+    for path in [
+        "GET /api/v1/messages/ID/trace",
+        "POST /api/v1/messages/ID/kick",
+    ] {
+        let reply = server.ask(&path.replace("ID", &ids[0].to_string()), "", "");
+        assert_eq!(reply.status, 404, "{reply:?}");
+        is_told(&reply.body);
+    }
+    let found = server.ask(&format!("GET /find?q={}", ids[0]), "", "");
+    let to = found.header("location").expect("where to").to_owned();
+    is_told(&server.ask(&format!("GET {to}"), "", "").body);
+    // Ids that were never given.
+    let (_, why, code) = server.outputs(&["trace", &(ids[3] + 1000).to_string()]);
+    assert_eq!(code, 1);
+    assert!(why.contains("it never existed"), "{why}");
+}
+
+#[test]
 fn the_audit_tells_how_many_messages_and_which_new_id() {
     let server = Start {
         listen: HTTP,

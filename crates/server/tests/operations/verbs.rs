@@ -200,6 +200,14 @@ fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
         let hint = "there is no queue wrok; did you mean work?";
         assert!(code == 1 && says.contains(hint), "{command:?}: {says}");
     }
+    let peeked = |queue| {
+        let (_, says, code) = server.outputs(&["peek", queue, "--state", "buried"]);
+        (says, code)
+    };
+    let missing = "quintet: there is no queue wrok; did you mean work?\n";
+    assert_eq!(peeked("wrok"), (missing.to_owned(), 4));
+    let empty = "quintet: work has no buried message\n";
+    assert_eq!(peeked("work"), (empty.to_owned(), 4));
     server.printed(&["resume", "work"]);
     assert_eq!(server.printed(&["take", "work"]), "x");
     server.printed(&["drain"]);

@@ -1,7 +1,9 @@
 //! The console's page of the cluster: what it shows, and what its buttons do.
 
+use serde_json::{Value, json};
+
 use crate::common::{Connection, http};
-use crate::node::{Cluster, Node};
+use crate::node::{Cluster, Node, quintet, run};
 use crate::servers::{LONG, until};
 
 const HTTP: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
@@ -30,6 +32,30 @@ fn page(node: &mut Node) -> String {
     let (status, shown) = ask(node, "GET", "/cluster", "");
     assert_eq!(status, 200, "{shown}");
     shown
+}
+
+/// The page of the queue `q`'s events since this number, asked of a node.
+fn tail(node: &mut Node, after: u64) -> Value {
+    let path = format!("/api/v1/queues/q/tail?after={after}");
+    let (status, said) = ask(node, "GET", &path, "");
+    assert_eq!(status, 200, "{said}");
+    let (_, page) = said.split_once("\r\n\r\n").expect("a body");
+    serde_json::from_str(page).expect("JSON")
+}
+
+/// A node tells of a put with this body since this number; the number to go on with.
+fn tells_put(node: &mut Node, after: u64, body: &str) -> u64 {
+    let page = until("an event", || {
+        let page = tail(node, after);
+        page["events"].get(0).is_some().then_some(page)
+    });
+    let event = &page["events"][0];
+    assert_eq!(
+        (&event["event"], &event["body_start"], &page["missed"]),
+        (&"put".into(), &body.into(), &0.into()),
+        "{page}"
+    );
+    page["next"].as_u64().expect("a number")
 }
 
 /// The row of a node in the table.
@@ -90,6 +116,20 @@ fn the_console_shows_the_nodes_and_has_another_one_own() {
         row(&shown, "b").contains("/do/move").then_some(())
     });
 
+    // It also brings those who follow a queue.
+    let mut after = tail(&mut b, 0)["next"].as_u64().expect("a number");
+    for body in ["one", "two", "three"] {
+        a.client().put(body);
+        after = tells_put(&mut b, after, body);
+    }
+
+    let mut command = quintet(&["tail", "q", "--data"]);
+    let (code, text) = run(command.arg(cluster.dir().join("b")));
+    assert!(
+        code != 0 && text.contains("does not own the queues; a ("),
+        "{text}"
+    );
+
     let token = page(&mut b);
     let token = token
         .split("name=\"csrf\" value=\"")
@@ -102,4 +142,16 @@ fn the_console_shows_the_nodes_and_has_another_one_own() {
     a.wait_for("quintet standby of b");
     let shown = page(&mut a);
     assert!(row(&shown, "b").contains(">owner<"), "{shown}");
+    // The new owner counts anew, and the one who follows goes on.
+    let page = tail(&mut a, after);
+    assert_eq!(
+        (&page["events"], &page["missed"]),
+        (&json!([]), &0.into()),
+        "{page}"
+    );
+    after = page["next"].as_u64().expect("a number");
+    for body in ["four", "five"] {
+        b.client().put(body);
+        after = tells_put(&mut a, after, body);
+    }
 }

@@ -126,6 +126,11 @@ fn a_large_purge_does_not_hide_how_other_messages_ended() {
     let purged = |id| end_of(&server, id) == "purged";
     let ids: Vec<u64> = (other + 1..=other + COUNT).step_by(500).collect();
     assert!(ids.iter().any(|&id| purged(id)));
+    // Of the others it is known that there was a purge.
+    let lost = ids.iter().find(|&&id| !purged(id));
+    let lost = lost.expect("more than ends_max").to_string();
+    let (_, why, _) = server.outputs(&["trace", &lost]);
+    assert!(why.contains("queue work was purged by "), "{why}");
 }
 
 /// The engine knows no ids of messages in runs; they are read behind the purge.

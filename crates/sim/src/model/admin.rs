@@ -1,8 +1,9 @@
 //! Acts on stored messages and on queues.
 
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Dropped, Edit, How, ListState,
-    Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State, Transfer,
+    BulkAction, BulkDone, BulkOp, By, ClientId, CommandError, Cursor, Dropped, Edit, How,
+    ListState, Message, MessageId, Name, Outcome, Overrides, Pattern, QueueId, Scope, State,
+    Transfer,
 };
 
 use super::put::due;
@@ -114,6 +115,9 @@ impl Model {
         if !fits_state {
             return Ok(Outcome::BulkDone(Box::new(done)));
         }
+        if bulk_op.action == BulkAction::ShowBack {
+            return Ok(Outcome::BulkDone(Box::new(self.show_back(from, &bulk_op))));
+        }
         let to = match &bulk_op.action {
             BulkAction::Move(to) | BulkAction::Redrive { to: Some(to) } => {
                 Some(self.find_or_make(to)?)
@@ -152,6 +156,42 @@ impl Model {
             self.forget_repeats(from);
         }
         Ok(Outcome::BulkDone(Box::new(done)))
+    }
+
+    /// The last ones, as many as the engine looks at in one slice.
+    fn show_back(&self, queue: QueueId, bulk_op: &BulkOp) -> BulkDone {
+        let max = bulk_op.max as usize;
+        let looks = match bulk_op.filter.picks() {
+            true => max.clamp(64, 1024),
+            false => max.min(1024),
+        };
+        let buried = bulk_op.state == ListState::Buried;
+        let selectable = !bulk_op.after.is_some_and(|after| after.not_selectable);
+        let listed = self.list(queue, bulk_op.state).into_iter().rev();
+        let items = listed.filter_map(|id| self.item(id));
+        let mut items: Vec<&Item> = items
+            .filter(|item| buried || item.message.selectable == selectable)
+            .collect();
+        let mut all = items.len() < looks;
+        items.truncate(looks);
+        let mut done = BulkDone::default();
+        for item in items {
+            if done.matched >= u64::from(bulk_op.max) {
+                all = false;
+                break;
+            }
+            done.looked += 1;
+            done.next = Some(Cursor {
+                not_selectable: !buried && !selectable,
+                order: (0, 0, item.message.id),
+            });
+            if bulk_op.filter.fits(&item.message, self.now) {
+                done.matched += 1;
+                done.messages.push(self.seen(&item.message));
+            }
+        }
+        done.next = done.next.filter(|_| !all);
+        done
     }
 
     fn forget_repeats(&mut self, queue: QueueId) {

@@ -83,7 +83,7 @@ impl Model {
         held.map(|(_, after)| after.due = due).is_some()
     }
 
-    /// Whatever has ended is known to have. Who was made ready by somebody is held no more.
+    /// Ends are known at once. A message that somebody made ready is held no more.
     pub(super) fn note_ends(&mut self) {
         let mut held = std::mem::take(&mut self.held);
         held.retain(|(id, _)| {

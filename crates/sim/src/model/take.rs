@@ -547,7 +547,9 @@ impl Model {
         self.tell(id);
         if shows_ttr(ask) {
             let given_ms = if over { AT_ONCE_MS } else { span_ms };
-            handed.ttr_ms = handed.ttr_ms.or(Some(given_ms));
+            let instead = matches!(ask.time, LeaseTime::TtrOrDefaultElse(_));
+            let own = handed.ttr_ms.filter(|ms| *ms > 0 || !instead);
+            handed.ttr_ms = own.or(Some(given_ms));
         }
         handed
     }

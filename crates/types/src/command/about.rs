@@ -71,7 +71,7 @@ verbs! {
 /// The subject of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject<'a> {
-    /// Nothing that is stored.
+    /// No queue or message.
     Nothing,
     /// Everything the caller has, or all there is, in every shard.
     All,

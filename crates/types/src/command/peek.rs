@@ -14,7 +14,7 @@ pub enum Peek {
     Ready(Name),
     /// The delayed one that is due first.
     Delayed(Name),
-    /// The one that was buried first.
+    /// The message that was buried first.
     Buried(Name),
     /// Up to `max` messages of one state in order, from an id on (console).
     List {

@@ -26,7 +26,7 @@ pub struct Transaction {
     pub then: Option<Box<Command>>,
 }
 
-/// Something that was looked at.
+/// Data that a transaction has read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
     Message {

@@ -52,7 +52,7 @@ pub(super) enum Request<'a> {
     ListTubeUsed,
     ListTubesWatched,
     Quit,
-    /// Nothing that can be done.
+    /// A request that gets this error.
     Fault(&'static [u8]),
 }
 

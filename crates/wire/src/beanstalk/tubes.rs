@@ -11,7 +11,7 @@ use crate::session::ClientRequest;
 /// time left than this.
 const MARGIN_MS: u64 = 1000;
 
-/// One that is used, and some that are watched, at least one.
+/// The used tube, and the watched ones, at least one.
 pub(super) struct Referred {
     used: Name,
     /// The take of a reserve; its queues are the watched tubes.

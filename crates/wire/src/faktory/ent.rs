@@ -56,7 +56,7 @@ pub(super) enum Tracking {
 /// Reads what stands behind `BATCH `.
 ///
 /// # Errors
-/// What stands behind `-ERR `.
+/// The text after `-ERR `.
 pub(super) fn batches(rest: &str) -> Result<Batches, String> {
     let (sub, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     let id = || BatchId::parse(rest.trim()).ok_or_else(|| "No such batch".to_owned());
@@ -186,7 +186,7 @@ pub(super) struct Wishes {
 /// Reads what a job asks for; `now` is the time of the push.
 ///
 /// # Errors
-/// What stands behind `-ERR `.
+/// The text after `-ERR `.
 pub(super) fn wishes(job: &Job, now: Ms) -> Result<Wishes, String> {
     let mut wishes = Wishes::default();
     let Some(custom) = job
@@ -260,7 +260,7 @@ fn what_is_unique(job: &Job) -> Box<[u8]> {
 /// Reads what stands behind `TRACK `.
 ///
 /// # Errors
-/// What stands behind `-ERR `.
+/// The text after `-ERR `.
 pub(super) fn track(rest: &str) -> Result<Tracking, String> {
     let (sub, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     match sub {

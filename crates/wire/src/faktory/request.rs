@@ -20,7 +20,7 @@ pub(super) const QUEUES_MAX: usize = 1024;
 #[derive(Debug, PartialEq)]
 pub(super) enum Request {
     Push(Box<Job>),
-    /// Those that can be stored, and by job id why others cannot.
+    /// Jobs that can be stored; and by job id why others cannot.
     PushBulk(Vec<Job>, Vec<(String, String)>),
     /// From these, in this order.
     Fetch(Vec<Name>),
@@ -124,7 +124,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(' ').filter(|word| !word.is_empty())
 }
 
-/// Those that can be queues here: others are queues without jobs.
+/// Names that can be queues here: others are queues without jobs.
 fn names<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Name> {
     let legal = words.filter(|word| job::is_queue(word.as_bytes()));
     legal.map(Name::from).collect()

@@ -277,7 +277,7 @@ impl FaktorySession {
     /// The put of a job.
     ///
     /// # Errors
-    /// What stands behind `-ERR `.
+    /// The text after `-ERR `.
     fn put(&self, job: Job, now: Ms) -> Result<Put, String> {
         let body = job.body(now);
         let wishes = match self.shared.ent {

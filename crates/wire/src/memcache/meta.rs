@@ -32,7 +32,7 @@ pub(super) struct Flags {
     value: bool,
     flags: u32,
     expires: Expiry,
-    /// Something that queues do not do.
+    /// A flag needs a cache, which a queue is not.
     cache: bool,
     pub(super) back: Box<[Back]>,
 }

@@ -57,7 +57,7 @@ impl Attached {
     /// Stores one with its files.
     ///
     /// # Errors
-    /// What the server refuses; it is prepared then, or not there.
+    /// The server refuses the message, which then is prepared or missing there.
     pub(in crate::import) fn store(&mut self, place: &Place) -> Result<()> {
         let mut fields = place.fields()?;
         // With the host it was made on.

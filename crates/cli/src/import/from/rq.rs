@@ -26,7 +26,7 @@ const STATES: [(&str, Standing); 5] = [
     ("prep", Standing::Prepared),
 ];
 
-/// Those that are over.
+/// States of messages that have ended.
 const OVER: [&str; 2] = ["done", "relayed"];
 
 /// A longer `msg` or `status` is none of RQ's.

@@ -220,7 +220,7 @@ impl Durable {
         Some(block)
     }
 
-    /// All that is left of a run is forgotten: it was written again elsewhere.
+    /// Forgets the rest of a run: it was written again elsewhere.
     pub(super) fn run_gone(&mut self, run: RunId) {
         let Some(table) = self.cold.runs.get(&run) else {
             // Nothing of it was in force.
@@ -251,10 +251,11 @@ impl Durable {
             let block = self.cold.block(at);
             block.is_some_and(|block| all || block.row.state_index.is_waiting())
         }));
+        let newest = self.last_id();
         for at in blocks {
             let removed = self.forget_block(at);
             if let Some(block) = removed.filter(|block| !matches!(block.shelf, Shelf::Loaded(..))) {
-                self.ends.add_block(step, at, *block);
+                self.ends.add_block(step, at, *block, newest);
             }
         }
     }
@@ -416,17 +417,7 @@ impl Durable {
         state_index: StateIndex,
         after: Option<Order>,
     ) -> Option<(Order, BlockAt)> {
-        let cold = self.queue(id)?.cold.as_ref()?;
-        let Some(after) = after else {
-            return cold.first(state_index);
-        };
-        let behind = |&(first, at): &(Order, BlockAt)| {
-            let last = self.cold.block(at)?.row.last;
-            (last > after).then_some((first.max(after), at))
-        };
-        // In the order of their first messages, so the first one found stands
-        // first or, as others, may hold what stands right behind `after`.
-        cold.blocks(state_index).find_map(behind)
+        self.queue(id)?.cold.as_ref()?.next(state_index, after)
     }
 
     /// The stored block of a state index that may hold what stands next before `before`, and where
@@ -437,21 +428,13 @@ impl Durable {
         state_index: StateIndex,
         before: Option<Order>,
     ) -> Option<(Order, BlockAt)> {
-        let cold = self.queue(id)?.cold.as_ref()?;
-        let end = before.unwrap_or((u32::MAX, i64::MAX, MessageId(u64::MAX)));
-        let blocks = cold
-            .blocks(state_index)
-            .take_while(|(first, _)| *first < end);
-        let last = |&(_, at): &(Order, BlockAt)| Some((self.cold.block(at)?.row.last.min(end), at));
-        blocks.filter_map(last).max()
+        self.queue(id)?.cold.as_ref()?.previous(state_index, before)
     }
 
     /// The stored block with the delayed message that is due last, and where
     /// that stands at most.
     pub(crate) fn last_delayed(&self, id: QueueId) -> Option<(Order, BlockAt)> {
-        let cold = self.queue(id)?.cold.as_ref()?;
-        let last = |&(_, at): &(Order, BlockAt)| Some((self.cold.block(at)?.row.last, at));
-        cold.blocks(StateIndex::Delayed).filter_map(last).max()
+        self.previous_cold(id, StateIndex::Delayed, None)
     }
 
     /// True if a message of this id may be in a run and not in memory.

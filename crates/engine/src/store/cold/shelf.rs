@@ -1,6 +1,6 @@
 //! A queue's stored blocks by order, and its counts of what is in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound as Edge;
 
 use quintet_types::{MessageId, Order, StateIndex};
@@ -13,12 +13,11 @@ use crate::store::key_groups::Survey;
 /// runs' tables.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueCold {
-    /// Stored blocks by their first message, for each state index.
-    state_indexes: [BTreeSet<(Order, BlockAt)>; 5],
-    /// Those of the ready state index by their last message.
-    by_last: BTreeSet<(Order, BlockAt)>,
-    /// Those of the ready state index with more than one priority, by their first message.
-    spans: BTreeSet<(Order, BlockAt)>,
+    /// Last messages of stored blocks by the first ones, for each state index.
+    state_indexes: [BTreeMap<(Order, BlockAt), Order>; 5],
+    /// The blocks among them that end behind all blocks that begin before them: in the order of
+    /// their first messages, and so of their last ones too.
+    farthest: [VecDeque<((Order, BlockAt), Order)>; 5],
     /// Sums of its stored blocks.
     pub(crate) sums: Shelved,
     pub(crate) loaded: BTreeSet<BlockAt>,
@@ -181,42 +180,54 @@ impl QueueCold {
 
     /// Nothing of it is in a run.
     pub(crate) fn is_empty(&self) -> bool {
-        self.loaded.is_empty() && self.state_indexes.iter().all(BTreeSet::is_empty)
+        self.loaded.is_empty() && self.state_indexes.iter().all(BTreeMap::is_empty)
     }
 
     /// Enters a stored block.
     pub(crate) fn enter(&mut self, at: BlockAt, row: &Block) {
-        self.state_indexes[row.state_index as usize].insert((row.first, at));
-        if row.state_index == StateIndex::Ready {
-            self.by_last.insert((row.last, at));
-            if row.first.0 != row.last.0 {
-                self.spans.insert((row.first, at));
-            }
+        let (key, of) = ((row.first, at), row.state_index as usize);
+        self.state_indexes[of].insert(key, row.last);
+        let farthest = &mut self.farthest[of];
+        let here = farthest.partition_point(|(other, _)| *other < key);
+        let before = here.checked_sub(1).and_then(|before| farthest.get(before));
+        if before.is_none_or(|(_, last)| *last < row.last) {
+            let behind = farthest.partition_point(|(_, last)| *last <= row.last);
+            farthest.drain(here..behind);
+            farthest.insert(here, (key, row.last));
         }
         self.sums.enter(row);
     }
 
     /// Takes a stored block out.
     fn leave(&mut self, at: BlockAt, row: &Block) {
-        let was = self.state_indexes[row.state_index as usize].remove(&(row.first, at));
+        let (key, of) = ((row.first, at), row.state_index as usize);
+        let was = self.state_indexes[of].remove(&key);
         assert!(
-            was,
+            was.is_some(),
             "a stored block is in its state index by its first message"
         );
-        if row.state_index == StateIndex::Ready {
-            let was = self.by_last.remove(&(row.last, at));
-            assert!(
-                was,
-                "a stored block is in its state index by its last message"
-            );
-            self.spans.remove(&(row.first, at));
+        let farthest = &mut self.farthest[of];
+        if let Ok(mut here) = farthest.binary_search_by_key(&key, |(other, _)| *other) {
+            farthest.remove(here);
+            let before = here.checked_sub(1).and_then(|before| farthest.get(before));
+            let mut most = before.map(|(_, last)| *last);
+            let next = farthest.get(here).map(|(next, _)| *next);
+            let next = next.map_or(Edge::Unbounded, Edge::Excluded);
+            // Those that only this one ended behind.
+            for (&key, &last) in self.state_indexes[of].range((Edge::Excluded(key), next)) {
+                if most.is_none_or(|most| most < last) {
+                    farthest.insert(here, (key, last));
+                    (here, most) = (here + 1, Some(last));
+                }
+            }
         }
         self.sums.leave(row);
     }
 
     /// The stored block of a state index that begins first.
     pub(crate) fn first(&self, state_index: StateIndex) -> Option<(Order, BlockAt)> {
-        self.state_indexes[state_index as usize].first().copied()
+        let first = self.state_indexes[state_index as usize].first_key_value();
+        first.map(|(&key, _)| key)
     }
 
     /// Stored blocks of a state index that stand behind one of it.
@@ -228,7 +239,7 @@ impl QueueCold {
         let from = last.map_or(Edge::Unbounded, Edge::Excluded);
         self.state_indexes[state_index as usize]
             .range((from, Edge::Unbounded))
-            .copied()
+            .map(|(&key, _)| key)
     }
 
     /// All stored blocks of a state index, by their first message.
@@ -236,58 +247,109 @@ impl QueueCold {
         &self,
         state_index: StateIndex,
     ) -> impl Iterator<Item = &(Order, BlockAt)> {
-        self.state_indexes[state_index as usize].iter()
+        self.state_indexes[state_index as usize].keys()
+    }
+
+    /// The stored block of a state index that may hold what stands next behind `after`, and where
+    /// that may be at the earliest.
+    pub(crate) fn next(
+        &self,
+        state_index: StateIndex,
+        after: Option<Order>,
+    ) -> Option<(Order, BlockAt)> {
+        let Some(after) = after else {
+            return self.first(state_index);
+        };
+        let farthest = &self.farthest[state_index as usize];
+        let behind = farthest.partition_point(|(_, last)| *last <= after);
+        let &((first, at), _) = farthest.get(behind)?;
+        Some((first.max(after), at))
+    }
+
+    /// The stored block of a state index that may hold what stands next before `before`, and where
+    /// that may be at the latest.
+    pub(crate) fn previous(
+        &self,
+        state_index: StateIndex,
+        before: Option<Order>,
+    ) -> Option<(Order, BlockAt)> {
+        let before = before.unwrap_or((u32::MAX, i64::MAX, MessageId(u64::MAX)));
+        let farthest = &self.farthest[state_index as usize];
+        let begun = farthest.partition_point(|((first, _), _)| *first < before);
+        let &((_, at), last) = farthest.get(begun.checked_sub(1)?)?;
+        Some((last.min(before), at))
     }
 
     /// The stored block that may hold the newest ready message of a priority, and
     /// what stands in it at most.
     pub(crate) fn newest_of(&self, priority: u32) -> Option<(Order, BlockAt)> {
         let top = (priority, i64::MAX, MessageId(u64::MAX));
-        let bottom = (priority, i64::MIN, MessageId(0));
-        let spanning = self
-            .spans
-            .range((bottom, LOWEST)..=(top, HIGHEST))
-            .next_back()
-            .map(|&(_, at)| (top, at));
-        spanning.or_else(|| {
-            self.by_last
-                .range((bottom, LOWEST)..=(top, HIGHEST))
-                .next_back()
-                .copied()
-        })
+        let newest = self.previous(StateIndex::Ready, Some(top));
+        newest.filter(|&((found, ..), _)| found == priority)
     }
 
     /// The highest priority that ready messages of stored blocks have.
     pub(crate) fn last_priority(&self) -> Option<u32> {
-        self.by_last.last().map(|&((priority, ..), _)| priority)
+        let last = self.previous(StateIndex::Ready, None);
+        last.map(|((priority, ..), _)| priority)
     }
 }
 
-const LOWEST: BlockAt = BlockAt {
-    run: quintet_types::RunId(0),
-    ordinal: 0,
-};
-const HIGHEST: BlockAt = BlockAt {
-    run: quintet_types::RunId(u32::MAX),
-    ordinal: u32::MAX,
-};
-
 #[cfg(test)]
 mod tests {
+    use quintet_types::{QueueId, RunId};
+
     use super::*;
-    use crate::store::damaged::fires;
 
     #[test]
-    fn a_damaged_order_of_last_messages_is_noticed() {
-        let row = Block::new(0, 0, quintet_types::QueueId(0), StateIndex::Ready);
+    fn neighbours_of_a_place_are_found_among_blocks_that_overlap() {
+        let mut seed = 1u64;
+        let mut below = |bound: u64| {
+            seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            (seed >> 33) % bound
+        };
         let mut cold = QueueCold::default();
-        cold.enter(LOWEST, &row);
-        cold.by_last.clear();
-        fires(
-            "a stored block is in its state index by its last message",
-            || {
-                cold.leave(LOWEST, &row);
-            },
-        );
+        let mut all: Vec<(BlockAt, Block)> = Vec::new();
+        for ordinal in 0..5000 {
+            let mut order = |priority: u32, id: u64| {
+                let position = i64::try_from(below(100)).expect("small");
+                (priority + u32::from(below(4) == 3), position, MessageId(id))
+            };
+            if all.len() < 5 || (all.len() < 30 && order(0, 0).1 < 50) {
+                let mut row = Block::new(0, ordinal, QueueId(0), StateIndex::Ready);
+                row.first = order(ordinal % 3, 1);
+                row.last = order(row.first.0, 2);
+                row.last.1 += row.first.1;
+                let run = RunId(1 + ordinal % 4);
+                all.push((BlockAt { run, ordinal }, row));
+                cold.enter(BlockAt { run, ordinal }, &row);
+            } else {
+                let (at, row) = all.swap_remove(ordinal as usize % all.len());
+                cold.leave(at, &row);
+            }
+            let mut anew = QueueCold::default();
+            all.iter().for_each(|(at, row)| anew.enter(*at, row));
+            assert_eq!(anew, cold, "whatever came and left before");
+
+            let place = order(ordinal % 3, 3);
+            let behind = all.iter().filter(|(_, row)| row.last > place);
+            let next = behind.map(|(at, row)| ((row.first, *at), row.first.max(place)));
+            let next = next.min().map(|((_, at), order)| (order, at));
+            assert_eq!(cold.next(StateIndex::Ready, Some(place)), next);
+            let begun = all.iter().filter(|(_, row)| row.first < place);
+            let last = begun.map(|(_, row)| row.last.min(place)).max();
+            let found = cold.previous(StateIndex::Ready, Some(place));
+            assert_eq!(found.map(|(order, _)| order), last);
+            let row = |at: BlockAt| all.iter().find(|(other, _)| *other == at);
+            if let Some((order, at)) = found {
+                let (_, row) = row(at).expect("it is there");
+                assert!(row.first < place && row.last >= order);
+            }
+            let ends = all.iter().map(|(_, row)| row.last);
+            assert_eq!(cold.last_priority(), ends.max().map(|order| order.0));
+            let least = all.iter().map(|(_, row)| row.first.0).min();
+            let newest = least.and_then(|priority| cold.newest_of(priority));
+            assert_eq!(newest.map(|(order, _)| order.0), least);
+        }
     }
 }

@@ -206,7 +206,7 @@ pub(crate) struct KeyGroups {
     numbers: HashMap<Arc<[u8]>, u32, Hash>,
     list: Vec<Option<Group>>,
     unused: Vec<u32>,
-    /// One that was left with nothing, and is forgotten next if it is so still.
+    /// An empty group, which is forgotten next if it is still empty.
     idle: Option<u32>,
     /// Heads that may go, and ready messages without a key.
     free: Ascending<Order, Head>,
@@ -219,7 +219,7 @@ pub(crate) struct KeyGroups {
     in_flight: u64,
     /// Groups with so many of them that they may be over their share.
     busy: BTreeSet<(u64, u32)>,
-    /// Those that are: fewer than ten.
+    /// Groups over their share: fewer than ten.
     over_share: SmallVec<[u32; 9]>,
     /// Messages of keys under their share handed out while one of a key over its share waited.
     quiet_run: u8,
@@ -661,7 +661,7 @@ impl KeyGroups {
         self.reseat(number);
     }
 
-    /// Those whose time has come may go.
+    /// Frees the heads whose time has come.
     pub(super) fn ring(&mut self, now: Ms) {
         for _ in 0..RUNG_AT_ONCE {
             let Some(&(at, number)) = self.rings.first() else {

@@ -1,7 +1,9 @@
 //! Operations on many messages, operations by name, and cancelling.
 
 use proptest::prelude::*;
-use quintet_types::{BulkAction, BulkOp, By, ByName, Cancel, Filter, Ms, NamedAction};
+use quintet_types::{
+    BulkAction, BulkOp, By, ByName, Cancel, Cursor, Filter, MessageId, Ms, NamedAction,
+};
 
 use super::ops::{how, message_name, name, of, state, text};
 
@@ -12,6 +14,7 @@ pub(super) fn cancel() -> impl Strategy<Value = Cancel> {
 pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
     let action = prop_oneof![
         1 => Just(BulkAction::Count),
+        2 => Just(BulkAction::ShowBack),
         1 => Just(BulkAction::CountToCancel),
         1 => Just(BulkAction::Delete),
         1 => Just(BulkAction::Purge),
@@ -32,13 +35,25 @@ pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
             older_ms,
             ..Filter::default()
         });
-    (name(), state(), filter, action).prop_map(|(queue, state, filter, action)| BulkOp {
-        queue,
-        state,
-        filter,
-        action,
-        after: None,
-        max: u32::MAX,
+    // Those that are not selectable have a list of their own from the last on.
+    let top = Cursor {
+        not_selectable: true,
+        order: (u32::MAX, i64::MAX, MessageId(u64::MAX)),
+    };
+    let back = (of(&[None, Some(top)]), of(&[1, 2, u32::MAX]));
+    (name(), state(), filter, action, back).prop_map(|(queue, state, filter, action, back)| {
+        let (after, max) = match action {
+            BulkAction::ShowBack => back,
+            _ => (None, u32::MAX),
+        };
+        BulkOp {
+            queue,
+            state,
+            filter,
+            action,
+            after,
+            max,
+        }
     })
 }
 

@@ -554,6 +554,16 @@ impl World {
                     .map(|m| self.plain_message(m))
                     .collect(),
             ),
+            Outcome::BulkDone(mut done) => {
+                let messages = std::mem::take(&mut done.messages).into_iter();
+                done.messages = messages.map(|m| self.plain_message(m)).collect();
+                // Turns of buried messages are the engine's to know.
+                done.next = done.next.map(|next| Cursor {
+                    order: (0, 0, next.order.2),
+                    ..next
+                });
+                Outcome::BulkDone(done)
+            }
             other => other,
         }
     }
