@@ -188,7 +188,7 @@ fn parents_of(message: &Message) -> &[Parent] {
 /// Lists the messages that this one waits for, or waited, with the addresses of their results.
 #[utoipa::path(get, path = "/api/v1/messages/{id}/parents", operation_id = "list_parents", tag = "messages",
     params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = ParentPage), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = ParentPage)))]
 pub(super) async fn parents(
     Call { api, requester }: Call,
     Path(id): Path<String>,
@@ -235,7 +235,7 @@ pub(super) async fn parents(
 /// Lists the messages of all shards that wait for this one.
 #[utoipa::path(get, path = "/api/v1/messages/{id}/dependents", operation_id = "list_dependents", tag = "messages",
     params(("id" = u64, Path), ("max" = Option<u32>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = DependentPage), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = DependentPage)))]
 pub(super) async fn dependents(
     Call { api, requester }: Call,
     Path(id): Path<String>,

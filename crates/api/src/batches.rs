@@ -208,7 +208,7 @@ fn id(text: &str) -> Result<BatchId, Problem> {
 #[utoipa::path(get, path = "/api/v1/batches", tag = "batches",
     params(("after" = Option<String>, Query, description = "`next` of the page before"),
         ("limit" = Option<u32>, Query, description = "1 to 1000; 100 if it is left out")),
-    responses((status = 200, body = Batches), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Batches)))]
 pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Answer {
     let query = read::Query::of(request.uri(), &["after", "limit"], &[])?;
     let max = match query.get("limit").map(str::parse) {
@@ -232,7 +232,7 @@ pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Ans
 
 /// Creates a batch. Messages are added by their `batch` until it is committed.
 #[utoipa::path(post, path = "/api/v1/batches", operation_id = "make_batch", tag = "batches", request_body = NewBatch,
-    responses((status = 201, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 201, body = Batch), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
     Call { api, requester }: Call,
     Given(given, _share): Given<NewBatch>,
@@ -248,7 +248,7 @@ pub(super) async fn make(
 
 /// How far a batch is.
 #[utoipa::path(get, path = "/api/v1/batches/{id}", tag = "batches", params(("id" = String, Path)),
-    responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Batch)))]
 pub(super) async fn show(Call { api, requester }: Call, Path(text): Path<String>) -> Answer {
     let batch = api
         .batch(&requester, BatchRequest::Show(id(&text)?))
@@ -258,7 +258,7 @@ pub(super) async fn show(Call { api, requester }: Call, Path(text): Path<String>
 
 /// Forgets a batch: its callbacks are not put any more, and its messages are like any other.
 #[utoipa::path(delete, path = "/api/v1/batches/{id}", tag = "batches", params(("id" = String, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204)))]
 pub(super) async fn forget(Call { api, requester }: Call, Path(text): Path<String>) -> Answer {
     api.batch(&requester, BatchRequest::Forget(id(&text)?))
         .await?;
@@ -269,7 +269,7 @@ pub(super) async fn forget(Call { api, requester }: Call, Path(text): Path<Strin
 /// may be added again.
 #[utoipa::path(post, path = "/api/v1/batches/{id}/{act}", operation_id = "act_on_batch", tag = "batches",
     params(("id" = String, Path), ("act" = String, Path, description = "commit or open")),
-    responses((status = 200, body = Batch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Batch)))]
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((text, operation)): Path<(String, String)>,

@@ -152,7 +152,7 @@ struct Errors {
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/errors", operation_id = "count_errors", tag = "queues",
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "buried by default"),
         ("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = Errors), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Errors)))]
 pub(crate) async fn errors(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -186,7 +186,7 @@ pub(crate) async fn errors(
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/operations/{operation}", operation_id = "operate_on_queue", tag = "queues",
     params(("queue" = String, Path), ("operation" = String, Path, description = "purge, cancel, kick, redrive or move")),
     request_body = OperationRequest,
-    responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Acted)))]
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,

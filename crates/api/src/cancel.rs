@@ -18,7 +18,7 @@ use super::types::Cancel;
 /// over. Then the lease ends, and the message does not come back.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/cancel", tag = "messages",
     params(("id" = u64, Path)), request_body = Cancel,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already")))]
 pub(super) async fn message(
     Call { api, requester }: Call,
     Path(id): Path<String>,
@@ -38,7 +38,7 @@ pub(super) async fn message(
 /// none is reserved, it is the tracked message of this name that was put last.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/cancel", operation_id = "cancel_named", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Cancel,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already")))]
 pub(super) async fn named(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,

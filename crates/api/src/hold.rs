@@ -126,8 +126,7 @@ pub(super) fn settle_named(how: How, holds: Holds) -> Result<NamedAction, Proble
 /// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
 /// end.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/hold", operation_id = "hold_queue", tag = "queues",
-    params(("queue" = String, Path)), request_body = HoldFor,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), request_body = HoldFor, responses((status = 204)))]
 pub(super) async fn queue(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
@@ -147,7 +146,7 @@ pub(super) async fn queue(
 /// settings have to give keys a meaning: `groups`, `key_in_flight_max` or `key_take_rate`.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/keys/{key}/hold", operation_id = "hold_key", tag = "queues",
     params(("queue" = String, Path), ("key" = String, Path)), request_body = HoldFor,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue")))]
 pub(super) async fn hold(
     Call { api, requester }: Call,
     Path((queue, key)): Path<(String, String)>,
@@ -173,7 +172,7 @@ pub(super) async fn hold(
 /// Lists the keys of a queue that are held, in pages of about 1 MiB.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/keys/held", operation_id = "list_held_keys", tag = "queues",
     params(("queue" = String, Path), ("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = HeldKeyPage), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = HeldKeyPage)))]
 pub(super) async fn list(
     Call { api, requester }: Call,
     Path(queue): Path<String>,

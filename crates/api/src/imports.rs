@@ -112,7 +112,7 @@ fn dedupe(token: &str) -> Dedupe {
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/records", operation_id = "import_records", tag = "messages",
     params(("queue" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the bodies"),
-    responses((status = 201, body = Imported), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 201, body = Imported),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn store(
     Call { api, requester }: Call,
@@ -222,8 +222,7 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
 
 /// Whether messages with this token were imported, within a week.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/imports/{token}", operation_id = "show_import", tag = "messages",
-    params(("queue" = String, Path), ("token" = String, Path)),
-    responses((status = 200, body = KnownBatch), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path), ("token" = String, Path)), responses((status = 200, body = KnownBatch)))]
 pub(super) async fn show(
     Call { api, requester }: Call,
     Path((queue, token)): Path<(String, String)>,
@@ -254,8 +253,7 @@ pub(super) struct NewQueue {
 
 /// Creates a queue with these settings; 409 if it exists.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}", operation_id = "make_queue", tag = "queues",
-    params(("queue" = String, Path)), request_body = NewQueue,
-    responses((status = 201), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), request_body = NewQueue, responses((status = 201)))]
 pub(super) async fn make(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,

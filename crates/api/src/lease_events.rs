@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Extension, State};
+use axum::extract::Extension;
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::{LEASE_OVER, Problem};
 use super::streamed::streamed;
@@ -110,14 +111,12 @@ fn ended(ask: &AwaitLease, state: &'static str) -> String {
     responses((status = 200, description = "events `lease`, `cancelled` and `ended`, whose data is a LeaseEvent",
             content((LeaseEvent = "text/event-stream"))),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     slot: Option<Extension<Arc<ConnectionSlot>>>,
     Path(token): Path<String>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let slot = slot.map(|Extension(slot)| slot);
     let mut ask = asks(&token)?;
     let place = api.stream_place()?;

@@ -50,7 +50,7 @@ pub(super) fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
     params(("queue" = String, Path),
         ("max" = Option<u64>, Query, description = "1 to 1000; 100 if left out"),
         ("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = Leases), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Leases)))]
 pub(super) async fn list(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -97,8 +97,7 @@ pub(super) async fn list(
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("Quintet-Leases" = Option<String>, Header, description = "leases that the worker holds, up to 32, with commas; those whose messages are cancelled are in the reply's header `Quintet-Cancelled`")),
     request_body = Reserve,
-    responses((status = 200, body = Page, description = "no messages: there were none in time"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Page, description = "no messages: there were none in time")))]
 pub(super) async fn reserve(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
@@ -235,7 +234,7 @@ impl Api {
 /// The message is done, and gone or kept with its result.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/finish", tag = "leases",
     params(("token" = String, Path)), request_body = Finish,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
 pub(super) async fn finish(
     Call { api, requester }: Call,
     Path(token): Path<String>,
@@ -249,7 +248,7 @@ pub(super) async fn finish(
 /// The message goes back to its queue.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/release", tag = "leases",
     params(("token" = String, Path)), request_body = Release,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
 pub(crate) async fn release(
     Call { api, requester }: Call,
     Path(token): Path<String>,
@@ -263,7 +262,7 @@ pub(crate) async fn release(
 /// The try failed: the message rests and is tried again, or not, as the queue's policy says.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/fail", tag = "leases",
     params(("token" = String, Path)), request_body = Fail,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
 pub(super) async fn fail(
     Call { api, requester }: Call,
     Path(token): Path<String>,
@@ -277,7 +276,7 @@ pub(super) async fn fail(
 /// The message is set aside until somebody acts.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/bury", tag = "leases",
     params(("token" = String, Path)), request_body = Bury,
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
 pub(super) async fn bury(
     Call { api, requester }: Call,
     Path(token): Path<String>,
@@ -291,7 +290,7 @@ pub(super) async fn bury(
 /// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/progress", operation_id = "report_progress", tag = "leases",
     params(("token" = String, Path)), request_body = Progress,
-    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
 pub(super) async fn progress(
     Call { api, requester }: Call,
     Path(token): Path<String>,
@@ -314,7 +313,7 @@ pub(super) async fn progress(
 /// The lease lasts longer.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/extend", tag = "leases",
     params(("token" = String, Path)), request_body = Extend,
-    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]
 pub(super) async fn extend(
     Call { api, requester }: Call,
     Path(token): Path<String>,

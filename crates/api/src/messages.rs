@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -18,6 +18,7 @@ use quintet_types::{
     Transaction, Verb, When,
 };
 
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -39,15 +40,14 @@ pub const SMALL: usize = 64 << 10;
     params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("traceparent" = Option<String>, Header, description = "W3C trace context, kept in the messages' headers")),
     request_body = Puts,
-    responses((status = 201, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 201, body = Stored),
         (status = 503, body = Problem, content_type = "application/problem+json"),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let token = idempotency_key(request.headers())?;
     let trace = trace_context(request.headers());
@@ -341,13 +341,12 @@ impl Api {
         ("dead" = Option<bool>, Query, description = "dead letters alone"),
         ("older_ms" = Option<u64>, Query), ("batch" = Option<String>, Query, description = "members of this batch"), ("max" = Option<u64>, Query, description = "1 to 1000; 100"),
         ("cursor" = Option<String>, Query)),
-    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Page)))]
 pub(super) async fn browse(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let query = read::Query::of(&uri, FILTER, &["header"])?;
     let bulk_op = bulk_op(&queue, &query)?;
     let name = bulk_op.queue.clone();
@@ -410,14 +409,12 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
 
 /// A message, whatever its state.
 #[utoipa::path(get, path = "/api/v1/messages/{id}", tag = "messages",
-    params(("id" = u64, Path)),
-    responses((status = 200, body = MessageView, headers(("ETag" = String))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), responses((status = 200, body = MessageView, headers(("ETag" = String)))))]
 pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(id): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let (message, queue) = api.message(&requester, read::message(&id)?).await?;
     let shown = MessageView::of(&message, &queue, api.client_api.now());
@@ -432,14 +429,12 @@ pub(super) async fn show(
 /// A message's body as it is, of any length.
 #[utoipa::path(get, path = "/api/v1/messages/{id}/body", operation_id = "show_body", tag = "messages",
     params(("id" = u64, Path)),
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(crate) async fn body(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(id): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let (message, _) = api.message(&requester, read::message(&id)?).await?;
     let client_api = Arc::clone(&api.client_api);
@@ -450,14 +445,13 @@ pub(crate) async fn body(
 /// as it was seen. With another body it has another id.
 #[utoipa::path(patch, path = "/api/v1/messages/{id}", tag = "messages",
     params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), request_body = Changes,
-    responses((status = 200, body = Stored), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Stored),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn edit(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(id): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let id = read::message(&id)?;
     let version = read::if_match(request.headers());
     let (changes, _share): (Changes, _) = read::body(&api.app, request).await?;
@@ -501,14 +495,12 @@ pub(super) async fn edit(
 /// Removes a message whatever its state; with `If-Match` only if it still is as
 /// it was seen.
 #[utoipa::path(delete, path = "/api/v1/messages/{id}", tag = "messages",
-    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), responses((status = 204)))]
 pub(super) async fn remove(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(id): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Answer {
     let id = read::message(&id)?;
     let queue = api.queue_of(&requester, id).await;
     let by = By::Anyone;
@@ -520,13 +512,8 @@ pub(super) async fn remove(
 
 /// Makes a buried or delayed message ready.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/kick", tag = "messages",
-    params(("id" = u64, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn kick(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+    params(("id" = u64, Path)), responses((status = 204)))]
+pub(super) async fn kick(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     let id = read::message(&id)?;
     let queue = api.queue_of(&requester, id).await;
     match api.ask(&requester, Command::KickId(id)).await {
@@ -537,13 +524,8 @@ pub(super) async fn kick(
 
 /// Sends a dead letter back to the queue it came from, where it is as new.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/redrive", tag = "messages",
-    params(("id" = u64, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn redrive(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+    params(("id" = u64, Path)), responses((status = 204)))]
+pub(super) async fn redrive(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     let id = read::message(&id)?;
     let queue = api.queue_of(&requester, id).await;
     api.ask(&requester, Command::Redrive(id)).await?;
@@ -552,14 +534,12 @@ pub(super) async fn redrive(
 
 /// Moves a message that is not reserved to the end of a queue.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/move", operation_id = "move_message", tag = "messages",
-    params(("id" = u64, Path)), request_body = Target,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), request_body = Target, responses((status = 204)))]
 pub(super) async fn transfer(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(id): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let id = read::message(&id)?;
     let (Target { to }, _share) = read::body(&api.app, request).await?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;

@@ -27,8 +27,7 @@ pub(super) fn by_name(queue: Name, name: String, by: By, action: NamedAction) ->
 /// The reserved message of this name; of several the one whose lease has run
 /// longest. Those in other states are listed by `name` of `GET messages`.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}", operation_id = "show_named", tag = "leases",
-    params(("queue" = String, Path), ("name" = String, Path)),
-    responses((status = 200, body = MessageView), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path), ("name" = String, Path)), responses((status = 200, body = MessageView)))]
 pub(super) async fn show(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
@@ -45,8 +44,7 @@ pub(super) async fn show(
 /// Outcome of the tracked message of this name; of several the one that was put last. It is kept
 /// for `track_keep` after the last change, also when the message is gone.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/tracks/{name}", operation_id = "show_track", tag = "messages",
-    params(("queue" = String, Path), ("name" = String, Path)),
-    responses((status = 200, body = Tracked), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path), ("name" = String, Path)), responses((status = 200, body = Tracked)))]
 pub(super) async fn track(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
@@ -79,7 +77,7 @@ impl Api {
 /// kept with its result.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/finish", operation_id = "finish_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Finish,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204)))]
 pub(super) async fn finish(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
@@ -93,7 +91,7 @@ pub(super) async fn finish(
 /// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/release", operation_id = "release_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Release,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204)))]
 pub(crate) async fn release(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
@@ -108,7 +106,7 @@ pub(crate) async fn release(
 /// alone: it rests and is tried again, or not, as the queue's policy says.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/fail", operation_id = "fail_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Fail,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204)))]
 pub(super) async fn fail(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
@@ -121,7 +119,7 @@ pub(super) async fn fail(
 /// Sets the reserved message of this name aside, if it is under a lease of time alone.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/bury", operation_id = "bury_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Bury,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204)))]
 pub(super) async fn bury(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
@@ -134,7 +132,7 @@ pub(super) async fn bury(
 /// The lease of the reserved message of this name lasts longer, if it is one of time alone.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/names/{name}/extend", operation_id = "extend_named", tag = "leases",
     params(("queue" = String, Path), ("name" = String, Path)), request_body = Extend,
-    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled")))]
 pub(super) async fn extend(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,

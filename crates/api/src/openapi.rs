@@ -13,6 +13,7 @@ use super::{
 };
 use quintet_http::reply;
 
+#[rustfmt::skip]
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -21,89 +22,22 @@ use quintet_http::reply;
         license(name = "Apache-2.0 OR MIT")
     ),
     paths(
-        attention::attention,
-        tail::tail,
-        queues::list,
-        queues::show,
-        queues::history,
-        setup::settings,
-        setup::change,
-        queues::join,
-        stream::stream,
-        queues::remove,
-        queues::remove_many,
-        queues::pause,
-        hold::queue,
-        hold::hold,
-        hold::list,
-        queues::resume,
-        messages::browse,
-        over::list,
-        messages::put,
-        messages::show,
-        records::list,
-        records::peek,
-        records::put,
-        records::show,
-        records::take,
-        imports::store,
-        imports::show,
-        imports::make,
-        after::parents,
-        after::dependents,
-        trace::show,
-        results::message,
-        messages::body,
-        messages::edit,
-        messages::remove,
-        cancel::message,
-        messages::kick,
-        messages::redrive,
-        bulk::errors,
-        messages::transfer,
-        leases::list,
-        lease_events::stream,
-        leases::reserve,
-        leases::finish,
-        leases::release,
-        leases::fail,
-        leases::bury,
-        leases::extend,
-        leases::progress,
-        release::of_message,
-        release::of_queue,
-        release::of_connection,
-        names::show,
-        names::finish,
-        names::release,
-        names::fail,
-        names::bury,
-        names::extend,
-        cancel::named,
-        names::track,
-        results::named,
-        bulk::operate,
-        server::stats,
-        server::numbers,
-        server::config,
-        server::metrics,
-        server::connections,
-        server::close,
-        batches::list,
-        batches::make,
-        batches::show,
-        batches::forget,
-        batches::operate,
-        workers::list,
-        workers::operate,
-        schedules::list,
-        schedules::list_of_file,
-        schedules::show,
-        schedules::define,
-        schedules::remove,
-        schedules::pause,
-        schedules::resume,
-        schedules::run,
+        attention::attention, tail::tail, queues::list, queues::show, queues::history,
+        setup::settings, setup::change, queues::join, stream::stream, queues::remove,
+        queues::remove_many, queues::pause, hold::queue, hold::hold, hold::list, queues::resume,
+        messages::browse, over::list, messages::put, messages::show, records::list, records::peek,
+        records::put, records::show, records::take, imports::store, imports::show, imports::make,
+        after::parents, after::dependents, trace::show, results::message, messages::body,
+        messages::edit, messages::remove, cancel::message, messages::kick, messages::redrive,
+        bulk::errors, messages::transfer, leases::list, lease_events::stream, leases::reserve,
+        leases::finish, leases::release, leases::fail, leases::bury, leases::extend,
+        leases::progress, release::of_message, release::of_queue, release::of_connection,
+        names::show, names::finish, names::release, names::fail, names::bury, names::extend,
+        cancel::named, names::track, results::named, bulk::operate, server::stats, server::numbers,
+        server::config, server::metrics, server::connections, server::close, batches::list,
+        batches::make, batches::show, batches::forget, batches::operate, workers::list,
+        workers::operate, schedules::list, schedules::list_of_file, schedules::show,
+        schedules::define, schedules::remove, schedules::pause, schedules::resume, schedules::run,
         server::operate,
     ),
     components(schemas(crate::events::Figures))
@@ -119,6 +53,7 @@ pub(crate) async fn document() -> Response {
 fn whole() -> Value {
     let document = serde_json::to_value(Document::openapi());
     let mut document = document.expect("the document is JSON");
+    problems(&mut document);
     whole_numbers(&mut document);
     optional_bodies(&mut document);
     telling_ids(&mut document);
@@ -142,47 +77,27 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("NewCallback", "queue", NAME),
     ("NewMessage", "after", r#"{"maxItems": 1000}"#),
     ("NewMessage", "body_base64", BASE64),
-    (
-        "NewMessage",
-        "correlation_id",
-        r#"{"minLength": 1, "maxLength": 255}"#,
-    ),
+    ("NewMessage", "correlation_id", NAME_255),
     ("NewMessage", "reply_to", NAME),
-    (
-        "NewMessage",
-        "name",
-        r#"{"minLength": 1, "maxLength": 255}"#,
-    ),
+    ("NewMessage", "name", NAME_255),
     ("Progress", "percent", r#"{"minimum": 0, "maximum": 100}"#),
     ("Puts", "messages", r#"{"minItems": 1, "maxItems": 1000}"#),
     ("Puts", "wait_ms", WAIT),
     ("Reserve", "lease_ms", LEASE),
     ("Release", "hold_key_ms", LEASE),
-    (
-        "Reserve",
-        "linger_ms",
-        r#"{"minimum": 0, "maximum": 60000}"#,
-    ),
-    ("Reserve", "max", r#"{"minimum": 1, "maximum": 100}"#),
-    ("Reserve", "min", r#"{"minimum": 1, "maximum": 100}"#),
+    ("Reserve", "linger_ms", WAIT),
+    ("Reserve", "max", HUNDRED),
+    ("Reserve", "min", HUNDRED),
     ("Reserve", "wait_ms", WAIT),
     ("ScheduleSpec", "body_base64", BASE64),
     ("ScheduleSpec", "count", r#"{"minimum": 1}"#),
-    (
-        "ScheduleSpec",
-        "every_ms",
-        r#"{"minimum": 1000, "maximum": 316224000000}"#,
-    ),
+    ("ScheduleSpec", "every_ms", EVERY),
     ("ScheduleSpec", "queue", NAME),
     ("Target", "to", NAME),
 ];
 /// The same of parameters, by where they stand; of those of several addresses in each.
 const PARAMETERS: &[(&str, &str, &str)] = &[
-    (
-        "Idempotency-Key",
-        "header",
-        r#"{"minLength": 1, "maxLength": 255}"#,
-    ),
+    ("Idempotency-Key", "header", NAME_255),
     ("limit", "query", PAGE),
     ("max", "query", PAGE),
     ("name", "path", NAME),
@@ -194,6 +109,9 @@ const BASE64: &str = r#"{"contentEncoding": "base64"}"#;
 const LEASE: &str = r#"{"minimum": 1, "maximum": 604800000}"#;
 const GRACE: &str = r#"{"minimum": 0, "maximum": 604800000}"#;
 const WAIT: &str = r#"{"minimum": 0, "maximum": 60000}"#;
+const HUNDRED: &str = r#"{"minimum": 1, "maximum": 100}"#;
+const EVERY: &str = r#"{"minimum": 1000, "maximum": 316224000000}"#;
+const NAME_255: &str = r#"{"minLength": 1, "maxLength": 255}"#;
 const NAME: &str = r#"{"minLength": 1}"#;
 const PAGE: &str = r#"{"minimum": 1, "maximum": 1000}"#;
 const STATES: &str =
@@ -225,6 +143,16 @@ fn ranges(document: &mut Value) {
                 add(&mut parameter["schema"], range);
             }
         }
+    }
+}
+
+/// Any operation may end in a problem: what one of them says of that is copied to the others.
+fn problems(document: &mut Value) {
+    let problem = document["paths"]["/api/v1/attention"]["get"]["responses"]["4XX"].clone();
+    let paths = document["paths"].as_object_mut().into_iter().flatten();
+    let operations = paths.filter_map(|(_, path)| path.as_object_mut()).flatten();
+    for (_, operation) in operations {
+        operation["responses"]["4XX"] = problem.clone();
     }
 }
 
@@ -351,6 +279,8 @@ mod tests {
         for (path, operations) in document["paths"].as_object().unwrap() {
             for (method, operation) in operations.as_object().unwrap() {
                 let id = operation["operationId"].as_str().unwrap().to_owned();
+                let problem = &operation["responses"]["4XX"]["content"];
+                assert!(problem.is_object(), "{method} {path}");
                 let telling = id.chars().any(|letter| letter.is_ascii_uppercase());
                 let word = id.chars().all(|letter| letter.is_ascii_alphabetic());
                 assert!(telling && word, "{method} {path}: {id}");

@@ -353,7 +353,7 @@ impl Api {
     params(("group" = String, Query, description = "scheduled, retrying, dead or all"),
         ("contains" = Option<String>, Query, description = "in the body"),
         ("max" = Option<u64>, Query), ("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Page)))]
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["group", "contains", "max", "cursor"], &[])?;
     let group = Group::of(query.get("group").unwrap_or_default())?;

@@ -25,7 +25,7 @@ impl Api {
 /// Lists queues in the order they were created, some hundred at a time.
 #[utoipa::path(get, path = "/api/v1/queues", tag = "queues",
     params(("cursor" = Option<String>, Query, description = "of the page before")),
-    responses((status = 200, body = Queues), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Queues)))]
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let page = api.queue_page(&requester, from(&query)?).await?;
@@ -38,8 +38,7 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
 
 /// Numbers of a queue: what it holds, and what went through it.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}", tag = "queues",
-    params(("queue" = String, Path)),
-    responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), responses((status = 200, body = Object)))]
 pub(super) async fn show(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -66,8 +65,7 @@ pub(super) async fn show(
 /// the quarter of an hour. Empty for one that has not moved since the server
 /// started, and beyond `history_queues`.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/history", operation_id = "show_history", tag = "queues",
-    params(("queue" = String, Path)),
-    responses((status = 200, body = PastOfQueue), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), responses((status = 200, body = PastOfQueue)))]
 pub(super) async fn history(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -86,8 +84,7 @@ pub(super) async fn history(
 /// From now on a queue `QUEUE+NAME` gets a copy of every put to this one. Both
 /// are created if they are not there; deleting the child ends it.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/children", tag = "queues",
-    params(("queue" = String, Path)), request_body = Child,
-    responses((status = 200, body = Named), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), request_body = Child, responses((status = 200, body = Named)))]
 pub(super) async fn join(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -111,8 +108,7 @@ pub(super) async fn join(
 /// Removes a queue and all in it; what is reserved vanishes when it is
 /// released.
 #[utoipa::path(delete, path = "/api/v1/queues/{queue}", tag = "queues",
-    params(("queue" = String, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), responses((status = 204)))]
 pub(super) async fn remove(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
     let (dropped, _) = api.ask(&requester, Command::Drop(queue)).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
@@ -128,7 +124,7 @@ pub(super) async fn remove(Call { api, requester }: Call, OfQueue(queue): OfQueu
     params(("pattern" = String, Query), ("messages" = Option<bool>, Query),
         ("dry_run" = Option<bool>, Query, description = "only count them"),
         ("cursor" = Option<String>, Query, description = "of the slice before")),
-    responses((status = 200, body = Dropped), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Dropped)))]
 pub(super) async fn remove_many(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["pattern", "messages", "dry_run", "cursor"], &[])?;
     let pattern = query.get("pattern");
@@ -184,8 +180,7 @@ fn cursor((shard, at): (u8, u32)) -> String {
 
 /// Lets takes wait; puts go on.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/pause", tag = "queues",
-    params(("queue" = String, Path)), request_body = PauseFor,
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), request_body = PauseFor, responses((status = 204)))]
 pub(super) async fn pause(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
@@ -205,8 +200,7 @@ pub(super) async fn pause(
 
 /// Ends a pause.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/resume", tag = "queues",
-    params(("queue" = String, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), responses((status = 204)))]
 pub(super) async fn resume(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
     let for_ms = Some(0);
     let name = queue.clone();

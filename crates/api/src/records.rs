@@ -129,8 +129,7 @@ fn lease_told(lease: &Lease) -> Value {
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/records", operation_id = "list_records", tag = "messages",
     params(("queue" = String, Path), ("bodies" = Option<String>, Query, description = "whole or start"),
         ("state" = Option<String>, Query), ("cursor" = Option<String>, Query), ("max" = Option<u64>, Query)),
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
 pub(super) async fn list(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -161,8 +160,7 @@ pub(super) async fn list(
 /// its body as it is.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/peek", operation_id = "peek_queue", tag = "messages",
     params(("queue" = String, Path), ("state" = Option<String>, Query, description = "ready, delayed or buried")),
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
 pub(super) async fn peek(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -182,8 +180,7 @@ pub(super) async fn peek(
 /// A message with all that is known of it and its body as it is.
 #[utoipa::path(get, path = "/api/v1/messages/{id}/record", operation_id = "show_record", tag = "messages",
     params(("id" = u64, Path)),
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
 pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     seen(&api, &requester, Peek::Id(read::message(&id)?)).await
 }
@@ -210,7 +207,7 @@ struct Put {
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/record", operation_id = "put_record", tag = "messages",
     params(("queue" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the body"),
-    responses((status = 201, body = Put), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 201, body = Put),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
     Call { api, requester }: Call,
@@ -402,8 +399,7 @@ pub(super) struct From {
 /// Takes a message out of its queue: it is gone when the reply begins to leave. The reply has it
 /// with all that is known of it and its body as it is; none: there was no message in time.
 #[utoipa::path(post, path = "/api/v1/take", operation_id = "take_message", tag = "messages", request_body = From,
-    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
 pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Answer {
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let (asked, _share): (From, _) = read::body(&api.app, request).await?;

@@ -57,7 +57,7 @@ impl Api {
 /// been released.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/release", operation_id = "release_message", tag = "leases",
     params(("id" = u64, Path)),
-    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved")))]
 pub(super) async fn of_message(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     api.release(&requester, read::message(&id)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
@@ -65,8 +65,7 @@ pub(super) async fn of_message(Call { api, requester }: Call, Path(id): Path<Str
 
 /// Ends leases of a queue, about a thousand; `cursor` goes on.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/leases/release", operation_id = "release_leases_of_queue", tag = "leases",
-    params(("queue" = String, Path)), request_body = Released,
-    responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), request_body = Released, responses((status = 200, body = Acted)))]
 pub(super) async fn of_queue(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
@@ -115,8 +114,7 @@ fn guarded(message: &Message) -> Command {
 
 /// Ends the leases that a connection holds. The connection stays.
 #[utoipa::path(post, path = "/api/v1/connections/{id}/release", operation_id = "release_leases_of_connection", tag = "leases",
-    params(("id" = u64, Path)),
-    responses((status = 200, body = Acted), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), responses((status = 200, body = Acted)))]
 pub(super) async fn of_connection(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     must_operate(&requester)?;
     let id = id.parse();

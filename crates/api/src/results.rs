@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Extension, Request, State};
+use axum::extract::Request;
 use axum::response::Response;
 use quintet_types::{
     By, ByName, Caller, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState,
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -90,13 +91,12 @@ impl From<MessageResult> for Ended {
 /// How a message ended, or that it has not. With `wait_ms` the reply waits for the end.
 #[utoipa::path(get, path = "/api/v1/messages/{id}/result", operation_id = "message_result", tag = "messages",
     params(("id" = u64, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
-    responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
 pub(super) async fn message(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path(id): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let id = read::message(&id)?;
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
@@ -106,13 +106,12 @@ pub(super) async fn message(
 /// The same of the tracked message of this name; of several the one that was put last.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/names/{name}/result", operation_id = "named_result", tag = "messages",
     params(("queue" = String, Path), ("name" = String, Path), ("wait_ms" = Option<u64>, Query, description = "60000 at most")),
-    responses((status = 200, body = Ended), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Ended)))]
 pub(super) async fn named(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = read::queue(&queue)?;
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);

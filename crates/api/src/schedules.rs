@@ -283,7 +283,7 @@ fn seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 /// Schedules in the order of their names: when each runs, how it went last, whether it is paused.
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules",
     params(("after" = Option<String>, Query, description = "a schedule's name: those behind it"), ("limit" = Option<u32>, Query)),
-    responses((status = 200, body = Listed), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Listed)))]
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["after", "limit"], &[])?;
@@ -308,7 +308,7 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
 
 /// The `[[cron]]` tables of the configuration. This address is for older clients.
 #[utoipa::path(get, path = "/api/v1/cron", operation_id = "list_cron", tag = "schedules",
-    responses((status = 200, body = Vec<Schedule>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Vec<Schedule>)))]
 pub(super) async fn list_of_file(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let (schedules, _) = api.schedules(WhichSchedules::OfFile).await?;
@@ -318,8 +318,7 @@ pub(super) async fn list_of_file(Call { api, requester }: Call) -> Answer {
 
 /// A schedule with its definition, its next due times and its last runs.
 #[utoipa::path(get, path = "/api/v1/schedules/{name}", operation_id = "show_schedule", tag = "schedules",
-    params(("name" = String, Path)),
-    responses((status = 200, body = One), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("name" = String, Path)), responses((status = 200, body = One)))]
 pub(super) async fn show(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     must_operate(&requester)?;
     let (found, _) = api.schedules(WhichSchedules::One(name.clone())).await?;
@@ -377,7 +376,7 @@ impl LastRunShown {
 /// now on. With `If-Match` only if it is as it was seen. Needs the right to put into its queue.
 #[utoipa::path(put, path = "/api/v1/schedules/{name}", operation_id = "define_schedule", tag = "schedules",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = ScheduleSpec,
-    responses((status = 200, body = SteeredShown), (status = 201, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = SteeredShown), (status = 201, body = SteeredShown),
         (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn define(
     Call { api, requester }: Call,
@@ -399,7 +398,7 @@ pub(super) async fn define(
 /// Removes a schedule that was created at run time, with its pause and runs. Its messages stay.
 #[utoipa::path(delete, path = "/api/v1/schedules/{name}", operation_id = "remove_schedule", tag = "schedules",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 204),
         (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn remove(
     Call { api, requester }: Call,
@@ -415,16 +414,14 @@ pub(super) async fn remove(
 
 /// It puts nothing by itself until it is resumed, whatever restarts.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/pause", tag = "schedules",
-    params(("name" = String, Path)),
-    responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("name" = String, Path)), responses((status = 200, body = SteeredShown)))]
 pub(super) async fn pause(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     api.steered(&requester, ScheduleAct::Pause, &name).await
 }
 
 /// It puts again; what was due in the pause is let go.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/resume", tag = "schedules",
-    params(("name" = String, Path)),
-    responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("name" = String, Path)), responses((status = 200, body = SteeredShown)))]
 pub(super) async fn resume(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     api.steered(&requester, ScheduleAct::Resume, &name).await
 }
@@ -432,7 +429,7 @@ pub(super) async fn resume(Call { api, requester }: Call, Path(name): Path<Strin
 /// Puts its message once, now, also if it is paused or has ended. Its due times stay.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/run", tag = "schedules",
     params(("name" = String, Path)),
-    responses((status = 200, body = SteeredShown), (status = "4XX", body = Problem, content_type = "application/problem+json"), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = SteeredShown), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn run(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
     api.steered(&requester, ScheduleAct::Run, &name).await
 }

@@ -14,7 +14,7 @@ use quintet_http::{Requester, reply};
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
-    responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Object)))]
 pub(super) async fn stats(Call { api, requester }: Call) -> Answer {
     let stats = api.sums(&requester).await?;
     let mut map = Map::new();
@@ -36,7 +36,7 @@ pub(super) fn must_operate(requester: &Requester) -> Result<(), Problem> {
 
 /// Every number the server tells, by name, with its version and the last errors of hooks.
 #[utoipa::path(get, path = "/api/v1/server", operation_id = "show_server", tag = "server",
-    responses((status = 200, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Object)))]
 pub(super) async fn numbers(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     Ok(reply::written(api.client_api.numbers()))
@@ -44,7 +44,7 @@ pub(super) async fn numbers(Call { api, requester }: Call) -> Answer {
 
 /// The configuration in force, as a TOML file with its secrets hidden.
 #[utoipa::path(get, path = "/api/v1/server/config", operation_id = "show_config", tag = "server",
-    responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn config(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     Ok(reply::plain(StatusCode::OK, api.client_api.config()))
@@ -52,7 +52,7 @@ pub(super) async fn config(Call { api, requester }: Call) -> Answer {
 
 /// The same numbers as Prometheus reads them, without series of single queues.
 #[utoipa::path(get, path = "/api/v1/server/metrics", operation_id = "show_metrics", tag = "server",
-    responses((status = 200, body = String, content_type = "text/plain"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let written = api.client_api.metrics(Exposition::Prometheus, &[], false);
@@ -62,7 +62,7 @@ pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
 /// Connections of all protocols and of HTTP: who, where, since when silent, what each waits for or
 /// asks.
 #[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
-    responses((status = 200, body = Vec<Object>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Vec<Object>)))]
 pub(super) async fn connections(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let _room = api.room(super::LIST_BYTES)?;
@@ -74,8 +74,7 @@ pub(super) async fn connections(Call { api, requester }: Call) -> Answer {
 
 /// Closes a connection: its waits end, and its leases, but those of HTTP, which are their tokens'.
 #[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "server",
-    params(("id" = u64, Path)),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("id" = u64, Path)), responses((status = 204)))]
 pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     must_operate(&requester)?;
     let id = id.parse();
@@ -95,7 +94,7 @@ pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>)
 #[utoipa::path(post, path = "/api/v1/server/{act}", operation_id = "act_on_server", tag = "server",
     params(("act" = String, Path, description = "drain, undrain or reload"),
         ("wait" = Option<bool>, Query, description = "of reload: answer when it is done")),
-    responses((status = 202, body = Object), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 202, body = Object)))]
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path(operation): Path<String>,

@@ -138,8 +138,7 @@ impl Api {
 /// The settings of a queue that are in force, who gets copies of its puts, and
 /// whose puts it gets.
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/settings", operation_id = "show_settings", tag = "queues",
-    params(("queue" = String, Path)),
-    responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("queue" = String, Path)), responses((status = 200, body = Setup)))]
 pub(crate) async fn settings(
     Call { api, requester }: Call,
     Path(queue): Path<String>,
@@ -155,7 +154,7 @@ pub(crate) async fn settings(
 /// they were seen.
 #[utoipa::path(patch, path = "/api/v1/queues/{queue}/settings", operation_id = "change_settings", tag = "queues",
     params(("queue" = String, Path), ("If-Match" = Option<String>, Header)), request_body(content = Object, description = "at least one setting"),
-    responses((status = 200, body = Setup), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Setup),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn change(
     Call { api, requester }: Call,

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Extension, State};
-use axum::response::Response;
+use axum::extract::Extension;
 use hyper::{HeaderMap, Uri};
 use quintet_types::{Command, CommandError, Name, Outcome, Principal, StatsOf, StatsReply};
 
+use super::call::{Answer, Call};
 use super::message_events::{self, MessageEvents};
 use super::problem::Problem;
 use super::streamed::{QUEUES_MAX, streamed};
 use super::{Api, read};
 use crate::events::{Figures, Queues, Selection};
-use quintet_http::{ConnectionSlot, Requester};
+use quintet_http::ConnectionSlot;
 
 /// Bytes of their names as they are shown, so that an event is below 64 KiB.
 const NAMES_MAX: usize = 16 << 10;
@@ -30,15 +30,13 @@ const NAMES_MAX: usize = 16 << 10;
     responses((status = 200, description = "with `since`: the events; without: events `queues`, whose data is an object of Figures, or null, by name",
             content((MessageEvents = "application/json"), (String = "text/event-stream"))),
         (status = 410, body = Problem, content_type = "application/problem+json", description = "the log does not have this position; `oldest` is the first one it has"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
-    State(api): State<Arc<Api>>,
-    Extension(requester): Extension<Requester>,
+    Call { api, requester }: Call,
     connection_slot: Option<Extension<Arc<ConnectionSlot>>>,
     uri: Uri,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Answer {
     let connection_slot = connection_slot.map(|Extension(connection_slot)| connection_slot);
     if let Some(since) = message_events::since(&uri, &headers) {
         let asked = (since, uri, headers);

@@ -72,7 +72,7 @@ impl Tail {
 #[utoipa::path(get, path = "/api/v1/queues/{queue}/tail", operation_id = "tail_queue", tag = "queues",
     params(("queue" = String, Path), ("after" = Option<u64>, Query, description = "`next` of the page before"),
         ("contains" = Option<String>, Query, description = "only events of messages whose body contains this text; bodies up to 64 KiB are searched, the newest of them up to tail_memory")),
-    responses((status = 200, body = Tail), (status = "4XX", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Tail),
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn tail(
     Call { api, requester }: Call,

@@ -52,7 +52,7 @@ pub(super) struct Traced {
 /// messages that are gone the newest are known (`ends_max`).
 #[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
     params(("id" = u64, Path)),
-    responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
 pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     let id = read::message(&id)?;
     let traced = match api.message(&requester, id).await {

@@ -19,7 +19,7 @@ use quintet_http::reply;
 /// when they last said something. A page ends at about 1 MiB; the header `Link` leads to the next.
 #[utoipa::path(get, path = "/api/v1/workers", tag = "server",
     params(("after" = Option<String>, Query, description = "a worker's name: those behind it")),
-    responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\""))), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\"")))))]
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["after"], &[])?;
@@ -61,7 +61,7 @@ impl Api {
 /// end as well. What it was asked for before is not taken back.
 #[utoipa::path(post, path = "/api/v1/workers/{wid}/{act}", operation_id = "act_on_worker", tag = "server",
     params(("wid" = String, Path), ("act" = String, Path, description = "quiet or terminate")),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204)))]
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((wid, operation)): Path<(String, String)>,

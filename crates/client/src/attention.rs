@@ -8,45 +8,30 @@ use quintet_types::{Name, Pattern, QueueStats, TakeLimit};
 use crate::history::Recent;
 use crate::words::{count, duration, of};
 
-/// From what on a queue needs attention. The settings `attention_*`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Thresholds {
-    /// Messages dropped or expired in five minutes. 0: the rule is off, as in all of these.
-    pub lost: u64,
-    /// Failed tries in five minutes.
-    pub failures: u64,
-    /// Their share of all tries, percent.
-    pub failing_percent: u64,
-    /// Ready messages of a queue that grows.
-    pub growing: u64,
-    /// Messages that were buried or became dead letters in an hour.
-    pub dead: u64,
-    /// Leases that ran out in five minutes.
-    pub timeouts: u64,
-    /// So long no lease ends while messages wait, ms.
-    pub stuck_ms: u64,
-    /// Ready messages of a queue without consumers.
-    pub unconsumed: u64,
-    /// So long the oldest of them waits, ms.
-    pub unconsumed_ms: u64,
-    /// Queues that may be without consumers: names, with `*` for anything.
-    pub muted: Vec<String>,
-}
-
-impl Default for Thresholds {
-    fn default() -> Self {
-        Self {
-            lost: 1,
-            failures: 10,
-            failing_percent: 50,
-            growing: 1000,
-            dead: 1,
-            timeouts: 5,
-            stuck_ms: 10 * 60_000,
-            unconsumed: 10,
-            unconsumed_ms: 5 * 60_000,
-            muted: Vec::new(),
-        }
+quintet_types::defaults! {
+    /// From what on a queue needs attention. The settings `attention_*`.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Thresholds {
+        /// Messages dropped or expired in five minutes. 0: the rule is off, as in all of these.
+        pub lost: u64 = 1,
+        /// Failed tries in five minutes.
+        pub failures: u64 = 10,
+        /// Their share of all tries, percent.
+        pub failing_percent: u64 = 50,
+        /// Ready messages of a queue that grows.
+        pub growing: u64 = 1000,
+        /// Messages that were buried or became dead letters in an hour.
+        pub dead: u64 = 1,
+        /// Leases that ran out in five minutes.
+        pub timeouts: u64 = 5,
+        /// So long no lease ends while messages wait, ms.
+        pub stuck_ms: u64 = 10 * 60_000,
+        /// Ready messages of a queue without consumers.
+        pub unconsumed: u64 = 10,
+        /// So long the oldest of them waits, ms.
+        pub unconsumed_ms: u64 = 5 * 60_000,
+        /// Queues that may be without consumers: names, with `*` for anything.
+        pub muted: Vec<String> = Vec::new(),
     }
 }
 

@@ -13,71 +13,39 @@ pub const WATCHED_MAX: u32 = 1000;
 /// Called when there may be new events: has to be short.
 pub type News = Arc<dyn Fn() + Send + Sync>;
 
-/// Kind of an event.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum EventKind {
-    /// It entered a queue, or its producer committed it.
-    Put,
-    /// A worker got it under a lease.
-    Reserved,
-    /// A worker finished it, or took it without a lease.
-    Finished,
-    /// A try failed.
-    Failed,
-    /// It was buried, or became a dead letter.
-    Dead,
-    /// It was removed as it was cancelled.
-    Cancelled,
-    /// It went back to its queue without a failure.
-    Released,
-    /// It was deleted, purged, dropped or replaced.
-    Removed,
-    /// Its time ran out.
-    Expired,
-    /// It went to another queue.
-    Moved,
-    /// The server started, or another node took over: leases of connections ended.
-    Restart,
-    /// A part of the log is damaged, or was and a repair has cut it out: events of any queue may be
-    /// missing there. Told whatever is asked for.
-    Lost,
+quintet_types::named! {
+    /// Kind of an event.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+    pub enum EventKind, name {
+        /// It entered a queue, or its producer committed it.
+        Put = "put",
+        /// A worker got it under a lease.
+        Reserved = "reserved",
+        /// A worker finished it, or took it without a lease.
+        Finished = "finished",
+        /// A try failed.
+        Failed = "failed",
+        /// It was buried, or became a dead letter.
+        Dead = "dead",
+        /// It was removed as it was cancelled.
+        Cancelled = "cancelled",
+        /// It went back to its queue without a failure.
+        Released = "released",
+        /// It was deleted, purged, dropped or replaced.
+        Removed = "removed",
+        /// Its time ran out.
+        Expired = "expired",
+        /// It went to another queue.
+        Moved = "moved",
+        /// The server started, or another node took over: leases of connections ended.
+        Restart = "restart",
+        /// A part of the log is damaged, or was and a repair has cut it out: events of any queue
+        /// may be missing there. Told whatever is asked for.
+        Lost = "lost",
+    }
 }
 
 impl EventKind {
-    /// All there are.
-    pub const ALL: [Self; 12] = [
-        Self::Put,
-        Self::Reserved,
-        Self::Finished,
-        Self::Failed,
-        Self::Dead,
-        Self::Cancelled,
-        Self::Released,
-        Self::Removed,
-        Self::Expired,
-        Self::Moved,
-        Self::Restart,
-        Self::Lost,
-    ];
-
-    /// Its word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Put => "put",
-            Self::Reserved => "reserved",
-            Self::Finished => "finished",
-            Self::Failed => "failed",
-            Self::Dead => "dead",
-            Self::Cancelled => "cancelled",
-            Self::Released => "released",
-            Self::Removed => "removed",
-            Self::Expired => "expired",
-            Self::Moved => "moved",
-            Self::Restart => "restart",
-            Self::Lost => "lost",
-        }
-    }
-
     /// The kinds in a list of words with commas.
     ///
     /// # Errors

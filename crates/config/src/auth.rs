@@ -71,64 +71,45 @@ impl AuthField<'_> {
     }
 }
 
-pub(crate) const USER: &[AuthSpec<UserTable>] = &[
-    AuthSpec {
-        key: "name",
-        help: "Name: 1 to 128 printable ASCII characters without spaces and colons.",
-        field: |user| AuthField::Text(&mut user.name),
-    },
-    AuthSpec {
-        key: "password",
-        help: "The password's hash, as quintet passwd prints it.",
-        field: |user| AuthField::Text(&mut user.password),
-    },
-    AuthSpec {
-        key: "password_file",
-        help: "File with that hash instead, mode 0600; for a plain name $CREDENTIALS_DIRECTORY \
-               is searched first.",
-        field: |user| AuthField::Text(&mut user.password_file),
-    },
-    AuthSpec {
-        key: "secret_file",
-        help: "File with a secret in plain text, mode 0600, for protocols that sign with it; it \
-               is a password too.",
-        field: |user| AuthField::Text(&mut user.secret_file),
-    },
-    AuthSpec {
-        key: "tokens",
-        help: "Tokens, as quintet token prints them: \"SHA256 UNTIL\".",
-        field: |user| AuthField::List(&mut user.tokens),
-    },
-    AuthSpec {
-        key: "groups",
-        help: "The user has the grants of these groups.",
-        field: |user| AuthField::List(&mut user.groups),
-    },
-];
+/// The keys of one of these tables, a row each: the key, kind and place of its value, its effect.
+macro_rules! keys {
+    ($($key:literal $kind:ident($($at:ident).+) $help:literal;)*) => {
+        &[$($crate::auth::AuthSpec {
+            key: $key,
+            help: $help,
+            field: |row| $crate::auth::AuthField::$kind(&mut row.$($at).+),
+        }),*]
+    };
+}
+pub(crate) use keys;
 
-pub(crate) const GRANT: &[AuthSpec<GrantTable>] = &[
-    AuthSpec {
-        key: "user",
-        help: "User, or \"anonymous\" for clients without a login.",
-        field: |grant| AuthField::Text(&mut grant.user),
-    },
-    AuthSpec {
-        key: "group",
-        help: "Or a group.",
-        field: |grant| AuthField::Text(&mut grant.group),
-    },
-    AuthSpec {
-        key: "queues",
-        help: "Queues or patterns, as [[queue]] has them.",
-        field: |grant| AuthField::List(&mut grant.queues),
-    },
-    AuthSpec {
-        key: "rights",
-        help: "put, take, settle, peek, admin; server for the whole server; metrics for /metrics \
-               alone.",
-        field: |grant| AuthField::List(&mut grant.rights),
-    },
-];
+pub(crate) const USER: &[AuthSpec<UserTable>] = keys! {
+    "name" Text(name)
+        "Name: 1 to 128 printable ASCII characters without spaces and colons.";
+    "password" Text(password)
+        "The password's hash, as quintet passwd prints it.";
+    "password_file" Text(password_file)
+        "File with that hash instead, mode 0600; for a plain name $CREDENTIALS_DIRECTORY is \
+         searched first.";
+    "secret_file" Text(secret_file)
+        "File with a secret in plain text, mode 0600, for protocols that sign with it; it is a \
+         password too.";
+    "tokens" List(tokens)
+        "Tokens, as quintet token prints them: \"SHA256 UNTIL\".";
+    "groups" List(groups)
+        "The user has the grants of these groups.";
+};
+
+pub(crate) const GRANT: &[AuthSpec<GrantTable>] = keys! {
+    "user" Text(user)
+        "User, or \"anonymous\" for clients without a login.";
+    "group" Text(group)
+        "Or a group.";
+    "queues" List(queues)
+        "Queues or patterns, as [[queue]] has them.";
+    "rights" List(rights)
+        "put, take, settle, peek, admin; server for the whole server; metrics for /metrics alone.";
+};
 
 /// Reads a table's keys.
 ///

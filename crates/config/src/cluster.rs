@@ -4,243 +4,126 @@ use std::net::SocketAddr;
 
 use quintet_policy::Sharing;
 
-use super::schema::{Field, Spec, fixed};
+use super::schema::{Spec, settings};
 use super::units::show_duration;
 
-/// Settings of `[cluster]`.
-#[derive(Clone)]
-pub struct Cluster {
-    /// Empty: no cluster.
-    pub nats: Vec<String>,
-    pub name: String,
-    /// Empty: the host's name.
-    pub node: String,
-    pub listen: String,
-    /// Empty: as `listen`.
-    pub advertise: String,
-    pub replicas: u64,
-    pub placement_tags: Vec<String>,
-    pub heartbeat_ms: u64,
-    pub lease_ms: u64,
-    pub takeover_after_ms: u64,
-    pub window: u64,
-    pub groups: u64,
-    pub unacked_max: u64,
-    /// `lease` or `log`.
-    pub reads: String,
-    pub credentials: String,
-    pub user: String,
-    pub password_file: String,
-    pub tls_ca: String,
-    pub tls_cert: String,
-    pub tls_key: String,
-    pub peer_tls_ca: String,
-    pub peer_tls_cert: String,
-    pub peer_tls_key: String,
-    pub peer_insecure: bool,
-    pub monitor: Vec<String>,
-    pub nats_version_min: String,
-    /// Empty: not known.
-    pub near: String,
-    pub handover_wait_ms: u64,
-    pub allow_unsafe: bool,
-}
-
-impl Default for Cluster {
-    fn default() -> Self {
-        Self {
-            nats: Vec::new(),
-            name: "quintet".to_owned(),
-            node: String::new(),
-            listen: "127.0.0.1:4600".to_owned(),
-            advertise: String::new(),
-            replicas: 3,
-            placement_tags: Vec::new(),
-            heartbeat_ms: 500,
-            lease_ms: 2000,
-            takeover_after_ms: 3000,
-            window: 32,
-            groups: 1,
-            unacked_max: 16 << 20,
-            reads: "lease".to_owned(),
-            credentials: String::new(),
-            user: String::new(),
-            password_file: String::new(),
-            tls_ca: String::new(),
-            tls_cert: String::new(),
-            tls_key: String::new(),
-            peer_tls_ca: String::new(),
-            peer_tls_cert: String::new(),
-            peer_tls_key: String::new(),
-            peer_insecure: false,
-            monitor: Vec::new(),
-            nats_version_min: "2.15.1".to_owned(),
-            near: String::new(),
-            handover_wait_ms: 10_000,
-            allow_unsafe: false,
-        }
+quintet_types::defaults! {
+    /// Settings of `[cluster]`.
+    #[derive(Clone)]
+    pub struct Cluster {
+        /// Empty: no cluster.
+        pub nats: Vec<String> = Vec::new(),
+        pub name: String = "quintet".to_owned(),
+        /// Empty: the host's name.
+        pub node: String = String::new(),
+        pub listen: String = "127.0.0.1:4600".to_owned(),
+        /// Empty: as `listen`.
+        pub advertise: String = String::new(),
+        pub replicas: u64 = 3,
+        pub placement_tags: Vec<String> = Vec::new(),
+        pub heartbeat_ms: u64 = 500,
+        pub lease_ms: u64 = 2000,
+        pub takeover_after_ms: u64 = 3000,
+        pub window: u64 = 32,
+        pub groups: u64 = 1,
+        pub unacked_max: u64 = 16 << 20,
+        /// `lease` or `log`.
+        pub reads: String = "lease".to_owned(),
+        pub credentials: String = String::new(),
+        pub user: String = String::new(),
+        pub password_file: String = String::new(),
+        pub tls_ca: String = String::new(),
+        pub tls_cert: String = String::new(),
+        pub tls_key: String = String::new(),
+        pub peer_tls_ca: String = String::new(),
+        pub peer_tls_cert: String = String::new(),
+        pub peer_tls_key: String = String::new(),
+        pub peer_insecure: bool = false,
+        pub monitor: Vec<String> = Vec::new(),
+        pub nats_version_min: String = "2.15.1".to_owned(),
+        /// Empty: not known.
+        pub near: String = String::new(),
+        pub handover_wait_ms: u64 = 10_000,
+        pub allow_unsafe: bool = false,
     }
 }
 
 /// Every setting of `[cluster]`, in the order they are shown.
-pub(crate) const CLUSTER: &[Spec] = &[
-    fixed(
-        "nats",
+pub(crate) const CLUSTER: &[Spec] = settings! {
+    fixed "nats" List(cluster.nats)
         "NATS servers with JetStream, the nearest first, such as [\"nats://a:4222\", \
-         \"nats://b:4222\"]; empty: no cluster.",
-        |c| Field::List(&mut c.cluster.nats),
-    ),
-    fixed(
-        "name",
-        "The cluster's name, part of every subject and stream: letters, digits, - and _.",
-        |c| Field::Text(&mut c.cluster.name),
-    ),
-    fixed(
-        "node",
-        "Unique name of this node: up to 255 letters, digits, -, _ and dots. Empty: the host's.",
-        |c| Field::Text(&mut c.cluster.node),
-    ),
-    fixed(
-        "listen",
-        "Address for clients that other nodes pass on.",
-        |c| Field::Text(&mut c.cluster.listen),
-    ),
-    fixed(
-        "advertise",
-        "The same address as other nodes reach it, HOST:PORT. Empty: as listen.",
-        |c| Field::Text(&mut c.cluster.advertise),
-    ),
-    fixed(
-        "replicas",
+         \"nats://b:4222\"]; empty: no cluster.";
+    fixed "name" Text(cluster.name)
+        "The cluster's name, part of every subject and stream: letters, digits, - and _.";
+    fixed "node" Text(cluster.node)
+        "Unique name of this node: up to 255 letters, digits, -, _ and dots. Empty: the host's.";
+    fixed "listen" Text(cluster.listen)
+        "Address for clients that other nodes pass on.";
+    fixed "advertise" Text(cluster.advertise)
+        "The same address as other nodes reach it, HOST:PORT. Empty: as listen.";
+    fixed "replicas" Number(cluster.replicas, 1, 5)
         "NATS servers that keep each entry, 1 to 5. With fewer than 3 the loss of one stops or \
-         loses everything; this needs allow_unsafe.",
-        |c| Field::Number(&mut c.cluster.replicas, 1, 5),
-    ),
-    fixed(
-        "placement_tags",
-        "Tags that each NATS server of the log must have.",
-        |c| Field::List(&mut c.cluster.placement_tags),
-    ),
-    fixed(
-        "heartbeat",
-        "Longest time between appends of an owner; at most half of lease.",
-        |c| Field::Duration(&mut c.cluster.heartbeat_ms),
-    ),
-    fixed(
-        "lease",
-        "How long an owner may reply after it sent an entry that was acknowledged.",
-        |c| Field::Duration(&mut c.cluster.lease_ms),
-    ),
-    fixed(
-        "takeover_after",
+         loses everything; this needs allow_unsafe.";
+    fixed "placement_tags" List(cluster.placement_tags)
+        "Tags that each NATS server of the log must have.";
+    fixed "heartbeat" Duration(cluster.heartbeat_ms)
+        "Longest time between appends of an owner; at most half of lease.";
+    fixed "lease" Duration(cluster.lease_ms)
+        "How long an owner may reply after it sent an entry that was acknowledged.";
+    fixed "takeover_after" Duration(cluster.takeover_after_ms)
         "Silence of the owner after which another node takes over; at least one and a half times \
-         lease.",
-        |c| Field::Duration(&mut c.cluster.takeover_after_ms),
-    ),
-    fixed(
-        "handover_wait",
+         lease.";
+    fixed "handover_wait" Duration(cluster.handover_wait_ms)
         "How long an owner that is stopped, moved or drained waits for acknowledgements; then it \
-         ends and reports a possible loss.",
-        |c| Field::Duration(&mut c.cluster.handover_wait_ms),
-    ),
-    fixed(
-        "window",
-        "Entries on their way to JetStream at once, 1 to 64.",
-        |c| Field::Number(&mut c.cluster.window, 1, 64),
-    ),
-    fixed(
-        "unacked_max",
+         ends and reports a possible loss.";
+    fixed "window" Number(cluster.window, 1, 64)
+        "Entries on their way to JetStream at once, 1 to 64.";
+    fixed "unacked_max" Bytes(cluster.unacked_max, 1 << 20, 1 << 40)
         "With more bytes of requests that are decided and not acknowledged, the server stops \
-         reading from clients.",
-        |c| Field::Bytes(&mut c.cluster.unacked_max, 1 << 20, 1 << 40),
-    ),
-    fixed(
-        "reads",
+         reading from clients.";
+    fixed "reads" Text(cluster.reads)
         "Replies without an append (empty queue, errors, peeks, statistics): \"lease\": at once \
          while the owner has its lease; \"log\": after an entry that was sent later is \
-         acknowledged, which takes a round trip and trusts no clock.",
-        |c| Field::Text(&mut c.cluster.reads),
-    ),
-    fixed(
-        "groups",
-        "Groups of queues, each with its own owner. This version supports 1.",
-        |c| Field::Number(&mut c.cluster.groups, 1, 256),
-    ),
-    fixed(
-        "near",
+         acknowledged, which takes a round trip and trusts no clock.";
+    fixed "groups" Number(cluster.groups, 1, 256)
+        "Groups of queues, each with its own owner. This version supports 1.";
+    fixed "near" Text(cluster.near)
         "Name of the NATS server on this node's machine (server_name). The node connects to it \
          first, and it does not lead the stream while this node owns or is drained. Empty: \
-         unknown.",
-        |c| Field::Text(&mut c.cluster.near),
-    ),
-    fixed(
-        "credentials",
-        "File with credentials for NATS. Empty: none.",
-        |c| Field::Text(&mut c.cluster.credentials),
-    ),
-    fixed(
-        "user",
-        "User of NATS; password_file has its password. Empty: none.",
-        |c| Field::Text(&mut c.cluster.user),
-    ),
-    fixed(
-        "password_file",
-        "File with the password of user, in its first line.",
-        |c| Field::Text(&mut c.cluster.password_file),
-    ),
-    fixed(
-        "tls_ca",
-        "Authorities of the NATS servers' certificates. Empty: TLS only for addresses with tls://.",
-        |c| Field::Text(&mut c.cluster.tls_ca),
-    ),
-    fixed(
-        "tls_cert",
-        "Certificate for the NATS servers. Empty: none.",
-        |c| Field::Text(&mut c.cluster.tls_cert),
-    ),
-    fixed("tls_key", "Key of tls_cert.", |c| {
-        Field::Text(&mut c.cluster.tls_key)
-    }),
-    fixed(
-        "peer_tls_ca",
+         unknown.";
+    fixed "credentials" Text(cluster.credentials)
+        "File with credentials for NATS. Empty: none.";
+    fixed "user" Text(cluster.user)
+        "User of NATS; password_file has its password. Empty: none.";
+    fixed "password_file" Text(cluster.password_file)
+        "File with the password of user, in its first line.";
+    fixed "tls_ca" Text(cluster.tls_ca)
+        "Authorities of the NATS servers' certificates. Empty: TLS only for addresses with tls://.";
+    fixed "tls_cert" Text(cluster.tls_cert)
+        "Certificate for the NATS servers. Empty: none.";
+    fixed "tls_key" Text(cluster.tls_key)
+        "Key of tls_cert.";
+    fixed "peer_tls_ca" Text(cluster.peer_tls_ca)
         "Authorities of the nodes' certificates: both sides of a link between nodes show one. \
-         Empty: no protection, an error beyond this machine.",
-        |c| Field::Text(&mut c.cluster.peer_tls_ca),
-    ),
-    fixed(
-        "peer_tls_cert",
-        "Certificate of this node, with its name in advertise.",
-        |c| Field::Text(&mut c.cluster.peer_tls_cert),
-    ),
-    fixed("peer_tls_key", "Key of peer_tls_cert.", |c| {
-        Field::Text(&mut c.cluster.peer_tls_key)
-    }),
-    fixed(
-        "peer_insecure",
+         Empty: no protection, an error beyond this machine.";
+    fixed "peer_tls_cert" Text(cluster.peer_tls_cert)
+        "Certificate of this node, with its name in advertise.";
+    fixed "peer_tls_key" Text(cluster.peer_tls_key)
+        "Key of peer_tls_cert.";
+    fixed "peer_insecure" Flag(cluster.peer_insecure)
         "Links between nodes are not protected, also beyond this machine: a program that reaches \
-         them has the rights of all clients.",
-        |c| Field::Flag(&mut c.cluster.peer_insecure),
-    ),
-    fixed(
-        "monitor",
+         them has the rights of all clients.";
+    fixed "monitor" List(cluster.monitor)
         "Monitoring addresses of all NATS servers, HOST:PORT, to check that each syncs every \
          message (sync_interval: always) and has no damaged copy of the log. Empty: a warning \
-         instead.",
-        |c| Field::List(&mut c.cluster.monitor),
-    ),
-    fixed(
-        "nats_version_min",
+         instead.";
+    fixed "nats_version_min" Text(cluster.nats_version_min)
         "Oldest nats-server that a node starts with. Servers before 2.15.1 lose acknowledged \
-         messages at a power failure and from a damaged disk.",
-        |c| Field::Text(&mut c.cluster.nats_version_min),
-    ),
-    fixed(
-        "allow_unsafe",
+         messages at a power failure and from a damaged disk.";
+    fixed "allow_unsafe" Flag(cluster.allow_unsafe)
         "Start although messages may be lost: fewer than 3 replicas, servers that do not sync each \
-         message. For tests.",
-        |c| Field::Flag(&mut c.cluster.allow_unsafe),
-    ),
-];
+         message. For tests.";
+};
 
 impl Cluster {
     /// This server is one of several.

@@ -15,93 +15,49 @@ pub const PORT: u16 = 3333;
 pub const ABOUT: &str = "RQ's HTTP API and plain pages.";
 
 /// Options of its listeners.
-pub const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "relative_root",
-        default: Value::Text("/"),
-        help: "path before all addresses, for a proxy that passes a part of its own addresses on",
-    },
-    OptionSpec {
-        name: "users",
-        default: Value::Text(""),
-        help: "logins (basic authentication): NAME:PASSWORD pairs separated by spaces; empty: none is needed",
-    },
-    OptionSpec {
-        name: "realm",
-        default: Value::Text("RQ"),
-        help: "realm of the login that a browser shows at addresses of RQ; elsewhere the default is \"Quintet\"",
-    },
-    OptionSpec {
-        name: "allowed_ips",
-        default: Value::Text(""),
-        help: "addresses and networks of clients, such as \"10.0.0.0/8 ::1\"; empty: all",
-    },
-    OptionSpec {
-        name: "trusted_proxies",
-        default: Value::Text(""),
-        help: "addresses and networks of proxies with many clients: they may use all of max_connections, any other address but this machine's three quarters",
-    },
-    OptionSpec {
-        name: "hosts",
-        default: Value::Text(""),
-        help: "names of this server, beside addresses, localhost and the machine's own; \"*\": any. Requests for other hosts fail, against DNS rebinding by web pages",
-    },
-    OptionSpec {
-        name: "allow_new_queue",
-        default: Value::Bool(false),
-        help: "clients may create and delete queues with scripts over HTTP, and so run programs as the server's user",
-    },
-    OptionSpec {
-        name: "max_header",
-        default: Value::Bytes(64 << 10),
-        help: "longest head of a request, 8KiB to 1MiB; 431 beyond",
-    },
-    OptionSpec {
-        name: "max_form",
-        default: Value::Bytes(1 << 20),
-        help: "longest form or JSON body, 1KiB to 256MiB, attachments excepted; 413 beyond",
-    },
-    OptionSpec {
-        name: "max_fields",
-        default: Value::Number(200),
-        help: "most fields of a form, 10 to 100000; 413 beyond",
-    },
-    OptionSpec {
-        name: "max_attachment",
-        default: Value::Bytes(16 << 30),
-        help: "longest attachment, 1 byte to 1TiB; 413 beyond",
-    },
-    OptionSpec {
-        name: "max_connections",
-        default: Value::Number(2000),
-        help: "connections of this listener at once, 1 to 100000; event streams, polls and unfinished bodies count separately; more wait, then 503",
-    },
-    OptionSpec {
-        name: "max_streams",
-        default: Value::Number(1000),
-        help: "event streams (/api/v1/events) of this listener at once, 0 to 100000, each 64KiB of connection_memory; 503 beyond",
-    },
-    OptionSpec {
-        name: "max_sessions",
-        default: Value::Number(1000),
-        help: "logins of browsers at once, 1 to 100000; one more ends the oldest",
-    },
-    OptionSpec {
-        name: "session_time",
-        default: Value::Text("12h"),
-        help: "how long a browser stays logged in, 1m to 30d",
-    },
-    OptionSpec {
-        name: "max_uploads",
-        default: Value::Number(16),
-        help: "attachments that are received at once, 1 to 48; more wait, unread",
-    },
-    OptionSpec {
-        name: "timeout",
-        default: Value::Text("30s"),
-        help: "time for a request's head, a form, a piece of an attachment, or a piece of a reply",
-    },
-];
+pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
+    "relative_root" Text("/")
+        "path before all addresses, for a proxy that passes a part of its own addresses on";
+    "users" Text("")
+        "logins (basic authentication): NAME:PASSWORD pairs separated by spaces; empty: none is \
+         needed";
+    "realm" Text("RQ")
+        "realm of the login that a browser shows at addresses of RQ; elsewhere the default is \
+         \"Quintet\"";
+    "allowed_ips" Text("")
+        "addresses and networks of clients, such as \"10.0.0.0/8 ::1\"; empty: all";
+    "trusted_proxies" Text("")
+        "addresses and networks of proxies with many clients: they may use all of max_connections, \
+         any other address but this machine's three quarters";
+    "hosts" Text("")
+        "names of this server, beside addresses, localhost and the machine's own; \"*\": any. \
+         Requests for other hosts fail, against DNS rebinding by web pages";
+    "allow_new_queue" Bool(false)
+        "clients may create and delete queues with scripts over HTTP, and so run programs as the \
+         server's user";
+    "max_header" Bytes(64 << 10)
+        "longest head of a request, 8KiB to 1MiB; 431 beyond";
+    "max_form" Bytes(1 << 20)
+        "longest form or JSON body, 1KiB to 256MiB, attachments excepted; 413 beyond";
+    "max_fields" Number(200)
+        "most fields of a form, 10 to 100000; 413 beyond";
+    "max_attachment" Bytes(16 << 30)
+        "longest attachment, 1 byte to 1TiB; 413 beyond";
+    "max_connections" Number(2000)
+        "connections of this listener at once, 1 to 100000; event streams, polls and unfinished \
+         bodies count separately; more wait, then 503";
+    "max_streams" Number(1000)
+        "event streams (/api/v1/events) of this listener at once, 0 to 100000, each 64KiB of \
+         connection_memory; 503 beyond";
+    "max_sessions" Number(1000)
+        "logins of browsers at once, 1 to 100000; one more ends the oldest";
+    "session_time" Text("12h")
+        "how long a browser stays logged in, 1m to 30d";
+    "max_uploads" Number(16)
+        "attachments that are received at once, 1 to 48; more wait, unread";
+    "timeout" Text("30s")
+        "time for a request's head, a form, a piece of an attachment, or a piece of a reply";
+};
 
 const MINUTE_MS: u64 = 60_000;
 

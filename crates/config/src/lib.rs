@@ -56,115 +56,117 @@ pub use units::parse_duration_ms;
 pub use webhooks::{Webhook, WebhookTable};
 pub use wrong::old_names;
 
-/// Everything the server was told.
-#[derive(Clone)]
-pub struct Config {
-    /// Data directory.
-    pub data: PathBuf,
-    pub sync: SyncPolicy,
-    pub shards: u64,
-    /// 0: one for every two cores.
-    pub io_threads: u64,
-    /// 0: one for each core, at most [`HTTP_THREADS_MAX`].
-    pub http_threads: u64,
-    pub connections_max: u64,
-    /// 0: as much as `memory`.
-    pub connection_memory: u64,
-    pub metrics_queues: u64,
-    pub history_queues: u64,
-    pub tail_memory: u64,
-    pub attention: Thresholds,
-    pub otlp_endpoint: String,
-    pub otlp_ca: String,
-    pub otlp_headers_file: String,
-    pub otlp_service_name: String,
-    pub otlp_spans_max: u64,
-    pub otlp_messages_max: u64,
-    pub upload_bytes_max: u64,
-    pub output_bytes_max: u64,
-    pub chunk_bytes: u64,
-    pub segment_bytes: u64,
-    pub spare_segments: u64,
-    pub log_bytes: u64,
-    pub stop_wait_ms: u64,
-    pub log_level: String,
-    pub log_format: String,
-    /// Empty: `quintet.sock` in the data directory; `none`: no such socket.
-    pub admin_socket: String,
-    pub queues_max: u64,
-    pub waiters_max: u64,
-    pub tables_bytes_max: u64,
-    pub batches_max: u64,
-    pub batch_bytes_max: u64,
-    pub batch_open_ms: u64,
-    pub batch_ttl_ms: u64,
-    pub batch_keep_ms: u64,
-    pub tracked_max: u64,
-    pub ends_max: u64,
-    pub track_keep_ms: u64,
-    pub snapshot_bytes_max: u64,
-    /// File or directory; empty: none.
-    pub hooks: String,
-    pub hook_limits: HookLimits,
-    /// 0: no limit.
-    pub memory: u64,
-    pub memory_max: u64,
-    pub dedupe_memory: u64,
-    pub allow_shutdown: bool,
-    /// Passwords checked at once.
-    pub login_threads: u64,
-    /// Logins that wait for that at most.
-    pub logins_waiting_max: u64,
-    pub tls: TlsMode,
-    /// Files; empty: none.
-    pub tls_cert: String,
-    pub tls_key: String,
-    pub tls_client_ca: String,
-    pub tls_handshake_ms: u64,
-    /// `[defaults]`.
-    pub defaults: Overrides,
-    /// `[[queue]]`, in the order of the file.
-    pub rules: Vec<(String, Overrides)>,
-    /// Scripts of `[[queue]]`, in the order of the file.
-    pub scripts: Vec<QueueConfig>,
-    /// Empty: `rq` in the data directory.
-    pub script_root: String,
-    pub ignore_rq_messages: bool,
-    pub trace_url: String,
-    pub relay_hosts: String,
-    pub webhook_hosts: String,
-    /// File; empty: whom browsers trust.
-    pub relay_ca: String,
-    /// Empty: the address of the first http listener.
-    pub script_host: String,
-    pub script_env: String,
-    /// 0: no limit.
-    pub script_time_ms: u64,
-    pub script_grace_ms: u64,
-    /// 0: no limit.
-    pub script_memory: u64,
-    pub script_log_bytes: u64,
-    pub scripts_max: u64,
-    pub cluster: Cluster,
-    /// `[[user]]`, in the order of the file.
-    pub users: Vec<UserTable>,
-    /// `[[grant]]`, in the order of the file.
-    pub grants: Vec<GrantTable>,
-    /// `[[limit]]`, in the order of the file.
-    pub limits: Vec<LimitRow>,
-    /// `[[cron]]`, in the order of the file.
-    pub crons: Vec<CronTable>,
-    /// `[[schedule]]`, in the order of the file.
-    pub schedules: Vec<CronTable>,
-    /// Tables of both kinds at most.
-    pub crons_max: u64,
-    /// Schedules that are defined at run time at most.
-    pub schedules_max: u64,
-    /// `[[webhook]]`, in the order of the file.
-    pub webhooks: Vec<WebhookTable>,
-    /// Bytes of the newest segments that readers of events find, though nothing lives in them.
-    pub events_keep: u64,
-    pub listen: Vec<Listen>,
+quintet_types::defaults! {
+    /// Everything the server was told.
+    #[derive(Clone)]
+    pub struct Config {
+        /// Data directory.
+        pub data: PathBuf = PathBuf::from("data"),
+        pub sync: SyncPolicy = SyncPolicy::Always,
+        pub shards: u64 = 1,
+        /// 0: one for every two cores.
+        pub io_threads: u64 = 0,
+        /// 0: one for each core, at most [`HTTP_THREADS_MAX`].
+        pub http_threads: u64 = 0,
+        pub connections_max: u64 = 10_000,
+        /// 0: as much as `memory`.
+        pub connection_memory: u64 = 0,
+        pub metrics_queues: u64 = 1000,
+        pub history_queues: u64 = 10_000,
+        pub tail_memory: u64 = 16 << 20,
+        pub attention: Thresholds = Thresholds::default(),
+        pub otlp_endpoint: String = String::new(),
+        pub otlp_ca: String = String::new(),
+        pub otlp_headers_file: String = String::new(),
+        pub otlp_service_name: String = "quintet".to_owned(),
+        pub otlp_spans_max: u64 = 4096,
+        pub otlp_messages_max: u64 = 65_536,
+        pub upload_bytes_max: u64 = 1 << 30,
+        pub output_bytes_max: u64 = 1 << 20,
+        pub chunk_bytes: u64 = 256 << 10,
+        pub segment_bytes: u64 = 64 << 20,
+        pub spare_segments: u64 = 2,
+        pub log_bytes: u64 = 128 << 20,
+        pub stop_wait_ms: u64 = 5000,
+        pub log_level: String = "info".to_owned(),
+        pub log_format: String = "text".to_owned(),
+        /// Empty: `quintet.sock` in the data directory; `none`: no such socket.
+        pub admin_socket: String = String::new(),
+        pub queues_max: u64 = 100_000,
+        pub waiters_max: u64 = 1_000_000,
+        pub tables_bytes_max: u64 = 16 << 20,
+        pub batches_max: u64 = 10_000,
+        pub batch_bytes_max: u64 = 64 << 10,
+        pub batch_open_ms: u64 = 30 * 60 * 1000,
+        pub batch_ttl_ms: u64 = 30 * 24 * 3600 * 1000,
+        pub batch_keep_ms: u64 = 24 * 3600 * 1000,
+        pub tracked_max: u64 = 50_000,
+        pub ends_max: u64 = 100_000,
+        pub track_keep_ms: u64 = 30 * 60 * 1000,
+        pub snapshot_bytes_max: u64 = 0,
+        /// File or directory; empty: none.
+        pub hooks: String = String::new(),
+        pub hook_limits: HookLimits = HookLimits::default(),
+        /// 0: no limit.
+        pub memory: u64 = 256 << 20,
+        pub memory_max: u64 = 0,
+        pub dedupe_memory: u64 = 0,
+        pub allow_shutdown: bool = false,
+        /// Passwords checked at once.
+        pub login_threads: u64 = 2,
+        /// Logins that wait for that at most.
+        pub logins_waiting_max: u64 = 256,
+        pub tls: TlsMode = TlsMode::Auto,
+        /// Files; empty: none.
+        pub tls_cert: String = String::new(),
+        pub tls_key: String = String::new(),
+        pub tls_client_ca: String = String::new(),
+        pub tls_handshake_ms: u64 = 10_000,
+        /// `[defaults]`.
+        pub defaults: Overrides = Overrides::default(),
+        /// `[[queue]]`, in the order of the file.
+        pub rules: Vec<(String, Overrides)> = Vec::new(),
+        /// Scripts of `[[queue]]`, in the order of the file.
+        pub scripts: Vec<QueueConfig> = Vec::new(),
+        /// Empty: `rq` in the data directory.
+        pub script_root: String = String::new(),
+        pub ignore_rq_messages: bool = false,
+        pub trace_url: String = String::new(),
+        pub relay_hosts: String = String::new(),
+        pub webhook_hosts: String = String::new(),
+        /// File; empty: whom browsers trust.
+        pub relay_ca: String = String::new(),
+        /// Empty: the address of the first http listener.
+        pub script_host: String = String::new(),
+        pub script_env: String = "production".to_owned(),
+        /// 0: no limit.
+        pub script_time_ms: u64 = 0,
+        pub script_grace_ms: u64 = 5000,
+        /// 0: no limit.
+        pub script_memory: u64 = 0,
+        pub script_log_bytes: u64 = 64 << 20,
+        pub scripts_max: u64 = 1000,
+        pub cluster: Cluster = Cluster::default(),
+        /// `[[user]]`, in the order of the file.
+        pub users: Vec<UserTable> = Vec::new(),
+        /// `[[grant]]`, in the order of the file.
+        pub grants: Vec<GrantTable> = Vec::new(),
+        /// `[[limit]]`, in the order of the file.
+        pub limits: Vec<LimitRow> = Vec::new(),
+        /// `[[cron]]`, in the order of the file.
+        pub crons: Vec<CronTable> = Vec::new(),
+        /// `[[schedule]]`, in the order of the file.
+        pub schedules: Vec<CronTable> = Vec::new(),
+        /// Tables of both kinds at most.
+        pub crons_max: u64 = 1000,
+        /// Schedules that are defined at run time at most.
+        pub schedules_max: u64 = 100_000,
+        /// `[[webhook]]`, in the order of the file.
+        pub webhooks: Vec<WebhookTable> = Vec::new(),
+        /// Bytes of the newest segments that readers of events find, though nothing lives in them.
+        pub events_keep: u64 = 0,
+        pub listen: Vec<Listen> = Vec::new(),
+    }
 }
 
 /// One `[[listen]]` table.
@@ -209,92 +211,6 @@ impl Default for HookLimits {
             time_ms: limits.time_ms_max,
             memory_bytes_max: limits.memory_bytes_max as u64,
             refuse_on_error: limits.refuse_on_error,
-        }
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            data: PathBuf::from("data"),
-            sync: SyncPolicy::Always,
-            shards: 1,
-            io_threads: 0,
-            http_threads: 0,
-            connections_max: 10_000,
-            connection_memory: 0,
-            metrics_queues: 1000,
-            history_queues: 10_000,
-            tail_memory: 16 << 20,
-            attention: Thresholds::default(),
-            otlp_endpoint: String::new(),
-            otlp_ca: String::new(),
-            otlp_headers_file: String::new(),
-            otlp_service_name: "quintet".to_owned(),
-            otlp_spans_max: 4096,
-            otlp_messages_max: 65_536,
-            upload_bytes_max: 1 << 30,
-            output_bytes_max: 1 << 20,
-            chunk_bytes: 256 << 10,
-            segment_bytes: 64 << 20,
-            spare_segments: 2,
-            log_bytes: 128 << 20,
-            stop_wait_ms: 5000,
-            log_level: "info".to_owned(),
-            log_format: "text".to_owned(),
-            admin_socket: String::new(),
-            queues_max: 100_000,
-            waiters_max: 1_000_000,
-            tables_bytes_max: 16 << 20,
-            batches_max: 10_000,
-            batch_bytes_max: 64 << 10,
-            batch_open_ms: 30 * 60 * 1000,
-            batch_ttl_ms: 30 * 24 * 3600 * 1000,
-            batch_keep_ms: 24 * 3600 * 1000,
-            tracked_max: 50_000,
-            ends_max: 100_000,
-            track_keep_ms: 30 * 60 * 1000,
-            snapshot_bytes_max: 0,
-            hooks: String::new(),
-            hook_limits: HookLimits::default(),
-            memory: 256 << 20,
-            memory_max: 0,
-            dedupe_memory: 0,
-            allow_shutdown: false,
-            login_threads: 2,
-            logins_waiting_max: 256,
-            tls: TlsMode::Auto,
-            tls_cert: String::new(),
-            tls_key: String::new(),
-            tls_client_ca: String::new(),
-            tls_handshake_ms: 10_000,
-            defaults: Overrides::default(),
-            rules: Vec::new(),
-            scripts: Vec::new(),
-            script_root: String::new(),
-            ignore_rq_messages: false,
-            trace_url: String::new(),
-            relay_hosts: String::new(),
-            webhook_hosts: String::new(),
-            relay_ca: String::new(),
-            script_host: String::new(),
-            script_env: "production".to_owned(),
-            script_time_ms: 0,
-            script_grace_ms: 5000,
-            script_memory: 0,
-            script_log_bytes: 64 << 20,
-            scripts_max: 1000,
-            cluster: Cluster::default(),
-            users: Vec::new(),
-            grants: Vec::new(),
-            limits: Vec::new(),
-            crons: Vec::new(),
-            schedules: Vec::new(),
-            crons_max: 1000,
-            webhooks: Vec::new(),
-            events_keep: 0,
-            schedules_max: 100_000,
-            listen: Vec::new(),
         }
     }
 }

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use quintet_auth::{Limit, LimitTable, Limits, Subject, User};
 
 use super::Config;
-use super::auth::{AuthField, AuthSpec, UserTable};
+use super::auth::{AuthSpec, UserTable, keys};
 use super::units::show_bytes;
 use super::wrong::Wrong;
 
@@ -27,62 +27,31 @@ pub struct LimitRow {
     pub limits: Limits,
 }
 
-pub(crate) const LIMIT: &[AuthSpec<LimitRow>] = &[
-    AuthSpec {
-        key: "address",
-        help: "Each address in this network, such as \"10.0.0.0/8\", or \"*\": each but \
-               loopback. Of IPv6 a /64 counts as one address.",
-        field: |row| AuthField::Text(&mut row.address),
-    },
-    AuthSpec {
-        key: "user",
-        help: "Or a user, or \"*\": each.",
-        field: |row| AuthField::Text(&mut row.user),
-    },
-    AuthSpec {
-        key: "group",
-        help: "Or each member of a group.",
-        field: |row| AuthField::Text(&mut row.group),
-    },
-    AuthSpec {
-        key: "connections_max",
-        help: "Connections at once; more are closed. 0: no limit, as in all of these.",
-        field: |row| AuthField::Number(&mut row.limits.connections_max),
-    },
-    AuthSpec {
-        key: "requests_per_second",
-        help: "Requests, over all connections; the server reads faster clients more slowly.",
-        field: |row| AuthField::Number(&mut row.limits.requests_per_second),
-    },
-    AuthSpec {
-        key: "requests_burst",
-        help: "Requests at once after a rest; 0: those of a second.",
-        field: |row| AuthField::Number(&mut row.limits.requests_burst),
-    },
-    AuthSpec {
-        key: "bytes_in_flight_max",
-        help: "Memory for requests and replies on their way, beyond 8KiB for each connection. \
-               Near it the server stops reading; after a second it closes the largest \
-               connection.",
-        field: |row| AuthField::Bytes(&mut row.limits.bytes_in_flight_max),
-    },
-    AuthSpec {
-        key: "failures_per_minute",
-        help: "Failed logins and handshakes of an address; beyond it new connections are closed.",
-        field: |row| AuthField::Number(&mut row.limits.failures_per_minute),
-    },
-    AuthSpec {
-        key: "queues_max",
-        help: "Existing queues that a user has created; the user creates no more.",
-        field: |row| AuthField::Number(&mut row.limits.queues_max),
-    },
-    AuthSpec {
-        key: "bytes_stored_max",
-        help: "Bytes of messages in queues that a user has created, from any client; further puts \
-               into these fail.",
-        field: |row| AuthField::Bytes(&mut row.limits.bytes_stored_max),
-    },
-];
+pub(crate) const LIMIT: &[AuthSpec<LimitRow>] = keys! {
+    "address" Text(address)
+        "Each address in this network, such as \"10.0.0.0/8\", or \"*\": each but loopback. Of \
+         IPv6 a /64 counts as one address.";
+    "user" Text(user)
+        "Or a user, or \"*\": each.";
+    "group" Text(group)
+        "Or each member of a group.";
+    "connections_max" Number(limits.connections_max)
+        "Connections at once; more are closed. 0: no limit, as in all of these.";
+    "requests_per_second" Number(limits.requests_per_second)
+        "Requests, over all connections; the server reads faster clients more slowly.";
+    "requests_burst" Number(limits.requests_burst)
+        "Requests at once after a rest; 0: those of a second.";
+    "bytes_in_flight_max" Bytes(limits.bytes_in_flight_max)
+        "Memory for requests and replies on their way, beyond 8KiB for each connection. Near it \
+         the server stops reading; after a second it closes the largest connection.";
+    "failures_per_minute" Number(limits.failures_per_minute)
+        "Failed logins and handshakes of an address; beyond it new connections are closed.";
+    "queues_max" Number(limits.queues_max)
+        "Existing queues that a user has created; the user creates no more.";
+    "bytes_stored_max" Bytes(limits.bytes_stored_max)
+        "Bytes of messages in queues that a user has created, from any client; further puts into \
+         these fail.";
+};
 
 impl LimitRow {
     fn limit(&self) -> Result<Limit, String> {

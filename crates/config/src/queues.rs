@@ -44,309 +44,138 @@ fn time(ms: u64) -> String {
     quoted(&show_duration(ms))
 }
 
-/// A row: its key, unless it is the field's name, effect and field, and how a value is read and
-/// shown.
-macro_rules! spec {
-    ($field:ident, $help:literal, $read:path, $show:expr) => {
-        spec!(stringify!($field), $help, $field, $read, $show)
-    };
-    ($key:expr, $help:literal, $field:ident, $read:path, $show:expr) => {
-        QueueSpec {
-            key: $key,
-            field: stringify!($field),
-            help: $help,
-            set: |overrides, value| {
-                overrides.$field = Some($read(value)?);
-                Ok(())
-            },
-            show: |settings| $show(settings.$field.clone()),
-            among: |overrides| overrides.$field.is_some(),
-        }
+fn plain(value: impl ToString) -> String {
+    value.to_string()
+}
+
+/// A row each: the field, its key unless that is the field's name, how a value is read and shown,
+/// and the effect; last a row without a field.
+macro_rules! rows {
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+    ($($field:ident $(= $key:literal)? ($read:path, $show:expr) $help:literal;)* + $last:expr) => {
+        &[
+            $(QueueSpec {
+                key: rows!(@key $field $($key)?),
+                field: stringify!($field),
+                help: $help,
+                set: |overrides, value| {
+                    overrides.$field = $read(value)?.into();
+                    Ok(())
+                },
+                show: |settings| $show(settings.$field.clone()),
+                among: |overrides| overrides.$field.is_some(),
+            },)*
+            $last,
+        ]
     };
 }
 
 /// Every setting of a queue, in the order they are shown.
-pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
-    spec!(
-        default_priority,
-        "Priority of messages put without one; 0 is the most urgent.",
-        u32_of,
-        |v: u32| v.to_string()
-    ),
-    spec!(
-        "default_ttr",
-        "Lease time if neither message nor command gives one. \"1ms\": the lease ends in the \
-         step that gives it.",
-        default_ttr_ms,
-        duration,
-        time
-    ),
-    spec!(
-        "default_delay",
-        "Delay of messages put without one.",
-        default_delay_ms,
-        duration,
-        time
-    ),
-    spec!(
-        messages_max,
-        "Most waiting messages; 0: no limit.",
-        number,
-        |v: u64| v.to_string()
-    ),
-    spec!(
-        bytes_max,
-        "Most bytes of waiting messages: bodies, headers, keys, names and reasons; 0: no limit.",
-        bytes,
-        size
-    ),
-    spec!(message_bytes_max, "Most bytes of one body.", bytes, size),
-    spec!(
-        attempts_max,
+pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = rows! {
+    default_priority (u32_of, plain)
+        "Priority of messages put without one; 0 is the most urgent.";
+    default_ttr_ms = "default_ttr" (duration, time)
+        "Lease time if neither message nor command gives one. \"1ms\": the lease ends in the step \
+         that gives it.";
+    default_delay_ms = "default_delay" (duration, time)
+        "Delay of messages put without one.";
+    messages_max (number, plain)
+        "Most waiting messages; 0: no limit.";
+    bytes_max (bytes, size)
+        "Most bytes of waiting messages: bodies, headers, keys, names and reasons; 0: no limit.";
+    message_bytes_max (bytes, size)
+        "Most bytes of one body.";
+    attempts_max (u32_of, plain)
         "Leases without a finish after which a message is a dead letter; 1: a single try; 0: no \
-         limit.",
-        u32_of,
-        |v: u32| v.to_string()
-    ),
-    spec!(
-        dead_letter,
+         limit.";
+    dead_letter (dead_letter_of, show_dead_letter)
         "Queue for messages with too many attempts or failures; empty: they are buried where they \
-         are.",
-        dead_letter_of,
-        |v: DeadLetter| match v {
-            DeadLetter::Bury => quoted(""),
-            DeadLetter::To(name) => quoted(&name.to_string()),
-        }
-    ),
-    spec!(
-        "ttl",
-        "Time to live of messages put without one, and of dead letters from their arrival; 0: \
-         for ever.",
-        ttl_ms,
-        duration,
-        time
-    ),
-    spec!(
-        "ttl_max",
-        "Upper bound of any time to live; 0: none.",
-        ttl_max_ms,
-        duration,
-        time
-    ),
-    QueueSpec {
-        key: "expire_to",
-        field: "expire_to",
-        help: "Queue for expired messages; empty: they vanish. A message that expires in its own \
-               `expire_to` queue vanishes too. A `[[queue]]` table with its own name here is an \
-               error.",
-        set: |overrides, value| {
-            // The empty name is how a rule takes back what a wider one set.
-            overrides.expire_to = Some(name_of(value)?).filter(|name| !name.is_empty());
-            Ok(())
-        },
-        show: |settings| {
-            quoted(
-                &settings
-                    .expire_to
-                    .as_ref()
-                    .map(Name::to_string)
-                    .unwrap_or_default(),
-            )
-        },
-        among: |overrides| overrides.expire_to.is_some(),
-    },
-    spec!(
-        when_full,
+         are.";
+    ttl_ms = "ttl" (duration, time)
+        "Time to live of messages put without one, and of dead letters from their arrival; 0: for \
+         ever.";
+    ttl_max_ms = "ttl_max" (duration, time)
+        "Upper bound of any time to live; 0: none.";
+    expire_to (expire_to_of, show_expire_to)
+        "Queue for expired messages; empty: they vanish. A message that expires in its own \
+         `expire_to` queue vanishes too. A `[[queue]]` table with its own name here is an error.";
+    when_full (when_full_of, show_when_full)
         "Effect of a put to a full queue: \"refuse\", or \"drop_oldest\" of the least urgent \
-         priority.",
-        when_full_of,
-        |v: WhenFull| quoted(match v {
-            WhenFull::Refuse => "refuse",
-            WhenFull::DropOldest => "drop_oldest",
-        })
-    ),
-    spec!(
-        "dedupe_by_key",
-        "A put whose key was put within this time fails; 0: off.",
-        dedupe_by_key_ms,
-        duration,
-        time
-    ),
-    spec!(
-        "retention",
-        "How long archived (done, relayed) messages stay.",
-        retention_ms,
-        duration,
-        time
-    ),
-    spec!(
-        "buried_ttl",
-        "How long messages that are buried from now on stay; then they are gone, without a hook \
-         or `expire_to`. A message may have its own time; 0: no end.",
-        buried_ttl_ms,
-        duration,
-        time
-    ),
-    spec!(
-        "idle",
+         priority.";
+    dedupe_by_key_ms = "dedupe_by_key" (duration, time)
+        "A put whose key was put within this time fails; 0: off.";
+    retention_ms = "retention" (duration, time)
+        "How long archived (done, relayed) messages stay.";
+    buried_ttl_ms = "buried_ttl" (duration, time)
+        "How long messages that are buried from now on stay; then they are gone, without a hook or \
+         `expire_to`. A message may have its own time; 0: no end.";
+    idle_ms = "idle" (duration, time)
         "A queue created by use is dropped after this time without messages, waits, own settings, \
          a pause, fan-out and deduplication records; 0: never. A queue that a [[queue]] table \
-         names exactly stays, unless that table sets this.",
-        idle_ms,
-        duration,
-        time
-    ),
-    spec!(paused, "Takes are not served.", flag, |v: bool| v
-        .to_string()),
-    spec!(down, "Puts and takes are rejected.", flag, |v: bool| v
-        .to_string()),
-    spec!(
-        memory,
-        "Not logged: fast, and gone at restart. Counts for queues created after the change.",
-        flag,
-        |v: bool| v.to_string()
-    ),
-    spec!(
-        fanout_only,
-        "Puts go only to the queue's fan-out children.",
-        flag,
-        |v: bool| v.to_string()
-    ),
-    spec!(
-        in_flight_max,
+         names exactly stays, unless that table sets this.";
+    paused (flag, plain)
+        "Takes are not served.";
+    down (flag, plain)
+        "Puts and takes are rejected.";
+    memory (flag, plain)
+        "Not logged: fast, and gone at restart. Counts for queues created after the change.";
+    fanout_only (flag, plain)
+        "Puts go only to the queue's fan-out children.";
+    in_flight_max (number, plain)
         "Most messages under a lease; further takes wait in line, as for an empty queue. A lease \
-         by id is not limited, and messages that leave together are not parted; 0: no limit.",
-        number,
-        |v: u64| v.to_string()
-    ),
-    spec!(
-        take_rate,
-        "Most messages delivered, such as \"100/s\", \"5/m\" or \"1000/h\"; further takes wait \
-         in line. A restart resets it; \"0\": no limit.",
-        rate,
-        |v: Rate| quoted(&show_rate(v))
-    ),
-    spec!(
-        take_burst,
-        "How many of them may go at once after a rest; at least 1.",
-        burst_of,
-        |v: u32| v.to_string()
-    ),
-    spec!(
-        aging,
+         by id is not limited, and messages that leave together are not parted; 0: no limit.";
+    take_rate (rate, |v: Rate| quoted(&show_rate(v)))
+        "Most messages delivered, such as \"100/s\", \"5/m\" or \"1000/h\"; further takes wait in \
+         line. A restart resets it; \"0\": no limit.";
+    take_burst (burst_of, plain)
+        "How many of them may go at once after a rest; at least 1.";
+    aging (steps_of, |v: Rate| quoted(&show_steps(v)))
         "How much the priority of a message rises while it waits, such as \"1 per 10m\", up to one \
-         step per second; \"0\": not at all. A change counts from the next message that comes.",
-        steps_of,
-        |v: Rate| quoted(&show_steps(v))
-    ),
-    spec!(
-        groups,
+         step per second; \"0\": not at all. A change counts from the next message that comes.";
+    groups (groups_of, |v: Groups| quoted(v.word()))
         "Effect of keys on takes: \"none\"; \"ordered\": a message waits while an earlier one of \
-         its key is reserved or delayed; \"fair\": keys with many leased messages go after \
-         others.",
-        groups_of,
-        |v: Groups| quoted(v.word())
-    ),
-    spec!(
-        key_in_flight_max,
+         its key is reserved or delayed; \"fair\": keys with many leased messages go after others.";
+    key_in_flight_max (number, plain)
         "Most messages of one key under a lease; takes skip the others. Exceptions as for \
-         `in_flight_max`; 0: no limit.",
-        number,
-        |v: u64| v.to_string()
-    ),
-    spec!(
-        key_take_rate,
+         `in_flight_max`; 0: no limit.";
+    key_take_rate (rate, |v: Rate| quoted(&show_rate(v)))
         "Most messages of one key delivered, written as `take_rate`; takes skip the others. A \
-         restart or a flush resets it; \"0\": no limit.",
-        rate,
-        |v: Rate| quoted(&show_rate(v))
-    ),
-    spec!(
-        key_take_burst,
-        "How many of one key may go at once after a rest; at least 1.",
-        burst_of,
-        |v: u32| v.to_string()
-    ),
-    spec!(
-        "retry_delay",
-        "Delay of a message after its first failure; 0: none.",
-        retry_delay_ms,
-        duration,
-        time
-    ),
-    spec!(
-        retry_factor,
-        "Factor from each delay to the next, 1 to 1000.",
-        factor_of,
-        |v: u32| v.to_string()
-    ),
-    spec!(
-        "retry_delay_max",
-        "Longest delay, without jitter.",
-        retry_delay_max_ms,
-        duration,
-        time
-    ),
-    spec!(
-        retry_jitter,
-        "Random addition to each delay, 0 to 100 percent of it.",
-        percent_of,
-        |v: u32| v.to_string()
-    ),
-    spec!(
-        retry_max,
+         restart or a flush resets it; \"0\": no limit.";
+    key_take_burst (burst_of, plain)
+        "How many of one key may go at once after a rest; at least 1.";
+    retry_delay_ms = "retry_delay" (duration, time)
+        "Delay of a message after its first failure; 0: none.";
+    retry_factor (factor_of, plain)
+        "Factor from each delay to the next, 1 to 1000.";
+    retry_delay_max_ms = "retry_delay_max" (duration, time)
+        "Longest delay, without jitter.";
+    retry_jitter (percent_of, plain)
+        "Random addition to each delay, 0 to 100 percent of it.";
+    retry_max (u32_of, plain)
         "Failures after which a message is tried again; after the next one it goes where \
          `dead_letter` says. `attempts_max` counts leases beside it: the first limit reached \
-         counts. 0: no limit.",
-        u32_of,
-        |v: u32| v.to_string()
-    ),
-    spec!(
-        retry_on,
+         counts. 0: no limit.";
+    retry_on (retry_on_of, shown_causes)
         "Failures besides the report of the consumer: \"release\" without a delay of its own, \
-         \"timeout\" of the lease, \"lost\" connection or process. A queue that sets \
-         `retry_delay` or `retry_max` has all by default.",
-        retry_on_of,
-        |v: RetryOn| shown_causes(v)
-    ),
-    spec!(
-        unique_by_body,
-        "A put without a deduplication id gets the hash of its body; a body over 64 KiB gets \
-         none.",
-        flag,
-        |v: bool| v.to_string()
-    ),
-    spec!(
-        "unique_for",
+         \"timeout\" of the lease, \"lost\" connection or process. A queue that sets `retry_delay` \
+         or `retry_max` has all by default.";
+    unique_by_body (flag, plain)
+        "A put without a deduplication id gets the hash of its body; a body over 64 KiB gets none.";
+    unique_for_ms = "unique_for" (duration, time)
         "How long a deduplication id is remembered, unless its put says; 0: until the end in \
-         `unique_until`.",
-        unique_for_ms,
-        duration,
-        time
-    ),
-    spec!(
-        unique_until,
+         `unique_until`.";
+    unique_until (scope_of, |v: Scope| quoted(v.word()))
         "Earlier end of the id, unless the put says: its message \"started\" (first take), is \
-         \"done\" (gone, archived or buried), no longer \"waiting\" (the id counts again when \
-         the message is given back); \"time\": only `unique_for` counts.",
-        scope_of,
-        |v: Scope| quoted(v.word())
-    ),
-    spec!(
-        unique_repeat,
-        "Effect of a put with a remembered id, unless the put says: \"refuse\"; \"first\": \
-         stores nothing and gets the reply of the first; \"replace\": replaces the first, and \
-         fails if the first no longer waits.",
-        repeat_of,
-        |v: OnRepeat| quoted(v.word())
-    ),
-    spec!(
-        tags,
-        "Named values of the queue for operators, such as { team = \"mail\" }.",
-        tags_of,
-        shown_tags
-    ),
-    QueueSpec {
+         \"done\" (gone, archived or buried), no longer \"waiting\" (the id counts again when the \
+         message is given back); \"time\": only `unique_for` counts.";
+    unique_repeat (repeat_of, |v: OnRepeat| quoted(v.word()))
+        "Effect of a put with a remembered id, unless the put says: \"refuse\"; \"first\": stores \
+         nothing and gets the reply of the first; \"replace\": replaces the first, and fails if \
+         the first no longer waits.";
+    tags (tags_of, shown_tags)
+        "Named values of the queue for operators, such as { team = \"mail\" }.";
+    + QueueSpec {
         key: "locked",
         field: "",
         help: "Settings that nobody may change over the API, the console or a protocol, such as \
@@ -364,8 +193,8 @@ pub(crate) const QUEUE_SETTINGS: &[QueueSpec] = &[
             format!("[{}]", locked.join(", "))
         },
         among: |overrides| overrides.locked != 0,
-    },
-];
+    }
+};
 
 impl QueueSpec {
     /// True if its bit is among these.
@@ -386,6 +215,29 @@ fn locked_of(value: &toml::Value) -> Result<u64, String> {
         locked |= Overrides::bit(spec.field);
     }
     Ok(locked)
+}
+
+/// The empty name is how a rule takes back what a wider one set.
+fn expire_to_of(value: &toml::Value) -> Result<Option<Name>, String> {
+    Ok(Some(name_of(value)?).filter(|name| !name.is_empty()))
+}
+
+fn show_expire_to(name: Option<Name>) -> String {
+    quoted(&name.as_ref().map(Name::to_string).unwrap_or_default())
+}
+
+fn show_dead_letter(to: DeadLetter) -> String {
+    match to {
+        DeadLetter::Bury => quoted(""),
+        DeadLetter::To(name) => quoted(&name.to_string()),
+    }
+}
+
+fn show_when_full(effect: WhenFull) -> String {
+    quoted(match effect {
+        WhenFull::Refuse => "refuse",
+        WhenFull::DropOldest => "drop_oldest",
+    })
 }
 
 fn groups_of(value: &toml::Value) -> Result<Groups, String> {

@@ -16,7 +16,7 @@ use quintet_types::{Attr, Body, Expiry, Ms, Name, Put, PutMore, When};
 use quintet_wire::STREAM_OVER;
 
 use super::Config;
-use super::auth::{AuthField, AuthSpec};
+use super::auth::{AuthSpec, keys};
 use super::units::parse_duration_ms;
 use super::wrong::Wrong;
 
@@ -50,101 +50,62 @@ pub struct CronTable {
 
 /// The rows of a table: its own, then those of both kinds of tables.
 macro_rules! rows {
-    ($($key:literal, $help:literal, $field:expr;)*) => {
-        &[
-            AuthSpec {
-                key: "name",
-                help: "Unique name.",
-                field: |row| AuthField::Text(&mut row.name),
-            },
-            $(AuthSpec { key: $key, help: $help, field: $field },)*
-            AuthSpec {
-                key: "zone",
-                help: "IANA time zone, such as \"Europe/Berlin\"; empty: UTC.",
-                field: |row| AuthField::Text(&mut row.zone),
-            },
-            AuthSpec {
-                key: "queue",
-                help: "Queue the message is put into.",
-                field: |row| AuthField::Text(&mut row.queue),
-            },
-            AuthSpec {
-                key: "body",
-                help: "Body of the message; default: empty.",
-                field: |row| AuthField::Text(&mut row.body),
-            },
-            AuthSpec {
-                key: "body_file",
-                help: "Or a file with the body, which is read at the start and by a reload.",
-                field: |row| AuthField::Text(&mut row.body_file),
-            },
-            AuthSpec {
-                key: "body_base64",
-                help: "Or the body in base64.",
-                field: |row| AuthField::Text(&mut row.body_base64),
-            },
-            AuthSpec {
-                key: "attributes",
-                help: "Attributes of the message, such as [\"team=ops\"].",
-                field: |row| AuthField::List(&mut row.attributes),
-            },
-            AuthSpec {
-                key: "priority",
-                help: "Priority of the message; default: the queue's default_priority.",
-                field: |row| AuthField::Number(&mut row.priority),
-            },
-            AuthSpec {
-                key: "delay",
-                help: "Delay of the message, such as \"5m\".",
-                field: |row| AuthField::Text(&mut row.delay),
-            },
-            AuthSpec {
-                key: "ttr",
-                help: "Time to run of the message's leases.",
-                field: |row| AuthField::Text(&mut row.ttr),
-            },
-            AuthSpec {
-                key: "ttl",
-                help: "Time to live of the message; default: the queue's.",
-                field: |row| AuthField::Text(&mut row.ttl),
-            },
-            AuthSpec {
-                key: "missed",
-                help: "Handling of missed runs: \"skip\" (default), \"once\" (one put for all of them) or \"all\" \
-                       (a put for each).",
-                field: |row| AuthField::Text(&mut row.missed),
-            },
-            AuthSpec {
-                key: "overlap",
-                help: "Handling of runs while the message of an earlier one is not done: \"allow\" (default), \
-                       \"skip\", or \"replace\" (the new message replaces a waiting one).",
-                field: |row| AuthField::Text(&mut row.overlap),
-            },
-        ]
+    ($($own:tt)*) => {
+        keys! {
+            "name" Text(name)
+                "Unique name.";
+            $($own)*
+            "zone" Text(zone)
+                "IANA time zone, such as \"Europe/Berlin\"; empty: UTC.";
+            "queue" Text(queue)
+                "Queue the message is put into.";
+            "body" Text(body)
+                "Body of the message; default: empty.";
+            "body_file" Text(body_file)
+                "Or a file with the body, which is read at the start and by a reload.";
+            "body_base64" Text(body_base64)
+                "Or the body in base64.";
+            "attributes" List(attributes)
+                "Attributes of the message, such as [\"team=ops\"].";
+            "priority" Number(priority)
+                "Priority of the message; default: the queue's default_priority.";
+            "delay" Text(delay)
+                "Delay of the message, such as \"5m\".";
+            "ttr" Text(ttr)
+                "Time to run of the message's leases.";
+            "ttl" Text(ttl)
+                "Time to live of the message; default: the queue's.";
+            "missed" Text(missed)
+                "Handling of missed runs: \"skip\" (default), \"once\" (one put for all of them) \
+                 or \"all\" (a put for each).";
+            "overlap" Text(overlap)
+                "Handling of runs while the message of an earlier one is not done: \"allow\" \
+                 (default), \"skip\", or \"replace\" (the new message replaces a waiting one).";
+        }
     };
 }
 
 pub(crate) const CRON: &[AuthSpec<CronTable>] = rows! {
-    "schedule", "When: minute, hour, day, month and weekday, as crontab(5) has them.",
-    |row| AuthField::Text(&mut row.schedule);
+    "schedule" Text(schedule)
+        "When: minute, hour, day, month and weekday, as crontab(5) has them.";
 };
 
 /// `[[schedule]]`: one of cron, every and at.
 pub(crate) const SCHEDULE: &[AuthSpec<CronTable>] = rows! {
-    "cron", "When: minute, hour, day, month and weekday, as crontab(5) has them.",
-    |row| AuthField::Text(&mut row.schedule);
-    "every", "Or an interval, such as \"5m\": due at its multiples since 1970.",
-    |row| AuthField::Text(&mut row.every);
-    "phase", "So much after them; less than the interval.",
-    |row| AuthField::Text(&mut row.phase);
-    "at", "Or moments, such as [\"2030-01-01T09:00:00+01:00\"].",
-    |row| AuthField::List(&mut row.at);
-    "start", "First moment that may be due.",
-    |row| AuthField::Text(&mut row.start);
-    "end", "Last moment that may be due.",
-    |row| AuthField::Text(&mut row.end);
-    "count", "Runs after which it ends.",
-    |row| AuthField::Number(&mut row.count);
+    "cron" Text(schedule)
+        "When: minute, hour, day, month and weekday, as crontab(5) has them.";
+    "every" Text(every)
+        "Or an interval, such as \"5m\": due at its multiples since 1970.";
+    "phase" Text(phase)
+        "So much after them; less than the interval.";
+    "at" List(at)
+        "Or moments, such as [\"2030-01-01T09:00:00+01:00\"].";
+    "start" Text(start)
+        "First moment that may be due.";
+    "end" Text(end)
+        "Last moment that may be due.";
+    "count" Number(count)
+        "Runs after which it ends.";
 };
 
 fn takes(key: &str, given: &str, why: &str) -> Wrong {

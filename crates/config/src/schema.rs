@@ -16,33 +16,25 @@ pub(crate) struct Spec {
     pub help: &'static str,
     /// True if SIGHUP makes a new value count; others need a restart.
     pub reload: bool,
-    pub field: PlaceOf,
+    /// The place of a setting in the configuration.
+    pub field: fn(&mut Config) -> Field<'_>,
 }
 
-/// The place of a setting in the configuration.
-type PlaceOf = fn(&mut Config) -> Field<'_>;
-
-/// A setting whose new value counts after SIGHUP.
-pub(crate) const fn live(key: &'static str, help: &'static str, field: PlaceOf) -> Spec {
-    let reload = true;
-    Spec {
-        key,
-        help,
-        reload,
-        field,
-    }
+/// A table of settings, a row each: `live` (a new value counts after SIGHUP) or `fixed` (it needs a
+/// restart), the key, kind and place of the value, and the effect.
+macro_rules! settings {
+    (@live) => { true };
+    (@fixed) => { false };
+    ($($when:ident $key:literal $kind:ident($($at:ident).+ $(, $more:expr)*) $help:literal;)*) => {
+        &[$($crate::schema::Spec {
+            key: $key,
+            help: $help,
+            reload: $crate::schema::settings!(@$when),
+            field: |c| $crate::schema::Field::$kind(&mut c.$($at).+ $(, $more)*),
+        }),*]
+    };
 }
-
-/// A setting whose new value needs a restart.
-pub(crate) const fn fixed(key: &'static str, help: &'static str, field: PlaceOf) -> Spec {
-    let reload = false;
-    Spec {
-        key,
-        help,
-        reload,
-        field,
-    }
-}
+pub(crate) use settings;
 
 /// The place a setting is kept in, which also gives its type.
 pub(crate) enum Field<'a> {
@@ -70,437 +62,205 @@ pub(crate) enum Field<'a> {
 pub(crate) const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 /// Every setting at the top of the file, in the order they are shown.
-pub(crate) const SETTINGS: &[Spec] = &[
-    fixed(
-        "data",
-        "Data directory: the log, its lock and the control socket. Created if absent.",
-        |c| Field::Path(&mut c.data),
-    ),
-    fixed(
-        "sync",
+pub(crate) const SETTINGS: &[Spec] = settings! {
+    fixed "data" Path(data)
+        "Data directory: the log, its lock and the control socket. Created if absent.";
+    fixed "sync" Sync(sync)
         "When the log reaches the disk: \"always\" (replies wait for fdatasync), an interval such \
          as \"50ms\" (a power failure may lose that much; kill -9 loses nothing), or \"never\" \
-         (the system decides).",
-        |c| Field::Sync(&mut c.sync),
-    ),
-    fixed(
-        "shards",
+         (the system decides).";
+    fixed "shards" Number(shards, 1, 64)
         "Parts that the queues are divided into, 1 to 64. Fixed when the data directory is \
-         created.",
-        |c| Field::Number(&mut c.shards, 1, 64),
-    ),
-    fixed(
-        "io_threads",
-        "Threads that serve connections, at most 64; 0: one for every two cores.",
-        |c| Field::Number(&mut c.io_threads, 0, 64),
-    ),
-    fixed(
-        "http_threads",
-        "Threads for http, and as many for sqs, at most 64; 0: one for each core, at most 8.",
-        |c| Field::Number(&mut c.http_threads, 0, 64),
-    ),
-    live(
-        "connections_max",
-        "Most connections over all listeners except http and sqs; more are closed at once.",
-        |c| Field::Number(&mut c.connections_max, 1, 1_000_000),
-    ),
-    live(
-        "connection_memory",
+         created.";
+    fixed "io_threads" Number(io_threads, 0, 64)
+        "Threads that serve connections, at most 64; 0: one for every two cores.";
+    fixed "http_threads" Number(http_threads, 0, 64)
+        "Threads for http, and as many for sqs, at most 64; 0: one for each core, at most 8.";
+    live "connections_max" Number(connections_max, 1, 1_000_000)
+        "Most connections over all listeners except http and sqs; more are closed at once.";
+    live "connection_memory" Bytes(connection_memory, 0, 1 << 40)
         "Memory of all connections for input, uploads and replies, beyond 8KiB each. Near it the \
          server stops reading from the largest, then closes them. 0: as much as memory, at least \
-         64MiB.",
-        |c| Field::Bytes(&mut c.connection_memory, 0, 1 << 40),
-    ),
-    live(
-        "metrics_queues",
+         64MiB.";
+    live "metrics_queues" Number(metrics_queues, 0, 1_000_000)
         "Queues with their own series in http's /metrics, those with the most bytes; sums cover \
-         all queues.",
-        |c| Field::Number(&mut c.metrics_queues, 0, 1_000_000),
-    ),
-    live(
-        "history_queues",
+         all queues.";
+    live "history_queues" Number(history_queues, 0, 1_000_000)
         "Queues with a history of an hour and a day, the first that had traffic. Each takes up to \
-         7KiB of memory. 0: none.",
-        |c| Field::Number(&mut c.history_queues, 0, 1_000_000),
-    ),
-    live(
-        "tail_memory",
+         7KiB of memory. 0: none.";
+    live "tail_memory" Bytes(tail_memory, 0, 1 << 40)
         "Most memory of bodies that quintet tail --contains searches, shared by the queues that \
-         are followed; of other bodies the first 256 bytes are searched.",
-        |c| Field::Bytes(&mut c.tail_memory, 0, 1 << 40),
-    ),
-    live(
-        "attention_lost",
+         are followed; of other bodies the first 256 bytes are searched.";
+    live "attention_lost" Number(attention.lost, 0, u64::MAX)
         "Messages that a queue drops or lets expire within five minutes before it needs attention \
-         (docs/attention.md). 0: the rule is off.",
-        |c| Field::Number(&mut c.attention.lost, 0, u64::MAX),
-    ),
-    live(
-        "attention_failures",
-        "Failed tries of a queue within five minutes before it needs attention.",
-        |c| Field::Number(&mut c.attention.failures, 0, u64::MAX),
-    ),
-    live(
-        "attention_failing_percent",
-        "And their share of all tries, 0 to 100.",
-        |c| Field::Number(&mut c.attention.failing_percent, 0, 100),
-    ),
-    live(
-        "attention_growing",
-        "Ready messages of a queue that grows although consumers take from it.",
-        |c| Field::Number(&mut c.attention.growing, 0, u64::MAX),
-    ),
-    live(
-        "attention_dead",
-        "Messages of a queue that are buried or become dead letters within an hour.",
-        |c| Field::Number(&mut c.attention.dead, 0, u64::MAX),
-    ),
-    live(
-        "attention_timeouts",
-        "Leases of a queue that run out within five minutes, if they are one in twenty.",
-        |c| Field::Number(&mut c.attention.timeouts, 0, u64::MAX),
-    ),
-    live(
-        "attention_stuck",
-        "Time in which no lease of a queue ends while messages are ready.",
-        |c| Field::Duration(&mut c.attention.stuck_ms),
-    ),
-    live(
-        "attention_unconsumed",
-        "Ready messages of a queue without consumers.",
-        |c| Field::Number(&mut c.attention.unconsumed, 0, u64::MAX),
-    ),
-    live(
-        "attention_unconsumed_for",
-        "And the age of the oldest of them.",
-        |c| Field::Duration(&mut c.attention.unconsumed_ms),
-    ),
-    live(
-        "attention_muted",
-        "Queues that may be without consumers, such as [\"archive*\"].",
-        |c| Field::List(&mut c.attention.muted),
-    ),
-    fixed(
-        "otlp_endpoint",
+         (docs/attention.md). 0: the rule is off.";
+    live "attention_failures" Number(attention.failures, 0, u64::MAX)
+        "Failed tries of a queue within five minutes before it needs attention.";
+    live "attention_failing_percent" Number(attention.failing_percent, 0, 100)
+        "And their share of all tries, 0 to 100.";
+    live "attention_growing" Number(attention.growing, 0, u64::MAX)
+        "Ready messages of a queue that grows although consumers take from it.";
+    live "attention_dead" Number(attention.dead, 0, u64::MAX)
+        "Messages of a queue that are buried or become dead letters within an hour.";
+    live "attention_timeouts" Number(attention.timeouts, 0, u64::MAX)
+        "Leases of a queue that run out within five minutes, if they are one in twenty.";
+    live "attention_stuck" Duration(attention.stuck_ms)
+        "Time in which no lease of a queue ends while messages are ready.";
+    live "attention_unconsumed" Number(attention.unconsumed, 0, u64::MAX)
+        "Ready messages of a queue without consumers.";
+    live "attention_unconsumed_for" Duration(attention.unconsumed_ms)
+        "And the age of the oldest of them.";
+    live "attention_muted" List(attention.muted)
+        "Queues that may be without consumers, such as [\"archive*\"].";
+    fixed "otlp_endpoint" Text(otlp_endpoint)
         "OpenTelemetry collector (OTLP over HTTP) for spans of messages, such as \
-         \"http://localhost:4318\"; the server adds /v1/traces. Empty: none.",
-        |c| Field::Text(&mut c.otlp_endpoint),
-    ),
-    fixed(
-        "otlp_ca",
+         \"http://localhost:4318\"; the server adds /v1/traces. Empty: none.";
+    fixed "otlp_ca" Text(otlp_ca)
         "File with the authorities of the collector's certificate; empty: those that browsers \
-         trust.",
-        |c| Field::Text(&mut c.otlp_ca),
-    ),
-    fixed(
-        "otlp_headers_file",
-        "File with headers for the collector, such as its token: NAME: VALUE a line. Empty: none.",
-        |c| Field::Text(&mut c.otlp_headers_file),
-    ),
-    fixed(
-        "otlp_service_name",
-        "Name of this server at the collector.",
-        |c| Field::Text(&mut c.otlp_service_name),
-    ),
-    fixed(
-        "otlp_spans_max",
-        "Most spans that wait to be sent; more are dropped and counted.",
-        |c| Field::Number(&mut c.otlp_spans_max, 1, 1_000_000),
-    ),
-    fixed(
-        "otlp_messages_max",
+         trust.";
+    fixed "otlp_headers_file" Text(otlp_headers_file)
+        "File with headers for the collector, such as its token: NAME: VALUE a line. Empty: none.";
+    fixed "otlp_service_name" Text(otlp_service_name)
+        "Name of this server at the collector.";
+    fixed "otlp_spans_max" Number(otlp_spans_max, 1, 1_000_000)
+        "Most spans that wait to be sent; more are dropped and counted.";
+    fixed "otlp_messages_max" Number(otlp_messages_max, 1, 10_000_000)
         "Messages of each shard that are followed at once, about 300 bytes each; others have no \
-         spans and count as dropped.",
-        |c| Field::Number(&mut c.otlp_messages_max, 1, 10_000_000),
-    ),
-    live(
-        "upload_bytes_max",
+         spans and count as dropped.";
+    live "upload_bytes_max" Bytes(upload_bytes_max, 1 << 20, 1 << 50)
         "Disk space for all large messages (over 64KiB) that are not complete yet; more are \
-         rejected as if the disk were full.",
-        |c| Field::Bytes(&mut c.upload_bytes_max, 1 << 20, 1 << 50),
-    ),
-    fixed(
-        "output_bytes_max",
-        "Unread replies of one connection before the server stops reading from it.",
-        |c| Field::Bytes(&mut c.output_bytes_max, 4096, 1 << 30),
-    ),
-    fixed(
-        "chunk_bytes",
-        "Large bodies (over 64KiB) go to the log in pieces of this size, 64KiB to 1MiB.",
-        |c| Field::Bytes(&mut c.chunk_bytes, 64 << 10, 1 << 20),
-    ),
-    fixed(
-        "segment_bytes",
-        "Largest file of the log, 4MiB to 1GiB. A new log begins with files of 2MiB, which grow.",
-        |c| Field::Bytes(&mut c.segment_bytes, 4 << 20, 1 << 30),
-    ),
-    fixed(
-        "spare_segments",
-        "Zero-filled log files kept ready, 1 to 16, each as long as the current one.",
-        |c| Field::Number(&mut c.spare_segments, 1, 16),
-    ),
-    live(
-        "log_bytes",
+         rejected as if the disk were full.";
+    fixed "output_bytes_max" Bytes(output_bytes_max, 4096, 1 << 30)
+        "Unread replies of one connection before the server stops reading from it.";
+    fixed "chunk_bytes" Bytes(chunk_bytes, 64 << 10, 1 << 20)
+        "Large bodies (over 64KiB) go to the log in pieces of this size, 64KiB to 1MiB.";
+    fixed "segment_bytes" Bytes(segment_bytes, 4 << 20, 1 << 30)
+        "Largest file of the log, 4MiB to 1GiB. A new log begins with files of 2MiB, which grow.";
+    fixed "spare_segments" Number(spare_segments, 1, 16)
+        "Zero-filled log files kept ready, 1 to 16, each as long as the current one.";
+    live "log_bytes" Bytes(log_bytes, 8 << 20, 1 << 50)
         "Beyond this size the server moves live messages of the oldest log files to run files, and \
-         deletes these log files. A start reads this much at most.",
-        |c| Field::Bytes(&mut c.log_bytes, 8 << 20, 1 << 50),
-    ),
-    live(
-        "events_keep",
+         deletes these log files. A start reads this much at most.";
+    live "events_keep" Bytes(events_keep, 0, 1 << 50)
         "Newest log files that are kept for readers of events though nothing in them is alive, up \
-         to this size, log_bytes and the space on the disk.",
-        |c| Field::Bytes(&mut c.events_keep, 0, 1 << 50),
-    ),
-    live(
-        "stop_wait",
+         to this size, log_bytes and the space on the disk.";
+    live "stop_wait" Duration(stop_wait_ms)
         "How long a stop (SIGTERM) waits for clients to read their replies; 1 s for those who read \
-         nothing.",
-        |c| Field::Duration(&mut c.stop_wait_ms),
-    ),
-    live(
-        "log_level",
-        "Level of messages on standard error: off, error, warn, info, debug or trace.",
-        |c| Field::Level(&mut c.log_level),
-    ),
-    fixed(
-        "log_format",
-        "\"text\", or \"json\": one object a line, with fields beside the message.",
-        |c| Field::Choice(&mut c.log_format, FORMATS),
-    ),
-    fixed(
-        "admin_socket",
+         nothing.";
+    live "log_level" Level(log_level)
+        "Level of messages on standard error: off, error, warn, info, debug or trace.";
+    fixed "log_format" Choice(log_format, FORMATS)
+        "\"text\", or \"json\": one object a line, with fields beside the message.";
+    fixed "admin_socket" Text(admin_socket)
         "Path of the control socket of the command line; empty: quintet.sock in the data \
-         directory; \"none\": no socket.",
-        |c| Field::Text(&mut c.admin_socket),
-    ),
-    live("queues_max", "Most queues in each shard.", |c| {
-        Field::Number(&mut c.queues_max, 1, 10_000_000)
-    }),
-    live("waiters_max", "Most waiting takes in each shard.", |c| {
-        Field::Number(&mut c.waiters_max, 1, 10_000_000)
-    }),
-    live("crons_max", "Most [[cron]] and [[schedule]] tables.", |c| {
-        Field::Number(&mut c.crons_max, 0, 100_000)
-    }),
-    live(
-        "schedules_max",
-        "Most schedules that are defined at run time; tables_bytes_max bounds them too.",
-        |c| Field::Number(&mut c.schedules_max, 0, 10_000_000),
-    ),
-    live(
-        "memory",
+         directory; \"none\": no socket.";
+    live "queues_max" Number(queues_max, 1, 10_000_000)
+        "Most queues in each shard.";
+    live "waiters_max" Number(waiters_max, 1, 10_000_000)
+        "Most waiting takes in each shard.";
+    live "crons_max" Number(crons_max, 0, 100_000)
+        "Most [[cron]] and [[schedule]] tables.";
+    live "schedules_max" Number(schedules_max, 0, 10_000_000)
+        "Most schedules that are defined at run time; tables_bytes_max bounds them too.";
+    live "memory" Bytes(memory, 32 << 20, 1 << 50)
         "Memory the server tries to stay in, at least 32MiB. Beyond it messages go to run files, \
-         those that are taken last first, and come back in time.",
-        |c| Field::Bytes(&mut c.memory, 32 << 20, 1 << 50),
-    ),
-    live(
-        "memory_max",
+         those that are taken last first, and come back in time.";
+    live "memory_max" Bytes(memory_max, 0, 1 << 50)
         "Most memory of messages that cannot leave it (reserved, in queues with memory = true, the \
-         disk is full); puts over it fail. 0: three quarters of the machine's memory.",
-        |c| Field::Bytes(&mut c.memory_max, 0, 1 << 50),
-    ),
-    live(
-        "dedupe_memory",
+         disk is full); puts over it fail. 0: three quarters of the machine's memory.";
+    live "dedupe_memory" Bytes(dedupe_memory, 0, 1 << 50)
         "Most memory of deduplication ids and idempotency keys, over all queues; a put with one \
-         more fails (too many deduplication ids). 0: a quarter of memory_max.",
-        |c| Field::Bytes(&mut c.dedupe_memory, 0, 1 << 50),
-    ),
-    live(
-        "hooks",
+         more fails (too many deduplication ids). 0: a quarter of memory_max.";
+    live "hooks" Text(hooks)
         "Lua hooks: a file, or a directory of *.lua files, loaded in the order of their names \
-         (docs/hooks.md). Changed files are read again. Empty: none.",
-        |c| Field::Text(&mut c.hooks),
-    ),
-    live(
-        "hook_instructions_max",
-        "Most Lua instructions of one call of a hook.",
-        |c| Field::Number(&mut c.hook_limits.instructions_max, 1000, 1 << 40),
-    ),
-    live(
-        "hook_time",
-        "Most processor time of one call of a hook, at least 1ms.",
-        |c| Field::Duration(&mut c.hook_limits.time_ms),
-    ),
-    live(
-        "hook_memory_max",
-        "Most memory of the hooks of one thread.",
-        |c| Field::Bytes(&mut c.hook_limits.memory_bytes_max, 1 << 20, 1 << 36),
-    ),
-    live(
-        "hook_refuse_on_error",
+         (docs/hooks.md). Changed files are read again. Empty: none.";
+    live "hook_instructions_max" Number(hook_limits.instructions_max, 1000, 1 << 40)
+        "Most Lua instructions of one call of a hook.";
+    live "hook_time" Duration(hook_limits.time_ms)
+        "Most processor time of one call of a hook, at least 1ms.";
+    live "hook_memory_max" Bytes(hook_limits.memory_bytes_max, 1 << 20, 1 << 36)
+        "Most memory of the hooks of one thread.";
+    live "hook_refuse_on_error" Events(hook_limits.refuse_on_error)
         "true: a command whose hook fails is rejected; false: it continues as without a hook. A \
-         list of events, such as [\"before_put\"]: rejected for these only.",
-        |c| Field::Events(&mut c.hook_limits.refuse_on_error),
-    ),
-    live(
-        "tables_bytes_max",
-        "Most memory of the hooks' durable tables, in each shard; a step that sets more fails.",
-        |c| Field::Bytes(&mut c.tables_bytes_max, 0, 1 << 30),
-    ),
-    live(
-        "batches_max",
-        "Most batches at once in each shard; one more fails (too many batches).",
-        |c| Field::Number(&mut c.batches_max, 0, 10_000_000),
-    ),
-    live(
-        "batch_bytes_max",
-        "Most bytes of a batch's description and callbacks; more fails (batch too large).",
-        |c| Field::Bytes(&mut c.batch_bytes_max, 0, 16 << 20),
-    ),
-    live(
-        "batch_open_time",
-        "A batch that is created or opened and not committed in this time is gone.",
-        |c| Field::Duration(&mut c.batch_open_ms),
-    ),
-    live(
-        "batch_ttl",
-        "A batch without success is gone this long after its commit.",
-        |c| Field::Duration(&mut c.batch_ttl_ms),
-    ),
-    live(
-        "batch_keep",
-        "How long a successful batch stays visible.",
-        |c| Field::Duration(&mut c.batch_keep_ms),
-    ),
-    live(
-        "tracked_max",
+         list of events, such as [\"before_put\"]: rejected for these only.";
+    live "tables_bytes_max" Bytes(tables_bytes_max, 0, 1 << 30)
+        "Most memory of the hooks' durable tables, in each shard; a step that sets more fails.";
+    live "batches_max" Number(batches_max, 0, 10_000_000)
+        "Most batches at once in each shard; one more fails (too many batches).";
+    live "batch_bytes_max" Bytes(batch_bytes_max, 0, 16 << 20)
+        "Most bytes of a batch's description and callbacks; more fails (batch too large).";
+    live "batch_open_time" Duration(batch_open_ms)
+        "A batch that is created or opened and not committed in this time is gone.";
+    live "batch_ttl" Duration(batch_ttl_ms)
+        "A batch without success is gone this long after its commit.";
+    live "batch_keep" Duration(batch_keep_ms)
+        "How long a successful batch stays visible.";
+    live "tracked_max" Number(tracked_max, 0, 10_000_000)
         "Most tracked messages whose outcome is known, in each shard; beyond it those that changed \
-         longest ago are forgotten.",
-        |c| Field::Number(&mut c.tracked_max, 0, 10_000_000),
-    ),
-    live(
-        "ends_max",
+         longest ago are forgotten.";
+    live "ends_max" Number(ends_max, 0, 1_000_000)
         "Gone messages whose outcome is known (quintet trace), the newest; 40 bytes each, together \
-         at most a sixteenth of memory_max. 0: none.",
-        |c| Field::Number(&mut c.ends_max, 0, 1_000_000),
-    ),
-    live(
-        "track_keep",
-        "How long the outcome of a tracked message is known after its last change. 0: not at all.",
-        |c| Field::Duration(&mut c.track_keep_ms),
-    ),
-    live(
-        "snapshot_bytes_max",
+         at most a sixteenth of memory_max. 0: none.";
+    live "track_keep" Duration(track_keep_ms)
+        "How long the outcome of a tracked message is known after its last change. 0: not at all.";
+    live "snapshot_bytes_max" Bytes(snapshot_bytes_max, 0, 1 << 40)
         "Most bytes of queue names and settings, batches, tables of hooks and records of runs, \
          shared evenly by the shards: each file of the log begins with them. More of them is \
-         rejected (snapshot full). 0: as much as segment_bytes.",
-        |c| Field::Bytes(&mut c.snapshot_bytes_max, 0, 1 << 40),
-    ),
-    fixed(
-        "script_root",
+         rejected (snapshot full). 0: as much as segment_bytes.";
+    fixed "script_root" Text(script_root)
         "Directory of queue scripts: config/, queue/, scandir/, timers/, laid out as RQ's. Created \
-         if absent; empty: rq in the data directory.",
-        |c| Field::Text(&mut c.script_root),
-    ),
-    fixed(
-        "ignore_rq_messages",
+         if absent; empty: rq in the data directory.";
+    fixed "ignore_rq_messages" Flag(ignore_rq_messages)
         "Start although script_root has messages of RQ itself. Quintet does not read them; they \
-         stay.",
-        |c| Field::Flag(&mut c.ignore_rq_messages),
-    ),
-    live(
-        "trace_url",
+         stay.";
+    live "trace_url" Text(trace_url)
         "Link from the console to the trace of a message, such as \
-         \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: none.",
-        |c| Field::Text(&mut c.trace_url),
-    ),
-    fixed(
-        "relay_hosts",
+         \"https://traces.example/trace/{trace_id}\"; {span_id} is the span. Empty: none.";
+    fixed "relay_hosts" Text(relay_hosts)
         "Hosts that relay may send messages to: HOST, HOST:PORT or *.NAME, separated by spaces; \
          \"*\": all, as RQ does. Any client that may put a message chooses its address. Empty: \
-         none.",
-        |c| Field::Text(&mut c.relay_hosts),
-    ),
-    fixed(
-        "webhook_hosts",
-        "Hosts that webhook may tell the outcome of a message; as relay_hosts.",
-        |c| Field::Text(&mut c.webhook_hosts),
-    ),
-    fixed(
-        "relay_ca",
+         none.";
+    fixed "webhook_hosts" Text(webhook_hosts)
+        "Hosts that webhook may tell the outcome of a message; as relay_hosts.";
+    fixed "relay_ca" Text(relay_ca)
         "Authorities of the https servers of relay, webhook and [[webhook]]. Empty: those that \
-         browsers trust.",
-        |c| Field::Text(&mut c.relay_ca),
-    ),
-    fixed(
-        "script_host",
+         browsers trust.";
+    fixed "script_host" Text(script_host)
         "Address of this server for others, http://HOST:PORT/ with the relative root: ids of RQ's \
-         messages begin with it. Empty: the first http listener.",
-        |c| Field::Text(&mut c.script_host),
-    ),
-    fixed("script_env", "RQ_ENV of scripts.", |c| {
-        Field::Text(&mut c.script_env)
-    }),
-    fixed(
-        "script_time",
-        "Longest run of a script; then it is ended and its message is in err. 0: no limit.",
-        |c| Field::Duration(&mut c.script_time_ms),
-    ),
-    fixed(
-        "script_grace",
-        "Time between TERM and KILL when a script is ended.",
-        |c| Field::Duration(&mut c.script_grace_ms),
-    ),
-    fixed(
-        "script_memory",
-        "Address space of each process of a script; 0: no limit.",
-        |c| Field::Bytes(&mut c.script_memory, 0, 1 << 50),
-    ),
-    fixed(
-        "script_log_bytes",
-        "Output of one run of a script that stdio.log keeps; the rest is dropped and marked.",
-        |c| Field::Bytes(&mut c.script_log_bytes, 4096, 1 << 50),
-    ),
-    fixed(
-        "scripts_max",
-        "Most scripts that run at once, over all queues.",
-        |c| Field::Number(&mut c.scripts_max, 1, 100_000),
-    ),
-    live(
-        "allow_shutdown",
-        "Clients may stop the server (memcache \"shutdown\").",
-        |c| Field::Flag(&mut c.allow_shutdown),
-    ),
-    fixed(
-        "login_threads",
+         messages begin with it. Empty: the first http listener.";
+    fixed "script_env" Text(script_env)
+        "RQ_ENV of scripts.";
+    fixed "script_time" Duration(script_time_ms)
+        "Longest run of a script; then it is ended and its message is in err. 0: no limit.";
+    fixed "script_grace" Duration(script_grace_ms)
+        "Time between TERM and KILL when a script is ended.";
+    fixed "script_memory" Bytes(script_memory, 0, 1 << 50)
+        "Address space of each process of a script; 0: no limit.";
+    fixed "script_log_bytes" Bytes(script_log_bytes, 4096, 1 << 50)
+        "Output of one run of a script that stdio.log keeps; the rest is dropped and marked.";
+    fixed "scripts_max" Number(scripts_max, 1, 100_000)
+        "Most scripts that run at once, over all queues.";
+    live "allow_shutdown" Flag(allow_shutdown)
+        "Clients may stop the server (memcache \"shutdown\").";
+    fixed "login_threads" Number(login_threads, 1, 64)
         "Passwords checked at once, 1 to 64: each takes a core for tens of milliseconds and 19MiB \
-         of memory.",
-        |c| Field::Number(&mut c.login_threads, 1, 64),
-    ),
-    fixed(
-        "logins_waiting_max",
-        "Most logins that wait for a check; the next fail (too many logins at once).",
-        |c| Field::Number(&mut c.logins_waiting_max, 1, 100_000),
-    ),
-    fixed(
-        "tls",
+         of memory.";
+    fixed "logins_waiting_max" Number(logins_waiting_max, 1, 100_000)
+        "Most logins that wait for a check; the next fail (too many logins at once).";
+    fixed "tls" Tls(tls)
         "TLS of TCP listeners without their own setting: \"auto\" (on if tls_cert is set), \
          \"off\", \"on\", or \"self-signed\" (the server creates a certificate, for a first try; \
-         docs/tls.md).",
-        |c| Field::Tls(&mut c.tls),
-    ),
-    live(
-        "tls_cert",
+         docs/tls.md).";
+    live "tls_cert" Text(tls_cert)
         "File with the certificate (PEM) and the intermediate ones. Changed files are read again, \
-         also of the next two. Empty: none.",
-        |c| Field::Text(&mut c.tls_cert),
-    ),
-    live(
-        "tls_key",
-        "Key of tls_cert (PEM); an error if other accounts can read it.",
-        |c| Field::Text(&mut c.tls_key),
-    ),
-    live(
-        "tls_client_ca",
-        "Authorities of client certificates: each client must show one. Empty: clients need none.",
-        |c| Field::Text(&mut c.tls_client_ca),
-    ),
-    live(
-        "tls_handshake_time",
-        "Longest TLS handshake; then the connection closes.",
-        |c| Field::Duration(&mut c.tls_handshake_ms),
-    ),
-];
+         also of the next two. Empty: none.";
+    live "tls_key" Text(tls_key)
+        "Key of tls_cert (PEM); an error if other accounts can read it.";
+    live "tls_client_ca" Text(tls_client_ca)
+        "Authorities of client certificates: each client must show one. Empty: clients need none.";
+    live "tls_handshake_time" Duration(tls_handshake_ms)
+        "Longest TLS handshake; then the connection closes.";
+};
 
 impl Field<'_> {
     /// Exchanges the values of one setting in two configurations.

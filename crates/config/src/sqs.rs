@@ -15,88 +15,48 @@ pub const PORT: u16 = 9324;
 pub const ABOUT: &str = "Amazon SQS, both protocols (JSON 1.0 and Query): AWS's SDKs as they are.";
 
 /// Options of its listeners.
-pub const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "account",
-        default: Value::Text("000000000000"),
-        help: "account in URLs and ARNs of queues, twelve digits; queues of other accounts are the same ones",
-    },
-    OptionSpec {
-        name: "region",
-        default: Value::Text("us-east-1"),
-        help: "region in ARNs of queues; those of other regions are the same ones",
-    },
-    OptionSpec {
-        name: "url",
-        default: Value::Text(""),
-        help: "start of queue URLs, such as \"https://queues.example\"; empty: http:// (with TLS https://) and the host of the request",
-    },
-    OptionSpec {
-        name: "users",
-        default: Value::Text(""),
-        help: "access keys of signed requests: KEYID:SECRET pairs separated by spaces; empty: signatures are not checked",
-    },
-    OptionSpec {
-        name: "allowed_ips",
-        default: Value::Text(""),
-        help: "addresses and networks of clients, such as \"10.0.0.0/8 ::1\"; empty: all",
-    },
-    OptionSpec {
-        name: "trusted_proxies",
-        default: Value::Text(""),
-        help: "addresses and networks of proxies with many clients: they may use all of max_connections, any other address but this machine's three quarters",
-    },
-    OptionSpec {
-        name: "hosts",
-        default: Value::Text(""),
-        help: "names of this server, beside addresses, localhost, names without a dot and the machine's own; \"*\": any",
-    },
-    OptionSpec {
-        name: "auto_create",
-        default: Value::Bool(false),
-        help: "the first use of a queue creates it, as with other protocols; AWS needs CreateQueue",
-    },
-    OptionSpec {
-        name: "limits",
-        default: Value::Text("aws"),
-        help: "\"aws\": the bounds of AWS; \"open\": any delay, visibility and retention, waits of an hour, batches of 1000, names of 1024 characters",
-    },
-    OptionSpec {
-        name: "max_message_size",
-        default: Value::Bytes(1 << 20),
-        help: "longest message with its attributes, 1KiB to 64MiB, whatever its queue says; longer ones of other protocols are skipped",
-    },
-    OptionSpec {
-        name: "max_request",
-        default: Value::Bytes(8 << 20),
-        help: "longest body of a request, 64KiB to 512MiB; 413 beyond",
-    },
-    OptionSpec {
-        name: "retry_window",
-        default: Value::Text("2m"),
-        help: "how long the reply to a send is kept for a retry by an SDK, 0 to 1h; 65,536 calls at most",
-    },
-    OptionSpec {
-        name: "purge_interval",
-        default: Value::Text("0"),
-        help: "shortest time between two PurgeQueue of a queue, 0 to 1h; AWS has 60s",
-    },
-    OptionSpec {
-        name: "recreate_after",
-        default: Value::Text("0"),
-        help: "how long a deleted queue cannot be created again, 0 to 1h; AWS has 60s",
-    },
-    OptionSpec {
-        name: "max_connections",
-        default: Value::Number(5000),
-        help: "connections of this listener at once, 1 to 100000; polls and unfinished bodies count separately; more wait, then 503",
-    },
-    OptionSpec {
-        name: "timeout",
-        default: Value::Text("30s"),
-        help: "time for a request's body, or a piece of a reply",
-    },
-];
+pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
+    "account" Text("000000000000")
+        "account in URLs and ARNs of queues, twelve digits; queues of other accounts are the same \
+         ones";
+    "region" Text("us-east-1")
+        "region in ARNs of queues; those of other regions are the same ones";
+    "url" Text("")
+        "start of queue URLs, such as \"https://queues.example\"; empty: http:// (with TLS \
+         https://) and the host of the request";
+    "users" Text("")
+        "access keys of signed requests: KEYID:SECRET pairs separated by spaces; empty: signatures \
+         are not checked";
+    "allowed_ips" Text("")
+        "addresses and networks of clients, such as \"10.0.0.0/8 ::1\"; empty: all";
+    "trusted_proxies" Text("")
+        "addresses and networks of proxies with many clients: they may use all of max_connections, \
+         any other address but this machine's three quarters";
+    "hosts" Text("")
+        "names of this server, beside addresses, localhost, names without a dot and the machine's \
+         own; \"*\": any";
+    "auto_create" Bool(false)
+        "the first use of a queue creates it, as with other protocols; AWS needs CreateQueue";
+    "limits" Text("aws")
+        "\"aws\": the bounds of AWS; \"open\": any delay, visibility and retention, waits of an \
+         hour, batches of 1000, names of 1024 characters";
+    "max_message_size" Bytes(1 << 20)
+        "longest message with its attributes, 1KiB to 64MiB, whatever its queue says; longer ones \
+         of other protocols are skipped";
+    "max_request" Bytes(8 << 20)
+        "longest body of a request, 64KiB to 512MiB; 413 beyond";
+    "retry_window" Text("2m")
+        "how long the reply to a send is kept for a retry by an SDK, 0 to 1h; 65,536 calls at most";
+    "purge_interval" Text("0")
+        "shortest time between two PurgeQueue of a queue, 0 to 1h; AWS has 60s";
+    "recreate_after" Text("0")
+        "how long a deleted queue cannot be created again, 0 to 1h; AWS has 60s";
+    "max_connections" Number(5000)
+        "connections of this listener at once, 1 to 100000; polls and unfinished bodies count \
+         separately; more wait, then 503";
+    "timeout" Text("30s")
+        "time for a request's body, or a piece of a reply";
+};
 
 fn time(options: &Options, name: &str, most: u64) -> Result<Duration, String> {
     let ms = parse_duration_ms(options.text(name)).map_err(|why| format!("{name} {why}"))?;

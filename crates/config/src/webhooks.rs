@@ -6,7 +6,7 @@ use quintet_client::EventKind;
 use quintet_types::{Name, Pattern};
 
 use super::Config;
-use super::auth::{AuthField, AuthSpec, private};
+use super::auth::{AuthSpec, keys, private};
 use super::wrong::Wrong;
 
 /// Webhooks at most: each has a thread.
@@ -39,33 +39,18 @@ pub struct Webhook {
     pub kinds: Vec<EventKind>,
 }
 
-pub(crate) const WEBHOOK: &[AuthSpec<WebhookTable>] = &[
-    AuthSpec {
-        key: "name",
-        help: "Name, 1 to 64 of a-z, 0-9, - and _: the position is kept under it.",
-        field: |row| AuthField::Text(&mut row.name),
-    },
-    AuthSpec {
-        key: "url",
-        help: "Address, http:// or https:// (relay_ca: its authorities), without a login.",
-        field: |row| AuthField::Text(&mut row.url),
-    },
-    AuthSpec {
-        key: "secret_file",
-        help: "File with the secret of signatures, mode 0600; empty: none.",
-        field: |row| AuthField::Text(&mut row.secret_file),
-    },
-    AuthSpec {
-        key: "queues",
-        help: "Events of these queues or patterns; empty: of all.",
-        field: |row| AuthField::List(&mut row.queues),
-    },
-    AuthSpec {
-        key: "kinds",
-        help: "Events of these kinds, such as [\"failed\", \"dead\"]; empty: all.",
-        field: |row| AuthField::List(&mut row.kinds),
-    },
-];
+pub(crate) const WEBHOOK: &[AuthSpec<WebhookTable>] = keys! {
+    "name" Text(name)
+        "Name, 1 to 64 of a-z, 0-9, - and _: the position is kept under it.";
+    "url" Text(url)
+        "Address, http:// or https:// (relay_ca: its authorities), without a login.";
+    "secret_file" Text(secret_file)
+        "File with the secret of signatures, mode 0600; empty: none.";
+    "queues" List(queues)
+        "Events of these queues or patterns; empty: of all.";
+    "kinds" List(kinds)
+        "Events of these kinds, such as [\"failed\", \"dead\"]; empty: all.";
+};
 
 impl WebhookTable {
     fn webhook(&self) -> Result<Webhook, Wrong> {

@@ -6,14 +6,13 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use askama::Template;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Principal, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
-use super::{PageRequest, queue_of, words};
+use super::{Answer, PageRequest, queue_of, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, reply};
 
@@ -193,10 +192,7 @@ struct Page {
 }
 
 /// `/queues/NAME/ask/ACT`.
-pub(super) async fn page(
-    asked: PageRequest,
-    Path((part, word)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest, Path((part, word)): Path<(String, String)>) -> Answer {
     let queue = queue_of(&part)?;
     let operation = BulkOperation::of(&word).ok_or_else(Problem::no_such_page)?;
     let form = asked.query()?;
@@ -301,11 +297,7 @@ async fn worked_on(asked: &PageRequest, question: &Question) -> Option<StateRow>
     })
 }
 
-async fn show(
-    asked: &PageRequest,
-    mut question: Question,
-    which: &Which,
-) -> Result<Response, Problem> {
+async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Answer {
     let (operation, queue) = (question.operation, question.queue.clone());
     let stats = asked.stats(&queue).await?;
     let mut rows = Vec::new();

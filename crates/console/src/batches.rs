@@ -3,7 +3,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_types::{
     Batch, BatchId, BatchRequest, Callback, CallbackState, Command, Event, Ms, Outcome, Role, Tie,
@@ -12,7 +11,7 @@ use quintet_types::{
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{PageRequest, words};
+use super::{Answer, PageRequest, words};
 use quintet_api::{Path, Problem, batches_after, list_batches};
 use quintet_http::reply;
 
@@ -112,7 +111,7 @@ struct Batches {
 }
 
 /// `/batches`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     let form = asked.query()?;
     let has = form.get("has").unwrap_or_default().trim().to_owned();
     let given = form.get("only").unwrap_or_default();
@@ -250,10 +249,7 @@ fn id_of(part: &str) -> Result<BatchId, Problem> {
 }
 
 /// `/batches/ID`.
-pub(super) async fn show(
-    asked: PageRequest,
-    Path(part): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn show(asked: PageRequest, Path(part): Path<String>) -> Answer {
     let batch = batch(&asked, BatchRequest::Show(id_of(&part)?)).await?;
     let client_api = asked.console.api.client_api();
     let now = client_api.now();
@@ -328,7 +324,7 @@ struct Forget {
 pub(super) async fn question(
     asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     if act != "forget" {
         return Err(Problem::no_such_page());
     }
@@ -374,7 +370,7 @@ pub(super) async fn steer(
     asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     asked.form(request).await?;
     let id = id_of(&part)?;
     let ask = match act.as_str() {

@@ -1,10 +1,9 @@
 //! A message's body, as text, JSON and bytes.
 
-use axum::response::Response;
 use quintet_types::Verb;
 
-use super::PageRequest;
 use super::names::{self, Piece};
+use super::{Answer, PageRequest};
 use quintet_api::{Path, Problem};
 use quintet_http::download;
 
@@ -278,10 +277,7 @@ fn new_line(out: &mut String, depth: usize) {
 }
 
 /// `/messages/ID/body`: its bytes, to be kept and never shown.
-pub(super) async fn download(
-    asked: PageRequest,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn download(asked: PageRequest, Path(id): Path<String>) -> Answer {
     let (message, queue) = asked.message(&id).await?;
     if !asked.requester.may_to(Verb::Peek, &queue) {
         return Err(Problem::not_found());

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::Did;
 use quintet_types::{Command, Filter, Name, Verb};
@@ -11,7 +10,7 @@ use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::operations;
-use super::{PageRequest, words};
+use super::{Answer, PageRequest, words};
 use quintet_api::{Path, Problem};
 use quintet_http::{Form, reply};
 
@@ -132,10 +131,7 @@ fn sure(queues: usize) -> String {
 }
 
 /// `/bulk/ACT`: how many it would touch, in which queues.
-pub(super) async fn page(
-    asked: PageRequest,
-    Path(word): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest, Path(word): Path<String>) -> Answer {
     let bulk = Bulk::of(&word)?;
     let selected = queues(&asked.query()?)?;
     if selected.is_empty() {
@@ -220,7 +216,7 @@ pub(super) async fn begin(
     asked: PageRequest,
     Path(word): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let bulk = Bulk::of(&word)?;
     let given = asked.form(request).await?;
     match bulk.operation() {
@@ -256,11 +252,7 @@ async fn pause(asked: &PageRequest, bulk: Bulk, form: &Form) -> Result<String, P
 }
 
 /// Does what cannot be undone, to the queues the question was about.
-async fn lose(
-    asked: &PageRequest,
-    operation: BulkOperation,
-    form: &Form,
-) -> Result<Response, Problem> {
+async fn lose(asked: &PageRequest, operation: BulkOperation, form: &Form) -> Answer {
     let console = &asked.console;
     let (who, now) = (ask::who(asked), console.api.client_api().now());
     let tokens: Vec<&str> = form.all("token").collect();

@@ -2,13 +2,12 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 
 use super::frame::Frame;
 use super::operate::must_operate;
-use super::{PageRequest, words};
+use super::{Answer, PageRequest, words};
 use quintet_api::{Path, Problem};
 use quintet_http::reply;
 
@@ -148,7 +147,7 @@ async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> R
 }
 
 /// `/cluster`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let client_api = asked.console.api.client_api();
     let seen = apart(move || client_api.cluster()).await?;
@@ -164,7 +163,7 @@ pub(super) async fn order(
     asked: PageRequest,
     Path((node, act)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&asked)?;
     asked.form(request).await?;
     let order = match act.as_str() {

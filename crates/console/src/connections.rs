@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::ThrottledClient;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use super::frame::Frame;
 use super::names::Piece;
 use super::operate::must_operate;
-use super::{PageRequest, names, words};
+use super::{Answer, PageRequest, names, words};
 use quintet_api::{Path, Problem};
 use quintet_http::reply;
 
@@ -130,7 +129,7 @@ async fn list(asked: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
 }
 
 /// `/connections`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let form = asked.query()?;
     let clients = list(&asked).await?.ok_or_else(Problem::stopping)?;
@@ -200,11 +199,7 @@ fn shown(asked: &PageRequest, mut clients: Vec<Client>, protocol: &str, peer: &s
 }
 
 /// `POST /connections/ID/do/close`.
-pub(super) async fn close(
-    asked: PageRequest,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn close(asked: PageRequest, Path(id): Path<String>, request: Request) -> Answer {
     must_operate(&asked)?;
     asked.form(request).await?;
     let id = id.parse().map_err(|_| Problem::no_such_page())?;

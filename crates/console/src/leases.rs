@@ -2,14 +2,13 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::Did;
 use quintet_types::{BulkOp, Lease, ListState, Message, MessageId, Ms, Name, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{PageRequest, listing, words};
+use super::{Answer, PageRequest, listing, words};
 use quintet_api::{Holder, Holders, Problem};
 use quintet_http::reply;
 
@@ -96,7 +95,7 @@ impl LeaseWalk {
 }
 
 /// `/leases`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     let form = asked.query()?;
     let text = |name: &str| form.get(name).unwrap_or_default().trim().to_owned();
     let want = Want {
@@ -210,7 +209,7 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 }
 
 /// `POST /leases/do/release`: the leases that were selected end.
-pub(crate) async fn release(asked: PageRequest, request: Request) -> Result<Response, Problem> {
+pub(crate) async fn release(asked: PageRequest, request: Request) -> Answer {
     let app = &asked.console.app;
     let given = asked.form(request).await?;
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());

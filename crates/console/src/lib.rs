@@ -44,6 +44,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Request};
+use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use hyper::Uri;
@@ -59,6 +60,9 @@ use frame::{Frame, Seal};
 pub use login::{LOGIN, PLACES, has, is_page, lead, login};
 use quintet_api::{Api, Problem};
 use quintet_http::{App, Elsewhere, Form, Payer, RequestBody, Requester, reply};
+
+/// Reply of a page, or its problem.
+type Answer = Result<Response, Problem>;
 
 /// State that all pages share.
 struct Console {

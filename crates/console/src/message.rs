@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::trace::TRACEPARENT;
 use quintet_types::{Lease, ListState, Message, Ms};
@@ -15,7 +14,7 @@ use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
-use super::{PageRequest, assets, listing, words};
+use super::{Answer, PageRequest, assets, listing, words};
 use quintet_api::{Holder, Path, Problem, since};
 use quintet_http::reply;
 
@@ -75,7 +74,7 @@ struct MessagePage {
 }
 
 /// `/messages/ID`.
-pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Answer {
     let (message, queue) = asked.message(&id).await?;
     let client_api = asked.console.api.client_api();
     let reader = Arc::clone(&client_api);

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::{AuditLine, HookEvent, Setting, Source};
 use quintet_types::CommandError;
 
 use super::frame::Frame;
 use super::names::seen;
-use super::{PageRequest, words};
+use super::{Answer, PageRequest, words};
 use quintet_api::{Problem, in_a_line};
 use quintet_http::reply;
 
@@ -73,7 +72,7 @@ struct Settings {
 }
 
 /// `/settings`.
-pub(crate) async fn settings(asked: PageRequest) -> Result<Response, Problem> {
+pub(crate) async fn settings(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let query = asked.query()?;
     let said = query.get("only") == Some("said");
@@ -117,7 +116,7 @@ pub(crate) async fn settings(asked: PageRequest) -> Result<Response, Problem> {
 const RELOADED: Duration = Duration::from_secs(5);
 
 /// `POST /settings/do/reload`.
-pub(super) async fn reload(asked: PageRequest, request: Request) -> Result<Response, Problem> {
+pub(super) async fn reload(asked: PageRequest, request: Request) -> Answer {
     must_operate(&asked)?;
     asked.form(request).await?;
     let client_api = asked.console.api.client_api();
@@ -167,7 +166,7 @@ struct Hooks {
 }
 
 /// `/hooks`.
-pub(super) async fn hooks(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn hooks(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let mut events = asked.console.api.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
@@ -223,7 +222,7 @@ struct Log {
 }
 
 /// `/log`: the newest lines of the audit.
-pub(super) async fn log(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn log(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
     let _room = asked.console.api.room(LOG_BYTES)?;

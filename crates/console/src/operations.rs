@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
@@ -22,7 +21,7 @@ use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
-use super::{PageRequest, queue_of, words};
+use super::{Answer, PageRequest, queue_of, words};
 use quintet_api::{HOLD_MAX_MS, Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
@@ -159,7 +158,7 @@ pub(super) async fn on_queue(
     asked: PageRequest,
     Path((part, operation)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = queue_of(&part)?;
     let given = asked.form(request).await?;
     let app = &asked.console.app;
@@ -252,12 +251,7 @@ async fn hold_key(
 }
 
 /// Does what was asked, if the answer is to that question.
-async fn answered(
-    asked: &PageRequest,
-    queue: &Name,
-    operation: &str,
-    form: &Form,
-) -> Result<Response, Problem> {
+async fn answered(asked: &PageRequest, queue: &Name, operation: &str, form: &Form) -> Answer {
     let console = &asked.console;
     let part = names::in_address(queue);
     let token = form.get("token").unwrap_or_default();
@@ -491,7 +485,7 @@ pub(super) async fn on_message(
     asked: PageRequest,
     Path((id, operation)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let given = asked.form(request).await?;
     let (message, queue) = asked.message(&id).await?;
     let id = message.id;
@@ -571,10 +565,7 @@ struct Page {
 }
 
 /// `/operations/N`.
-pub(super) async fn page(
-    asked: PageRequest,
-    Path(number): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest, Path(number): Path<String>) -> Answer {
     let job = asked.console.jobs.get(&number, &asked)?;
     let queue = Named::new(&job.queue);
     let page = Page {
@@ -612,7 +603,7 @@ struct List {
 }
 
 /// `/operations`: those that whoever asks began since the server's start.
-pub(super) async fn list(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn list(asked: PageRequest) -> Answer {
     let now = asked.console.api.client_api().now();
     let rows = asked.console.jobs.of(&asked).into_iter().map(|job| Row {
         number: job.number,
@@ -636,7 +627,7 @@ pub(super) async fn stop(
     asked: PageRequest,
     Path(number): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     asked.form(request).await?;
     let job = asked.console.jobs.get(&number, &asked)?;
     job.stop.store(true, Ordering::Relaxed);

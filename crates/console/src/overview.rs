@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use askama::Template;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::attention::{Finding, Findings, Level, Rule, Thresholds};
 use quintet_client::{ClientApi, Rates, Recent, Series};
@@ -15,8 +14,7 @@ use super::frame::Frame;
 use super::graph::{Chart, Spark};
 use super::names::{self, Named};
 use super::tiles::{Tiles, tiles};
-use super::{PageRequest, past, words};
-use quintet_api::Problem;
+use super::{Answer, PageRequest, past, words};
 use quintet_http::{Form, reply};
 
 /// Queues of a page, if nothing else is asked for, and at most.
@@ -163,40 +161,27 @@ fn consumers(gauges: &QueueGauges) -> u64 {
     gauges.waiters + gauges.lookers
 }
 
-/// The result of a walk over all queues.
-struct QueueWalk {
-    /// The first of the order, more than are shown, in no order.
-    rows: Vec<(Key, QueueStats)>,
-    findings: Findings,
-    /// How many fit each word of [`ONLY`].
-    counts: [u64; 5],
-    /// Queues that fit all conditions.
-    fit: u64,
-    sums: QueueGauges,
-    oldest_ms: u64,
-    rates: Rates,
-    /// The last hour of all of them.
-    hour: Option<Series>,
-    puts: u64,
-    left: Left<u64>,
+quintet_types::defaults! {
+    /// The result of a walk over all queues.
+    struct QueueWalk {
+        /// The first of the order, more than are shown, in no order.
+        rows: Vec<(Key, QueueStats)> = Vec::new(),
+        findings: Findings = Findings::new(FINDINGS),
+        /// How many fit each word of [`ONLY`].
+        counts: [u64; 5] = [0; 5],
+        /// Queues that fit all conditions.
+        fit: u64 = 0,
+        sums: QueueGauges = QueueGauges::default(),
+        oldest_ms: u64 = 0,
+        rates: Rates = Rates::default(),
+        /// The last hour of all of them.
+        hour: Option<Series> = None,
+        puts: u64 = 0,
+        left: Left<u64> = Left::default(),
+    }
 }
 
 impl QueueWalk {
-    fn new() -> Self {
-        Self {
-            rows: Vec::new(),
-            findings: Findings::new(FINDINGS),
-            counts: [0; 5],
-            fit: 0,
-            sums: QueueGauges::default(),
-            oldest_ms: 0,
-            rates: Rates::default(),
-            hour: None,
-            puts: 0,
-            left: Left::default(),
-        }
-    }
-
     fn add(
         &mut self,
         want: &Want,
@@ -397,9 +382,9 @@ struct Overview {
 }
 
 /// `/`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     let want = Want::of(&asked.query()?);
-    let mut found = QueueWalk::new();
+    let mut found = QueueWalk::default();
     let mut from = (0, 0);
     let client_api = asked.console.api.client_api();
     let thresholds = client_api.thresholds();
@@ -538,7 +523,7 @@ fn shown(
 
 /// `/find`: to the queue or the message of this name or id, else to the queues
 /// whose name has it.
-pub(super) async fn find(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn find(asked: PageRequest) -> Answer {
     let query = asked.query()?;
     let text = query.get("q").unwrap_or_default().trim().to_owned();
     let root = &asked.frame.root;
@@ -604,7 +589,7 @@ mod tests {
                     after: after.take(),
                     ..Want::default()
                 };
-                let mut found = QueueWalk::new();
+                let mut found = QueueWalk::default();
                 for stats in &all {
                     found.add(&want, &Thresholds::default(), stats.clone(), None);
                 }

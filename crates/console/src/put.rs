@@ -11,7 +11,7 @@ use quintet_types::{Body, Command, CommandError, Edit, Message, Name, Outcome, V
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{PageRequest, body, words};
+use super::{Answer, PageRequest, body, words};
 use quintet_api::{Dedupe, NewMessage, Path, Problem, SMALL, version};
 use quintet_http::{DoneTo, Form, reply};
 
@@ -101,12 +101,9 @@ impl Put {
         };
         let attributes = self.attributes.iter();
         let message = NewMessage {
-            flags: 0,
             body,
             body_base64,
             key: typed(&self.key),
-            name: None,
-            tracked: false,
             headers: attributes
                 .filter(|(_, name, _)| !name.is_empty())
                 .map(|(_, name, value)| (name.clone(), value.clone()))
@@ -121,12 +118,7 @@ impl Put {
                 until: None,
                 on_repeat: None,
             }),
-            batch: None,
-            reply_to: None,
-            correlation_id: None,
-            after: Vec::new(),
-            on: None,
-            if_failed: None,
+            ..NewMessage::default()
         };
         let fields = [
             &self.queue,
@@ -170,7 +162,7 @@ fn duration(field: &mut Field) -> Option<u64> {
 }
 
 /// The form; with `copy` filled from a message.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     let query = asked.query()?;
     let mut form = Put::of(&query);
     if let Some(id) = query.get("copy") {
@@ -239,10 +231,7 @@ struct Edited {
 }
 
 /// `/messages/ID/edit`.
-pub(super) async fn edit_page(
-    asked: PageRequest,
-    Path(id): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn edit_page(asked: PageRequest, Path(id): Path<String>) -> Answer {
     let (message, queue) = asked.message(&id).await?;
     if !asked.requester.may_to(Verb::Edit, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
@@ -261,11 +250,7 @@ pub(super) async fn edit_page(
 }
 
 /// `POST /messages/ID/edit`: what is another is changed, if nobody else changed the message.
-pub(super) async fn edit(
-    asked: PageRequest,
-    Path(id): Path<String>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn edit(asked: PageRequest, Path(id): Path<String>, request: Request) -> Answer {
     let given = asked.form(request).await?;
     let (message, queue) = asked.message(&id).await?;
     let field = |name: &str| given.form.get(name).unwrap_or_default();
@@ -329,7 +314,7 @@ pub(super) async fn edit(
 }
 
 /// Puts what the form says, and goes to the message.
-pub(super) async fn put(asked: PageRequest, request: Request) -> Result<Response, Problem> {
+pub(super) async fn put(asked: PageRequest, request: Request) -> Answer {
     let given = asked.form(request).await?;
     let mut form = Put::of(&given.form);
     let Some((queue, message)) = form.read() else {

@@ -1,7 +1,6 @@
 //! A queue: how it is, and its messages.
 
 use askama::Template;
-use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
@@ -17,8 +16,8 @@ use super::listing::{self, Line, STATES, Which};
 use super::names::{self, Named, Piece};
 use super::setup::{self, Setup};
 use super::tiles::{Tiles, tiles};
-use super::{PageRequest, nearest, past, queue_of, words};
-use quintet_api::{Path, Problem};
+use super::{Answer, PageRequest, nearest, past, queue_of, words};
+use quintet_api::Path;
 use quintet_http::{Called, CalledAs, Requester, reply};
 
 /// From this age of the oldest ready message on the page says why messages wait, ms.
@@ -170,10 +169,7 @@ pub(super) fn number(gauges: &QueueGauges, state: ListState) -> u64 {
 }
 
 /// `/queues/NAME`.
-pub(super) async fn page(
-    asked: PageRequest,
-    Path(part): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer {
     let queue = queue_of(&part)?;
     let query = asked.query()?;
     let which = Which::of(&query)?;

@@ -3,13 +3,13 @@
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use axum::response::{IntoResponse as _, Response};
+use axum::response::IntoResponse as _;
 use hyper::header::HeaderValue;
 use hyper::{HeaderMap, StatusCode};
 use quintet_types::{ListState, Message, Name, Verb};
 
 use super::ansi::{self, Run};
-use super::{PageRequest, listing, words};
+use super::{Answer, PageRequest, listing, words};
 use quintet_api::{Path as Part, Problem};
 use quintet_http::files;
 
@@ -108,7 +108,7 @@ pub(super) async fn download(
     asked: PageRequest,
     Part(id): Part<String>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Answer {
     let (message, queue) = asked.message(&id).await?;
     let state = ListState::of(&message, asked.console.api.client_api().now());
     let (path, scripted) = find(&asked, &message, &queue).await?;

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::frame::Frame;
 use super::names::seen;
 use super::operate::must_operate;
-use super::{PageRequest, words};
+use super::{Answer, PageRequest, words};
 use quintet_api::Problem;
 use quintet_http::{Form, reply};
 
@@ -160,7 +160,7 @@ impl Page {
 }
 
 /// `GET /schedules/form`; with `name` of that schedule.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let query = asked.query()?;
     let form = match query.get("name") {
@@ -258,7 +258,7 @@ fn choice<T: DeserializeOwned>(form: &Form, field: &str) -> Option<T> {
 }
 
 /// `POST /schedules/form`.
-pub(super) async fn put(asked: PageRequest, request: Request) -> Result<Response, Problem> {
+pub(super) async fn put(asked: PageRequest, request: Request) -> Answer {
     must_operate(&asked)?;
     let given = asked.form(request).await?;
     let form = &given.form;

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::{ScheduleAct, ScheduleSeen, WhichSchedules};
 use quintet_types::Name;
@@ -10,7 +9,7 @@ use quintet_types::Name;
 use super::frame::Frame;
 use super::names::{Named, seen};
 use super::operate::must_operate;
-use super::{PageRequest, names, words};
+use super::{Answer, PageRequest, names, words};
 use quintet_api::{Path, Problem, Schedule, nexts};
 use quintet_http::reply;
 
@@ -101,7 +100,7 @@ struct Schedules {
 }
 
 /// `/schedules`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
     let (found, more) = match has.is_empty() {
@@ -198,7 +197,7 @@ pub(super) async fn steer(
     asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&asked)?;
     let given = asked.console.app.form(request).await?;
     asked.must_be_ours(&given.form)?;

@@ -1,15 +1,14 @@
 //! Queues with a script: how each is, and what failed last.
 
 use askama::Template;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_scripts::{Admin, Scripted};
 use quintet_types::{ListState, Name, QueueStats, Verb};
 
-use super::PageRequest;
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
+use super::{Answer, PageRequest};
 use quintet_api::Problem;
 use quintet_http::reply;
 
@@ -50,7 +49,7 @@ struct Page {
 }
 
 /// `/scripts`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     let query = asked.query()?;
     let after = query.get("after").and_then(names::of_address);
     let first = after.is_some();

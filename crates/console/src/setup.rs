@@ -2,15 +2,14 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::{SetBy, Setting, Source};
 use quintet_types::{Name, QueueSetup, Tags, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{PageRequest, queue_of, words};
-use quintet_api::{Path, Problem, version_of_setup};
+use super::{Answer, PageRequest, queue_of, words};
+use quintet_api::{Path, version_of_setup};
 use quintet_http::reply;
 
 /// A setting in force.
@@ -103,10 +102,7 @@ struct Changed {
 }
 
 /// `/queues/NAME/settings`.
-pub(super) async fn page(
-    asked: PageRequest,
-    Path(part): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer {
     let queue = queue_of(&part)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_lowercase();
     let given = asked.console.api.setup(&asked.requester, &queue).await?;
@@ -136,7 +132,7 @@ pub(crate) async fn change(
     asked: PageRequest,
     Path((part, key)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let queue = queue_of(&part)?;
     let given = asked.form(request).await?;
     let (app, api) = (&asked.console.app, &asked.console.api);

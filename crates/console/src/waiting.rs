@@ -2,15 +2,14 @@
 //! contains.
 
 use askama::Template;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_types::{ListState, Name, Verb};
 
-use super::PageRequest;
 use super::frame::Frame;
 use super::listing::{self, Line};
 use super::names::Named;
-use quintet_api::{Group, Problem};
+use super::{Answer, PageRequest};
+use quintet_api::Group;
 use quintet_http::reply;
 
 struct Row {
@@ -38,7 +37,7 @@ struct Waiting {
 }
 
 /// `/waiting`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     let query = asked.query()?;
     let group = Group::of(query.get("group").unwrap_or("scheduled"))?;
     let has = query.get("has").unwrap_or_default().to_owned();

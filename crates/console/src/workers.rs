@@ -3,7 +3,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use axum::response::Response;
 use hyper::StatusCode;
 use quintet_client::WorkerAction;
 use quintet_types::Name;
@@ -13,7 +12,7 @@ use super::frame::Frame;
 use super::names::{in_address, of_address, seen};
 use super::operate::must_operate;
 use super::overview::Figure;
-use super::{PageRequest, words};
+use super::{Answer, PageRequest, words};
 use quintet_api::{Path, Problem};
 use quintet_http::reply;
 
@@ -147,7 +146,7 @@ async fn each(
 }
 
 /// `/workers`.
-pub(super) async fn page(asked: PageRequest) -> Result<Response, Problem> {
+pub(super) async fn page(asked: PageRequest) -> Answer {
     must_operate(&asked)?;
     let has = asked.query()?.get("has").unwrap_or_default().to_owned();
     let (mut workers, mut more) = (Vec::new(), false);
@@ -221,7 +220,7 @@ struct WorkerAsk {
 pub(super) async fn question(
     asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&asked)?;
     let (wid, wanted) = named(&part, &act)?;
     let mut found = None;
@@ -272,7 +271,7 @@ pub(super) async fn steer(
     asked: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     must_operate(&asked)?;
     asked.form(request).await?;
     let (wid, act) = named(&part, &act)?;

@@ -170,48 +170,32 @@ pub struct Core {
     pub(crate) events_keep: AtomicU64,
 }
 
-/// Numbers of the log for statistics.
-pub struct Counts {
-    /// Bytes of its segments.
-    pub log_bytes: AtomicU64,
-    /// Segments begun since start.
-    pub rotations: AtomicU64,
-    /// Times the log was synced since start.
-    pub syncs: AtomicU64,
-    /// Segments retired since start.
-    pub retired: AtomicU64,
-    /// Records written since start.
-    pub records: AtomicU64,
-    /// Images among them that replace older ones.
-    pub copied: AtomicU64,
-    /// Bytes of frames written since start, and of snapshots and of copies
-    /// (images, chunks) in them.
-    pub log_written: AtomicU64,
-    /// Of snapshots.
-    pub log_snapshots: AtomicU64,
-    /// Of copies.
-    pub log_copied: AtomicU64,
-    /// Duration of syncs that something waited for, microseconds.
-    pub sync_times: Histogram,
-    /// Records of facts that were written together.
-    pub frame_records: Histogram,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        Self {
-            log_bytes: AtomicU64::default(),
-            rotations: AtomicU64::default(),
-            syncs: AtomicU64::default(),
-            retired: AtomicU64::default(),
-            records: AtomicU64::default(),
-            copied: AtomicU64::default(),
-            log_written: AtomicU64::default(),
-            log_snapshots: AtomicU64::default(),
-            log_copied: AtomicU64::default(),
-            sync_times: Histogram::new(TIMES),
-            frame_records: Histogram::new(AMOUNTS),
-        }
+quintet_types::defaults! {
+    /// Numbers of the log for statistics.
+    pub struct Counts {
+        /// Bytes of its segments.
+        pub log_bytes: AtomicU64 = AtomicU64::default(),
+        /// Segments begun since start.
+        pub rotations: AtomicU64 = AtomicU64::default(),
+        /// Times the log was synced since start.
+        pub syncs: AtomicU64 = AtomicU64::default(),
+        /// Segments retired since start.
+        pub retired: AtomicU64 = AtomicU64::default(),
+        /// Records written since start.
+        pub records: AtomicU64 = AtomicU64::default(),
+        /// Images among them that replace older ones.
+        pub copied: AtomicU64 = AtomicU64::default(),
+        /// Bytes of frames written since start, and of snapshots and of copies
+        /// (images, chunks) in them.
+        pub log_written: AtomicU64 = AtomicU64::default(),
+        /// Of snapshots.
+        pub log_snapshots: AtomicU64 = AtomicU64::default(),
+        /// Of copies.
+        pub log_copied: AtomicU64 = AtomicU64::default(),
+        /// Duration of syncs that something waited for, microseconds.
+        pub sync_times: Histogram = Histogram::new(TIMES),
+        /// Records of facts that were written together.
+        pub frame_records: Histogram = Histogram::new(AMOUNTS),
     }
 }
 

@@ -15,45 +15,47 @@ use crate::guard::{Logins, User};
 use crate::replies::TellReply;
 use crate::streams::StreamCounts;
 
-/// Settings of one HTTP listener.
-#[derive(Clone)]
-pub struct Settings {
-    /// Path everything lives under; begins and ends with `/`.
-    pub relative_root: String,
-    /// Text that a browser shows when it asks for a login.
-    pub realm: String,
-    /// Users who may log in; empty: no login is asked for.
-    pub users: Vec<User>,
-    /// Somebody else who knows who may, asked before `users`.
-    pub logins: Option<Logins>,
-    /// The server's users, who count instead of both if there are any.
-    pub gate: Option<Arc<dyn Gate>>,
-    /// Peers that may ask; empty: all. Unix sockets have rights of their own.
-    pub allowed_ips: Vec<IpNet>,
-    /// Peers whose connections are not counted by address: they bring those of many.
-    pub trusted_proxies: Vec<IpNet>,
-    /// Host names this server is called by, beside addresses, `localhost` and
-    /// the machine's own; `*`: any. A request for another host is refused, as
-    /// it comes from a page whose name was pointed at this machine.
-    pub hosts: Vec<String>,
-    /// Queues may be made and deleted.
-    pub allow_new_queue: bool,
-    /// Memory for forms on their way in and replies on their way out, together with all other
-    /// connections; `None`: no bound.
-    pub memory: Option<Arc<ByteBudget>>,
-    /// TLS of its TCP connections; `None`: they are plain.
-    pub tls: Option<Secure>,
-    /// Receiver of a report of each reply.
-    pub replied: Option<Arc<TellReply>>,
-    /// Where event streams are counted.
-    pub stream_counts: Arc<StreamCounts>,
-    /// Where connections are kept count of.
-    pub clients: Arc<Clients>,
-    /// Another protocol's names of queues.
-    pub elsewhere: Option<Arc<dyn Elsewhere>>,
-    /// Where the listener is, as its clients are told to be.
-    pub address: Arc<str>,
-    pub limits: Limits,
+quintet_types::defaults! {
+    /// Settings of one HTTP listener.
+    #[derive(Clone)]
+    pub struct Settings {
+        /// Path everything lives under; begins and ends with `/`.
+        pub relative_root: String = "/".to_owned(),
+        /// Text that a browser shows when it asks for a login.
+        pub realm: String = "RQ".to_owned(),
+        /// Users who may log in; empty: no login is asked for.
+        pub users: Vec<User> = Vec::new(),
+        /// Somebody else who knows who may, asked before `users`.
+        pub logins: Option<Logins> = None,
+        /// The server's users, who count instead of both if there are any.
+        pub gate: Option<Arc<dyn Gate>> = None,
+        /// Peers that may ask; empty: all. Unix sockets have rights of their own.
+        pub allowed_ips: Vec<IpNet> = Vec::new(),
+        /// Peers whose connections are not counted by address: they bring those of many.
+        pub trusted_proxies: Vec<IpNet> = Vec::new(),
+        /// Host names this server is called by, beside addresses, `localhost` and
+        /// the machine's own; `*`: any. A request for another host is refused, as
+        /// it comes from a page whose name was pointed at this machine.
+        pub hosts: Vec<String> = Vec::new(),
+        /// Queues may be made and deleted.
+        pub allow_new_queue: bool = false,
+        /// Memory for forms on their way in and replies on their way out, together with all other
+        /// connections; `None`: no bound.
+        pub memory: Option<Arc<ByteBudget>> = None,
+        /// TLS of its TCP connections; `None`: they are plain.
+        pub tls: Option<Secure> = None,
+        /// Receiver of a report of each reply.
+        pub replied: Option<Arc<TellReply>> = None,
+        /// Where event streams are counted.
+        pub stream_counts: Arc<StreamCounts> = Arc::default(),
+        /// Where connections are kept count of.
+        pub clients: Arc<Clients> = Arc::default(),
+        /// Another protocol's names of queues.
+        pub elsewhere: Option<Arc<dyn Elsewhere>> = None,
+        /// Where the listener is, as its clients are told to be.
+        pub address: Arc<str> = Arc::from(""),
+        pub limits: Limits = Limits::default(),
+    }
 }
 
 impl Settings {
@@ -63,86 +65,42 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            relative_root: "/".to_owned(),
-            realm: "RQ".to_owned(),
-            users: Vec::new(),
-            logins: None,
-            gate: None,
-            allowed_ips: Vec::new(),
-            trusted_proxies: Vec::new(),
-            hosts: Vec::new(),
-            allow_new_queue: false,
-            memory: None,
-            tls: None,
-            replied: None,
-            stream_counts: Arc::default(),
-            clients: Arc::default(),
-            elsewhere: None,
-            address: Arc::from(""),
-            limits: Limits::default(),
-        }
-    }
-}
-
-/// Limits of one HTTP listener. Each has an answer of its own when it is met.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// Bytes of a request's line and headers, 8 KiB at least; 431 beyond.
-    pub header_bytes_max: usize,
-    /// Bytes of a form or JSON body; 413 beyond. Attachments are not forms.
-    pub form_bytes_max: usize,
-    /// Fields of a form; 413 beyond.
-    pub fields_max: usize,
-    /// Bytes of one attachment; 413 beyond.
-    pub attachment_bytes_max: u64,
-    /// Connections at once; more wait to be accepted.
-    pub connections_max: usize,
-    /// Polls that wait beside `connections_max`, and as many unfinished bodies. Further ones keep
-    /// their places, as long as a quarter of all is free.
-    pub apart_max: usize,
-    /// Event streams at once, which are not among `connections_max`; 503 beyond.
-    pub streams_max: usize,
-    /// Time between two events of a stream.
-    pub events_every: Duration,
-    /// Logins of browsers at once; the oldest ends for one beyond.
-    pub sessions_max: usize,
-    /// How long such a login lasts.
-    pub session_time: Duration,
-    /// Attachments on their way in at once; more wait for their turn, unread.
-    pub uploads_max: usize,
-    /// A form has to arrive within this time, and a piece of an attachment; a
-    /// piece of a reply has to be taken.
-    pub timeout: Duration,
-    /// Another time in which a piece of a reply has to be taken; `None`: `timeout`.
-    pub unread: Option<Duration>,
-    /// A request's head has to arrive within this time; a connection without
-    /// one is closed after it.
-    pub idle: Duration,
-    /// Answers of a search at most, and of a list.
-    pub list_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            header_bytes_max: 64 << 10,
-            form_bytes_max: 1 << 20,
-            fields_max: 200,
-            attachment_bytes_max: 16 << 30,
-            connections_max: 2000,
-            apart_max: 2000,
-            streams_max: 1000,
-            events_every: Duration::from_secs(2),
-            sessions_max: 1000,
-            session_time: Duration::from_secs(12 * 3600),
-            uploads_max: 16,
-            timeout: Duration::from_secs(30),
-            unread: None,
-            idle: Duration::from_secs(30),
-            list_max: 10_000,
-        }
+quintet_types::defaults! {
+    /// Limits of one HTTP listener. Each has an answer of its own when it is met.
+    #[derive(Clone, Debug)]
+    pub struct Limits {
+        /// Bytes of a request's line and headers, 8 KiB at least; 431 beyond.
+        pub header_bytes_max: usize = 64 << 10,
+        /// Bytes of a form or JSON body; 413 beyond. Attachments are not forms.
+        pub form_bytes_max: usize = 1 << 20,
+        /// Fields of a form; 413 beyond.
+        pub fields_max: usize = 200,
+        /// Bytes of one attachment; 413 beyond.
+        pub attachment_bytes_max: u64 = 16 << 30,
+        /// Connections at once; more wait to be accepted.
+        pub connections_max: usize = 2000,
+        /// Polls that wait beside `connections_max`, and as many unfinished bodies. Further ones
+        /// keep their places, as long as a quarter of all is free.
+        pub apart_max: usize = 2000,
+        /// Event streams at once, which are not among `connections_max`; 503 beyond.
+        pub streams_max: usize = 1000,
+        /// Time between two events of a stream.
+        pub events_every: Duration = Duration::from_secs(2),
+        /// Logins of browsers at once; the oldest ends for one beyond.
+        pub sessions_max: usize = 1000,
+        /// How long such a login lasts.
+        pub session_time: Duration = Duration::from_secs(12 * 3600),
+        /// Attachments on their way in at once; more wait for their turn, unread.
+        pub uploads_max: usize = 16,
+        /// A form has to arrive within this time, and a piece of an attachment; a
+        /// piece of a reply has to be taken.
+        pub timeout: Duration = Duration::from_secs(30),
+        /// Another time in which a piece of a reply has to be taken; `None`: `timeout`.
+        pub unread: Option<Duration> = None,
+        /// A request's head has to arrive within this time; a connection without
+        /// one is closed after it.
+        pub idle: Duration = Duration::from_secs(30),
+        /// Answers of a search at most, and of a list.
+        pub list_max: usize = 10_000,
     }
 }

@@ -144,10 +144,8 @@ fn of(counter: &AtomicU64) -> u64 {
 metrics! {
     Gauge "build_info" ("build_info_{}") "Always 1; the label has the version of the server."
         =; ["version"] |_r| vec![(vec![Cow::Borrowed(env!("CARGO_PKG_VERSION"))], 1.0)];
-    Gauge "uptime_seconds" ("uptime_s") "Time since the server was ready."
-        = |r| r.uptime.as_secs();
-    Gauge "process_id" ("pid") "Process id."
-        = |_r| u64::from(std::process::id());
+    Gauge "uptime_seconds" ("uptime_s") "Time since the server was ready." = |r| r.uptime.as_secs();
+    Gauge "process_id" ("pid") "Process id." = |_r| u64::from(std::process::id());
     Counter "cpu_user_seconds_total" ("cpu_user_us") "Processor time in user mode."
         = |r| r.process.cpu_user_us;
     Counter "cpu_system_seconds_total" ("cpu_system_us") "Processor time in the kernel."
@@ -159,46 +157,36 @@ metrics! {
         = |r| r.edge.open;
     Counter "connections_accepted_total" ("connections_total") "Connections accepted."
         = |r| r.edge.accepted;
-    Gauge "workers" ("workers") "Known worker processes (faktory)."
-        = |r| r.edge.workers;
-    Gauge "batches" ("batches") "Batches that exist."
-        = |r| r.shard.batches;
+    Gauge "workers" ("workers") "Known worker processes (faktory)." = |r| r.edge.workers;
+    Gauge "batches" ("batches") "Batches that exist." = |r| r.shard.batches;
     Gauge "batches_waiting" ("batches_waiting")
-        "Batches whose callback waits for room in its queue."
-        = |r| r.shard.batches_waiting;
+        "Batches whose callback waits for room in its queue." = |r| r.shard.batches_waiting;
     Gauge "tracked" ("tracked") "Tracked messages with a known state or outcome."
         = |r| r.shard.tracked;
     Gauge "result_waiters" ("result_waiters") "Clients that wait for the result of a message."
         = |r| r.shard.result_waiters;
     Counter "replies_total" ("replies") "Results put into the reply queues of messages."
         = |r| r.shard.replies;
-    Gauge "held" ("held") "Messages held until other messages have ended."
-        = |r| r.shard.held;
+    Gauge "held" ("held") "Messages held until other messages have ended." = |r| r.shard.held;
     Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
         = |r| r.edge.bytes_read;
     Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."
         = |r| r.edge.bytes_written;
     Gauge "connections_memory_bytes" ("connections_memory_bytes")
-        "Memory that connections use for input, uploads and replies."
-        = |r| r.edge.memory.used;
+        "Memory that connections use for input, uploads and replies." = |r| r.edge.memory.used;
     Gauge "connections_memory_max_bytes" ("connections_memory_max")
-        "Limit of this memory (connection_memory)."
-        = |r| r.edge.memory.limit;
+        "Limit of this memory (connection_memory)." = |r| r.edge.memory.limit;
     Counter "connections_closed_for_memory_total" ("connections_closed_for_memory")
         "Connections closed because all together used too much memory."
         = |r| r.edge.memory.turned_away;
-    Counter "connections_refused_total" ("connections_refused") "Connections closed at once \
-                                                                 because of connections_max."
-        = |r| r.edge.refused;
+    Counter "connections_refused_total" ("connections_refused")
+        "Connections closed at once because of connections_max." = |r| r.edge.refused;
     Counter "connections_accept_failed_total" ("connections_accept_failed")
-        "Connections that the system failed to accept."
-        = |r| r.edge.accepts_failed;
+        "Connections that the system failed to accept." = |r| r.edge.accepts_failed;
     Counter "connections_spoke_tls_total" ("connections_spoke_tls")
-        "Connections that spoke TLS to a listener without TLS."
-        = |r| r.edge.spoke_tls;
-    Gauge "tls_connections" ("tls_connections") "Connections open now with a complete TLS \
-                                                 handshake."
-        = |r| r.edge.tls_open;
+        "Connections that spoke TLS to a listener without TLS." = |r| r.edge.spoke_tls;
+    Gauge "tls_connections" ("tls_connections")
+        "Connections open now with a complete TLS handshake." = |r| r.edge.tls_open;
     Counter "tls_handshakes_total" ("tls_handshakes") "Complete TLS handshakes."
         = |r| r.edge.tls_handshakes;
     Counter "tls_failures_total" ("tls_failures_{}")
@@ -210,16 +198,14 @@ metrics! {
     Counter "connections_spoke_http_total" ("connections_spoke_http")
         "Connections closed because a web page sent a request to another protocol."
         = |r| r.edge.spoke_http;
-    Counter "logins_total" ("logins") "Clients that logged in."
-        = |r| r.edge.logins.ok;
+    Counter "logins_total" ("logins") "Clients that logged in." = |r| r.edge.logins.ok;
     Counter "logins_failed_total" ("logins_failed") "Logins with a wrong name or secret."
         = |r| r.edge.logins.failed;
     Counter "logins_throttled_total" ("logins_throttled")
         "Logins rejected unchecked because too many from their address had failed."
         = |r| r.edge.logins.throttled;
     Counter "logins_busy_total" ("logins_busy")
-        "Logins rejected unchecked because too many were waiting."
-        = |r| r.edge.logins.busy;
+        "Logins rejected unchecked because too many were waiting." = |r| r.edge.logins.busy;
     Counter "limit_errors_total" ("limit_refusals_{}_{}")
         "Requests rejected and connections closed because of a [[limit]]."
         =; ["limit", "of"] |r| r.edge.limit_command_errors.clone();
@@ -229,19 +215,15 @@ metrics! {
     Counter "commands_not_permitted_total" ("commands_not_permitted")
         "Commands rejected because a right was missing."
         = |r| r.edge.not_permitted + r.core.not_permitted();
-    Gauge "upload_bytes" ("connections_upload_bytes") "Bytes of large messages that are still \
-                                                       incomplete."
-        = |r| r.edge.uploads.used;
+    Gauge "upload_bytes" ("connections_upload_bytes")
+        "Bytes of large messages that are still incomplete." = |r| r.edge.uploads.used;
     Counter "uploads_refused_total" ("connections_uploads_refused")
-        "Large messages rejected because of upload_bytes_max."
-        = |r| r.edge.uploads.turned_away;
+        "Large messages rejected because of upload_bytes_max." = |r| r.edge.uploads.turned_away;
 
-    Gauge "log_bytes" ("log_bytes") "Size of the log on disk."
-        = |r| of(&r.core.counts.log_bytes);
+    Gauge "log_bytes" ("log_bytes") "Size of the log on disk." = |r| of(&r.core.counts.log_bytes);
     Counter "log_rotations_total" ("log_rotations") "Segments begun."
         = |r| of(&r.core.counts.rotations);
-    Counter "log_syncs_total" ("log_syncs") "Syncs of the log."
-        = |r| of(&r.core.counts.syncs);
+    Counter "log_syncs_total" ("log_syncs") "Syncs of the log." = |r| of(&r.core.counts.syncs);
     Gauge "log_sync_seconds" ("log_sync_us") "Recent duration of a sync."
         = |r| u64::try_from(r.core.usual_sync().as_micros()).unwrap_or(u64::MAX);
     Counter "log_retired_total" ("log_retired") "Segments retired."
@@ -252,8 +234,8 @@ metrics! {
         =; [] |r| vec![(Vec::new(), r.core.counts.frame_records.read())];
     Gauge "disk_free_bytes" ("disk_free_bytes") "Free space of the disk with the data directory."
         =; [] |r| alone(r.core.disk_free());
-    Gauge "log_shortage" ("log_shortage") "0: enough disk space and files; 1: too little, and \
-                                           puts fail; 2: takes fail too."
+    Gauge "log_shortage" ("log_shortage")
+        "0: enough disk space and files; 1: too little, and puts fail; 2: takes fail too."
         = |r| r.core.shortage();
     Counter "log_records_total" ("log_records") "Records written to the log."
         = |r| of(&r.core.counts.records);
@@ -269,59 +251,48 @@ metrics! {
         "Bytes of these for messages copied so that a segment could be deleted."
         = |r| of(&r.core.counts.log_copied);
 
-    Gauge "queues" ("queues") "Queues that exist."
-        = |r| r.shard.queues;
+    Gauge "queues" ("queues") "Queues that exist." = |r| r.shard.queues;
     Gauge "http_connections" ("http_connections")
         "Connections of HTTP and SQS open now, event streams included." = |r| r.edge.http_open;
     Counter "http_connections_crowded_total" ("http_connections_crowded")
         "Connections of HTTP and SQS rejected because their address had three quarters of \
-         max_connections."
-        = |r| r.edge.http_crowded;
+         max_connections." = |r| r.edge.http_crowded;
     Gauge "event_streams" ("event_streams") "Event streams of HTTP open now."
         = |r| r.edge.streams.open;
     Counter "event_streams_refused_total" ("event_streams_refused")
         "Event streams rejected because there were too many (max_streams) or no memory was left."
         = |r| r.edge.streams.refused;
     Counter "event_streams_slow_total" ("event_streams_slow")
-        "Event streams closed because their client did not read."
-        = |r| r.edge.streams.slow;
-    Counter "otlp_spans_sent_total" ("otlp_spans_sent") "Spans that the collector accepted \
-                                                         (otlp_endpoint)."
-        = |r| r.spans.sent();
+        "Event streams closed because their client did not read." = |r| r.edge.streams.slow;
+    Counter "otlp_spans_sent_total" ("otlp_spans_sent")
+        "Spans that the collector accepted (otlp_endpoint)." = |r| r.spans.sent();
     Counter "otlp_spans_dropped_total" ("otlp_spans_dropped")
         "Spans dropped because too many waited (otlp_spans_max), and messages not traced \
-         (otlp_messages_max)."
-        = |r| r.spans.dropped();
-    Counter "otlp_spans_failed_total" ("otlp_spans_failed") "Spans that the collector did not \
-                                                             accept."
-        = |r| r.spans.failed();
-    Gauge "history_queues" ("history_queues") "Queues with a history."
-        = |r| r.looks.counts().0;
+         (otlp_messages_max)." = |r| r.spans.dropped();
+    Counter "otlp_spans_failed_total" ("otlp_spans_failed")
+        "Spans that the collector did not accept." = |r| r.spans.failed();
+    Gauge "history_queues" ("history_queues") "Queues with a history." = |r| r.looks.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")
         "Queues with traffic in the last minute but no history, because history_queues is reached."
         = |r| r.looks.counts().1;
-    Counter "queues_made_total" ("queues_made") "Queues created."
-        = |r| r.shard.queues_made;
+    Counter "queues_made_total" ("queues_made") "Queues created." = |r| r.shard.queues_made;
     Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."
         = |r| r.shard.queues_dropped;
     Counter "queues_expired_total" ("queues_expired") "Queues dropped because they were idle."
         = |r| r.shard.queues_expired;
-    Gauge "last_id" ("last_id") "Id of the newest message."
-        = |r| r.shard.last_id;
-    Gauge "memory_bytes" ("memory_bytes") "Memory of messages, names and tables, as the memory \
-                                           budget counts it."
+    Gauge "last_id" ("last_id") "Id of the newest message." = |r| r.shard.last_id;
+    Gauge "memory_bytes" ("memory_bytes")
+        "Memory of messages, names and tables, as the memory budget counts it."
         = |r| r.shard.memory_bytes;
-    Gauge "dedupe_ids" ("dedupe_ids") "Deduplication records: ids and idempotency keys \
-                                       (dedupe_memory)."
-        = |r| r.shard.dedupe_ids;
-    Gauge "snapshot_bytes" ("snapshot_bytes") "Size of the snapshot at the start of a segment: \
-                                               names, settings, tables, blocks."
+    Gauge "dedupe_ids" ("dedupe_ids")
+        "Deduplication records: ids and idempotency keys (dedupe_memory)." = |r| r.shard.dedupe_ids;
+    Gauge "snapshot_bytes" ("snapshot_bytes")
+        "Size of the snapshot at the start of a segment: names, settings, tables, blocks."
         = |r| r.shard.snapshot_bytes;
 
     Counter "cron_runs_total" ("cron_{}_runs") "Messages put by a [[cron]] table since the start."
         =; ["name"] |r| r.schedules.points(|item| item.runs);
-    Counter "cron_missed_total" ("cron_{}_missed")
-        "Due times that a [[cron]] table missed."
+    Counter "cron_missed_total" ("cron_{}_missed") "Due times that a [[cron]] table missed."
         =; ["name"] |r| r.schedules.points(|item| item.missed);
     Counter "cron_failures_total" ("cron_{}_failures") "Puts of a [[cron]] table that failed."
         =; ["name"] |r| r.schedules.points(|item| item.failures);
@@ -334,8 +305,8 @@ metrics! {
         "Unix time of the last put of a [[cron]] table; absent before the first."
         =; ["name"] |r| r.schedules.moments(|item| item.last_run);
 
-    Gauge "schedules" ("schedules") "Schedules: [[cron]] tables, and those that were created at \
-                                     run time."
+    Gauge "schedules" ("schedules")
+        "Schedules: [[cron]] tables, and those that were created at run time."
         = |r| r.schedules.sums().schedules;
     Gauge "schedules_paused" ("schedules_paused") "Schedules that are paused."
         = |r| r.schedules.sums().paused;
@@ -348,7 +319,8 @@ metrics! {
 
     Counter "webhook_events_total" ("webhook_{}_events") "Events that a [[webhook]] has accepted."
         =; ["name"] |r| r.webhooks.points(|row| Some(row.sent.load(Ordering::Relaxed)));
-    Counter "webhook_failures_total" ("webhook_{}_failures") "Requests to a [[webhook]] that failed."
+    Counter "webhook_failures_total" ("webhook_{}_failures")
+        "Requests to a [[webhook]] that failed."
         =; ["name"] |r| r.webhooks.points(|row| Some(row.failures.load(Ordering::Relaxed)));
     Counter "webhook_gaps_total" ("webhook_{}_gaps")
         "Times that the log was retired before a [[webhook]] was told of it."
@@ -358,11 +330,11 @@ metrics! {
 
     Counter "clock_steps_total" ("clock_steps") "Times the wall clock was set."
         = |r| r.core.clock.steps();
-    Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms") "Lead of the wall clock over the \
-                                                              internal clock."
+    Gauge "clock_wall_ahead_seconds" ("clock_wall_ahead_ms")
+        "Lead of the wall clock over the internal clock."
         = |r| r.core.clock.ahead().0.max(0).unsigned_abs();
-    Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms") "Lag of the wall clock behind the \
-                                                                internal clock."
+    Gauge "clock_wall_behind_seconds" ("clock_wall_behind_ms")
+        "Lag of the wall clock behind the internal clock."
         = |r| r.core.clock.ahead().0.min(0).unsigned_abs();
 
     Gauge "cluster_epoch" ("cluster_epoch") "Epoch of the cluster's log."
@@ -371,33 +343,27 @@ metrics! {
         =; [] |r| of_node(r, |n| u64::from(n.owns));
     Gauge "cluster_role_seconds" ("cluster_role_s") "Time since this node has its role."
         =; [] |r| of_node(r, |n| n.role_s);
-    Gauge "cluster_drained_nodes" ("cluster_drained_nodes") "Drained nodes, which should not own \
-                                                             the queues."
-        =; [] |r| of_node(r, |n| n.drained_nodes);
+    Gauge "cluster_drained_nodes" ("cluster_drained_nodes")
+        "Drained nodes, which should not own the queues." =; [] |r| of_node(r, |n| n.drained_nodes);
     Gauge "cluster_survives" ("cluster_survives")
-        "1 if the cluster survives the loss of any one machine, as the owner saw it recently, \
-         else 0."
-        =; [] |r| of_some(r, |n| n.survives.map(u64::from));
-    Gauge "cluster_node_role" ("cluster_node_{}_{}") "Always 1; the labels have the node and its \
-                                                      role, as the owner saw it recently."
+        "1 if the cluster survives the loss of any one machine, as the owner saw it recently, else \
+         0." =; [] |r| of_some(r, |n| n.survives.map(u64::from));
+    Gauge "cluster_node_role" ("cluster_node_{}_{}")
+        "Always 1; the labels have the node and its role, as the owner saw it recently."
         =; ["node", "role"] cluster::roles;
     Gauge "cluster_node_drained" ("cluster_node_{}_drained") "1 if the node is drained, else 0."
         =; ["node"] |r| of_each(r, |n| Some(u64::from(n.drained)));
-    Gauge "cluster_standby_ready" ("cluster_standby_{}_ready") "1 if the node can take over at \
-                                                                once, else 0."
+    Gauge "cluster_standby_ready" ("cluster_standby_{}_ready")
+        "1 if the node can take over at once, else 0."
         =; ["node"] |r| of_each(r, |n| Some(u64::from(n.ready)));
-    Gauge "cluster_standby_lag_entries" ("cluster_standby_{}_lag_entries") "Log entries that the \
-                                                                            node has not applied \
-                                                                            yet."
+    Gauge "cluster_standby_lag_entries" ("cluster_standby_{}_lag_entries")
+        "Log entries that the node has not applied yet."
         =; ["node"] |r| of_each(r, |n| n.lag_entries);
     Gauge "cluster_standby_lag_seconds" ("cluster_standby_{}_lag_ms")
         "99th percentile of the time from the owner's stamp until the node applied a frame, over \
-         the newest frames."
-        =; ["node"] |r| of_each(r, |n| n.lag_ms);
-    Gauge "cluster_standby_runs_missing" ("cluster_standby_{}_runs_missing") "Runs that the node \
-                                                                              has not fetched \
-                                                                              yet."
-        =; ["node"] |r| of_each(r, |n| n.runs_missing);
+         the newest frames." =; ["node"] |r| of_each(r, |n| n.lag_ms);
+    Gauge "cluster_standby_runs_missing" ("cluster_standby_{}_runs_missing")
+        "Runs that the node has not fetched yet." =; ["node"] |r| of_each(r, |n| n.runs_missing);
     Counter "cluster_divergences_total" ("cluster_node_{}_divergences")
         "Times that the log in a node differed from the stream."
         =; ["node"] |r| of_each(r, |n| n.divergences);
@@ -405,11 +371,10 @@ metrics! {
         "Difference between the wall clock of a node and the time of the cluster."
         =; ["node"] |r| of_each(r, |n| n.clock_off_ms);
     Gauge "cluster_copy_damaged" ("cluster_copy_{}_damaged")
-        "1 if the copy of the log on this NATS server lacks entries, as the owner saw it \
-         recently, else 0."
-        =; ["server"] cluster::copies;
-    Gauge "cluster_tunneled_connections" ("cluster_node_{}_spliced") "Client connections that the \
-                                                                      node tunnels to the owner."
+        "1 if the copy of the log on this NATS server lacks entries, as the owner saw it recently, \
+         else 0." =; ["server"] cluster::copies;
+    Gauge "cluster_tunneled_connections" ("cluster_node_{}_spliced")
+        "Client connections that the node tunnels to the owner."
         =; ["node"] |r| of_each(r, |n| n.tunneled);
     Counter "cluster_takeovers_total" ("cluster_takeovers")
         "Takeovers after missing heartbeats, since this node was first a standby."
@@ -417,29 +382,24 @@ metrics! {
     Counter "cluster_handovers_total" ("cluster_handovers")
         "Handoffs to another owner, since this node was first a standby."
         =; [] |r| of_node(r, |n| n.handovers);
-    Counter "cluster_entries_appended_total" ("cluster_entries_appended") "Entries that this \
-                                                                           owner has appended."
-        =; [] |r| of_node(r, |n| n.appended);
-    Counter "cluster_entries_acked_total" ("cluster_entries_acked") "Entries of these that are \
-                                                                     acknowledged."
-        =; [] |r| of_node(r, |n| n.acknowledged);
-    Gauge "cluster_window_entries" ("cluster_window_entries") "Entries sent but not yet \
-                                                               acknowledged (window)."
-        =; [] |r| of_node(r, |n| n.on_way);
-    Gauge "cluster_unacked_bytes" ("cluster_unacked_bytes") "Bytes appended but not yet \
-                                                             acknowledged."
-        =; [] |r| of_node(r, |n| n.unacked_bytes);
+    Counter "cluster_entries_appended_total" ("cluster_entries_appended")
+        "Entries that this owner has appended." =; [] |r| of_node(r, |n| n.appended);
+    Counter "cluster_entries_acked_total" ("cluster_entries_acked")
+        "Entries of these that are acknowledged." =; [] |r| of_node(r, |n| n.acknowledged);
+    Gauge "cluster_window_entries" ("cluster_window_entries")
+        "Entries sent but not yet acknowledged (window)." =; [] |r| of_node(r, |n| n.on_way);
+    Gauge "cluster_unacked_bytes" ("cluster_unacked_bytes")
+        "Bytes appended but not yet acknowledged." =; [] |r| of_node(r, |n| n.unacked_bytes);
     Gauge "cluster_last_ack_age_seconds" ("cluster_last_ack_age_ms")
         "Time since the newest acknowledged entry was sent."
         =; [] |r| of_some(r, |n| n.last_ack_ms);
     Gauge "cluster_append_seconds" ("cluster_append_p99_ms")
         "99th percentile of the time from append to acknowledgement, over the newest frames."
         =; [] |r| of_some(r, |n| n.ack_p99_ms);
-    Counter "cluster_resolves_total" ("cluster_resolves") "Queries for the fate of an \
-                                                           unacknowledged entry."
-        =; [] |r| of_node(r, |n| n.resolves);
-    Gauge "cluster_log_entries" ("cluster_log_entries") "Entries of the stream, as the owner saw \
-                                                         it recently."
+    Counter "cluster_resolves_total" ("cluster_resolves")
+        "Queries for the fate of an unacknowledged entry." =; [] |r| of_node(r, |n| n.resolves);
+    Gauge "cluster_log_entries" ("cluster_log_entries")
+        "Entries of the stream, as the owner saw it recently."
         =; [] |r| of_some(r, |n| Some(n.log?.0));
     Gauge "cluster_log_bytes" ("cluster_log_bytes") "Bytes of these entries, in one copy."
         =; [] |r| of_some(r, |n| Some(n.log?.1));
@@ -451,51 +411,43 @@ metrics! {
         = |r| r.shard.gauges.ready;
     Gauge "messages_urgent" ("urgent") "Messages of these with a priority below 1024."
         = |r| r.shard.gauges.urgent;
-    Gauge "messages_not_selectable" ("not_selectable") "Messages that are ready but not \
-                                                        selectable."
+    Gauge "messages_not_selectable" ("not_selectable") "Messages that are ready but not selectable."
         = |r| r.shard.gauges.not_selectable;
-    Gauge "messages_held_back" ("held_back") "The old name of messages_not_selectable, for one \
-                                              release."
+    Gauge "messages_held_back" ("held_back")
+        "The old name of messages_not_selectable, for one release."
         = |r| r.shard.gauges.not_selectable;
     Gauge "messages_delayed" ("delayed") "Messages that are delayed until their due time."
         = |r| r.shard.gauges.delayed;
     Gauge "messages_retrying" ("retrying") "Messages of these that have failed."
         = |r| r.shard.gauges.retrying;
-    Gauge "messages_reserved" ("reserved") "Messages under a lease."
-        = |r| r.shard.gauges.reserved;
-    Gauge "messages_buried" ("buried") "Buried messages."
-        = |r| r.shard.gauges.buried;
+    Gauge "messages_reserved" ("reserved") "Messages under a lease." = |r| r.shard.gauges.reserved;
+    Gauge "messages_buried" ("buried") "Buried messages." = |r| r.shard.gauges.buried;
     Gauge "messages_prepared" ("prepared") "Prepared messages, not yet committed."
         = |r| r.shard.gauges.prepared;
-    Gauge "messages_done" ("done") "Messages kept after they are done."
-        = |r| r.shard.gauges.done;
+    Gauge "messages_done" ("done") "Messages kept after they are done." = |r| r.shard.gauges.done;
     Gauge "messages_relayed" ("relayed") "Messages kept after they were relayed."
         = |r| r.shard.gauges.relayed;
-    Gauge "messages_waiting_bytes" ("waiting_bytes") "Bytes of messages that are ready, not \
-                                                      selectable or delayed."
+    Gauge "messages_waiting_bytes" ("waiting_bytes")
+        "Bytes of messages that are ready, not selectable or delayed."
         = |r| r.shard.gauges.waiting_bytes;
-    Gauge "messages_bytes" ("bytes") "Bytes of all bodies."
-        = |r| r.shard.gauges.bytes;
-    Gauge "messages_cold" ("cold") "Messages in runs but not in memory."
-        = |r| r.shard.gauges.cold;
+    Gauge "messages_bytes" ("bytes") "Bytes of all bodies." = |r| r.shard.gauges.bytes;
+    Gauge "messages_cold" ("cold") "Messages in runs but not in memory." = |r| r.shard.gauges.cold;
     Gauge "waiters" ("waiters") "Waiting consumers; one for each queue that a take names."
         = |r| r.shard.gauges.waiters;
-    Gauge "lookers" ("lookers") "Waiting peeks, which take no message; one for each queue that a \
-                                 peek names."
+    Gauge "lookers" ("lookers")
+        "Waiting peeks, which take no message; one for each queue that a peek names."
         = |r| r.shard.gauges.lookers;
     Gauge "queue_users" ("users") "Clients that put into queues, summed over the queues."
         = |r| r.shard.gauges.users;
     Gauge "queue_watchers" ("watchers") "Clients that take from queues, summed over the queues."
         = |r| r.shard.gauges.watchers;
 
-    Counter "messages_put_total" ("total_puts") "Messages put."
-        = |r| r.shard.totals.puts;
+    Counter "messages_put_total" ("total_puts") "Messages put." = |r| r.shard.totals.puts;
     Counter "messages_put_bytes_total" ("total_put_bytes") "Bytes of bodies put."
         = |r| r.shard.totals.put_bytes;
     Counter "messages_taken_total" ("total_taken") "Messages removed by takes."
         = |r| r.shard.totals.taken;
-    Counter "leases_total" ("total_leases") "Leases given."
-        = |r| r.shard.totals.leases;
+    Counter "leases_total" ("total_leases") "Leases given." = |r| r.shard.totals.leases;
     Counter "leases_finished_total" ("total_finished") "Leases finished."
         = |r| r.shard.totals.finished;
     Counter "messages_deleted_total" ("total_deleted") "Messages deleted by id."
@@ -506,98 +458,75 @@ metrics! {
         = |r| r.shard.totals.cancels;
     Counter "leases_timed_out_total" ("total_timeouts") "Leases that ran out."
         = |r| r.shard.totals.timeouts;
-    Counter "tries_failed_total" ("total_failures") "Failed tries, as the settings of queues \
-                                                     count them."
-        = |r| r.shard.totals.failures;
-    Counter "buries_total" ("total_buries") "Messages buried."
-        = |r| r.shard.totals.buries;
-    Counter "messages_kicked_total" ("total_kicks") "Messages kicked."
-        = |r| r.shard.totals.kicks;
+    Counter "tries_failed_total" ("total_failures")
+        "Failed tries, as the settings of queues count them." = |r| r.shard.totals.failures;
+    Counter "buries_total" ("total_buries") "Messages buried." = |r| r.shard.totals.buries;
+    Counter "messages_kicked_total" ("total_kicks") "Messages kicked." = |r| r.shard.totals.kicks;
     Counter "messages_expired_total" ("total_expired") "Messages that expired."
         = |r| r.shard.totals.expired;
-    Counter "messages_discarded_total" ("total_discarded") "Messages dropped because their queue \
-                                                            was full."
-        = |r| r.shard.totals.discarded;
-    Counter "messages_replaced_total" ("total_replaced") "Dropped messages that a put with their \
-                                                          deduplication id replaced."
+    Counter "messages_discarded_total" ("total_discarded")
+        "Messages dropped because their queue was full." = |r| r.shard.totals.discarded;
+    Counter "messages_replaced_total" ("total_replaced")
+        "Dropped messages that a put with their deduplication id replaced."
         = |r| r.shard.totals.replaced;
-    Counter "messages_given_up_total" ("total_failed") "Dropped messages that failed and do not \
-                                                        allow another try."
-        = |r| r.shard.totals.failed;
-    Counter "messages_restored_total" ("total_restored") "Messages that a take had removed and \
-                                                          that came back, as its reply could not \
-                                                          be sent."
+    Counter "messages_given_up_total" ("total_failed")
+        "Dropped messages that failed and do not allow another try." = |r| r.shard.totals.failed;
+    Counter "messages_restored_total" ("total_restored")
+        "Messages that a take had removed and that came back, as its reply could not be sent."
         = |r| r.shard.totals.restored;
     Counter "messages_cancelled_total" ("total_cancelled") "Messages that were cancelled."
         = |r| r.shard.totals.cancelled;
     Counter "messages_flushed_total" ("total_flushed") "Messages discarded by flush."
         = |r| r.shard.totals.flushed;
-    Counter "flushes_total" ("total_flushes") "Flushes."
-        = |r| r.shard.totals.flushes;
+    Counter "flushes_total" ("total_flushes") "Flushes." = |r| r.shard.totals.flushes;
     Counter "messages_moved_out_total" ("total_moved_out") "Messages moved to another queue."
         = |r| r.shard.totals.moved_out;
-    Counter "messages_dead_moved_total" ("total_dead_moved") "Messages moved by the dead-letter \
-                                                              rule."
-        = |r| r.shard.totals.dead_moved;
-    Counter "messages_expired_moved_total" ("total_expired_moved") "Messages moved because they \
-                                                                    expired."
-        = |r| r.shard.totals.expired_moved;
+    Counter "messages_dead_moved_total" ("total_dead_moved")
+        "Messages moved by the dead-letter rule." = |r| r.shard.totals.dead_moved;
+    Counter "messages_expired_moved_total" ("total_expired_moved")
+        "Messages moved because they expired." = |r| r.shard.totals.expired_moved;
     Counter "messages_moved_in_total" ("total_moved_in") "Messages moved from another queue."
         = |r| r.shard.totals.moved_in;
-    Counter "dead_letters_total" ("total_dead_letters") "Messages to which the dead-letter rule \
-                                                         was applied."
-        = |r| r.shard.totals.dead_letters;
-    Counter "looks_total" ("total_looks") "Peeks that found a message."
-        = |r| r.shard.totals.looks;
+    Counter "dead_letters_total" ("total_dead_letters")
+        "Messages to which the dead-letter rule was applied." = |r| r.shard.totals.dead_letters;
+    Counter "looks_total" ("total_looks") "Peeks that found a message." = |r| r.shard.totals.looks;
     Counter "takes_missed_total" ("total_misses") "Takes that found nothing."
         = |r| r.shard.totals.misses;
-    Counter "messages_skipped_total" ("total_skipped") "Messages skipped because a protocol \
-                                                        cannot frame their body."
-        = |r| r.shard.totals.skipped;
-    Counter "puts_refused_full_total" ("total_refused_full") "Puts rejected because the queue was \
-                                                              full."
-        = |r| r.shard.totals.refused_full;
+    Counter "messages_skipped_total" ("total_skipped")
+        "Messages skipped because a protocol cannot frame their body." = |r| r.shard.totals.skipped;
+    Counter "puts_refused_full_total" ("total_refused_full")
+        "Puts rejected because the queue was full." = |r| r.shard.totals.refused_full;
     Counter "puts_repeated_total" ("total_repeats") "Puts answered as duplicates."
         = |r| r.shard.totals.repeats;
-    Counter "pauses_total" ("total_pauses") "Times a queue was paused."
-        = |r| r.shard.totals.pauses;
-    Counter "delete_commands_total" ("total_delete_commands") "Deletes by id, leases finished \
-                                                               included."
-        = |r| r.shard.totals.delete_commands;
+    Counter "pauses_total" ("total_pauses") "Times a queue was paused." = |r| r.shard.totals.pauses;
+    Counter "delete_commands_total" ("total_delete_commands")
+        "Deletes by id, leases finished included." = |r| r.shard.totals.delete_commands;
 
-    Gauge "cold_messages" ("cold_messages") "Messages in runs, including those that are also in \
-                                             memory."
-        = |r| r.cold("messages");
-    Gauge "cold_runs" ("cold_runs") "Runs in use."
-        = |r| r.cold("runs");
-    Gauge "cold_run_bytes" ("cold_run_bytes") "Size of the runs on disk."
-        = |r| r.cold("run_bytes");
-    Gauge "cold_live_ratio" ("cold_live_percent") "Part of the content of runs that is still in \
-                                                   use."
-        = |r| r.cold("live_percent");
-    Gauge "cold_blocks" ("cold_blocks") "Blocks in use."
-        = |r| r.cold("blocks");
-    Gauge "cold_blocks_loaded" ("cold_blocks_loaded") "Blocks of these whose messages are in \
-                                                       memory too."
-        = |r| r.cold("blocks_loaded");
+    Gauge "cold_messages" ("cold_messages")
+        "Messages in runs, including those that are also in memory." = |r| r.cold("messages");
+    Gauge "cold_runs" ("cold_runs") "Runs in use." = |r| r.cold("runs");
+    Gauge "cold_run_bytes" ("cold_run_bytes") "Size of the runs on disk." = |r| r.cold("run_bytes");
+    Gauge "cold_live_ratio" ("cold_live_percent")
+        "Part of the content of runs that is still in use." = |r| r.cold("live_percent");
+    Gauge "cold_blocks" ("cold_blocks") "Blocks in use." = |r| r.cold("blocks");
+    Gauge "cold_blocks_loaded" ("cold_blocks_loaded")
+        "Blocks of these whose messages are in memory too." = |r| r.cold("blocks_loaded");
     Gauge "cold_messages_damaged" ("cold_messages_damaged") "Messages that cannot be read."
         = |r| r.cold("messages_damaged");
     Counter "cold_spilled_total" ("cold_spilled") "Messages moved from memory to runs."
         = |r| r.cold("spilled");
     Counter "cold_spilled_bytes_total" ("cold_spilled_bytes") "Bytes of these messages."
         = |r| r.cold("spilled_bytes");
-    Gauge "cold_spill_rate" ("cold_spilled_per_s") "Messages a second recently moved from memory \
-                                                    to runs."
-        = |r| r.cold("spilled_per_s");
+    Gauge "cold_spill_rate" ("cold_spilled_per_s")
+        "Messages a second recently moved from memory to runs." = |r| r.cold("spilled_per_s");
     Counter "cold_fetched_total" ("cold_fetched") "Messages read from runs."
         = |r| r.cold("fetched");
     Counter "cold_fetched_blocks_total" ("cold_fetched_blocks") "Blocks read."
         = |r| r.cold("fetched_blocks");
     Gauge "cold_fetch_rate" ("cold_fetched_per_s") "Messages a second recently read from runs."
         = |r| r.cold("fetched_per_s");
-    Counter "cold_runs_rewritten_total" ("cold_runs_rewritten") "Runs rewritten without their \
-                                                                 gone messages."
-        = |r| r.cold("runs_rewritten");
+    Counter "cold_runs_rewritten_total" ("cold_runs_rewritten")
+        "Runs rewritten without their gone messages." = |r| r.cold("runs_rewritten");
     Counter "cold_read_errors_total" ("cold_read_errors") "Reads of runs that failed."
         = |r| r.cold("read_errors");
 
@@ -608,8 +537,8 @@ metrics! {
     Histogram "reply_seconds" ("{}_{}_{}_us")
         "Time from the arrival of a request to its reply, without waits for messages."
         =; ["protocol", "family"] |r| r.edge.latencies.clone();
-    Counter "http_replies_total" ("http_replies_{}_{}") "HTTP replies, by request family and \
-                                                         status."
+    Counter "http_replies_total" ("http_replies_{}_{}")
+        "HTTP replies, by request family and status."
         =; ["family", "status"] |r| r.edge.http_replies.clone();
     Counter "sqs_replies_total" ("sqs_replies_{}_{}") "SQS replies, by request family and status."
         =; ["family", "status"] |r| r.edge.sqs_replies.clone();
@@ -620,8 +549,8 @@ metrics! {
         =; ["holder"] |r| of_holders(r, |holder| holder.times);
     Counter "shard_lock_wait_seconds_total" ("lock_{}_us") "Duration of these waits."
         =; ["holder"] |r| of_holders(r, |holder| holder.total_us);
-    Gauge "shard_lock_wait_longest_seconds" ("lock_{}_longest_us") "Longest of these waits since \
-                                                                    the start."
+    Gauge "shard_lock_wait_longest_seconds" ("lock_{}_longest_us")
+        "Longest of these waits since the start."
         =; ["holder"] |r| of_holders(r, |holder| holder.longest_us);
     Counter "hook_calls_total" ("hook_{}_calls") "Calls of hook functions."
         =; ["event"] |r| of_hooks(r, |event| event.calls);

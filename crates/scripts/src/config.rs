@@ -10,26 +10,28 @@ use crate::fault::Fault;
 /// Characters no queue name has, besides control characters.
 const NOT_IN_QUEUE: &str = " /.,;:@\"(){}\\+='^`#~?[]%|$&<>*";
 
-/// Settings of a queue with a script.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QueueConfig {
-    pub name: String,
-    /// The program: a path, or `builtin:NAME`.
-    pub script: String,
-    /// Scripts at a time.
-    pub num_workers: u32,
-    /// Words before the script's path; empty: none.
-    pub exec_prefix: String,
-    /// Added to the scripts' environment; those that begin with `RQ_` are not.
-    pub env_vars: BTreeMap<String, String>,
-    /// Parameters (1 to 4) that make messages duplicates of each other.
-    pub coalesce_params: Vec<u8>,
-    /// Parameters (1 to 4) no two running messages share.
-    pub blocking_params: Vec<u8>,
-    /// Messages the queue puts to itself at times.
-    pub schedule: Vec<Schedule>,
-    /// True: `resend` needs exit status 0 too, as in RQ's source.
-    pub strict_exit: bool,
+quintet_types::defaults! {
+    /// Settings of a queue with a script.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct QueueConfig {
+        pub name: String = String::new(),
+        /// The program: a path, or `builtin:NAME`.
+        pub script: String = String::new(),
+        /// Scripts at a time.
+        pub num_workers: u32 = 1,
+        /// Words before the script's path; empty: none.
+        pub exec_prefix: String = "bash -lc".to_owned(),
+        /// Added to the scripts' environment; those that begin with `RQ_` are not.
+        pub env_vars: BTreeMap<String, String> = BTreeMap::new(),
+        /// Parameters (1 to 4) that make messages duplicates of each other.
+        pub coalesce_params: Vec<u8> = Vec::new(),
+        /// Parameters (1 to 4) no two running messages share.
+        pub blocking_params: Vec<u8> = Vec::new(),
+        /// Messages the queue puts to itself at times.
+        pub schedule: Vec<Schedule> = Vec::new(),
+        /// True: `resend` needs exit status 0 too, as in RQ's source.
+        pub strict_exit: bool = false,
+    }
 }
 
 /// A message a queue puts to itself at times.
@@ -39,22 +41,6 @@ pub struct Schedule {
     pub cron: String,
     /// Its parameters, 1 to 4.
     pub params: [Option<String>; 4],
-}
-
-impl Default for QueueConfig {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            script: String::new(),
-            num_workers: 1,
-            exec_prefix: "bash -lc".to_owned(),
-            env_vars: BTreeMap::new(),
-            coalesce_params: Vec::new(),
-            blocking_params: Vec::new(),
-            schedule: Vec::new(),
-            strict_exit: false,
-        }
-    }
 }
 
 /// Says whether a queue may have this name with RQ: 1 to 128 characters, none

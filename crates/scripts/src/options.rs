@@ -36,63 +36,44 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// Limits of scripts, and of the data kept for them. The defaults are choices, unless they say
-/// otherwise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Time of one run; then it is ended and its message goes to `err`. Zero:
-    /// no limit.
-    pub run_time: Duration,
-    /// Between TERM and KILL, at the end of a run's time and at a stop.
-    pub grace: Duration,
-    /// Address space of each of a run's processes in bytes; 0: no limit.
-    pub address_space_bytes: u64,
-    /// The umask of scripts; the server's own keeps everybody else out.
-    pub umask: u32,
-    /// Bytes of standard output and error kept of one run; what is over is
-    /// dropped, with a line in `stdio.log` that says so.
-    pub log_bytes_max: u64,
-    /// Bytes of TEXT in a line to RQ; a longer one is cut and marked.
-    pub text_bytes_max: usize,
-    /// Bytes of a parameter that goes into the environment. Linux takes
-    /// 131,072 in one variable, name and end included.
-    pub param_bytes_max: usize,
-    /// Bytes of a body shown as `param1` of a message.
-    pub shown_bytes_max: u64,
-    /// Running scripts at most, over all queues.
-    pub children_max: usize,
-    /// Waiting messages looked at to find the one that is due first, and those
-    /// that run along with it.
-    pub window: u32,
-    /// Between two sweeps for folders whose message is gone.
-    pub sweep_every: Duration,
-    /// Between two looks at admin files, at scripts that were not there, and
-    /// at messages that may not run beside others.
-    pub look_every: Duration,
-    /// Between two looks at `timers/`; RQ's is 60 s.
-    pub timers_every: Duration,
-    /// Between two looks at `scandir/`; RQ's is 15 s.
-    pub scandir_every: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            run_time: Duration::ZERO,
-            grace: Duration::from_secs(5),
-            address_space_bytes: 0,
-            umask: 0o022,
-            log_bytes_max: 64 << 20,
-            text_bytes_max: 64 << 10,
-            param_bytes_max: (128 << 10) - 64,
-            shown_bytes_max: 1 << 20,
-            children_max: 1000,
-            window: 256,
-            sweep_every: Duration::from_secs(600),
-            look_every: Duration::from_secs(1),
-            timers_every: Duration::from_secs(60),
-            scandir_every: Duration::from_secs(15),
-        }
+quintet_types::defaults! {
+    /// Limits of scripts, and of the data kept for them. The defaults are choices, unless they say
+    /// otherwise.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Time of one run; then it is ended and its message goes to `err`. Zero:
+        /// no limit.
+        pub run_time: Duration = Duration::ZERO,
+        /// Between TERM and KILL, at the end of a run's time and at a stop.
+        pub grace: Duration = Duration::from_secs(5),
+        /// Address space of each of a run's processes in bytes; 0: no limit.
+        pub address_space_bytes: u64 = 0,
+        /// The umask of scripts; the server's own keeps everybody else out.
+        pub umask: u32 = 0o022,
+        /// Bytes of standard output and error kept of one run; what is over is
+        /// dropped, with a line in `stdio.log` that says so.
+        pub log_bytes_max: u64 = 64 << 20,
+        /// Bytes of TEXT in a line to RQ; a longer one is cut and marked.
+        pub text_bytes_max: usize = 64 << 10,
+        /// Bytes of a parameter that goes into the environment. Linux takes
+        /// 131,072 in one variable, name and end included.
+        pub param_bytes_max: usize = (128 << 10) - 64,
+        /// Bytes of a body shown as `param1` of a message.
+        pub shown_bytes_max: u64 = 1 << 20,
+        /// Running scripts at most, over all queues.
+        pub children_max: usize = 1000,
+        /// Waiting messages looked at to find the one that is due first, and those
+        /// that run along with it.
+        pub window: u32 = 256,
+        /// Between two sweeps for folders whose message is gone.
+        pub sweep_every: Duration = Duration::from_secs(600),
+        /// Between two looks at admin files, at scripts that were not there, and
+        /// at messages that may not run beside others.
+        pub look_every: Duration = Duration::from_secs(1),
+        /// Between two looks at `timers/`; RQ's is 60 s.
+        pub timers_every: Duration = Duration::from_secs(60),
+        /// Between two looks at `scandir/`; RQ's is 15 s.
+        pub scandir_every: Duration = Duration::from_secs(15),
     }
 }
 

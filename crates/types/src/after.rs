@@ -26,9 +26,9 @@ coded! {
     pub enum AfterOn, "on" {
         /// It has succeeded.
         #[default]
-        Success = 0,
+        Success = 0 => "success",
         /// It has come to any end.
-        End = 1,
+        End = 1 => "end",
     }
 }
 
@@ -38,11 +38,11 @@ coded! {
     pub enum IfFailed, "if_failed" {
         /// It fails too: the dead-letter rule of its queue applies.
         #[default]
-        Fail = 0,
+        Fail = 0 => "fail",
         /// It stays held, until it is kicked or deleted.
-        Hold = 1,
+        Hold = 1 => "hold",
         /// It runs when the other parents have ended too.
-        Run = 2,
+        Run = 2 => "run",
     }
 }
 
@@ -52,55 +52,15 @@ coded! {
     pub enum ParentState, "parent" {
         /// It has not ended.
         #[default]
-        Waiting = 0,
+        Waiting = 0 => "waiting",
         /// It was finished, or taken for good.
-        Done = 1,
+        Done = 1 => "done",
         /// It was buried, became a dead letter, or is gone without having been done.
-        Failed = 2,
-    }
-}
-
-impl AfterOn {
-    /// As hooks, the API and the command line call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            AfterOn::Success => "success",
-            AfterOn::End => "end",
-        }
-    }
-
-    /// The one of this word.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|on| on.word() == word)
-    }
-}
-
-impl IfFailed {
-    /// As hooks, the API and the command line call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            IfFailed::Fail => "fail",
-            IfFailed::Hold => "hold",
-            IfFailed::Run => "run",
-        }
-    }
-
-    /// The one of this word.
-    pub fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|fate| fate.word() == word)
+        Failed = 2 => "failed",
     }
 }
 
 impl ParentState {
-    /// As hooks, the API and the command line call it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            ParentState::Waiting => "waiting",
-            ParentState::Done => "done",
-            ParentState::Failed => "failed",
-        }
-    }
-
     /// That of one that has ended.
     pub const fn ended(succeeded: bool) -> Self {
         match succeeded {

@@ -1,4 +1,4 @@
-//! Enums that records hold as one byte, and enums with names.
+//! Enums that records hold as one byte, enums with names, and structs with defaults.
 
 /// An enum of which a record holds one byte.
 pub trait Coded: Copy + 'static {
@@ -103,6 +103,28 @@ macro_rules! named {
                 match self {
                     $(Self::$variant => $name,)*
                 }
+            }
+        }
+    };
+}
+
+/// Declares a struct whose fields have defaults, each beside its field.
+#[macro_export]
+macro_rules! defaults {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $struct:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident: $type:ty = $default:expr,)*
+        }
+    ) => {
+        $(#[$meta])*
+        $vis struct $struct {
+            $($(#[$field_meta])* $field_vis $field: $type,)*
+        }
+
+        impl Default for $struct {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
             }
         }
     };

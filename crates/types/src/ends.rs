@@ -6,60 +6,43 @@ use crate::lease::Removal;
 use crate::name::Name;
 use crate::time::Ms;
 
-/// How a message came to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Ended {
-    /// Taken without a lease.
-    #[default]
-    Taken,
-    /// By the holder of its lease.
-    Finished,
-    /// By its id.
-    Deleted,
-    /// Its time ran out.
-    Expired,
-    /// Dropped, as its queue was full.
-    Dropped,
-    /// Its queue, or a part of it, was purged.
-    Purged,
-    /// Its queue was deleted.
-    QueueDeleted,
-    /// Finished, and kept long enough.
-    Forgotten,
-    /// A repeat of its put took its place, as another message.
-    Replaced,
-    /// It failed, and says itself that it is not tried again.
-    Failed,
-    /// It was cancelled.
-    Cancelled,
-    /// It got another body, and with it another id.
-    Edited,
-    /// It went to a queue of another shard, where it has another id.
-    Moved,
-    /// The same, as the shard that sent it knows it.
-    Sent,
+named! {
+    /// How a message came to its end.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Ended, word {
+        /// Taken without a lease.
+        #[default]
+        Taken = "removed",
+        /// By the holder of its lease.
+        Finished = "finished",
+        /// By its id.
+        Deleted = "deleted",
+        /// Its time ran out.
+        Expired = "expired",
+        /// Dropped, as its queue was full.
+        Dropped = "dropped",
+        /// Its queue, or a part of it, was purged.
+        Purged = "purged",
+        /// Its queue was deleted.
+        QueueDeleted = "queue_deleted",
+        /// Finished, and kept long enough.
+        Forgotten = "forgotten",
+        /// A repeat of its put took its place, as another message.
+        Replaced = "replaced",
+        /// It failed, and says itself that it is not tried again.
+        Failed = "failed",
+        /// It was cancelled.
+        Cancelled = "cancelled",
+        /// It got another body, and with it another id.
+        Edited = "edited",
+        /// It went to a queue of another shard, where it has another id.
+        Moved = "moved",
+        /// The same, as the shard that sent it knows it.
+        Sent = "moved",
+    }
 }
 
 impl Ended {
-    /// One word, for programs.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Taken => "removed",
-            Self::Finished => "finished",
-            Self::Deleted => "deleted",
-            Self::Expired => "expired",
-            Self::Dropped => "dropped",
-            Self::Purged => "purged",
-            Self::QueueDeleted => "queue_deleted",
-            Self::Forgotten => "forgotten",
-            Self::Replaced => "replaced",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::Edited => "edited",
-            Self::Moved | Self::Sent => "moved",
-        }
-    }
-
     /// It went with others of its queue, or with its queue.
     pub fn is_purge(self) -> bool {
         matches!(self, Self::Purged | Self::QueueDeleted)

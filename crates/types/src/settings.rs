@@ -65,152 +65,107 @@ impl Rate {
 /// A time to run that is none, ms: 0 would be no deadline.
 pub const AT_ONCE_MS: u64 = 1;
 
-/// Settings of one queue, resolved.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct QueueSettings {
-    /// Priority of a put that names none.
-    pub default_priority: u32,
-    /// Time to run of a lease that needs one when the message has none, ms; [`AT_ONCE_MS`]: it is
-    /// over in the step that gives it.
-    pub default_ttr_ms: u64,
-    /// How long a put message that says nothing of it is delayed, ms.
-    pub default_delay_ms: u64,
-    /// Waiting (ready, delayed, not selectable) messages at most; 0: no limit.
-    pub messages_max: u64,
-    /// Bytes of waiting messages at most ([`crate::Message::size`]); 0: no limit.
-    pub bytes_max: u64,
-    /// Bytes of one body at most.
-    pub message_bytes_max: u64,
-    /// Reserves without finish before the dead-letter rule; 0: no limit.
-    pub attempts_max: u32,
-    /// The dead-letter rule.
-    pub dead_letter: DeadLetter,
-    /// Time to live of a put that gives none, ms; 0: for ever.
-    pub ttl_ms: u64,
-    /// Upper bound on any time to live, ms (Kestrel `maxAge`); 0: none.
-    pub ttl_max_ms: u64,
-    /// Expired messages go here instead of vanishing (Kestrel `expireToQueue`).
-    pub expire_to: Option<Name>,
-    /// Behaviour of a full queue.
-    pub when_full: WhenFull,
-    /// A put whose key was put within this time is refused, ms; 0: off.
-    pub dedupe_by_key_ms: u64,
-    /// A put without a dedupe id has the hash of its body as one; a body that is not in memory
-    /// has none.
-    pub unique_by_body: bool,
-    /// For how long a dedupe id is remembered at most, unless the put says, ms; 0: without a
-    /// bound, but for the scope [`Scope::Window`].
-    pub unique_for_ms: u64,
-    /// The event that ends uniqueness, unless the put says.
-    pub unique_until: Scope,
-    /// Handling of repeats, unless the put says.
-    pub unique_repeat: OnRepeat,
-    /// How long archived messages are kept, ms.
-    pub retention_ms: u64,
-    /// How long messages that are buried from now on stay, unless they say so themselves
-    /// ([`crate::Retry::buried_ttl_ms`]), ms; 0: until somebody acts.
-    pub buried_ttl_ms: u64,
-    /// An empty queue nobody refers to is dropped after this time, ms, or up
-    /// to a thirtieth of it (two seconds at least) later; 0: never. Waiting
-    /// takes, fan-out, a pause, own settings and deduplication records refer to it. A
-    /// restart begins the time anew.
-    pub idle_ms: u64,
-    /// Takes are not served.
-    pub paused: bool,
-    /// Puts and takes are refused.
-    pub down: bool,
-    /// Never logged: gone at restart.
-    pub memory: bool,
-    /// Direct puts go only to the children (Kestrel `fanoutOnly`).
-    pub fanout_only: bool,
-    /// Messages under a lease at most; takes beyond wait as for an empty queue.
-    /// A lease by id is not held back, companions are taken together. 0: no
-    /// limit.
-    pub in_flight_max: u64,
-    /// Messages handed out at most; takes beyond wait. Forgotten at restart.
-    pub take_rate: Rate,
-    /// How many may be handed out at once after a rest; 1 at least.
-    pub take_burst: u32,
-    /// How much the priority of a message rises while it waits: steps in a time. For messages that
-    /// come to the queue.
-    pub aging: Rate,
-    /// The meaning of keys for takes.
-    pub groups: Groups,
-    /// Messages of one key under a lease at most; takes pass over those beyond. As with
-    /// `in_flight_max` a lease by id is not held back, companions are taken together. 0: no limit.
-    pub key_in_flight_max: u64,
-    /// Messages of one key handed out at most; takes pass over those beyond. Forgotten at restart
-    /// and when the queue is flushed.
-    pub key_take_rate: Rate,
-    /// How many of one key may be handed out at once after a rest; 1 at least.
-    pub key_take_burst: u32,
-    /// How long a message rests after its first failure, ms; 0: not at all.
-    pub retry_delay_ms: u64,
-    /// How many times longer each further rest is than the one before; 1 at least.
-    pub retry_factor: u32,
-    /// The longest rest, ms, jitter not counted.
-    pub retry_delay_max_ms: u64,
-    /// Random addition to each rest at most, percent of it.
-    pub retry_jitter: u32,
-    /// Failures after which a message is tried again; the next one ends it by the dead-letter
-    /// rule. 0: no limit.
-    pub retry_max: u32,
-    /// The events that count as a failure, besides the holder's own report.
-    pub retry_on: RetryOn,
-    /// Nobody has chosen a retry policy. Overrides with a `retry_delay_ms` or a `retry_max` then
-    /// replace both, and `retry_on`.
-    pub retry_by_default: bool,
-    /// Its named values.
-    pub tags: Tags,
-    /// Settings that only the configuration may change ([`Overrides::bit`]).
-    pub locked: u64,
-}
-
-impl Default for QueueSettings {
-    fn default() -> Self {
-        Self {
-            default_priority: crate::message::PRIORITY_DEFAULT,
-            default_ttr_ms: 60_000,
-            default_delay_ms: 0,
-            messages_max: 0,
-            bytes_max: 0,
-            message_bytes_max: 64 << 20,
-            attempts_max: 0,
-            dead_letter: DeadLetter::Bury,
-            ttl_ms: 0,
-            ttl_max_ms: 0,
-            expire_to: None,
-            when_full: WhenFull::Refuse,
-            dedupe_by_key_ms: 0,
-            unique_by_body: false,
-            unique_for_ms: 24 * 3600 * 1000,
-            unique_until: Scope::Window,
-            unique_repeat: OnRepeat::Refuse,
-            retention_ms: 24 * 3600 * 1000,
-            buried_ttl_ms: 0,
-            idle_ms: 3600 * 1000,
-            paused: false,
-            down: false,
-            memory: false,
-            fanout_only: false,
-            in_flight_max: 0,
-            take_rate: Rate::default(),
-            take_burst: 1,
-            aging: Rate::default(),
-            groups: Groups::None,
-            key_in_flight_max: 0,
-            key_take_rate: Rate::default(),
-            key_take_burst: 1,
-            retry_delay_ms: 0,
-            retry_factor: 2,
-            retry_delay_max_ms: 3600 * 1000,
-            retry_jitter: 10,
-            retry_max: 0,
-            retry_on: RetryOn::ALL,
-            retry_by_default: false,
-            tags: Tags::default(),
-            locked: 0,
-        }
+defaults! {
+    /// Settings of one queue, resolved.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct QueueSettings {
+        /// Priority of a put that names none.
+        pub default_priority: u32 = crate::message::PRIORITY_DEFAULT,
+        /// Time to run of a lease that needs one when the message has none, ms; [`AT_ONCE_MS`]: it
+        /// is over in the step that gives it.
+        pub default_ttr_ms: u64 = 60_000,
+        /// How long a put message that says nothing of it is delayed, ms.
+        pub default_delay_ms: u64 = 0,
+        /// Waiting (ready, delayed, not selectable) messages at most; 0: no limit.
+        pub messages_max: u64 = 0,
+        /// Bytes of waiting messages at most ([`crate::Message::size`]); 0: no limit.
+        pub bytes_max: u64 = 0,
+        /// Bytes of one body at most.
+        pub message_bytes_max: u64 = 64 << 20,
+        /// Reserves without finish before the dead-letter rule; 0: no limit.
+        pub attempts_max: u32 = 0,
+        /// The dead-letter rule.
+        pub dead_letter: DeadLetter = DeadLetter::Bury,
+        /// Time to live of a put that gives none, ms; 0: for ever.
+        pub ttl_ms: u64 = 0,
+        /// Upper bound on any time to live, ms (Kestrel `maxAge`); 0: none.
+        pub ttl_max_ms: u64 = 0,
+        /// Expired messages go here instead of vanishing (Kestrel `expireToQueue`).
+        pub expire_to: Option<Name> = None,
+        /// Behaviour of a full queue.
+        pub when_full: WhenFull = WhenFull::Refuse,
+        /// A put whose key was put within this time is refused, ms; 0: off.
+        pub dedupe_by_key_ms: u64 = 0,
+        /// A put without a dedupe id has the hash of its body as one; a body that is not in memory
+        /// has none.
+        pub unique_by_body: bool = false,
+        /// For how long a dedupe id is remembered at most, unless the put says, ms; 0: without a
+        /// bound, but for the scope [`Scope::Window`].
+        pub unique_for_ms: u64 = 24 * 3600 * 1000,
+        /// The event that ends uniqueness, unless the put says.
+        pub unique_until: Scope = Scope::Window,
+        /// Handling of repeats, unless the put says.
+        pub unique_repeat: OnRepeat = OnRepeat::Refuse,
+        /// How long archived messages are kept, ms.
+        pub retention_ms: u64 = 24 * 3600 * 1000,
+        /// How long messages that are buried from now on stay, unless they say so themselves
+        /// ([`crate::Retry::buried_ttl_ms`]), ms; 0: until somebody acts.
+        pub buried_ttl_ms: u64 = 0,
+        /// An empty queue nobody refers to is dropped after this time, ms, or up
+        /// to a thirtieth of it (two seconds at least) later; 0: never. Waiting
+        /// takes, fan-out, a pause, own settings and deduplication records refer to it. A
+        /// restart begins the time anew.
+        pub idle_ms: u64 = 3600 * 1000,
+        /// Takes are not served.
+        pub paused: bool = false,
+        /// Puts and takes are refused.
+        pub down: bool = false,
+        /// Never logged: gone at restart.
+        pub memory: bool = false,
+        /// Direct puts go only to the children (Kestrel `fanoutOnly`).
+        pub fanout_only: bool = false,
+        /// Messages under a lease at most; takes beyond wait as for an empty queue.
+        /// A lease by id is not held back, companions are taken together. 0: no
+        /// limit.
+        pub in_flight_max: u64 = 0,
+        /// Messages handed out at most; takes beyond wait. Forgotten at restart.
+        pub take_rate: Rate = Rate::default(),
+        /// How many may be handed out at once after a rest; 1 at least.
+        pub take_burst: u32 = 1,
+        /// How much the priority of a message rises while it waits: steps in a time. For messages
+        /// that come to the queue.
+        pub aging: Rate = Rate::default(),
+        /// The meaning of keys for takes.
+        pub groups: Groups = Groups::None,
+        /// Messages of one key under a lease at most; takes pass over those beyond. As with
+        /// `in_flight_max` a lease by id is not held back, companions are taken together. 0: no
+        /// limit.
+        pub key_in_flight_max: u64 = 0,
+        /// Messages of one key handed out at most; takes pass over those beyond. Forgotten at
+        /// restart and when the queue is flushed.
+        pub key_take_rate: Rate = Rate::default(),
+        /// How many of one key may be handed out at once after a rest; 1 at least.
+        pub key_take_burst: u32 = 1,
+        /// How long a message rests after its first failure, ms; 0: not at all.
+        pub retry_delay_ms: u64 = 0,
+        /// How many times longer each further rest is than the one before; 1 at least.
+        pub retry_factor: u32 = 2,
+        /// The longest rest, ms, jitter not counted.
+        pub retry_delay_max_ms: u64 = 3600 * 1000,
+        /// Random addition to each rest at most, percent of it.
+        pub retry_jitter: u32 = 10,
+        /// Failures after which a message is tried again; the next one ends it by the dead-letter
+        /// rule. 0: no limit.
+        pub retry_max: u32 = 0,
+        /// The events that count as a failure, besides the holder's own report.
+        pub retry_on: RetryOn = RetryOn::ALL,
+        /// Nobody has chosen a retry policy. Overrides with a `retry_delay_ms` or a `retry_max`
+        /// then replace both, and `retry_on`.
+        pub retry_by_default: bool = false,
+        /// Its named values.
+        pub tags: Tags = Tags::default(),
+        /// Settings that only the configuration may change ([`Overrides::bit`]).
+        pub locked: u64 = 0,
     }
 }
 
@@ -531,77 +486,55 @@ fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
     glob[g..].iter().all(|&c| c == b'*')
 }
 
-/// All settings the engine decides by.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// Below every rule.
-    pub defaults: QueueSettings,
-    /// Rules in the order of the file; later ones win, exact names win over
-    /// globs.
-    pub rules: Vec<(Pattern, Overrides)>,
-    /// Queues at most.
-    pub queues_max: u32,
-    /// Waiting takes at most, over all queues.
-    pub waiters_max: u32,
-    /// Bytes of memory the messages may use by the engine's reckoning; puts
-    /// over it are refused. 0: no limit.
-    pub memory_max: u64,
-    /// Deduplication records at most: what puts with a dedupe id or a token leave behind, and those
-    /// of queues that compare bodies or keys. One more put with one is
-    /// [`crate::CommandError::DedupeFull`]. 0: no limit.
-    pub dedupe_max: u64,
-    /// Bytes the durable tables may take ([`crate::TableRequest`]).
-    pub tables_bytes_max: u64,
-    /// Batches that are there at once at most ([`crate::BatchRequest::New`]).
-    pub batches_max: u32,
-    /// Bytes of a batch's description and callbacks at most.
-    pub batch_bytes_max: u64,
-    /// How long a batch is there that was made or opened and not committed, ms.
-    pub batch_open_ms: u64,
-    /// How long one is there that was committed and does not succeed, ms.
-    pub batch_ttl_ms: u64,
-    /// How long one that has succeeded can still be looked at, ms.
-    pub batch_keep_ms: u64,
-    /// Tracked messages of which something is known at most ([`crate::PutMore::tracked`]); those
-    /// that changed longest ago are forgotten then.
-    pub tracked_max: u32,
-    /// How long what became of a tracked message can be asked after the last thing that happened
-    /// to it, ms; 0: not at all.
-    pub track_keep_ms: u64,
-    /// Messages that are gone of which it is known what became of them at most, the newest
-    /// ([`crate::Engine::end_of`]); 0: none.
-    pub ends_max: u32,
-    /// Bytes the snapshot may take that each segment of the log begins with:
-    /// names and settings of queues, tables. What would make it longer is
-    /// refused; blocks of runs count, and are never refused.
-    pub snapshot_bytes_max: u64,
-    /// How much later than engine time says it may be, ms. Spans of time are
-    /// so much longer, so that nothing ends early: a server's clock shows the
-    /// millisecond that has begun.
-    pub clock_grain_ms: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            defaults: QueueSettings::default(),
-            rules: Vec::new(),
-            queues_max: 100_000,
-            waiters_max: 1_000_000,
-            tables_bytes_max: 16 << 20,
-            batches_max: 10_000,
-            batch_bytes_max: 64 << 10,
-            batch_open_ms: 30 * 60 * 1000,
-            batch_ttl_ms: 30 * 24 * 3600 * 1000,
-            batch_keep_ms: 24 * 3600 * 1000,
-            tracked_max: 50_000,
-            track_keep_ms: 30 * 60 * 1000,
-            ends_max: 0,
-            snapshot_bytes_max: 64 << 20,
-            memory_max: 0,
-            dedupe_max: 0,
-            clock_grain_ms: 0,
-        }
+defaults! {
+    /// All settings the engine decides by.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Settings {
+        /// Below every rule.
+        pub defaults: QueueSettings = QueueSettings::default(),
+        /// Rules in the order of the file; later ones win, exact names win over
+        /// globs.
+        pub rules: Vec<(Pattern, Overrides)> = Vec::new(),
+        /// Queues at most.
+        pub queues_max: u32 = 100_000,
+        /// Waiting takes at most, over all queues.
+        pub waiters_max: u32 = 1_000_000,
+        /// Bytes of memory the messages may use by the engine's reckoning; puts
+        /// over it are refused. 0: no limit.
+        pub memory_max: u64 = 0,
+        /// Deduplication records at most: what puts with a dedupe id or a token leave behind, and
+        /// those of queues that compare bodies or keys. One more put with one is
+        /// [`crate::CommandError::DedupeFull`]. 0: no limit.
+        pub dedupe_max: u64 = 0,
+        /// Bytes the durable tables may take ([`crate::TableRequest`]).
+        pub tables_bytes_max: u64 = 16 << 20,
+        /// Batches that are there at once at most ([`crate::BatchRequest::New`]).
+        pub batches_max: u32 = 10_000,
+        /// Bytes of a batch's description and callbacks at most.
+        pub batch_bytes_max: u64 = 64 << 10,
+        /// How long a batch is there that was made or opened and not committed, ms.
+        pub batch_open_ms: u64 = 30 * 60 * 1000,
+        /// How long one is there that was committed and does not succeed, ms.
+        pub batch_ttl_ms: u64 = 30 * 24 * 3600 * 1000,
+        /// How long one that has succeeded can still be looked at, ms.
+        pub batch_keep_ms: u64 = 24 * 3600 * 1000,
+        /// Tracked messages of which something is known at most ([`crate::PutMore::tracked`]);
+        /// those that changed longest ago are forgotten then.
+        pub tracked_max: u32 = 50_000,
+        /// How long what became of a tracked message can be asked after the last thing that
+        /// happened to it, ms; 0: not at all.
+        pub track_keep_ms: u64 = 30 * 60 * 1000,
+        /// Messages that are gone of which it is known what became of them at most, the newest
+        /// ([`crate::Engine::end_of`]); 0: none.
+        pub ends_max: u32 = 0,
+        /// Bytes the snapshot may take that each segment of the log begins with:
+        /// names and settings of queues, tables. What would make it longer is
+        /// refused; blocks of runs count, and are never refused.
+        pub snapshot_bytes_max: u64 = 64 << 20,
+        /// How much later than engine time says it may be, ms. Spans of time are
+        /// so much longer, so that nothing ends early: a server's clock shows the
+        /// millisecond that has begun.
+        pub clock_grain_ms: u64 = 0,
     }
 }
 

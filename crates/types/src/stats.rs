@@ -185,21 +185,44 @@ impl QueueTotals {
     }
 }
 
-/// A value for each reason for which messages leave a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Left<T> {
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// A value for each reason for which messages leave a queue.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub struct Left<T> {
+            $($(#[$doc])* pub $field: T,)*
+        }
+
+        impl<T: Copy> Left<T> {
+            /// The names, in the order of [`Self::values`].
+            pub const NAMES: [&'static str; 6] = [$(stringify!($field)),*];
+
+            /// In the order of [`Self::NAMES`].
+            pub fn values(&self) -> [T; 6] {
+                [$(self.$field),*]
+            }
+
+            /// Takes them in the order of [`Self::NAMES`].
+            pub fn from_values([$($field),*]: [T; 6]) -> Self {
+                Self { $($field),* }
+            }
+        }
+    };
+}
+
+reasons! {
     /// Done: finished by the holder of their lease, or removed by a take.
-    pub finished: T,
+    finished,
     /// By command: deleted, purged, cancelled, replaced by another put.
-    pub removed: T,
+    removed,
     /// Failed for good: given up, or moved away as dead letters.
-    pub failed: T,
+    failed,
     /// Dropped, as the queue was full.
-    pub dropped: T,
+    dropped,
     /// Gone, as their time to live ran out.
-    pub expired: T,
+    expired,
     /// Moved away by command, or as their time to live ran out.
-    pub moved: T,
+    moved,
 }
 
 impl<T: Copy + std::ops::Add<Output = T>> Left<T> {
@@ -208,38 +231,6 @@ impl<T: Copy + std::ops::Add<Output = T>> Left<T> {
     pub fn plus(self, other: Self) -> Self {
         let (all, more) = (self.values(), other.values());
         Self::from_values(std::array::from_fn(|at| all[at] + more[at]))
-    }
-}
-
-impl<T: Copy> Left<T> {
-    /// The names, in the order of [`Self::values`].
-    pub const NAMES: [&'static str; 6] = [
-        "finished", "removed", "failed", "dropped", "expired", "moved",
-    ];
-
-    /// In the order of [`Self::NAMES`].
-    pub fn values(&self) -> [T; 6] {
-        [
-            self.finished,
-            self.removed,
-            self.failed,
-            self.dropped,
-            self.expired,
-            self.moved,
-        ]
-    }
-
-    /// Takes them in the order of [`Self::NAMES`].
-    pub fn from_values(values: [T; 6]) -> Self {
-        let [finished, removed, failed, dropped, expired, moved] = values;
-        Self {
-            finished,
-            removed,
-            failed,
-            dropped,
-            expired,
-            moved,
-        }
     }
 }
 

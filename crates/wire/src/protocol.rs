@@ -53,6 +53,15 @@ pub struct OptionSpec {
     pub help: &'static str,
 }
 
+/// The options of a listener, a row each: name, default and effect. Where it is used [`OptionSpec`]
+/// and [`Value`] are in scope.
+#[macro_export]
+macro_rules! options {
+    ($($name:literal $kind:ident($default:expr) $help:literal;)*) => {
+        &[$(OptionSpec { name: $name, default: Value::$kind($default), help: $help }),*]
+    };
+}
+
 /// The value of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {

@@ -1,5 +1,33 @@
 //! Sources of `import --from`, and their common interface.
 
+/// Methods of a `Source` that keeps the body that came last in `large`. Of another server: where
+/// that message stands in a field, and how many came in `passed`; of files: its number in `at`.
+macro_rules! of_fields {
+    (@pieces) => {
+        fn pieces(&mut self, into: &mut dyn std::io::Write) -> anyhow::Result<()> {
+            self.large.write(into)
+        }
+    };
+    () => {
+        of_fields!(@pieces);
+
+        fn position(&self) -> u64 {
+            self.at as u64
+        }
+    };
+    ($place:ident) => {
+        of_fields!(@pieces);
+
+        fn place(&self) -> String {
+            self.$place.clone()
+        }
+
+        fn position(&self) -> u64 {
+            self.passed
+        }
+    };
+}
+
 mod attached;
 mod beanstalk;
 mod binlog;

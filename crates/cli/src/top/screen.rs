@@ -132,48 +132,39 @@ const LINES: usize = 1000;
 /// Lines a page key moves by.
 const PAGE: usize = 10;
 
-/// The state of it all.
-pub(super) struct Screen {
-    pub(super) look: Look,
-    pub(super) page: Page,
-    /// Pages that Esc leads back to, the next one last.
-    behind: Vec<Page>,
-    pub(super) asks: Asks,
-    pub(super) sort: Column,
-    /// The other way round: numbers begin with the largest, names with A.
-    pub(super) reversed: bool,
-    /// Queues whose names contain this.
-    pub(super) filter: String,
-    /// The queue that keys are about; it is kept when others come or the order changes.
-    picked: Option<String>,
-    /// The line of connections, findings or dead letters at the top.
-    pub(super) scrolled: usize,
-    /// Events of a followed queue, oldest first.
-    pub(super) lines: VecDeque<String>,
-    /// Dead letters of the queue whose page this is; `None`: not known yet.
-    pub(super) dead: Option<Vec<Dead>>,
-    /// Why messages of the queue whose page this is wait; may be empty.
-    pub(super) why_slow: String,
-    /// The last action, or an error.
-    pub(super) says: String,
+quintet_types::defaults! {
+    /// The state of it all.
+    pub(super) struct Screen {
+        pub(super) look: Look = Look::default(),
+        pub(super) page: Page = Page::Queues,
+        /// Pages that Esc leads back to, the next one last.
+        behind: Vec<Page> = Vec::new(),
+        pub(super) asks: Asks = Asks::Nothing,
+        pub(super) sort: Column = Column::Ready,
+        /// The other way round: numbers begin with the largest, names with A.
+        pub(super) reversed: bool = false,
+        /// Queues whose names contain this.
+        pub(super) filter: String = String::new(),
+        /// The queue that keys are about; it is kept when others come or the order changes.
+        picked: Option<String> = None,
+        /// The line of connections, findings or dead letters at the top.
+        pub(super) scrolled: usize = 0,
+        /// Events of a followed queue, oldest first.
+        pub(super) lines: VecDeque<String> = VecDeque::new(),
+        /// Dead letters of the queue whose page this is; `None`: not known yet.
+        pub(super) dead: Option<Vec<Dead>> = None,
+        /// Why messages of the queue whose page this is wait; may be empty.
+        pub(super) why_slow: String = String::new(),
+        /// The last action, or an error.
+        pub(super) says: String = String::new(),
+    }
 }
 
 impl Screen {
     pub(super) fn new(filter: String) -> Self {
         Self {
-            look: Look::default(),
-            page: Page::Queues,
-            behind: Vec::new(),
-            asks: Asks::Nothing,
-            sort: Column::Ready,
-            reversed: false,
             filter,
-            picked: None,
-            scrolled: 0,
-            lines: VecDeque::new(),
-            dead: None,
-            why_slow: String::new(),
-            says: String::new(),
+            ..Self::default()
         }
     }
 

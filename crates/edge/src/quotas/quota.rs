@@ -11,35 +11,26 @@ use super::Limited;
 /// Milliseconds of a minute.
 const MINUTE_MS: u64 = 60_000;
 
-/// One address's or user's. Limits of 0 are none.
-pub struct Quota {
-    connections: AtomicU64,
-    connections_max: AtomicU64,
-    requests: Bucket,
-    requests_per_second: AtomicU64,
-    requests_burst: AtomicU64,
-    failures: Bucket,
-    failures_per_minute: AtomicU64,
-    bytes: Arc<ByteBudget>,
-    /// How often one of them held somebody back, and when last, ns.
-    throttled: AtomicU64,
-    throttled_ns: AtomicU64,
+quintet_types::defaults! {
+    /// One address's or user's. Limits of 0 are none.
+    pub struct Quota {
+        connections: AtomicU64 = AtomicU64::new(0),
+        connections_max: AtomicU64 = AtomicU64::new(0),
+        requests: Bucket = Bucket::default(),
+        requests_per_second: AtomicU64 = AtomicU64::new(0),
+        requests_burst: AtomicU64 = AtomicU64::new(0),
+        failures: Bucket = Bucket::default(),
+        failures_per_minute: AtomicU64 = AtomicU64::new(0),
+        bytes: Arc<ByteBudget> = ByteBudget::new(u64::MAX),
+        /// How often one of them held somebody back, and when last, ns.
+        throttled: AtomicU64 = AtomicU64::new(0),
+        throttled_ns: AtomicU64 = AtomicU64::new(0),
+    }
 }
 
 impl Quota {
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
-        let quota = Self {
-            connections: AtomicU64::new(0),
-            connections_max: AtomicU64::new(0),
-            requests: Bucket::default(),
-            requests_per_second: AtomicU64::new(0),
-            requests_burst: AtomicU64::new(0),
-            failures: Bucket::default(),
-            failures_per_minute: AtomicU64::new(0),
-            bytes: ByteBudget::new(u64::MAX),
-            throttled: AtomicU64::new(0),
-            throttled_ns: AtomicU64::new(0),
-        };
+        let quota = Self::default();
         quota.set(limits);
         Arc::new(quota)
     }

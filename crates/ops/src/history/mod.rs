@@ -31,20 +31,11 @@ const REST_MAX: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_secs(60);
 
 /// The history of all queues, and the bell that ends its thread.
+#[derive(Default)]
 pub struct Looks {
     inside: Mutex<Histories>,
     stops: Mutex<bool>,
     bell: Condvar,
-}
-
-impl Default for Looks {
-    fn default() -> Self {
-        Self {
-            inside: Mutex::new(Histories::new()),
-            stops: Mutex::new(false),
-            bell: Condvar::new(),
-        }
-    }
 }
 
 impl Looks {

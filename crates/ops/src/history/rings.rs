@@ -230,6 +230,7 @@ struct Mark {
 }
 
 /// The history of all queues.
+#[derive(Default)]
 pub(crate) struct Histories {
     hasher: RandomState,
     /// By name and birth, hashed: one that is made anew is another. Two that are taken for one
@@ -247,20 +248,6 @@ pub(crate) struct Histories {
 }
 
 impl Histories {
-    pub(crate) fn new() -> Self {
-        Self {
-            hasher: RandomState::new(),
-            marks: HashMap::new(),
-            rings: HashMap::new(),
-            pass: 0,
-            before: None,
-            began: None,
-            whole: 0,
-            left_out: 0,
-            left_out_now: 0,
-        }
-    }
-
     /// A pass begins, about the minute that is over at `now`.
     pub(crate) fn begin(&mut self, now: Ms) {
         self.pass += 1;

@@ -34,7 +34,7 @@ fn pass(all: &mut Histories, minute: u64, queues: &[QueueStats], most: usize) {
 
 #[test]
 fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     pass(&mut all, 0, &[queue("a", 600, 0), queue("still", 5, 0)], 9);
     assert_eq!(all.counts(), (0, 0), "nothing is known to have moved");
     pass(
@@ -62,7 +62,7 @@ fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
 
 #[test]
 fn a_new_queue_counts_from_its_birth_and_one_made_anew_is_another() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     pass(&mut all, 0, &[], 9);
     let mut new = queue("a", 60, 0);
     new.created = Ms(START + MINUTE / 2);
@@ -81,7 +81,7 @@ fn a_new_queue_counts_from_its_birth_and_one_made_anew_is_another() {
 
 #[test]
 fn gaps_stay_gaps_and_time_that_stands_adds_nothing() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     let name = Name::from("a");
     pass(&mut all, 0, &[queue("a", 1, 0)], 9);
     pass(&mut all, 1, &[queue("a", 2, 0)], 9);
@@ -101,7 +101,7 @@ fn gaps_stay_gaps_and_time_that_stands_adds_nothing() {
 
 #[test]
 fn a_quarter_is_its_minutes_at_their_most_and_in_the_mean() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     for minute in 0..=30 {
         let into = 1 + minute * 60 + if minute >= 20 { 6000 } else { 0 };
         pass(&mut all, minute, &[queue("a", into, 0)], 9);
@@ -119,7 +119,7 @@ fn a_quarter_is_its_minutes_at_their_most_and_in_the_mean() {
 
 #[test]
 fn rings_are_bounded_in_number_and_in_length_and_idle_ones_are_forgotten() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     let names = ["a", "b", "c"];
     pass(&mut all, 0, &names.map(|name| queue(name, 1, 0)), 2);
     for minute in 1..3 * 24 * 60 {
@@ -142,7 +142,7 @@ fn rings_are_bounded_in_number_and_in_length_and_idle_ones_are_forgotten() {
 
 #[test]
 fn what_was_counted_lately_is_known_from_the_first_look_on() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     let name = Name::from("a");
     let totals = |puts, discarded, buries| {
         let mut queue = queue("a", puts, 0);
@@ -180,7 +180,7 @@ fn what_was_counted_lately_is_known_from_the_first_look_on() {
 
 #[test]
 fn it_is_known_how_long_no_lease_has_ended() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     let finished = |minute, finished| {
         let mut queue = queue("a", 100 + minute, 0);
         queue.totals.finished = finished;
@@ -201,7 +201,7 @@ fn it_is_known_how_long_no_lease_has_ended() {
 
 #[test]
 fn while_nothing_is_held_no_lease_is_stuck() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     let leased = |minute, reserved| {
         let mut queue = queue("a", 100 + minute, 0);
         queue.gauges.reserved = reserved;
@@ -224,7 +224,7 @@ fn while_nothing_is_held_no_lease_is_stuck() {
 
 #[test]
 fn counters_that_go_back_and_jobs_that_are_gone_are_no_rise() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     let counted = |taken, failed| {
         let mut queue = queue("a", 100, 0);
         (queue.totals.taken, queue.totals.failed) = (taken, failed);
@@ -247,7 +247,7 @@ fn a_restart_is_a_gap_and_a_damaged_file_is_no_history() {
     let path = folder.path().join("history");
     let name = Name::from("a\u{202e}\n");
     let a = |puts| queue("a\u{202e}\n", puts, 0);
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     for minute in 0..=20 {
         let mut buried = a(1 + minute * 60);
         buried.totals.buries = minute / 20;
@@ -258,7 +258,7 @@ fn a_restart_is_a_gap_and_a_damaged_file_is_no_history() {
     kept::save(&all, &path).expect("written");
     // Another process: another hash, and counters that begin anew.
     let load = |minute, most| {
-        let all = Mutex::new(Histories::new());
+        let all = Mutex::new(Histories::default());
         let loaded = kept::load(&all, &path, Ms(START + minute * MINUTE), most);
         (all.into_inner().expect("whole"), loaded)
     };
@@ -308,7 +308,7 @@ fn a_restart_is_a_gap_and_a_damaged_file_is_no_history() {
 
 #[test]
 fn the_hour_of_all_queues_is_that_of_each_together() {
-    let mut all = Histories::new();
+    let mut all = Histories::default();
     let mut sum = None;
     all.add_hour(&Name::from("a"), &mut sum);
     assert_eq!(sum, None);

@@ -9,7 +9,7 @@ use quintet_policy::Schedule;
 use quintet_types::Ms;
 
 /// State of a schedule.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Item {
     /// Its definition, if that is in the configuration; else it is in the table of definitions.
     pub(super) of_file: Option<Arc<Schedule>>,
@@ -103,17 +103,10 @@ impl Book {
         self.remove(name);
         let name: Arc<str> = name.into();
         let item = Item {
-            shadows: false,
             looked: of_file.is_none(),
             of_file,
             due,
-            paused: false,
-            last_run: None,
-            runs: 0,
-            missed: 0,
-            failures: 0,
-            error: None,
-            invalid: None,
+            ..Item::default()
         };
         self.defined += u64::from(item.of_file.is_none());
         if due != Ms::NEVER {

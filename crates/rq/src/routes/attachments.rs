@@ -11,7 +11,7 @@ use quintet_scripts::{Attached, Fault, Rq};
 use quintet_types::CommandError;
 use serde_json::json;
 
-use super::{escaped, existing, messages::gone, problem};
+use super::{Answer, escaped, existing, messages::gone, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::upload;
@@ -26,7 +26,7 @@ pub(super) async fn file(
     State(app): State<Arc<App>>,
     Path(which): Path<Which>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Answer {
     let what = format!("Message ID attachment '{}'", which.2);
     let path = find(&app, which, Rq::attachment_path, &what).await?;
     Ok(files::send(&path, &what, &headers).await)
@@ -36,7 +36,7 @@ pub(super) async fn log(
     State(app): State<Arc<App>>,
     Path(which): Path<Which>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Answer {
     let what = format!("Message ID log '{}'", which.2);
     let path = find(&app, which, Rq::log_path, &what).await?;
     Ok(files::send(&path, &what, &headers).await)
@@ -66,20 +66,14 @@ async fn find(
     }
 }
 
-pub(super) async fn tail(
-    State(app): State<Arc<App>>,
-    Path(which): Path<Which>,
-) -> Result<Response, Problem> {
+pub(super) async fn tail(State(app): State<Arc<App>>, Path(which): Path<Which>) -> Answer {
     let what = format!("Message ID attachment '{}'", which.2);
     find(&app, which.clone(), Rq::attachment_path, &what).await?;
     Ok(tail_page(&app, &which, "attach"))
 }
 
 /// The log may come later than the page.
-pub(super) async fn tail_log(
-    State(app): State<Arc<App>>,
-    Path(which): Path<Which>,
-) -> Result<Response, Problem> {
+pub(super) async fn tail_log(State(app): State<Arc<App>>, Path(which): Path<Which>) -> Answer {
     let (queue, id) = (which.0.clone(), which.1.clone());
     app.ask(move |rq| existing(rq, &queue).and_then(|()| rq.state(&queue, &id)))
         .await?
@@ -110,7 +104,7 @@ pub(super) async fn post(
     State(app): State<Arc<App>>,
     Path(which): Path<Which>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     if which.2 == "new" {
         return attach(&app, which, request).await;
     }
@@ -138,7 +132,7 @@ pub(super) async fn post(
 
 /// The form's fields may come before or behind the file; RQ's clients send the
 /// file first, so what to do with it must not depend on them.
-async fn attach(app: &App, which: Which, request: Request) -> Result<Response, Problem> {
+async fn attach(app: &App, which: Which, request: Request) -> Answer {
     let mut form = app.http.query(request.uri())?;
     let Kind::Multipart(boundary) = form::kind(content_type(request.headers())) else {
         return Err(Problem::not_found("Required param filedata"));
@@ -268,7 +262,7 @@ fn answer(
     json: bool,
     result: Result<String, Fault>,
     notice: &str,
-) -> Result<Response, Problem> {
+) -> Answer {
     if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
         return Err(problem(fault));
     }

@@ -10,7 +10,7 @@ use quintet_scripts::{AdminOp, Fault, QueueConfig};
 use quintet_types::{CommandError, Name};
 use serde_json::{Value, json};
 
-use super::{escaped, problem};
+use super::{Answer, escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
@@ -26,10 +26,7 @@ fn allowed(app: &App) -> Result<(), Problem> {
     Err(Problem::said(StatusCode::FORBIDDEN, text))
 }
 
-pub(super) async fn new_queue_page(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-) -> Result<Response, Problem> {
+pub(super) async fn new_queue_page(State(app): State<Arc<App>>, uri: Uri) -> Answer {
     allowed(&app)?;
     let page = pages::NewQueue {
         root: &app.http.settings().relative_root,
@@ -39,10 +36,7 @@ pub(super) async fn new_queue_page(
 }
 
 /// Makes a queue from a form's `queue[…]` fields.
-pub(super) async fn new_queue(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn new_queue(State(app): State<Arc<App>>, request: Request) -> Answer {
     allowed(&app)?;
     let given = app.http.form(request).await?;
     let fields = given.form.object("queue").unwrap_or_default();
@@ -58,10 +52,7 @@ pub(super) async fn new_queue(
 }
 
 /// Makes a queue from a `config.json` on the server's disk.
-pub(super) async fn new_queue_link(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn new_queue_link(State(app): State<Arc<App>>, request: Request) -> Answer {
     allowed(&app)?;
     let given = app.http.form(request).await?;
     let fields = given.form.object("queue").unwrap_or_default();
@@ -83,10 +74,7 @@ fn made(app: &App, page: &str, result: Result<(), Fault>) -> Response {
     }
 }
 
-pub(super) async fn delete_queue(
-    State(app): State<Arc<App>>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(super) async fn delete_queue(State(app): State<Arc<App>>, request: Request) -> Answer {
     allowed(&app)?;
     let given = app.http.form(request).await?;
     let queue = given.form.get("queue_name").unwrap_or_default().to_owned();
@@ -108,7 +96,7 @@ pub(super) async fn adminoper(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     const OPS: [(&str, &str, AdminOp); 4] = [
         ("pause", "paused", AdminOp::Pause),
         ("resume", "resumed", AdminOp::Resume),
@@ -134,7 +122,7 @@ pub(super) async fn restart(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let given = app.http.form(request).await?;
     let asked = queue.clone();
     app.ask(move |rq| rq.restart(&asked))
@@ -151,7 +139,7 @@ pub(super) async fn ack_errs(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let given = app.http.form(request).await?;
     let asked = queue.clone();
     let result = app.ask(move |rq| rq.ack_errs(&asked)).await?;

@@ -10,7 +10,7 @@ use quintet_scripts::{Fault, Method, NewMessage, Rq};
 use quintet_types::{CommandError, Verb};
 use serde_json::{Map, Value, json};
 
-use super::{escaped, existing, problem};
+use super::{Answer, escaped, existing, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
@@ -23,7 +23,7 @@ pub(super) async fn new_page(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let asked = queue.clone();
     let shape = app
         .ask(move |rq| existing(rq, &asked).map(|()| rq.queue_form(&asked)))
@@ -66,7 +66,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let given = app.http.form(request).await?;
     let html = given.json.is_none() && given.form.get("x_format") == Some("html");
     let mut fields = fields(&given, html)?;
@@ -147,7 +147,7 @@ pub(super) async fn show(
     State(app): State<Arc<App>>,
     Path((queue, last)): Path<(String, String)>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let (id, json) = match last.strip_suffix(".json") {
         Some(id) => (id.to_owned(), true),
         None => (last, false),
@@ -174,7 +174,7 @@ pub(super) async fn show(
 pub(super) async fn state(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let state = app
         .ask(move |rq| existing(rq, &queue).and_then(|()| rq.state(&queue, &id)))
         .await?
@@ -259,7 +259,7 @@ async fn act_by(
     Extension(requester): Extension<Requester>,
     request: Request,
     administers: &mut Option<&'static str>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let given = app.http.form(request).await?;
     let method = given.form.get("_method");
     let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
@@ -302,7 +302,7 @@ pub(super) async fn clone(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let given = app.http.form(request).await?;
     let asked = queue.clone();
     let result = app
@@ -323,7 +323,7 @@ pub(super) async fn run_now(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
     request: Request,
-) -> Result<Response, Problem> {
+) -> Answer {
     let given = app.http.form(request).await?;
     let (asked, which) = (queue.clone(), id.clone());
     let result = app

@@ -9,6 +9,7 @@ mod search;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -17,6 +18,9 @@ use quintet_types::CommandError;
 
 use crate::app::App;
 use quintet_http::Problem;
+
+/// Reply of a handler, or its problem.
+type Answer = Result<Response, Problem>;
 
 /// Everything below the site's root.
 pub fn router(http: Arc<quintet_http::App>, rq: Arc<Rq>) -> Router {

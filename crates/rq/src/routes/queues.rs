@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, State};
-use axum::response::Response;
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{QueueInfo, ROUTER, Rq, STATES};
 use quintet_types::Verb;
 use serde_json::{Value, json};
 
-use super::{escaped, problem};
+use super::{Answer, escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
@@ -31,7 +30,7 @@ pub(super) async fn main_page(
     State(app): State<Arc<App>>,
     Extension(requester): Extension<Requester>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let notice = app.http.notice(&uri);
     let _room = room_for_queues(&app).await?;
     let shown = Arc::clone(&app);
@@ -60,7 +59,7 @@ pub(super) async fn main_page(
 pub(super) async fn list_text(
     State(app): State<Arc<App>>,
     Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let _room = room_for_queues(&app).await?;
     let shown = Arc::clone(&app);
     // Of many queues it is long: written where nobody waits for it.
@@ -86,7 +85,7 @@ pub(super) async fn list_text(
 pub(super) async fn list_json(
     State(app): State<Arc<App>>,
     Extension(requester): Extension<Requester>,
-) -> Result<Response, Problem> {
+) -> Answer {
     let _room = room_for_queues(&app).await?;
     let uptime = app.http.uptime();
     app.document(move |rq| Ok(list_of(&sorted(rq, &requester), uptime)))
@@ -134,7 +133,7 @@ pub(super) async fn show(
     State(app): State<Arc<App>>,
     Path(last): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let (name, form) = match last.split_once('.') {
         Some((name, form)) => (name.to_owned(), form),
         None => (last.clone(), ""),
@@ -216,7 +215,7 @@ pub(super) async fn done(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let limit = match app.http.query(&uri)?.get("limit") {
         Some(limit) => limit
             .parse::<usize>()
@@ -232,10 +231,7 @@ pub(super) async fn done(
     .await
 }
 
-pub(super) async fn config(
-    State(app): State<Arc<App>>,
-    Path(queue): Path<String>,
-) -> Result<Response, Problem> {
+pub(super) async fn config(State(app): State<Arc<App>>, Path(queue): Path<String>) -> Answer {
     app.document(move |rq| rq.queue_config(&queue).map_err(|fault| problem(&fault)))
         .await
 }

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::response::Response;
 use hyper::Uri;
 use hyper::header::{HeaderName, HeaderValue};
 use quintet_scripts::{Fault, SEARCH_BYTES};
 use quintet_types::Verb;
 use serde_json::Value;
 
-use super::problem;
+use super::{Answer, problem};
 use crate::app::App;
-use quintet_http::{Problem, Requester, held, reply};
+use quintet_http::{Requester, held, reply};
 
 /// With a list that does not have all.
 const MORE: HeaderName = HeaderName::from_static("x-more");
@@ -24,7 +23,7 @@ pub(super) async fn search(
     State(app): State<Arc<App>>,
     Extension(requester): Extension<Requester>,
     uri: Uri,
-) -> Result<Response, Problem> {
+) -> Answer {
     let form = app.http.query(&uri)?;
     let queue = form.get("name").unwrap_or_default().to_owned();
     requester.must(Verb::Peek, &queue)?;

@@ -27,21 +27,23 @@ pub enum Peek {
     },
 }
 
-/// States as an operator lists them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ListState {
-    /// Ready now, those not selectable included.
-    Ready,
-    /// Waiting for their due time.
-    Delayed,
-    /// Under a lease.
-    Reserved,
-    /// Set aside.
-    Buried,
-    /// Not yet committed.
-    Prepared,
-    /// Done or relayed.
-    Archived,
+named! {
+    /// States as an operator lists them.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum ListState, word {
+        /// Ready now, those not selectable included.
+        Ready = "ready",
+        /// Waiting for their due time.
+        Delayed = "delayed",
+        /// Under a lease.
+        Reserved = "reserved",
+        /// Set aside.
+        Buried = "buried",
+        /// Not yet committed.
+        Prepared = "prepared",
+        /// Done or relayed.
+        Archived = "archived",
+    }
 }
 
 /// The statistics that are asked for.
@@ -91,18 +93,6 @@ impl ListState {
             State::Buried => ListState::Buried,
             State::Prepared => ListState::Prepared,
             State::Done | State::Relayed => ListState::Archived,
-        }
-    }
-
-    /// As the API calls it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            ListState::Ready => "ready",
-            ListState::Delayed => "delayed",
-            ListState::Reserved => "reserved",
-            ListState::Buried => "buried",
-            ListState::Prepared => "prepared",
-            ListState::Archived => "archived",
         }
     }
 }

@@ -26,28 +26,18 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     listener,
 };
 
-const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "max_job_size",
-        // beanstalkd's "less than 2**16".
-        default: Value::Bytes(65_535),
-        help: "longest job, 1 byte to 1GiB; a longer one is read, dropped and answered with \
-               JOB_TOO_BIG",
-    },
-    OptionSpec {
-        name: "max_watched",
-        default: Value::Number(1024),
-        help: "tubes one connection may watch, 1 to 100000; beyond it watch is answered with \
-               OUT_OF_MEMORY",
-    },
-    OptionSpec {
-        name: "version",
-        // Clients compare it with versions of beanstalkd.
-        default: Value::Text("1.13"),
-        help: "version in stats: printable, without spaces, quotes and backslashes; clients read \
-               it as a number",
-    },
-];
+const OPTIONS: &[OptionSpec] = crate::options! {
+    // beanstalkd's "less than 2**16".
+    "max_job_size" Bytes(65_535)
+        "longest job, 1 byte to 1GiB; a longer one is read, dropped and answered with JOB_TOO_BIG";
+    "max_watched" Number(1024)
+        "tubes one connection may watch, 1 to 100000; beyond it watch is answered with \
+         OUT_OF_MEMORY";
+    // Clients compare it with versions of beanstalkd.
+    "version" Text("1.13")
+        "version in stats: printable, without spaces, quotes and backslashes; clients read it as a \
+         number";
+};
 
 macro_rules! counters {
     ($($count:ident $name:literal,)*) => {

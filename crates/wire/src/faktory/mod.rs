@@ -43,62 +43,32 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
 
 const DAY_MS: u64 = 86_400_000;
 
-const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "max_line",
-        default: Value::Bytes(8 << 20),
-        help: "longest command line with its end, 64KiB to 256MiB; a longer one is skipped and \
-               answered with \"line too long\"",
-    },
-    OptionSpec {
-        name: "fetch_wait_ms",
-        default: Value::Number(2000),
-        help: "how long FETCH waits for a job, 0 to 10000 ms; clients give up shortly after 2 s",
-    },
-    OptionSpec {
-        name: "password",
-        default: Value::Text(""),
-        help: "password of clients; empty: none",
-    },
-    OptionSpec {
-        name: "hash_rounds",
-        default: Value::Number(0),
-        help: "hash rounds of a client's proof, 1 to 100000; 0: 4096 to 8191, random for each \
-               connection; the Python package \"faktory\" supports only 1",
-    },
-    OptionSpec {
-        name: "dead_days",
-        default: Value::Number(180),
-        help: "how long dead jobs that were put here stay, up to 36500 days; 0: as `buried_ttl` \
-               of their queue says",
-    },
-    OptionSpec {
-        name: "flush",
-        default: Value::Text("all"),
-        help: "\"all\": FLUSH drops every queue of every protocol, \"refuse\": it fails",
-    },
-    OptionSpec {
-        name: "priority",
-        default: Value::Text("ignore"),
-        help: "\"ignore\" a job's priority as Faktory does, or \"use\" it: 9 goes before 1",
-    },
-    OptionSpec {
-        name: "foreign_jobtype",
-        default: Value::Text("Message"),
-        help: "job type of messages from other protocols, printable and without spaces, quotes \
-               and backslashes",
-    },
-    OptionSpec {
-        name: "ent",
-        default: Value::Bool(false),
-        help: "features of Faktory Enterprise: unique and expiring jobs, batches, tracking",
-    },
-    OptionSpec {
-        name: "version",
-        default: Value::Text("1.10.0"),
-        help: "faktory_version in INFO; clients want 1.8 or more",
-    },
-];
+const OPTIONS: &[OptionSpec] = crate::options! {
+    "max_line" Bytes(8 << 20)
+        "longest command line with its end, 64KiB to 256MiB; a longer one is skipped and answered \
+         with \"line too long\"";
+    "fetch_wait_ms" Number(2000)
+        "how long FETCH waits for a job, 0 to 10000 ms; clients give up shortly after 2 s";
+    "password" Text("")
+        "password of clients; empty: none";
+    "hash_rounds" Number(0)
+        "hash rounds of a client's proof, 1 to 100000; 0: 4096 to 8191, random for each \
+         connection; the Python package \"faktory\" supports only 1";
+    "dead_days" Number(180)
+        "how long dead jobs that were put here stay, up to 36500 days; 0: as `buried_ttl` of their \
+         queue says";
+    "flush" Text("all")
+        "\"all\": FLUSH drops every queue of every protocol, \"refuse\": it fails";
+    "priority" Text("ignore")
+        "\"ignore\" a job's priority as Faktory does, or \"use\" it: 9 goes before 1";
+    "foreign_jobtype" Text("Message")
+        "job type of messages from other protocols, printable and without spaces, quotes and \
+         backslashes";
+    "ent" Bool(false)
+        "features of Faktory Enterprise: unique and expiring jobs, batches, tracking";
+    "version" Text("1.10.0")
+        "faktory_version in INFO; clients want 1.8 or more";
+};
 
 macro_rules! counters {
     ($($count:ident $name:literal,)*) => {

@@ -22,20 +22,14 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     listener,
 };
 
-const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "max_name",
-        default: Value::Number(1024),
-        help: "longest queue name, 1 to 65535 bytes; a longer one is answered with an error and \
-               closes the connection",
-    },
-    OptionSpec {
-        name: "max_job_size",
-        default: Value::Bytes(64 << 20),
-        help: "longest data of a job, 1 byte to 4294967295 bytes; longer data are not read: an \
-               error, and the connection closes",
-    },
-];
+const OPTIONS: &[OptionSpec] = crate::options! {
+    "max_name" Number(1024)
+        "longest queue name, 1 to 65535 bytes; a longer one is answered with an error and closes \
+         the connection";
+    "max_job_size" Bytes(64 << 20)
+        "longest data of a job, 1 byte to 4294967295 bytes; longer data are not read: an error, \
+         and the connection closes";
+};
 
 /// Indexes of this protocol's counters.
 #[derive(Clone, Copy)]

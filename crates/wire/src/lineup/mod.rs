@@ -24,26 +24,17 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     listener,
 };
 
-const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "queue",
-        default: Value::Text("default"),
-        help: "the queue this listener serves, 1 to 1024 bytes; several listeners may serve \
-               different ones",
-    },
-    OptionSpec {
-        name: "max_line",
-        default: Value::Bytes(1024),
-        help: "longest command line with its end, 64 bytes to 64KiB; a longer one is skipped and \
-               answered with LINE_TOO_LONG",
-    },
-    OptionSpec {
-        name: "max_message_size",
-        default: Value::Bytes(64 << 20),
-        help: "longest message, 1 byte to 4GiB; a longer one is answered with MESSAGE_TOO_LARGE, \
-               and up to 16 times as much is read and dropped before the connection is closed",
-    },
-];
+const OPTIONS: &[OptionSpec] = crate::options! {
+    "queue" Text("default")
+        "the queue this listener serves, 1 to 1024 bytes; several listeners may serve different \
+         ones";
+    "max_line" Bytes(1024)
+        "longest command line with its end, 64 bytes to 64KiB; a longer one is skipped and \
+         answered with LINE_TOO_LONG";
+    "max_message_size" Bytes(64 << 20)
+        "longest message, 1 byte to 4GiB; a longer one is answered with MESSAGE_TOO_LARGE, and up \
+         to 16 times as much is read and dropped before the connection is closed";
+};
 
 /// Indexes of this protocol's counters.
 #[derive(Clone, Copy)]

@@ -35,54 +35,28 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     listener,
 };
 
-const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "max_line",
-        default: Value::Bytes(2048),
-        help: "longest command line with its end, 64 bytes to 64KiB; a longer one closes the \
-               connection",
-    },
-    OptionSpec {
-        name: "max_name",
-        default: Value::Number(250),
-        help: "longest queue name, 1 to 4096 bytes",
-    },
-    OptionSpec {
-        name: "max_item_size",
-        default: Value::Bytes(64 << 20),
-        help: "longest item, 1 byte to 4GiB; a longer one is read, dropped and answered with \
-               NOT_STORED",
-    },
-    OptionSpec {
-        name: "max_open_reads",
-        default: Value::Number(1),
-        help: "open reads of one connection in one queue, 1 to 1000000",
-    },
-    OptionSpec {
-        name: "single_open_read",
-        default: Value::Bool(false),
-        help: "Darner's rule: one open read per connection over all queues, closed or aborted \
-               under any name",
-    },
-    OptionSpec {
-        name: "flags",
-        default: Value::Text("store"),
-        help: "\"store\" keeps the flags of a set and returns them, \"zero\" always returns 0 as \
-               Darner and Kestrel do",
-    },
-    OptionSpec {
-        name: "flush_all_reply",
-        default: Value::Text("ok"),
-        help: "\"ok\" answers flush_all with \"OK\" as memcached does, \"kestrel\" with \"Flushed all \
-               queues.\"",
-    },
-    OptionSpec {
-        name: "version",
-        default: Value::Text(concat!("1.0.0-quintet-", env!("CARGO_PKG_VERSION"))),
-        help: "version in the version command and statistics, printable and without spaces; \
-               libmemcached wants a leading number other than 0",
-    },
-];
+const OPTIONS: &[OptionSpec] = crate::options! {
+    "max_line" Bytes(2048)
+        "longest command line with its end, 64 bytes to 64KiB; a longer one closes the connection";
+    "max_name" Number(250)
+        "longest queue name, 1 to 4096 bytes";
+    "max_item_size" Bytes(64 << 20)
+        "longest item, 1 byte to 4GiB; a longer one is read, dropped and answered with NOT_STORED";
+    "max_open_reads" Number(1)
+        "open reads of one connection in one queue, 1 to 1000000";
+    "single_open_read" Bool(false)
+        "Darner's rule: one open read per connection over all queues, closed or aborted under any \
+         name";
+    "flags" Text("store")
+        "\"store\" keeps the flags of a set and returns them, \"zero\" always returns 0 as Darner \
+         and Kestrel do";
+    "flush_all_reply" Text("ok")
+        "\"ok\" answers flush_all with \"OK\" as memcached does, \"kestrel\" with \"Flushed all \
+         queues.\"";
+    "version" Text(concat!("1.0.0-quintet-", env!("CARGO_PKG_VERSION")))
+        "version in the version command and statistics, printable and without spaces; libmemcached \
+         wants a leading number other than 0";
+};
 
 /// Indexes of this protocol's counters.
 #[derive(Clone, Copy)]

@@ -23,42 +23,24 @@ pub(crate) const PROTOCOL: Protocol = Protocol {
     listener,
 };
 
-const OPTIONS: &[OptionSpec] = &[
-    OptionSpec {
-        name: "ttl_zero",
-        default: Value::Text("never"),
-        help: "a time to live of 0: \"never\" keeps the packet until it is taken, \"expire\" \
-               offers it to a ready subscriber and drops it within 1 ms",
-    },
-    OptionSpec {
-        name: "refused_push",
-        default: Value::Text("drop"),
-        help: "a push that the server rejects, without a reply: \"drop\" counts it, \"close\" \
-               counts it and closes the connection",
-    },
-    OptionSpec {
-        name: "max_packet_size",
-        default: Value::Bytes(2 * LENGTH_MAX),
-        help: "longest packet, key and payload together, 1 byte to 131070; a longer one is read, \
-               dropped and counted",
-    },
-    OptionSpec {
-        name: "max_group_size",
-        default: Value::Bytes(64 << 20),
-        help: "keys and payloads of one group together, 1 byte to 16GiB; the packets over it \
-               stay for the next group, a single packet always leaves",
-    },
-    OptionSpec {
-        name: "max_subscriptions",
-        default: Value::Number(1024),
-        help: "queues one connection may subscribe to, 1 to 65535; one more closes it",
-    },
-    OptionSpec {
-        name: "max_subscribed_bytes",
-        default: Value::Bytes(1 << 20),
-        help: "names of a connection's subscriptions together, 64KiB to 64MiB; more closes it",
-    },
-];
+const OPTIONS: &[OptionSpec] = crate::options! {
+    "ttl_zero" Text("never")
+        "a time to live of 0: \"never\" keeps the packet until it is taken, \"expire\" offers it \
+         to a ready subscriber and drops it within 1 ms";
+    "refused_push" Text("drop")
+        "a push that the server rejects, without a reply: \"drop\" counts it, \"close\" counts it \
+         and closes the connection";
+    "max_packet_size" Bytes(2 * LENGTH_MAX)
+        "longest packet, key and payload together, 1 byte to 131070; a longer one is read, dropped \
+         and counted";
+    "max_group_size" Bytes(64 << 20)
+        "keys and payloads of one group together, 1 byte to 16GiB; the packets over it stay for \
+         the next group, a single packet always leaves";
+    "max_subscriptions" Number(1024)
+        "queues one connection may subscribe to, 1 to 65535; one more closes it";
+    "max_subscribed_bytes" Bytes(1 << 20)
+        "names of a connection's subscriptions together, 64KiB to 64MiB; more closes it";
+};
 
 /// The largest value of a 16-bit length.
 const LENGTH_MAX: u64 = u16::MAX as u64;

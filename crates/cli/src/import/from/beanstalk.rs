@@ -8,7 +8,6 @@ mod yaml;
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -422,17 +421,7 @@ impl Source for Beanstalk {
         }
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        self.large.write(into)
-    }
-
-    fn place(&self) -> String {
-        self.place.clone()
-    }
-
-    fn position(&self) -> u64 {
-        self.passed
-    }
+    of_fields!(place);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         self.collect()?;

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
@@ -239,18 +238,12 @@ impl Source for Binlog {
         Ok(Some(self.large.entry(head, body)))
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        self.large.write(into)
-    }
+    of_fields!();
 
     fn place(&self) -> String {
         let last = self.at.checked_sub(1).and_then(|at| self.jobs.get(at));
         last.map_or_else(String::new, |(id, job)| {
             format!("job {id} in {}", self.bodies.path(job.file).display())
         })
-    }
-
-    fn position(&self) -> u64 {
-        self.at as u64
     }
 }

@@ -4,7 +4,6 @@
 //! scheduled, waits for a retry or is dead the protocol does not show.
 
 use std::collections::VecDeque;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -203,17 +202,7 @@ impl Source for Faktory {
         }
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        self.large.write(into)
-    }
-
-    fn place(&self) -> String {
-        self.place.clone()
-    }
-
-    fn position(&self) -> u64 {
-        self.passed
-    }
+    of_fields!(place);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let items = first(&mut self.given, messages);

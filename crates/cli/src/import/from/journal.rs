@@ -1,7 +1,6 @@
 //! The journal of one of Kestrel's queues, which no Kestrel uses. It is only read.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -172,18 +171,12 @@ impl Source for Journal {
         Ok(Some(self.large.entry(head, body)))
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        self.large.write(into)
-    }
+    of_fields!();
 
     fn place(&self) -> String {
         let last = self.at.checked_sub(1).and_then(|at| self.items.get(at));
         last.map_or_else(String::new, |Placed { file, item }| {
             format!("byte {} of {}", item.at, self.bodies.path(*file).display())
         })
-    }
-
-    fn position(&self) -> u64 {
-        self.at as u64
     }
 }

@@ -4,7 +4,6 @@
 //! which keeps their order, and closed when they are stored here.
 
 use std::collections::{HashMap, VecDeque};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -248,17 +247,7 @@ impl Source for Kestrel {
         }
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        self.large.write(into)
-    }
-
-    fn place(&self) -> String {
-        self.place.clone()
-    }
-
-    fn position(&self) -> u64 {
-        self.passed
-    }
+    of_fields!(place);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let items = first(&mut self.given, messages);

@@ -4,7 +4,6 @@
 //! Messages without files come as any other; those with files are made over the server's own RQ
 //! sockets ([`super::attached`]), as only it knows where its files are.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -248,16 +247,10 @@ impl Source for Messages {
         Ok(Some(self.large.entry(head, body)))
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        self.large.write(into)
-    }
+    of_fields!();
 
     fn place(&self) -> String {
         let last = self.at.checked_sub(1).and_then(|at| self.places.get(at));
         last.map_or_else(String::new, |place| place.folder.display().to_string())
-    }
-
-    fn position(&self) -> u64 {
-        self.at as u64
     }
 }

@@ -8,7 +8,6 @@ mod sign;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -506,17 +505,7 @@ impl Source for Sqs {
         }
     }
 
-    fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
-        self.large.write(into)
-    }
-
-    fn place(&self) -> String {
-        self.shown.clone()
-    }
-
-    fn position(&self) -> u64 {
-        self.passed
-    }
+    of_fields!(shown);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let gone = first(&mut self.given, messages);
