@@ -137,8 +137,8 @@ pub(super) async fn queue(
         return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
     }
     let for_ms = Some(hold_ms);
-    api.ask(&requester, Command::Pause { queue, for_ms })
-        .await?;
+    let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
+    told.map_err(Problem::of_pause)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -238,6 +238,14 @@ impl Problem {
         }
     }
 
+    /// Of a pause: the setting that the file locks is `paused`.
+    pub(crate) fn of_pause(self) -> Self {
+        match self.code == CommandError::Locked.code() {
+            true => Self::no_change(NoChange::locked("paused")),
+            false => self,
+        }
+    }
+
     /// A lease's token is of no lease there is.
     pub(crate) fn lease_over() -> Self {
         Self::new(StatusCode::CONFLICT, LEASE_OVER, "the lease is over")

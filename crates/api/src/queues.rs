@@ -194,7 +194,7 @@ pub(super) async fn pause(
     }
     let name = queue.clone();
     let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
-    told.map_err(|problem| problem.of_queue(&name))?;
+    told.map_err(|problem| problem.of_queue(&name).of_pause())?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -205,6 +205,6 @@ pub(super) async fn resume(Call { api, requester }: Call, OfQueue(queue): OfQueu
     let for_ms = Some(0);
     let name = queue.clone();
     let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
-    told.map_err(|problem| problem.of_queue(&name))?;
+    told.map_err(|problem| problem.of_queue(&name).of_pause())?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use quintet_config::{CommandLine, load, old_names};
+use quintet_config::{CommandLine, load_text, old_names};
 use quintet_host::{Contents, Lost, give_up_runs, wall_ms};
 use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
@@ -44,24 +44,21 @@ pub(super) struct Check {
     json: bool,
 }
 
-/// Prints all old names of a configuration file, or the errors with which a server would refuse to
-/// start. Writes nothing and opens no port.
+/// Prints all old names of a configuration file, and the other errors with which a server would
+/// refuse to start. Writes nothing and opens no port.
 fn check_config(path: PathBuf, server: CheckServer) -> Result<ExitCode> {
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut out = stdout().lock();
-    let old = old_names(&text);
+    let (old, text) = old_names(&text);
     for (line, why) in &old {
         writeln!(out, "{}:{line}: {why}", path.display())?;
-    }
-    if !old.is_empty() {
-        return Ok(ExitCode::FAILURE);
     }
     let given = CommandLine {
         config: Some(path),
         ..CommandLine::default()
     };
-    let config = load(&given)?;
+    let config = load_text(&given, &text)?;
     for doubt in config.together().unwrap_or_default() {
         writeln!(out, "warning: {doubt}")?;
     }
@@ -69,7 +66,7 @@ fn check_config(path: PathBuf, server: CheckServer) -> Result<ExitCode> {
     for error in &errors {
         writeln!(out, "error: {error:#}")?;
     }
-    if !errors.is_empty() {
+    if !old.is_empty() || !errors.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
     writeln!(

@@ -199,7 +199,8 @@ impl Thresholds {
 
     fn stuck_leases(&self, stats: &QueueStats, recent: &Recent) -> Option<Finding> {
         let gauges = &stats.gauges;
-        let out = recent.timeouts;
+        // Where each lease ends at once nobody is late.
+        let out = if stats.at_once { 0 } else { recent.timeouts };
         if self.timeouts > 0 && out >= self.timeouts && out * 20 >= recent.left.finished + out {
             let says = format!(
                 "has consumers that do not finish: {} ran out {}.",

@@ -201,6 +201,12 @@ fn one_less_than_each_threshold_is_quiet() {
     };
     assert_eq!(timeouts(4, 0), None);
     assert_eq!(timeouts(5, 96), None);
+    // Leases without time, as of SQS with a VisibilityTimeout of 0.
+    let at_once = judged(|stats, recent| {
+        stats.at_once = true;
+        recent.timeouts = 200;
+    });
+    assert_eq!(at_once, None);
     // A long job beside which nothing waits.
     let busy = judged(|stats, recent| {
         stats.gauges.reserved = 1;

@@ -54,6 +54,17 @@ pub struct NoChange {
     pub locked: bool,
 }
 
+impl NoChange {
+    /// The file has locked this setting.
+    pub fn locked(key: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            why: "is locked by the configuration".to_owned(),
+            locked: true,
+        }
+    }
+}
+
 /// Parts of the server that are configured: a menu leaves out the others.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Parts {

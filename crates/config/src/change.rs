@@ -4,6 +4,7 @@ use quintet_client::{Change, NoChange, SetBy};
 use quintet_types::{Overrides, QueueSetup, Tags};
 
 use super::queues::{QUEUE_SETTINGS, QueueSpec, SET_BY};
+use super::scripts;
 use super::together::{WHY, clash};
 use super::wrong::unknown;
 
@@ -35,10 +36,7 @@ pub fn changed(setup: &QueueSetup, changes: &[Change], by: &SetBy) -> Result<Ove
             }
             None => clear(&mut own, spec),
             Some(_) if spec.is_in(setup.settings.locked) => {
-                return Err(NoChange {
-                    locked: true,
-                    ..no("locked by the configuration".to_owned())
-                });
+                return Err(NoChange::locked(key));
             }
             Some(text) => {
                 let value = value_of(text).map_err(no)?;
@@ -91,8 +89,10 @@ pub(crate) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
 
 fn spec_of(key: &str) -> Result<&'static QueueSpec, String> {
     let mut specs = QUEUE_SETTINGS.iter();
+    if FIXED.contains(&key) || scripts::KEYS.contains(&key) {
+        return Err("cannot be changed here, but in the configuration file".to_owned());
+    }
     match specs.find(|spec| spec.key == key) {
-        Some(spec) if FIXED.contains(&spec.key) => Err("cannot be changed here".to_owned()),
         Some(spec) => Ok(spec),
         None => Err(unknown(
             "setting",

@@ -45,7 +45,7 @@ pub use change::changed;
 pub use cluster::Cluster;
 pub use files::{Places, RESERVE};
 pub use limits::LimitRow;
-pub use load::{CommandLine, from_text, load};
+pub use load::{CommandLine, from_text, load, load_text};
 pub use print::{Secrets, print};
 pub use quintet_policy::SyncPolicy;
 pub use reach::Reach;

@@ -35,12 +35,22 @@ pub struct CommandLine {
 /// # Errors
 /// Names the file, the key and what it takes.
 pub fn load(given: &CommandLine) -> Result<Config> {
+    let file = match &given.config {
+        Some(path) => std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?,
+        None => String::new(),
+    };
+    load_text(given, &file)
+}
+
+/// As [`load`], with this text in place of the file's.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_text(given: &CommandLine, file: &str) -> Result<Config> {
     let mut config = Config::default();
-    let mut file = String::new();
     if let Some(path) = &given.config {
-        file = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-        config = from_text(&file).with_context(|| format!("in {}", path.display()))?;
+        config = from_text(file).with_context(|| format!("in {}", path.display()))?;
     }
     if let Some(data) = &given.data {
         config.data.clone_from(data);
@@ -83,7 +93,7 @@ pub fn load(given: &CommandLine) -> Result<Config> {
     let rows = rows.and_then(|_| config.receivers().map_err(|wrong| (wrong, "webhook")));
     let rows = rows.and_then(|_| config.together().map_err(|wrong| (wrong, "queue")));
     if let Err((wrong, table)) = rows {
-        let error = wrong.on_line(&file, table);
+        let error = wrong.on_line(file, table);
         return Err(match &given.config {
             Some(path) => error.context(format!("in {}", path.display())),
             None => error,
@@ -322,8 +332,8 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
             .find(|spec| spec.key == key)
             .ok_or_else(|| {
                 let known = QUEUE_SETTINGS.iter().map(|spec| spec.key);
-                let known = known.chain(scripts::KEYS.iter().copied());
-                wrong(unknown("key", key, known))
+                let of_scripts = scripts::KEYS.iter().copied().filter(|_| named);
+                wrong(unknown("key", key, known.chain(of_scripts)))
             })?;
         (spec.set)(&mut overrides, value)
             .map_err(|why| Wrong::of_value(key, value, &why).within(place))?;
@@ -478,8 +488,24 @@ mod tests {
         );
         let old = crate::old_names(&format!("{text}[[listen]]\nvoice = 'http'\n"));
         let why = "voice is called protocol now".to_owned();
-        assert_eq!(old, [(5, why.clone()), (7, why)]);
-        assert_eq!(crate::old_names("[[queue]]\nname = 'voice'\n"), []);
+        assert_eq!(old.0, [(5, why.clone()), (7, why)]);
+        let (old, now) = crate::old_names("beat = '5s'\n[defaults]\ndefault_rank = 1\n");
+        let why = |old: &str, new: &str| format!("{old} is called {new} now");
+        let of_rank = why("default_rank", "default_priority");
+        assert_eq!(old, [(1, why("beat", "heartbeat")), (3, of_rank)]);
+        assert_eq!(now, "heartbeat = '5s'\n[defaults]\ndefault_priority = 1\n");
+    }
+
+    #[test]
+    fn names_that_users_choose_are_no_old_names() {
+        for text in [
+            "[[queue]]\nname = 'voice'\n",
+            "[[queue]]\nname = 'w'\nscript = '/x'\ntags = { voice = 'alto' }\nenv_vars = { rank = '7' }\n",
+            "[[queue]]\nname = 'w'\n[queue.tags]\nbeat = 'four'\n",
+        ] {
+            assert_eq!(crate::old_names(text), (Vec::new(), text.to_owned()));
+            from_text(text).expect("read");
+        }
     }
 
     #[test]

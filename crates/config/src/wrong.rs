@@ -6,6 +6,11 @@ use anyhow::{Error, anyhow};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::cluster::CLUSTER;
+use super::queues::QUEUE_SETTINGS;
+use super::schema::SETTINGS;
+use super::scripts;
+
 /// A fault of the configuration file.
 #[derive(Debug)]
 pub struct Wrong {
@@ -188,33 +193,37 @@ pub(crate) fn renamed(old: &str) -> Option<String> {
     Some(format!("{old} is called {new} now"))
 }
 
-/// The old names in a file, each with its line, in order.
-pub fn old_names(file: &str) -> Vec<(usize, String)> {
-    fn walk(value: &DeValue<'_>, found: &mut Vec<(usize, String)>) {
-        match value {
-            DeValue::Table(table) => table.iter().for_each(|(key, value)| {
-                found.extend(renamed(key.get_ref()).map(|why| (key.span().start, why)));
-                walk(value.get_ref(), found);
-            }),
-            DeValue::Array(rows) => rows.iter().for_each(|row| walk(row.get_ref(), found)),
-            DeValue::String(_)
-            | DeValue::Integer(_)
-            | DeValue::Float(_)
-            | DeValue::Boolean(_)
-            | DeValue::Datetime(_) => {}
+/// The old names in a file, each with its line, in order; and the file with the new names, for the
+/// errors that the old ones would hide.
+pub fn old_names(file: &str) -> (Vec<(usize, String)>, String) {
+    let root = DeTable::parse(file).ok();
+    let mut tables: Vec<&DeTable<'_>> = Vec::new();
+    if let Some(root) = &root {
+        tables.push(root.get_ref());
+        for (_, value) in root.get_ref() {
+            // Users choose the keys of deeper tables: tags, variables of a script.
+            let rows = value.get_ref().as_array().into_iter().flatten();
+            tables.extend(value.get_ref().as_table());
+            tables.extend(rows.filter_map(|row| row.get_ref().as_table()));
         }
     }
-    let mut found = Vec::new();
-    for (_, value) in DeTable::parse(file)
-        .ok()
-        .iter()
-        .flat_map(|root| root.get_ref())
-    {
-        walk(value.get_ref(), &mut found);
+    let keys = tables.into_iter().flatten();
+    let old = keys.filter_map(|(key, _)| {
+        let name: &str = key.get_ref();
+        let (_, new) = RENAMED.iter().find(|(old, _)| *old == name)?;
+        Some((key.span(), *new, renamed(name)?))
+    });
+    let mut found: Vec<_> = old.collect();
+    found.sort_by_key(|(span, ..)| span.start);
+    let mut now = file.to_owned();
+    for (span, new, _) in found.iter().rev() {
+        now.replace_range(span.clone(), new);
     }
-    found.sort();
     let line = |at: usize| 1 + file.get(..at).unwrap_or_default().matches('\n').count();
-    found.into_iter().map(|(at, why)| (line(at), why)).collect()
+    let lines = found
+        .into_iter()
+        .map(|(span, _, why)| (line(span.start), why));
+    (lines.collect(), now)
 }
 
 /// Names of settings in other systems, and their names here.
@@ -249,23 +258,42 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("port", "address"),
     ("bind", "address"),
     ("host", "address"),
+    ("rank", "default_priority"),
+    ("priority", "default_priority"),
 ];
+
+/// The error for a key that stands in the wrong table.
+fn misplaced(key: &str) -> Option<String> {
+    let place = if QUEUE_SETTINGS.iter().any(|spec| spec.key == key) {
+        "in a [[queue]] or [defaults] table"
+    } else if SETTINGS.iter().any(|spec| spec.key == key) {
+        "above the first table of the file"
+    } else if CLUSTER.iter().any(|spec| spec.key == key) {
+        "in [cluster]"
+    } else if scripts::KEYS.contains(&key) && key != "schedule" {
+        "in a [[queue]] table"
+    } else {
+        return None;
+    };
+    Some(format!("unknown key \"{key}\" here; write it {place}"))
+}
 
 /// So many are named to whoever knows none of them.
 const FEW: usize = 16;
 
-/// "unknown key", with the one that is called so elsewhere, or the nearest known one, or the
-/// version: a file that a newer one reads may have keys that nobody knows here.
+/// "unknown key", with the one that is called so elsewhere, or its table, or the nearest known one,
+/// or the version: a file that a newer one reads may have keys that nobody knows here.
 pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
-    if let Some(why) = renamed(word) {
-        return why;
-    }
     let meant = SYNONYMS
         .iter()
         .find(|(other, here)| *other == word && known.contains(here));
     if let Some((_, here)) = meant {
         return format!("unknown {what} \"{word}\"; did you mean \"{here}\"?");
+    }
+    let misplaced = misplaced(word).filter(|_| what == "key");
+    if let Some(why) = renamed(word).or(misplaced) {
+        return why;
     }
     let all = match known.len() {
         ..=FEW => format!("known are {}", known.join(", ")),
@@ -289,6 +317,44 @@ pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'
 #[cfg(test)]
 mod tests {
     use super::super::load::from_text;
+
+    #[test]
+    fn a_key_in_the_wrong_table_names_the_right_one() {
+        for (text, says) in [
+            (
+                "take_rate = 5",
+                "line 1: unknown key \"take_rate\" here; write it in a [[queue]] or [defaults] table",
+            ),
+            ("num_workers = 5", "write it in a [[queue]] table"),
+            ("heartbeat = '5s'", "write it in [cluster]"),
+            (
+                "[defaults]\nsync = 'always'",
+                "line 2: in [defaults]: unknown key \"sync\" here; write it above the first table",
+            ),
+            (
+                "[defaults]\nscript = '/x'",
+                "unknown key \"script\" here; write it in a [[queue]] table",
+            ),
+            (
+                "[defaults]\nrank = 1",
+                "unknown key \"rank\"; did you mean \"default_priority\"?",
+            ),
+            (
+                "[defaults]\npriority = 1",
+                "unknown key \"priority\"; did you mean \"default_priority\"?",
+            ),
+            (
+                "[[cron]]\nrank = 1",
+                "line 2: in [[cron]]: rank is called priority now",
+            ),
+        ] {
+            let error = match from_text(text) {
+                Ok(_) => panic!("accepted: {text}"),
+                Err(error) => format!("{error:#}"),
+            };
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn what_is_wrong_has_its_line_and_what_is_unknown_the_version() {
@@ -348,12 +414,9 @@ mod tests {
     /// Every setting, once with a value of a wrong type and once with a wrong text.
     #[test]
     fn each_wrong_value_is_shown_with_its_line_its_name_and_what_is_taken() {
-        use super::super::schema::SETTINGS;
-        use super::super::{auth, scripts};
-        use super::super::{
-            cluster::CLUSTER, limits::LIMIT, queues::QUEUE_SETTINGS, schedules::CRON,
-            schedules::SCHEDULE, webhooks::WEBHOOK,
-        };
+        use super::super::webhooks::WEBHOOK;
+        use super::super::{auth, limits::LIMIT, schedules::CRON, schedules::SCHEDULE};
+        use super::{CLUSTER, QUEUE_SETTINGS, SETTINGS, scripts};
         let mut keys: Vec<(&str, &str)> = Vec::new();
         keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
         keys.extend(CLUSTER.iter().map(|spec| ("[cluster]", spec.key)));

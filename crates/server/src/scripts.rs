@@ -24,9 +24,16 @@ pub(crate) const CHILD: &str = "__child";
 /// The hidden subcommand that is a built-in script.
 pub(crate) const BUILT_IN: &str = "__script";
 
-/// Queues that are there whenever scripts are, with their built-in script, and
-/// how many of it run at once: they mostly wait for other servers.
-const BUILT_IN_QUEUES: [(&str, u32); 2] = [("relay", 10), ("webhook", 10)];
+/// Runs of a built-in script at once: they mostly wait for other servers.
+const BUILT_IN_WORKERS: u32 = 10;
+
+/// The queues with a built-in script, and the hosts that each may send to.
+fn built_in(config: &Config) -> [(&'static str, &str); 2] {
+    [
+        ("relay", config.relay_hosts.as_str()),
+        ("webhook", config.webhook_hosts.as_str()),
+    ]
+}
 
 /// Scripts and HTTP, as far as they run.
 pub(crate) struct Scripts {
@@ -84,7 +91,7 @@ impl Scripts {
         if open.is_empty() && config.scripts.is_empty() && !scripts.options.root.exists() {
             return Ok(scripts);
         }
-        let rq = scripts.start_rq(queues(&config))?;
+        let rq = scripts.start_rq(&config)?;
         if !open.is_empty() {
             let logins = logins(&edge.security);
             let client_api = &scripts.client_api;
@@ -97,7 +104,8 @@ impl Scripts {
         Ok(scripts)
     }
 
-    fn start_rq(&mut self, queues: Vec<QueueConfig>) -> Result<Arc<Rq>> {
+    fn start_rq(&mut self, config: &Config) -> Result<Arc<Rq>> {
+        let queues = queues(config, self.options.allow_new_queue);
         let root = self.options.root.display();
         let rq = Rq::start(Arc::clone(&self.client_api), self.options.clone(), queues)
             .with_context(|| format!("cannot start scripts in {root}"))?;
@@ -122,12 +130,12 @@ impl Scripts {
     pub(crate) fn configure(&mut self, config: &Config) {
         match &self.rq {
             Some(rq) => {
-                rq.configure(queues(config));
+                rq.configure(queues(config, self.options.allow_new_queue));
                 rq.reload();
             }
             None if config.scripts.is_empty() => {}
             None => {
-                if let Err(error) = self.start_rq(queues(config)) {
+                if let Err(error) = self.start_rq(config) {
                     tracing::error!("{error:#}");
                 }
             }
@@ -150,15 +158,18 @@ impl Scripts {
 }
 
 /// The queues with scripts, those that are built in last unless the
-/// configuration has its own.
-fn queues(config: &Config) -> Vec<QueueConfig> {
+/// configuration has its own. A built-in queue needs hosts to send to, or a
+/// server with scripts: elsewhere its name is as any other.
+fn queues(config: &Config, allow_new_queue: bool) -> Vec<QueueConfig> {
     let mut queues = config.scripts.clone();
-    for (name, num_workers) in BUILT_IN_QUEUES {
-        if !queues.iter().any(|queue| queue.name == name) {
+    let has_scripts = !queues.is_empty() || !config.script_root.is_empty() || allow_new_queue;
+    for (name, hosts) in built_in(config) {
+        let is_used = has_scripts || !hosts.is_empty();
+        if is_used && !queues.iter().any(|queue| queue.name == name) {
             queues.push(QueueConfig {
                 name: name.to_owned(),
                 script: format!("builtin:{name}"),
-                num_workers,
+                num_workers: BUILT_IN_WORKERS,
                 ..QueueConfig::default()
             });
         }
@@ -173,11 +184,8 @@ fn queues(config: &Config) -> Vec<QueueConfig> {
 /// A setting makes no sense; or there are such messages, and nobody said that
 /// they are to be left alone; names them.
 pub(crate) fn check(config: &Config) -> Result<()> {
-    for (setting, hosts) in [
-        ("relay_hosts", &config.relay_hosts),
-        ("webhook_hosts", &config.webhook_hosts),
-    ] {
-        quintet_rq::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{setting} {why}"))?;
+    for (name, hosts) in built_in(config) {
+        quintet_rq::builtin::Hosts::read(hosts).map_err(|why| anyhow!("{name}_hosts {why}"))?;
     }
     let root = config.scripts_dir();
     let unread = quintet_scripts::unread(&root);
@@ -222,10 +230,7 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
     // put another in its place.
     let program = || OsString::from("/proc/self/exe");
     let mut options = Options::new(root, host, vec![program(), CHILD.into()]);
-    let hosts = [
-        ("relay", config.relay_hosts.clone()),
-        ("webhook", config.webhook_hosts.clone()),
-    ];
+    let hosts = built_in(config).map(|(script, hosts)| (script, hosts.to_owned()));
     // Scripts run in folders of their own.
     let ca = match config.relay_ca.as_str() {
         "" => PathBuf::new(),
@@ -233,10 +238,9 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
     };
     options.builtin = Arc::new(move |name| {
         let asks = hosts.iter().find(|(script, _)| *script == name);
-        let hosts = asks.map_or("", |(_, hosts)| hosts.as_str());
         // The router's queue is there only while it has rules.
-        let mut known = BUILT_IN_QUEUES.iter().map(|(known, _)| *known);
-        let known = known.any(|known| known == name) || name == ROUTER;
+        let known = asks.is_some() || name == ROUTER;
+        let hosts = asks.map_or("", |(_, hosts)| hosts.as_str());
         known.then(|| {
             let words = [
                 BUILT_IN.into(),

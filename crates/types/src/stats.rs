@@ -284,6 +284,9 @@ pub struct QueueStats {
     pub down: bool,
     /// Not logged.
     pub memory: bool,
+    /// Its leases end in the step that gives them ([`crate::AT_ONCE_MS`]), unless a message or a
+    /// consumer gives another time.
+    pub at_once: bool,
     /// The queue whose puts it gets copies of.
     pub parent: Option<Name>,
     /// It has settings of its own ([`QueueSetup::own`]).

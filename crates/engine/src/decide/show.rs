@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::Stop;
 use quintet_types::{
-    ClientId, ClientStats, CommandError, DeadLetter, ListState, Message, MessageStats, Name,
-    NamePage, Outcome, Peek, Principal, QueueId, QueuePage, QueueSetup, QueueStats, ShardStats,
-    State, StateIndex, StatsOf, StatsReply, TakeLimit,
+    AT_ONCE_MS, ClientId, ClientStats, CommandError, DeadLetter, ListState, Message, MessageStats,
+    Name, NamePage, Outcome, Peek, Principal, QueueId, QueuePage, QueueSetup, QueueStats,
+    ShardStats, State, StateIndex, StatsOf, StatsReply, TakeLimit,
 };
 
 use crate::engine::Engine;
@@ -324,6 +324,7 @@ impl Engine {
             key_limit: self.key_limit(queue),
             down: queue.live.settings.down,
             memory: queue.live.settings.memory,
+            at_once: queue.live.settings.default_ttr_ms == AT_ONCE_MS,
             parent: queue.parent.map(|parent| self.store.name_of(parent)),
         }
     }

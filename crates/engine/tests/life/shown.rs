@@ -357,3 +357,25 @@ fn a_delivery_says_whether_it_is_only_a_look() {
     let looked: Vec<(u64, bool)> = w.deliveries.iter().map(|d| (d.to.0, d.looked)).collect();
     assert_eq!(looked, [(1, true), (2, false)]);
 }
+
+#[test]
+fn the_numbers_of_a_queue_say_whether_its_leases_end_at_once() {
+    let mut w = World::new();
+    for (ms, at_once) in [(AT_ONCE_MS, true), (60_000, false)] {
+        let overrides = Overrides {
+            default_ttr_ms: Some(ms),
+            ..Overrides::default()
+        };
+        let configure = Command::Configure {
+            queue: "q".into(),
+            overrides: Some(Box::new(overrides)),
+            must_exist: false,
+        };
+        assert_eq!(w.ask(9, configure), Some(Outcome::Done));
+        let asked = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
+        let Some(Outcome::Stats(reply)) = asked else {
+            panic!("{asked:?}");
+        };
+        assert!(matches!(*reply, StatsReply::Queue(ref stats) if stats.at_once == at_once));
+    }
+}

@@ -99,7 +99,28 @@ fn what_cannot_be_changed_says_why() {
             403,
             "locked",
             "ttl",
-            "configuration",
+            "ttl is locked by the configuration",
+        ),
+        (
+            json!({ "num_workers": 3 }),
+            400,
+            "bad_field",
+            "num_workers",
+            "num_workers cannot be changed here, but in the configuration file",
+        ),
+        (
+            json!({ "rank": 1 }),
+            400,
+            "bad_field",
+            "rank",
+            "did you mean \"default_priority\"?",
+        ),
+        (
+            json!({ "priority": 1 }),
+            400,
+            "bad_field",
+            "priority",
+            "did you mean \"default_priority\"?",
         ),
         (
             json!({ "memory": true }),
@@ -193,6 +214,11 @@ fn what_cannot_be_changed_says_why() {
     // A pause is one, too.
     let pause = post(&server, "/queues/work/pause", &json!({}));
     assert_eq!((pause.status, &pause.json["code"]), (403, &json!("locked")));
+    assert_eq!(pause.json["field"], "paused");
+    assert_eq!(
+        pause.json["detail"],
+        "paused is locked by the configuration"
+    );
     // A lock that comes later has the file win.
     assert_eq!(
         patch(&server, "work", "", &json!({ "in_flight_max": 2 })).status,
@@ -219,7 +245,7 @@ fn what_cannot_be_changed_says_why() {
         (&locked()["value"], &locked()["source"]),
         (&json!(9), &json!("file"))
     );
-    // What is locked can be cleared.
+    // A value from before the lock can be cleared.
     assert_eq!(
         patch(&server, "work", "", &json!({ "in_flight_max": null })).status,
         200

@@ -329,6 +329,22 @@ fn old_names_are_errors_that_name_the_new_ones() {
     ] {
         assert!(says.contains(why), "{says}");
     }
+    // An old name hides no other error.
+    let (code, says) =
+        check("[[listen]]\nvoice = 'http'\n[defaults]\ndefault_rank = 1\nin_flight_max = 'ten'\n");
+    assert_eq!(code, Some(1));
+    for why in [
+        ":2: voice is called protocol now",
+        ":4: default_rank is called default_priority now",
+        "line 5: in [defaults]: in_flight_max takes",
+    ] {
+        assert!(says.contains(why), "{says}");
+    }
+    let (code, says) = check(
+        "[[listen]]\nprotocol = 'http'\n[[queue]]\nname = 'w'\nscript = 'builtin:webhook'\n\
+         tags = { voice = 'alto' }\nenv_vars = { rank = '7' }\n",
+    );
+    assert_eq!(code, Some(0), "{says}");
     for (words, old, new) in [
         (&["bench", "--voice", "http"][..], "voice", "protocol"),
         (&["put", "q", "text", "--rank", "1"], "rank", "priority"),

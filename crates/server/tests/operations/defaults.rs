@@ -3,8 +3,8 @@
 
 use crate::common::{Server, Start, quintet, text};
 
-/// A server with every default, listening on free ports.
-fn start() -> Server {
+/// A server with every default but these hosts, listening on free ports.
+fn start(relay_hosts: &str) -> Server {
     let printed = quintet(&["serve", "--print-config"]).output().unwrap();
     let config = text(&printed.stdout);
     let mut ports = 0;
@@ -13,7 +13,8 @@ fn start() -> Server {
             ports += 1;
             format!("{address}:0\"\n")
         }
-        _ => format!("{line}\n"),
+        None if line.starts_with("relay_hosts = ") => format!("relay_hosts = \"{relay_hosts}\"\n"),
+        Some(_) | None => format!("{line}\n"),
     });
     let config: String = lines.collect();
     assert!(ports > 5, "{config}");
@@ -22,9 +23,9 @@ fn start() -> Server {
 
 #[test]
 fn queues_of_the_server_alone_are_no_tubes() {
-    let server = start();
-    // The consumers of `relay` and `webhook`.
-    server.await_number("lookers", |lookers| lookers == 2);
+    let server = start("localhost");
+    // The consumer of `relay`.
+    server.await_number("lookers", |lookers| lookers == 1);
     let mut client = server.client_of("beanstalk");
     let mut exchange = |sent: &[u8], expected: &[u8]| {
         client.ask(sent, expected);
@@ -45,6 +46,23 @@ fn queues_of_the_server_alone_are_no_tubes() {
     ] {
         assert!(stats.lines().any(|other| other == line), "{line}: {stats}");
     }
+}
+
+/// No built-in script takes the messages of queues that happen to have their names.
+#[test]
+fn without_hosts_or_scripts_relay_and_webhook_are_queues_as_any_other() {
+    let server = start("");
+    let (status, queues) = crate::common::page(&server, "/q.txt");
+    assert_eq!(status, 200);
+    for queue in ["relay", "webhook"] {
+        assert!(!queues.contains(queue), "{queues}");
+        assert!(server.run(&["put", queue, "mine"]).status.success());
+        assert_eq!(
+            text(&server.run(&["take", queue]).stdout).trim_end(),
+            "mine"
+        );
+    }
+    assert_eq!(server.number("lookers"), 0);
 }
 
 /// With the settings that other tests make smaller.

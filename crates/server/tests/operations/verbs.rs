@@ -1,6 +1,6 @@
 //! Operators' commands on queues and messages.
 
-use crate::common::{Server, Start, await_that, text};
+use crate::common::{Server, Start, await_that, quintet, text};
 
 /// Takes a job over beanstalk and buries it.
 fn bury(server: &Server, queue: &str, count: usize) {
@@ -330,4 +330,17 @@ fn what_became_of_tracked_messages_is_shown_by_their_names() {
         nameless.2 == 2 && nameless.1.contains("--name"),
         "{nameless:?}"
     );
+}
+
+/// It waits for a line that `quintet stats` prints when nothing is ready.
+#[test]
+fn the_example_of_drain_comes_to_an_end() {
+    let server = Server::fresh();
+    let help = text(&quintet(&["drain", "--help"]).output().unwrap().stdout);
+    let (_, example) = help.split_once("until quintet ").unwrap();
+    let (words, _) = example.split_once(" | grep -q '^ready  *0'").unwrap();
+    let words: Vec<&str> = words.split(' ').collect();
+    let told = text(&server.run(&words).stdout);
+    let is_zero = |line: &str| line.strip_prefix("ready ").map(str::trim) == Some("0");
+    assert!(told.lines().any(is_zero), "{told}");
 }

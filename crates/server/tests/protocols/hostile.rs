@@ -208,7 +208,7 @@ fn listings_are_whole_while_queues_come_and_go() {
 #[test]
 fn http_keeps_to_the_budget() {
     let server = Start::of(
-        "connection_memory = '8MiB'\nsync = '50ms'\n\
+        "connection_memory = '8MiB'\nsync = '50ms'\nwebhook_hosts = 'localhost'\n\
                  [[listen]]\nprotocol = 'memcache'\naddress = '127.0.0.1:0'\n\
                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nmax_form = '4MiB'\n",
     )
