@@ -205,16 +205,20 @@ enum Command {
 #[derive(clap::Args, Clone)]
 struct Where {
     /// Data directory of the server [default: the first with a server of ./data,
-    /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].
+    /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet; else http://127.0.0.1:3333].
     #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
     data: Option<PathBuf>,
+    /// Does not try the default address of HTTP.
+    #[arg(skip)]
+    only_sockets: bool,
     /// Print the server's address.
     #[arg(short, long)]
     verbose: bool,
     /// Control socket of the server, if it is outside the data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Remote server: https://HOST:PORT of its listener "http" with TLS.
+    /// Remote server: https://HOST:PORT of its listener "http" with TLS; on this machine also
+    /// http://127.0.0.1:PORT.
     #[arg(
         long,
         visible_alias = "host",
