@@ -230,8 +230,6 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("timeout", "default_ttr"),
     ("visibility_timeout", "default_ttr"),
     ("ttr", "default_ttr"),
-    ("rank", "default_priority"),
-    ("priority", "default_priority"),
     ("dead_letter_queue", "dead_letter"),
     ("dlq", "dead_letter"),
     ("expires", "ttl"),
@@ -260,14 +258,14 @@ const FEW: usize = 16;
 /// version: a file that a newer one reads may have keys that nobody knows here.
 pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
+    if let Some(why) = renamed(word) {
+        return why;
+    }
     let meant = SYNONYMS
         .iter()
         .find(|(other, here)| *other == word && known.contains(here));
     if let Some((_, here)) = meant {
         return format!("unknown {what} \"{word}\"; did you mean \"{here}\"?");
-    }
-    if let Some(why) = renamed(word) {
-        return why;
     }
     let all = match known.len() {
         ..=FEW => format!("known are {}", known.join(", ")),
@@ -308,17 +306,6 @@ mod tests {
                 "[[queue]]\nname = 'a'\n\n[[queue]]\nname = 'b'\npriority_lanes = 4",
                 "line 6: in [[queue]] b: unknown key",
                 &of_newer,
-            ),
-            // A queue has the priority of its messages that have none.
-            (
-                "[[queue]]\nname = 'a'\nrank = 1",
-                "line 3: in [[queue]] a: unknown key \"rank\"",
-                "did you mean \"default_priority\"?",
-            ),
-            (
-                "[defaults]\npriority = 1",
-                "line 2: in [defaults]: unknown key \"priority\"",
-                "did you mean \"default_priority\"?",
             ),
             (
                 "[[queue]]\nname = 'a'\n\n[[queue]]\nttl = '1s'",
