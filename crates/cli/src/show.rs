@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::Where;
 use super::api::{Api, part};
 use super::nearest::hint;
-use super::table::{age, named, rate, seen, table, table_with};
+use super::table::{age, named, rate, seen, table};
 use super::top::{Finding, findings};
 
 /// Arguments of `stats`.
@@ -213,7 +213,7 @@ impl Queues {
         let mut rows = vec![COLUMNS.map(str::to_owned)];
         let row = |queue: &Value| COLUMNS.map(|column| cell(queue, column));
         rows.extend(queues.iter().map(row));
-        table_with(&self.sort, &rows, &mut out)?;
+        super::table::table_with(&self.sort, &rows, &mut out)?;
         Ok(ExitCode::SUCCESS)
     }
 

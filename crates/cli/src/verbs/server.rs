@@ -32,7 +32,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// Arguments of `drain`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  quintet drain && until quintet stats --all | grep -q '^ready  *0$'; \
+    after_help = "Example:\n  quintet drain && until quintet stats --all | grep -q '^ready  *0'; \
                         do sleep 1; done\n\nThe server rejects puts, as after SIGUSR1, until \
                         `quintet undrain` or the next start. To move the queues of a node to \
                         another one, use `quintet cluster drain`."
