@@ -1,6 +1,8 @@
-//! Asking `/api/v1`: on the control socket, or over HTTPS with `--server https://HOST:PORT`.
+//! Asking `/api/v1`: on the control socket, over HTTPS with `--server https://HOST:PORT`, or over
+//! HTTP on this machine.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -13,7 +15,7 @@ use serde_json::Value;
 use super::Where;
 use super::client::{Refused, ToServer, socket};
 use super::nearest::{COMPARED, hint};
-use super::remote::Way;
+use super::remote::{Way, default_http, plain, plain_address};
 
 /// Bytes of a reply that are read.
 const REPLY_MAX: u64 = 64 << 20;
@@ -75,7 +77,10 @@ impl Api {
     /// # Errors
     /// There is no server, or no way to it.
     pub(super) fn connect(at: &Where) -> Result<Self> {
-        let host = at.server.as_deref().map_or(Ok("localhost"), host_of)?;
+        let host = match &at.server {
+            Some(server) if plain_address(server).is_none() => host_of(server)?,
+            Some(_) | None => "localhost",
+        };
         let mut head = format!("Host: {host}\r\n");
         if let Some((name, secret)) = at.login()? {
             let shown = BASE64_STANDARD.encode(format!("{name}:{secret}"));
@@ -89,7 +94,13 @@ impl Api {
             head,
             waiting: 0,
         };
-        api.stream = Some(api.open_way()?);
+        let way = api.open_way()?;
+        // The next connection is to the same server.
+        api.at.only_sockets = true;
+        if matches!(way.get_ref(), Way::Plain(_)) && at.server.is_none() {
+            api.at.server = Some(format!("http://{}", default_http()));
+        }
+        api.stream = Some(way);
         // It was said once.
         api.at.verbose = false;
         Ok(api)
@@ -98,7 +109,10 @@ impl Api {
     fn open_way(&self) -> Result<BufReader<Way>> {
         let way = match &self.at.server {
             None => socket(&self.at)?,
-            Some(server) => self.at.remote(host_of(server)?)?,
+            Some(server) => match plain_address(server) {
+                Some(address) => Way::Plain(plain(address)?),
+                None => self.at.remote(host_of(server)?)?,
+            },
         };
         Ok(BufReader::new(way))
     }
@@ -457,10 +471,28 @@ fn host_of(server: &str) -> Result<&str> {
     let host = server.strip_prefix("https://").with_context(|| {
         format!(
             "--server {server} is not an HTTPS address: write https://HOST:PORT of a listener \
-             \"http\" with TLS"
+             \"http\" with TLS, or on this machine http://127.0.0.1:PORT"
         )
     })?;
     Ok(host.trim_end_matches('/'))
+}
+
+/// A program that is no server may not respond; ms.
+const PROBE_MS: u64 = 2_000;
+
+/// True if the API responds on this connection. The request has no login.
+pub(super) fn is_server(stream: TcpStream) -> bool {
+    let code = || -> Result<Value> {
+        stream.set_read_timeout(Some(Duration::from_millis(PROBE_MS)))?;
+        (&stream).write_all(b"GET /api/v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        let mut stream = BufReader::new(&stream);
+        let reply = read(&mut stream)?;
+        let body = stream.take(reply.length.min(LINE_MAX));
+        let told: Value = serde_json::from_reader(body)?;
+        Ok(told["code"].clone())
+    };
+    let known = ["no_such_address", "login_needed", "not_permitted"];
+    code().is_ok_and(|code| known.iter().any(|known| code == *known))
 }
 
 /// Reads a reply up to its body.
@@ -504,6 +536,8 @@ fn read(stream: &mut impl BufRead) -> Result<Reply> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -519,6 +553,53 @@ mod tests {
         assert_eq!(told(none).unwrap(), (204, true, 0));
         assert!(told(b"{\"error\": \"bad request\"}\n").is_err());
         assert_eq!(part("a b/ü?\""), "a%20b%2F%C3%BC%3F%22");
+    }
+
+    #[test]
+    fn only_a_server_of_the_api_responds_as_one() {
+        let reply = |status: &str, body: &str| {
+            let length = body.len();
+            format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}")
+        };
+        for (reply, is_one) in [
+            (
+                reply("404 Not Found", r#"{"code":"no_such_address"}"#),
+                true,
+            ),
+            (
+                reply("401 Unauthorized", r#"{"code":"login_needed"}"#),
+                true,
+            ),
+            (reply("404 Not Found", r#"{"code":"not_found"}"#), false),
+            (reply("200 OK", "<html></html>"), false),
+            ("-ERR unknown command\r\n".to_owned(), false),
+            (String::new(), false),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let other = std::thread::spawn(move || {
+                let (stream, _) = listener.accept().unwrap();
+                let mut lines = BufReader::new(&stream).lines();
+                while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+                (&stream).write_all(reply.as_bytes()).unwrap();
+            });
+            assert_eq!(is_server(plain(address).unwrap()), is_one, "{address}");
+            other.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_this_machine_need_no_tls() {
+        for (server, is_here) in [
+            ("http://127.0.0.1:3333", true),
+            ("http://[::1]:1/", true),
+            ("http://192.0.2.1:3333", false),
+            ("http://localhost.example:3333", false),
+            ("https://127.0.0.1:3333", false),
+        ] {
+            assert_eq!(plain_address(server).is_some(), is_here, "{server}");
+        }
+        assert_eq!(default_http().to_string(), "127.0.0.1:3333");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use quintet_config::ADMIN_SOCKET;
 use quintet_types::CommandError;
 
 use super::Where;
-use super::remote::{Way, of_server};
+use super::api::is_server;
+use super::remote::{Way, default_http, of_server, plain};
 
 /// The server's no.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +55,26 @@ impl Write for ToServer<'_> {
     }
 }
 
-/// The control socket of the server on this machine.
+/// The server at the default address of HTTP on this machine, if no address is given and one
+/// responds there.
+fn at_default_http(at: &Where) -> Option<Way> {
+    // Any program of this machine may listen there: only a server that is named gets a secret.
+    let is_named = at.data.is_some() || at.socket.is_some();
+    if is_named || at.only_sockets || at.user.is_some() {
+        return None;
+    }
+    let address = default_http();
+    if !is_server(plain(address).ok()?) {
+        return None;
+    }
+    let way = plain(address).ok()?;
+    if at.verbose {
+        eprintln!("quintet: the server at http://{address}");
+    }
+    Some(Way::Plain(way))
+}
+
+/// The control socket of the server on this machine; last of all the default address of HTTP.
 ///
 /// # Errors
 /// Says how to start a server, if none runs there.
@@ -91,7 +111,7 @@ pub(super) fn socket(at: &Where) -> Result<Way> {
         odd.get_or_insert(error);
     }
     if let Some(error) = odd {
-        return Err(error);
+        return at_default_http(at).ok_or(error);
     }
     if let Some(socket) = &at.socket {
         bail!("no server listens on {}", socket.display());
@@ -99,14 +119,22 @@ pub(super) fn socket(at: &Where) -> Result<Way> {
     #[cfg(feature = "cluster")]
     super::node::name_owner(&directories)?;
     if at.data.is_none() {
-        let all: Vec<String> = directories
-            .iter()
-            .map(|dir| dir.display().to_string())
-            .collect();
+        if let Some(way) = at_default_http(at) {
+            return Ok(way);
+        }
+        let all = directories.iter().map(|dir| dir.display().to_string());
+        let http = format!("http://{}", default_http());
+        let hint = match &at.user {
+            Some(_) => format!(", or a listener on this machine with --server {http}"),
+            None => String::new(),
+        };
+        let tried = at.user.is_none() && !at.only_sockets;
         bail!(
             "no server runs on {}: start one with `quintet serve`, or name the data directory of \
-             the running one with --data",
-            all.join(", ")
+             the running one with --data{hint}",
+            all.chain(tried.then_some(http))
+                .collect::<Vec<_>>()
+                .join(", ")
         );
     }
     let data = at.data();

@@ -1,5 +1,6 @@
 //! `quintet hooks`: Lua hooks without a server.
 
+use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -61,9 +62,9 @@ impl Hooks {
                     .map(Event::name)
                     .collect::<Vec<_>>();
                 if names.is_empty() {
-                    println!("loaded; it has no function for any event");
+                    writeln!(stdout(), "loaded; it has no function for any event")?;
                 } else {
-                    println!("loaded; events: {}", names.join(" "));
+                    writeln!(stdout(), "loaded; events: {}", names.join(" "))?;
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -96,10 +97,8 @@ impl RunHook {
         }
         let now = quintet_host::wall_ms();
         let message = self.message.as_bytes();
-        print!(
-            "{}",
-            run_once(program, event, &self.queue, message, Ms(now))?
-        );
+        let told = run_once(program, event, &self.queue, message, Ms(now))?;
+        write!(stdout(), "{told}")?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -132,18 +131,18 @@ fn test(dir: &Path) -> Result<ExitCode> {
                         None => passed += 1,
                         Some(error) => {
                             failed += 1;
-                            println!("{shown}: {}: FAILED\n  {error}", result.name);
+                            writeln!(stdout(), "{shown}: {}: FAILED\n  {error}", result.name)?;
                         }
                     }
                 }
             }
             Err(error) => {
                 failed += 1;
-                println!("{shown}: FAILED\n  {error}");
+                writeln!(stdout(), "{shown}: FAILED\n  {error}")?;
             }
         }
     }
-    println!("{passed} passed, {failed} failed");
+    writeln!(stdout(), "{passed} passed, {failed} failed")?;
     Ok(match failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,

@@ -49,6 +49,7 @@ mod verbs;
 #[cfg(feature = "cluster")]
 mod ways;
 
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -204,16 +205,20 @@ enum Command {
 #[derive(clap::Args, Clone)]
 struct Where {
     /// Data directory of the server [default: the first with a server of ./data,
-    /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].
+    /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet; else http://127.0.0.1:3333].
     #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
     data: Option<PathBuf>,
+    /// Does not try the default address of HTTP.
+    #[arg(skip)]
+    only_sockets: bool,
     /// Print the server's address.
     #[arg(short, long)]
     verbose: bool,
     /// Control socket of the server, if it is outside the data directory.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Remote server: https://HOST:PORT of its listener "http" with TLS.
+    /// Remote server: https://HOST:PORT of its listener "http" with TLS; on this machine also
+    /// http://127.0.0.1:PORT.
     #[arg(
         long,
         visible_alias = "host",
@@ -274,11 +279,8 @@ pub type CheckServer = fn(&Config, Option<&Path>) -> Vec<anyhow::Error>;
 
 /// Does what the command line says.
 pub fn run(server: RunServer, check: CheckServer) -> ExitCode {
-    let mut words = std::env::args_os();
-    let name = words.next().map(PathBuf::from).unwrap_or_default();
-    if name.file_name().is_some_and(|name| name == "rq") {
-        // A link or a copy of that name is RQ's command.
-        return ended(rq::run(words.collect()));
+    if rq::is_named() {
+        return ended(rq::run(std::env::args_os().skip(1).collect()));
     }
     match command_line() {
         Ok(cli) => ended(obey(cli.command, server, check)),
@@ -307,15 +309,25 @@ fn of_number(error: &str) -> Option<String> {
     {
         return Some(format!("{before}: takes a number from {least} to {most}"));
     }
+    // The range that the option has is not in these.
     [
-        "invalid digit found in string",
-        "cannot parse integer from empty string",
-        "number too large to fit in target type",
-        "number too small to fit in target type",
+        ("invalid digit found in string", "takes a whole number"),
+        (
+            "cannot parse integer from empty string",
+            "takes a whole number",
+        ),
+        (
+            "number too large to fit in target type",
+            "the number is too large",
+        ),
+        (
+            "number too small to fit in target type",
+            "the number is too small",
+        ),
     ]
     .iter()
-    .find(|text| error.contains(**text))
-    .map(|text| error.replace(text, "takes a whole number from 0 to 18446744073709551615"))
+    .find(|(text, _)| error.contains(text))
+    .map(|(text, told)| error.replace(text, told))
 }
 
 fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Result<ExitCode> {
@@ -328,8 +340,10 @@ fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Resu
                 #[cfg(feature = "cluster")]
                 Command::Cluster(command) => command.run(),
                 Command::Completions { shell } => {
-                    let mut cli = Cli::command();
-                    clap_complete::generate(shell, &mut cli, "quintet", &mut std::io::stdout());
+                    // It panics when a write fails.
+                    let mut script = Vec::new();
+                    clap_complete::generate(shell, &mut Cli::command(), "quintet", &mut script);
+                    std::io::stdout().lock().write_all(&script)?;
                     Ok(ExitCode::SUCCESS)
                 }
             }
@@ -379,7 +393,11 @@ mod tests {
         for (words, says) in [
             (
                 "quintet take work --count x",
-                "invalid value 'x' for '--count <COUNT>': takes a whole number",
+                "invalid value 'x' for '--count <COUNT>': takes a whole number\n",
+            ),
+            (
+                "quintet put work --priority urgent",
+                "invalid value 'urgent' for '--priority <PRIORITY>': takes a whole number\n",
             ),
             (
                 "quintet take work --count 0",
@@ -387,7 +405,7 @@ mod tests {
             ),
             (
                 "quintet tail work --count 99999999999999999999",
-                "takes a whole number",
+                ": the number is too large\n",
             ),
         ] {
             let error = super::Cli::command()

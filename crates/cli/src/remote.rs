@@ -1,7 +1,8 @@
-//! The way to a server over the network: TCP under TLS, with certificates on both sides.
+//! The way to a server over the network: TCP under TLS, with certificates on both sides. To a
+//! server on this machine also without TLS.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 pub(super) enum Way {
     /// On this machine.
     Socket(UnixStream),
+    /// On this machine too.
+    Plain(TcpStream),
     /// Under TLS.
     Remote(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
@@ -34,6 +37,7 @@ impl Read for Way {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Self::Socket(stream) => stream.read(into),
+            Self::Plain(stream) => stream.read(into),
             // TLS may have to write first.
             Self::Remote(stream) => stream.read(into).map_err(of_server),
         }
@@ -44,6 +48,7 @@ impl Write for Way {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match self {
             Self::Socket(stream) => stream.write(bytes),
+            Self::Plain(stream) => stream.write(bytes),
             Self::Remote(stream) => stream.write(bytes),
         }
     }
@@ -51,9 +56,33 @@ impl Write for Way {
     fn flush(&mut self) -> std::io::Result<()> {
         match self {
             Self::Socket(stream) => stream.flush(),
+            Self::Plain(stream) => stream.flush(),
             Self::Remote(stream) => stream.flush(),
         }
     }
+}
+
+/// The default address of the listener "http".
+pub(super) fn default_http() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, quintet_config::http::PORT).into()
+}
+
+/// The address of `--server http://IP:PORT`, if the IP is of this machine.
+pub(super) fn plain_address(server: &str) -> Option<SocketAddr> {
+    let address = server.strip_prefix("http://")?.trim_end_matches('/');
+    let address: Option<SocketAddr> = address.parse().ok();
+    address.filter(|address| address.ip().is_loopback())
+}
+
+/// Connects to a server on this machine without TLS.
+///
+/// # Errors
+/// Nothing listens there.
+pub(super) fn plain(address: SocketAddr) -> Result<TcpStream> {
+    let connected = TcpStream::connect(address);
+    let stream = connected.with_context(|| format!("cannot connect to {address}"))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Where the secret of `--user` is, unless `--token-file` names a file.

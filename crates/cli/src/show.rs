@@ -153,7 +153,7 @@ const COLUMNS: [&str; 11] = [
 #[derive(clap::Args)]
 #[command(after_help = "\
 oldest is the age of the oldest ready message. in/s and out/s are the rates of the last whole
-minute; - without a history (history_queues).
+minute; - without a history (history_queues). A narrow terminal has fewer columns.
 
 Examples:
   quintet queues
@@ -213,7 +213,7 @@ impl Queues {
         let mut rows = vec![COLUMNS.map(str::to_owned)];
         let row = |queue: &Value| COLUMNS.map(|column| cell(queue, column));
         rows.extend(queues.iter().map(row));
-        table(&rows, &mut out)?;
+        super::table::table_with(&self.sort, &rows, &mut out)?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -11,6 +11,22 @@ use serde_json::Value;
 /// The terminal's cells a text column keeps at least.
 const TEXT_MIN: usize = 8;
 
+/// The cells that the first column keeps while there are columns to leave out.
+const FIRST_MIN: usize = 20;
+
+/// Columns that a narrow terminal leaves out, the first one first.
+const SPARE: [&str; 9] = [
+    "bytes",
+    "waiters",
+    "in/s",
+    "out/s",
+    "since",
+    "connections",
+    "delayed",
+    "buried",
+    "reserved",
+];
+
 /// Columns that hold text also where all of it looks like numbers.
 const TEXTS: [&str; 6] = ["name", "queue", "body", "user", "status", "error"];
 
@@ -92,12 +108,21 @@ pub(super) fn print_list<const N: usize>(
 }
 
 /// Prints rows in columns, the first row as their heads: numbers to the right, text to the left. On
-/// a terminal that is too narrow texts are elided, numbers never.
+/// a terminal that is too narrow columns are left out, then texts are elided; numbers never.
 pub(super) fn table<const N: usize>(
     rows: &[[String; N]],
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
-    lay_out(rows, terminal_width(), out)
+    table_with("", rows, out)
+}
+
+/// The same; the column with this head is not left out.
+pub(super) fn table_with<const N: usize>(
+    kept: &str,
+    rows: &[[String; N]],
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
+    lay_out(rows, terminal_width(), kept, out)
 }
 
 /// Columns of the terminal that standard output is, if it is one.
@@ -111,14 +136,29 @@ fn terminal_width() -> Option<usize> {
 fn lay_out<const N: usize>(
     rows: &[[String; N]],
     most: Option<usize>,
+    kept: &str,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let widest = |at: usize| rows.iter().map(|row| width(&row[at])).max();
     let mut widths: Vec<usize> = (0..N).map(|at| widest(at).unwrap_or(0)).collect();
     let right: Vec<bool> = (0..N).map(|at| at > 0 && is_of_numbers(rows, at)).collect();
     let most = most.unwrap_or(usize::MAX);
-    while widths.iter().sum::<usize>() + 2 * N.saturating_sub(1) > most {
-        let texts = (0..N).filter(|at| !right[*at] && widths[*at] > TEXT_MIN);
+    let mut columns: Vec<usize> = (0..N).collect();
+    let wide = |cells: usize, columns: &[usize]| cells + 2 * columns.len().saturating_sub(1);
+    let least = |at: &usize| match (right[*at], *at) {
+        (true, _) => widths[*at],
+        (false, 0) => widths[*at].min(FIRST_MIN),
+        (false, _) => widths[*at].min(TEXT_MIN),
+    };
+    for head in SPARE.iter().filter(|head| **head != kept) {
+        if wide(columns.iter().map(least).sum(), &columns) <= most {
+            break;
+        }
+        columns.retain(|at| rows[0][*at] != **head);
+    }
+    while wide(columns.iter().map(|at| widths[*at]).sum(), &columns) > most {
+        let texts = columns.iter().copied();
+        let texts = texts.filter(|at| !right[*at] && widths[*at] > TEXT_MIN);
         match texts.max_by_key(|at| widths[*at]) {
             Some(at) => widths[at] -= 1,
             None => break,
@@ -126,13 +166,13 @@ fn lay_out<const N: usize>(
     }
     for row in rows {
         let mut line = String::new();
-        for (at, cell) in row.iter().enumerate() {
+        for &at in &columns {
             let tail = if rows[0][at] == "body" {
                 0
             } else {
                 widths[at] / 3
             };
-            let cell = elide(cell, widths[at], tail);
+            let cell = elide(&row[at], widths[at], tail);
             line += if at > 0 { "  " } else { "" };
             line += &pad(&cell, widths[at], right[at]);
         }
@@ -199,7 +239,7 @@ mod tests {
     fn printed(rows: &[[&str; 4]], most: Option<usize>) -> Vec<String> {
         let rows: Vec<_> = rows.iter().map(|row| row.map(str::to_owned)).collect();
         let mut out = Vec::new();
-        lay_out(&rows, most, &mut out).expect("in memory");
+        lay_out(&rows, most, "", &mut out).expect("in memory");
         let text = String::from_utf8(out).expect("text");
         text.lines().map(str::to_owned).collect()
     }
@@ -240,6 +280,48 @@ mod tests {
             "\u{6f22}\u{2026}"
         );
         assert_eq!(elide("abc", 0, 0), "");
+    }
+
+    #[test]
+    fn a_narrow_terminal_leaves_columns_out_before_it_elides_the_name() {
+        let heads = [
+            "name", "ready", "oldest", "delayed", "reserved", "buried", "in/s", "out/s", "bytes",
+            "waiters", "state",
+        ];
+        let row = [
+            "europe.invoices.retry.of.customers.12",
+            "10435",
+            "1h 12m",
+            "3",
+            "12",
+            "0",
+            "1.2",
+            "1.1",
+            "1048576",
+            "4",
+            "paused",
+        ];
+        let rows = [heads, row].map(|row| row.map(str::to_owned));
+        for (most, kept, left_out, name) in [
+            (
+                80,
+                "",
+                &["bytes", "waiters", "in/s"][..],
+                "europe.invoices\u{2026}mers.12 ",
+            ),
+            (118, "", &[], row[0]),
+            (80, "bytes", &["waiters", "in/s", "out/s"], "europe."),
+        ] {
+            let mut out = Vec::new();
+            lay_out(&rows, Some(most), kept, &mut out).expect("in memory");
+            let text = String::from_utf8(out).expect("text");
+            let lines: Vec<&str> = text.lines().collect();
+            let shown: Vec<&str> = lines[0].split_whitespace().collect();
+            let expected = heads.iter().filter(|head| !left_out.contains(*head));
+            assert_eq!(shown, expected.copied().collect::<Vec<_>>(), "{most}");
+            assert!(lines.iter().all(|line| width(line) <= most), "{text}");
+            assert!(lines[1].starts_with(name), "{text}");
+        }
     }
 
     #[test]

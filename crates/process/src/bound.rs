@@ -37,8 +37,7 @@ pub fn bind(protocol: &str, address: &Address) -> anyhow::Result<Bound> {
     Bound::open(address).with_context(|| match address {
         Address::Tcp(at) if at.port() != 0 => format!(
             "cannot listen on {address} for {protocol}: choose another port where this listener \
-             is named (--port, --listen or [[listen]]); --port {protocol}=PORT moves a default \
-             listener"
+             is named (--listen, --port or [[listen]])"
         ),
         Address::Tcp(_) | Address::Unix(_) => format!("cannot listen on {address} for {protocol}"),
     })
@@ -192,5 +191,23 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path),
         // Not there, or not ours: binding says what is wrong.
         Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_for_a_taken_port_recommends_no_option_that_listen_excludes() {
+        let others = net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let taken = Address::Tcp(others.local_addr().expect("its port"));
+        let Err(error) = bind("beanstalk", &taken) else {
+            panic!("it is taken")
+        };
+        let told = format!("{error:#}");
+        let begins = format!("cannot listen on {taken} for beanstalk: choose another port");
+        assert!(told.starts_with(&begins), "{told}");
+        assert!(!told.contains("--port beanstalk="), "{told}");
     }
 }

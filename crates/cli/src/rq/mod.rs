@@ -31,7 +31,7 @@ pub(super) struct Rq {
 }
 
 const HELP: &str = "\
-Usage: rq COMMAND [--name value | --name=value]...
+Usage: {rq} COMMAND [--name value | --name=value]...
 
 Messages:
   sendmesg    --dest QUEUE [FIELDS]        put a message
@@ -67,13 +67,27 @@ the current one if it is one, or rq in the data directory ($QUINTET_DATA, data).
 ID is the full id as it was printed. Prints \"ok ...\", or \"fail ...\" and exits with 1.
 
 Examples:
-  rq sendmesg --dest mail --param1 7
-  rq statusmesg --msg_id http://localhost:3333/q/mail/1
+  {rq} sendmesg --dest mail --param1 7
+  {rq} statusmesg --msg_id http://localhost:3333/q/mail/1
 ";
 
 impl Rq {
     pub(super) fn run(self) -> Result<ExitCode> {
         run(self.words)
+    }
+}
+
+/// True if the binary runs under the name `rq`: a link or a copy of that name is RQ's command.
+pub(super) fn is_named() -> bool {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    name.is_some_and(|name| name.file_name().is_some_and(|name| name == "rq"))
+}
+
+/// The command as it is typed.
+fn called() -> &'static str {
+    match is_named() {
+        true => "rq",
+        false => "quintet rq",
     }
 }
 
@@ -92,7 +106,7 @@ pub(super) fn run(words: Vec<OsString>) -> Result<ExitCode> {
     };
     match words.command.as_str() {
         "" | "help" | "--help" | "-h" => {
-            out.write_all(HELP.as_bytes())?;
+            out.write_all(HELP.replace("{rq}", called()).as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
         "version" | "--version" => {
@@ -197,7 +211,7 @@ fn answer(folder: &Folder, words: &Words) -> Result<Vec<String>> {
             let path = path.to_string_lossy();
             line(&text(&told(&folder.manager("create_queue_link", &path)?)?))
         }
-        other => anyhow::bail!("unknown command {other}; see rq help"),
+        other => anyhow::bail!("unknown command {other}; see {} help", called()),
     }
 }
 

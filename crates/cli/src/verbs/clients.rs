@@ -53,9 +53,9 @@ struct ReleaseLeases {
     /// Ids of reserved messages, or the last digits of an id if they name one lease only.
     #[arg(required_unless_present_any = ["connection", "queue"])]
     ids: Vec<String>,
-    /// All leases of this connection.
-    #[arg(long, value_name = "ID")]
-    connection: Option<u64>,
+    /// All leases of this connection: its id, or four or more of the last digits.
+    #[arg(long, value_name = "ID", value_parser = digits)]
+    connection: Option<String>,
     /// All leases of messages of this queue.
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
@@ -107,7 +107,8 @@ impl ReleaseLeases {
             self.release(id)?;
             released += 1;
         }
-        if let Some(id) = self.connection {
+        if let Some(digits) = &self.connection {
+            let id = connection(&self.at, digits)?;
             let done = self
                 .at
                 .api("POST", &format!("/connections/{id}/release"), None)?;
@@ -306,14 +307,16 @@ enum Act {
     Close {
         #[command(flatten)]
         at: Where,
-        /// Id of the connection.
-        id: u64,
+        /// Id of the connection, or four or more of its last digits.
+        #[arg(value_parser = digits)]
+        id: String,
     },
 }
 
 impl Clients {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         if let Some(Act::Close { at, id }) = self.act {
+            let id = connection(&at, &id)?;
             at.api("DELETE", &format!("/connections/{id}"), None)?;
             writeln!(stdout(), "connection {id} closed")?;
             return Ok(ExitCode::SUCCESS);
@@ -344,6 +347,37 @@ impl Clients {
     }
 }
 
+/// The id of a connection, or an end of it.
+fn digits(text: &str) -> Result<String, String> {
+    match !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Ok(text.to_owned()),
+        false => Err("takes the id of a connection, or its last digits".to_owned()),
+    }
+}
+
+/// The id that is meant by these digits.
+fn connection(at: &Where, digits: &str) -> Result<String> {
+    let all = Api::connect(at)?.list(CONNECTIONS)?;
+    meant(all.iter().map(|one| one["id"].to_string()), digits)
+}
+
+/// Fewer digits are a whole id: that of a connection that is gone must not be the end of another's.
+const END_MIN: usize = 4;
+
+/// The only one of the ids that ends with these digits; else the digits themselves, as an id.
+fn meant(ids: impl Iterator<Item = String>, digits: &str) -> Result<String> {
+    let mut ending: Vec<String> = ids.filter(|id| id.ends_with(digits)).collect();
+    let is_whole = digits.len() < END_MIN || ending.iter().any(|id| id == digits);
+    match ending.pop() {
+        Some(id) if !is_whole && ending.is_empty() => Ok(id),
+        Some(id) if !is_whole => bail!(
+            "several connections end in {digits}: {}, {id}",
+            ending.join(", ")
+        ),
+        Some(_) | None => Ok(digits.to_owned()),
+    }
+}
+
 /// All connections.
 pub(in super::super) const CONNECTIONS: &str = "/connections";
 
@@ -359,5 +393,29 @@ pub(in super::super) fn shown(value: &Value) -> String {
         None => value.to_string(),
         Some("") => "-".to_owned(),
         Some(text) => seen(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_digits_of_an_id_name_its_connection_if_they_name_no_other() {
+        let ids = ["3", "21474836481", "8589936481", "4294967299", "7299"];
+        let meant = |digits: &str| {
+            let all = ids.iter().map(|id| (*id).to_owned());
+            meant(all, digits).map_err(|error| error.to_string())
+        };
+        let is = |id: &str| Ok(id.to_owned());
+        assert_eq!(meant("4836481"), is("21474836481"));
+        assert_eq!(meant("4294967299"), is("4294967299"));
+        assert_eq!(meant("7299"), is("7299"), "a whole id is no end");
+        assert_eq!(meant("299"), is("299"), "too short for an end");
+        assert_eq!(meant("5555"), is("5555"), "the server knows none");
+        let several = "several connections end in 6481: 21474836481, 8589936481";
+        assert_eq!(meant("6481"), Err(several.to_owned()));
+        assert!(digits("").is_err() && digits("x").is_err());
+        assert_eq!(digits("0042"), is("0042"));
     }
 }

@@ -66,11 +66,16 @@ pub(in super::super) struct Reload {
 impl Wait {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         let (tell, told) = channel();
+        // Another server may have the default port; this one's socket comes.
+        let at = Where {
+            only_sockets: true,
+            ..self.at
+        };
         let end = Instant::now() + Duration::from_millis(self.for_ms);
         // A server that reads its log lets clients connect and answers later. This thread ends with
         // the process.
         std::thread::spawn(move || {
-            while tell.send(answers(&self.at)).is_ok() {
+            while tell.send(answers(&at)).is_ok() {
                 std::thread::sleep(TRY_AGAIN);
             }
         });

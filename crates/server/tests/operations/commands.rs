@@ -62,6 +62,38 @@ fn a_command_finds_the_server_and_says_which_it_is() {
 }
 
 #[test]
+fn the_example_of_drain_ends() {
+    let server = Server::fresh();
+    let help = text(&quintet(&["drain", "--help"]).output().unwrap().stdout);
+    let is_example = |line: &&str| line.starts_with("  quintet drain && until ");
+    let example = help.lines().find(is_example).expect(&help);
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_quintet"));
+    let path = std::env::var("PATH").unwrap();
+    let done = std::process::Command::new("timeout")
+        .args(["60", "sh", "-c", example])
+        .env(
+            "PATH",
+            format!("{}:{path}", binary.parent().unwrap().display()),
+        )
+        .env("QUINTET_DATA", &server.data)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{example}: {}", text(&done.stderr));
+}
+
+#[test]
+fn completions_end_quietly_when_nobody_reads_them_to_their_end() {
+    let mut completions = quintet(&["completions", "bash"]);
+    let pipes = completions.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
+    // They are longer than a pipe holds.
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    let says = text(&ended.stderr);
+    assert!(ended.status.success() && says.is_empty(), "{says}");
+}
+
+#[test]
 fn put_peek_take() {
     let server = Server::fresh();
     let put = server.run(&["put", "work", "hello"]);

@@ -309,6 +309,26 @@ fn the_sessions_of_the_pages_of_protocols_work() {
     }
 }
 
+#[test]
+fn a_command_finds_the_default_port_of_http_last_of_all() {
+    let (path, _) = SERVER.split_once("$ quintet").expect("a server");
+    let session = "\
+$ quintet serve --data elsewhere &>quintet.log &
+$ quintet wait --data elsewhere
+$ quintet put work hello --verbose
+quintet: the server at http://127.0.0.1:3333
+1
+$ quintet wait --for 100ms 2>errors || echo it waits for a socket
+it waits for a socket
+$ QUINTET_TOKEN=x quintet take work --user ann |& grep -o 'on this machine with .*'
+on this machine with --server http://127.0.0.1:3333
+$ quintet take work --server http://127.0.0.1:3333
+hello
+```
+";
+    work_in(&format!("{path}{session}"), |_| {});
+}
+
 fn with_nc(folder: &Path) {
     let nc = folder.join("target/release/nc");
     std::fs::write(&nc, NC).expect("written");

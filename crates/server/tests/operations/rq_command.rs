@@ -253,6 +253,23 @@ fn what_cannot_be_done_says_why_and_exits_with_one() {
             .expect("runs");
         (text(&output.stdout), output.status.success())
     };
+    // Its help and its errors name the command as it was typed.
+    let (help, good) = long(&["help"]);
+    assert!(
+        good && help.starts_with("Usage: quintet rq COMMAND"),
+        "{help}"
+    );
+    for example in ["sendmesg --dest", "statusmesg --msg_id http"] {
+        assert!(
+            help.contains(&format!("\n  quintet rq {example}")),
+            "{help}"
+        );
+    }
+    let (said, good) = long(&["dance", "--root", &root]);
+    assert!(
+        !good && said == "fail unknown command dance; see quintet rq help\n",
+        "{said}"
+    );
     let (said, good) = long(&["queues", "--root", &root]);
     assert!(good && said == "ok 3\nrelay\ntest\nwebhook\n", "{said}");
     drop(rq.server);

@@ -176,6 +176,7 @@ fn import(fake: Fake, mut source: Numbers, window: usize) -> (Result<()>, Count,
     });
     let at = Where {
         data: None,
+        only_sockets: false,
         verbose: false,
         socket: Some(socket),
         server: None,
