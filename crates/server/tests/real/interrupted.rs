@@ -118,8 +118,7 @@ fn fails_and_is_repeated(
 ) -> u32 {
     // Servers on a busy machine may be without a leader for a while.
     let is_busy = |said: &str| said.contains("JetStream does not answer");
-    let until_then = Instant::now() + PATIENCE;
-    let (mut failed, mut number) = (0, 0);
+    let (mut failed, mut number, mut since) = (0, 0, Instant::now());
     loop {
         begin();
         let faults = faults(disk);
@@ -131,13 +130,13 @@ fn fails_and_is_repeated(
         let said = text(&ended.stderr);
         let at = format!("{call:?} {action:?} {number}: {said}");
         if faults.fired(0).1 == 0 {
-            if is_busy(&said) && Instant::now() < until_then {
+            if is_busy(&said) && since.elapsed() < PATIENCE {
                 continue;
             }
             assert!(ended.status.success(), "{at}");
             return failed;
         }
-        number += 1;
+        (number, since) = (number + 1, Instant::now());
         if ended.status.success() {
             good();
             continue;
