@@ -37,7 +37,7 @@ pub struct NewMessage {
     /// The message's own name, 1 to 255 bytes, by which its sender knows it; not unique.
     pub name: Option<String>,
     /// Attributes: names and values.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "quintet_client::unique")]
     pub headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
     pub priority: Option<u32>,
@@ -340,7 +340,7 @@ pub(super) struct OperationRequest {
     /// Instead of `name`, one that is no text.
     pub(super) name_base64: Option<String>,
     /// Attributes they have.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "quintet_client::unique")]
     pub(super) headers: BTreeMap<String, String>,
     /// Their error is this, with each number as `#`.
     pub(super) error: Option<String>,
