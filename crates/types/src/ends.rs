@@ -41,6 +41,24 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// A client asked for it, by a command about these messages.
+    pub const fn is_asked_for(self) -> bool {
+        match self {
+            Self::Taken | Self::Finished | Self::Deleted | Self::Purged | Self::QueueDeleted => {
+                true
+            }
+            Self::Expired
+            | Self::Dropped
+            | Self::Forgotten
+            | Self::Replaced
+            | Self::Failed
+            | Self::Cancelled
+            | Self::Edited
+            | Self::Moved
+            | Self::Sent => false,
+        }
+    }
+
     /// One word, for programs.
     pub const fn word(self) -> &'static str {
         match self {
