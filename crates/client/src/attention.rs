@@ -172,7 +172,8 @@ impl Thresholds {
     fn growing(&self, stats: &QueueStats, recent: &Recent) -> Option<Finding> {
         let out: u64 = recent.left.values().iter().sum();
         let gauges = &stats.gauges;
-        let consumers = gauges.waiters + gauges.lookers + gauges.reserved + recent.left.finished;
+        let consumers =
+            gauges.waiters + gauges.waiting_peeks + gauges.reserved + recent.left.finished;
         let more = recent.came.saturating_sub(out);
         let grows = gauges.ready >= self.growing
             && consumers > 0
@@ -324,7 +325,7 @@ fn consumers(waiters: u64) -> String {
 fn lacks_consumers(stats: &QueueStats, recent: Option<&Recent>) -> bool {
     let gauges = &stats.gauges;
     let tries = |recent: &Recent| recent.left.finished + recent.failures + recent.timeouts;
-    gauges.waiters + gauges.lookers + gauges.reserved == 0
+    gauges.waiters + gauges.waiting_peeks + gauges.reserved == 0
         && recent.is_none_or(|recent| tries(recent) == 0)
 }
 

@@ -228,7 +228,7 @@ fn a_queue_without_consumers_is_told_only_where_that_means_something() {
     assert_eq!(without(|_, recent| recent.left.finished = 1), None);
     assert_eq!(without(|_, recent| recent.failures = 1), None);
     assert_eq!(without(|_, recent| recent.timeouts = 1), None);
-    assert_eq!(without(|stats, _| stats.gauges.lookers = 1), None);
+    assert_eq!(without(|stats, _| stats.gauges.waiting_peeks = 1), None);
     assert_eq!(without(|stats, _| stats.gauges.reserved = 1), None);
     // A dead-letter queue: nothing was put there, all of it was moved there.
     assert_eq!(without(|stats, _| stats.totals.moved_in = 10), None);

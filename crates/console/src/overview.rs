@@ -160,7 +160,7 @@ fn matches(text: &str, pattern: &str) -> bool {
 }
 
 fn consumers(gauges: &QueueGauges) -> u64 {
-    gauges.waiters + gauges.lookers
+    gauges.waiters + gauges.waiting_peeks
 }
 
 /// The result of a walk over all queues.

@@ -24,7 +24,7 @@ fn start() -> Server {
 fn queues_of_the_server_alone_are_no_tubes() {
     let server = start();
     // The consumers of `relay` and `webhook`.
-    server.await_number("lookers", |lookers| lookers == 2);
+    server.await_number("waiting_peeks", |peeks| peeks == 2);
     let mut client = server.client_of("beanstalk");
     let mut exchange = |sent: &[u8], expected: &[u8]| {
         client.ask(sent, expected);
