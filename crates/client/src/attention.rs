@@ -457,6 +457,12 @@ impl Findings {
         self.kept.retain(|(name, _)| names.take(name));
     }
 
+    /// How many there are, as [`Findings::ranked`] counts them, those that are not kept included.
+    pub fn total(&self, unready: Option<&str>) -> u64 {
+        let several = self.needing[Rule::NoConsumers as usize].saturating_sub(1);
+        self.needing.iter().sum::<u64>() - several + u64::from(unready.is_some())
+    }
+
     /// The kept findings in the order in which they are shown: by rule, then by weight, then by
     /// name. Several queues without consumers are one finding. `unready`: why the server accepts no
     /// puts.

@@ -347,6 +347,15 @@ fn the_worst_come_first_and_queues_without_consumers_are_one_line() {
         .map(|(_, found)| (found.rule, found.weight))
         .collect();
     assert_eq!(worst, [(Rule::Losing, 5), (Rule::Losing, 5)]);
+    let total = |found: &[(Name, Finding)], unready: Option<&str>| {
+        let mut all = Findings::new(2);
+        for (name, finding) in found {
+            all.add(name, finding.clone());
+        }
+        all.total(unready)
+    };
+    assert_eq!(total(&found, Some("the disk is full")), 7);
+    assert_eq!(total(&many, None), 501);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
+use super::super::look::Findings;
 use super::super::look::tests::queue;
 use super::super::view;
 use super::*;
@@ -131,14 +132,17 @@ fn bad() -> Screen {
         at_ms,
         queues: queues.iter().map(Queue::of).collect(),
         connections: None,
-        findings: Some(vec![
-            Finding {
-                queue: name.to_owned(),
-                alarm: true,
-                text: format!("{name} lost 25 messages within 1 min: 25 dropped."),
-            },
-            Finding::default(),
-        ]),
+        findings: Some(Findings {
+            listed: vec![
+                Finding {
+                    queue: name.to_owned(),
+                    alarm: true,
+                    text: format!("{name} lost 25 messages within 1 min: 25 dropped."),
+                },
+                Finding::default(),
+            ],
+            more: 7000,
+        }),
     };
     let umlaut = queue("stra\\xc3\\x9fe", 1, 0);
     screen.seen(look(1000, &[many.clone(), umlaut.clone()]));
@@ -204,8 +208,9 @@ fn bad_rows_have_colours_and_findings_are_above_the_queues() {
     screen.key(Key::Char('a'));
     let text = shown(&screen);
     assert!(text.contains("within 1 min: 25 dropped."), "{text}");
+    assert!(text.contains("and 7,000 more"), "{text}");
     let more = shown_in(&bad(), 80, 6);
-    assert!(more.contains("2 more need attention"), "{more}");
+    assert!(more.contains("7,002 more need attention: a"), "{more}");
 }
 
 #[test]
