@@ -374,8 +374,8 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
 
 fn within(recent: &Recent) -> String {
     match recent.span_ms {
-        0..60_000 => format!("within {} s", recent.span_ms.div_ceil(1000).max(1)),
-        _ => format!("within {} min", recent.span_ms.div_ceil(60_000)),
+        0..60_000 => format!("within {}s", recent.span_ms.div_ceil(1000).max(1)),
+        _ => format!("within {}m", recent.span_ms.div_ceil(60_000)),
     }
 }
 
