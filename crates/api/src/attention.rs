@@ -21,6 +21,8 @@ const LIST_BYTES: u64 = 4 * NAMES_MAX as u64;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Attention {
     pub(super) findings: Vec<Finding>,
+    /// How many there are, those beyond the limits of the list included.
+    pub(super) total: u64,
 }
 
 /// Why a queue needs attention.
@@ -59,8 +61,8 @@ impl Finding {
     }
 }
 
-/// Lists why queues need attention, the worst first, 1,000 at most, with names of 256 KiB together. The console's first page shows
-/// the same. Rules and their settings: docs/attention.md.
+/// Lists why queues need attention, the worst first, 1,000 at most, with names of 256 KiB together;
+/// `total` counts all. The console's first page shows the same. Rules and their settings: docs/attention.md.
 #[utoipa::path(get, path = "/api/v1/attention", operation_id = "show_attention", tag = "queues",
     responses((status = 200, body = Attention), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn attention(Call { api, requester }: Call, uri: Uri) -> Answer {
@@ -79,7 +81,9 @@ pub(super) async fn attention(Call { api, requester }: Call, uri: Uri) -> Answer
         }
         next = page.next;
     }
-    let found = found.ranked(api.client_api.unready()).into_iter();
+    let unready = api.client_api.unready();
+    let total = found.total(unready);
+    let found = found.ranked(unready).into_iter();
     let findings = found.map(Finding::of).collect();
-    Ok(reply::document(&Attention { findings }))
+    Ok(reply::document(&Attention { findings, total }))
 }

@@ -48,7 +48,7 @@ pub(super) struct NewCallback {
     /// The message's own name, 1 to 255 bytes.
     name: Option<String>,
     /// Attributes: names and values.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "quintet_client::unique")]
     headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
     priority: Option<u32>,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use quintet_client::shown::plain;
 use quintet_types::{
     Bound, BulkOp, ClientId, Cursor, Lease, ListState, Message, MessageId, Name, State,
 };
@@ -101,7 +102,7 @@ impl Api {
         }
         let named = |word: &str, text: &Option<String>| {
             text.as_ref()
-                .map(|text| format!("{word} {}", text.escape_debug()))
+                .map(|text| format!("{word} {}", plain(text.as_bytes())))
         };
         let connection = holder.connection.map(|id| {
             let protocol = holder

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use quintet_client::shown::plain;
 use quintet_client::{NoChange, NotSteered};
 use quintet_types::{Class, CommandError, MessageId, Name};
 use serde::Serialize;
@@ -127,7 +128,7 @@ impl Problem {
     }
 
     pub(crate) fn no_such_worker(wid: &str) -> Self {
-        let detail = format!("there is no worker {}", wid.escape_debug());
+        let detail = format!("there is no worker {}", plain(wid.as_bytes()));
         Self::new(StatusCode::NOT_FOUND, "no_such_address", detail)
     }
 

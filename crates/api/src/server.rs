@@ -3,7 +3,7 @@
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
-use quintet_types::{CommandError, QueueGauges, QueueTotals};
+use quintet_types::CommandError;
 use serde_json::{Map, Value, json};
 
 use super::call::{Answer, Call};
@@ -20,10 +20,7 @@ pub(super) async fn stats(Call { api, requester }: Call) -> Answer {
     let mut map = Map::new();
     map.insert("queues".into(), stats.queues.into());
     map.insert("memory_bytes".into(), stats.memory_bytes.into());
-    let gauges = QueueGauges::NAMES.iter().zip(stats.gauges.values());
-    map.extend(gauges.map(|(name, value)| ((*name).to_owned(), value.into())));
-    let totals = QueueTotals::NAMES.iter().zip(stats.totals.values());
-    map.extend(totals.map(|(name, value)| (format!("total_{name}"), value.into())));
+    map.extend(super::types::numbers(&stats.gauges, &stats.totals));
     Ok(reply::document(&Value::Object(map)))
 }
 

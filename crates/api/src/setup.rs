@@ -9,7 +9,7 @@ use hyper::Uri;
 use hyper::header::{ETAG, HeaderValue};
 use quintet_client::{Change, Setting};
 use quintet_types::{Command, CommandError, Name, QueueSetup};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -149,6 +149,10 @@ pub(crate) async fn settings(
     Ok(api.told(&setup))
 }
 
+/// Settings and their new values.
+#[derive(Deserialize)]
+struct Changes(#[serde(deserialize_with = "quintet_client::unique")] BTreeMap<String, Value>);
+
 /// Changes settings of a queue, durably. A value is as in a `[[queue]]` table and wins over the
 /// configuration file until it is cleared; null clears. With `If-Match` only if the settings are as
 /// they were seen.
@@ -162,7 +166,7 @@ pub(crate) async fn change(
     request: Request,
 ) -> Answer {
     let seen = read::if_match(request.headers());
-    let (changes, _share) = read::body::<BTreeMap<String, Value>>(&api.app, request).await?;
+    let (Changes(changes), _share) = read::body(&api.app, request).await?;
     let changes = changes.into_iter().map(|(key, value)| {
         let value = (!value.is_null()).then(|| value.to_string());
         (key, value)

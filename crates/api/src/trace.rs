@@ -1,7 +1,8 @@
 //! The trace of a message by its id, also when it is gone.
 
+use quintet_client::shown::plain;
 use quintet_client::words;
-use quintet_types::{Caller, Ended, Ending, Message, MessageId, Name, Principal, Verb};
+use quintet_types::{Caller, ClientId, Ended, Ending, Message, MessageId, Name, Principal, Verb};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,6 +16,9 @@ use quintet_http::{Requester, reply};
 
 /// State of a message whose end is not known, but a purge that it was part of perhaps.
 const UNKNOWN: &str = "unknown";
+
+/// The first of the ids under which hooks run on nobody's behalf.
+const HOOKS: ClientId = ClientId(u64::MAX - 1);
 
 /// The trace of a message.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
@@ -172,16 +176,19 @@ fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders)
     let user = known
         .filter(|_| caller.principal >= Principal::FIRST)
         .and_then(|(_, gate)| gate.name_of(caller.principal));
-    let user = user.map(|user| format!("user {}", user.escape_debug()));
+    let user = user.map(|user| format!("user {}", plain(user.as_bytes())));
     let connection = holders.told(caller.client_id);
     let all: Vec<String> = user.into_iter().chain(connection).collect();
-    let purged = matches!(why, Ended::Purged | Ended::QueueDeleted);
+    // Scripts only finish messages.
+    let asked_for = match caller.principal {
+        Principal::SERVER => why.is_asked_for() && why != Ended::Finished,
+        Principal::ANONYMOUS => why.is_asked_for(),
+        Principal(_) => false,
+    };
     match all.is_empty() {
-        // Scripts and hooks purge nothing.
-        true if purged && caller.principal == Principal::SERVER => {
-            Some("a client without a login".to_owned())
-        }
-        true => None,
+        true if !asked_for => None,
+        true if caller.client_id >= HOOKS => Some("a hook".to_owned()),
+        true => Some("a client without a login".to_owned()),
         false => Some(all.join(", ")),
     }
 }
@@ -203,10 +210,7 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         Ended::Edited => "got another body",
         Ended::Moved | Ended::Sent => "was moved",
     };
-    let asked_for = matches!(
-        end.why,
-        Ended::Taken | Ended::Finished | Ended::Deleted | Ended::Purged
-    );
+    let asked_for = end.why.is_asked_for() && end.why != Ended::QueueDeleted;
     let unknown = match asked_for && end.by.is_none() {
         true => "; the client is not known: the log does not keep it over a restart",
         false => "",

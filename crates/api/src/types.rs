@@ -7,7 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_client::attention::why_slow;
 use quintet_client::{History, Rates, Recent, Series};
 use quintet_types::{
-    Bound, How, Lease, Left, ListState, Message, Ms, Name, QueueStats, Track, When,
+    Bound, How, Lease, Left, ListState, Message, Ms, Name, QueueGauges, QueueStats, QueueTotals,
+    Track, When,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,7 +38,7 @@ pub struct NewMessage {
     /// The message's own name, 1 to 255 bytes, by which its sender knows it; not unique.
     pub name: Option<String>,
     /// Attributes: names and values.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "quintet_client::unique")]
     pub headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
     pub priority: Option<u32>,
@@ -340,7 +341,7 @@ pub(super) struct OperationRequest {
     /// Instead of `name`, one that is no text.
     pub(super) name_base64: Option<String>,
     /// Attributes they have.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "quintet_client::unique")]
     pub(super) headers: BTreeMap<String, String>,
     /// Their error is this, with each number as `#`.
     pub(super) error: Option<String>,
@@ -732,13 +733,51 @@ pub(super) fn queue(stats: &QueueStats, rates: Option<Rates>, recent: Option<&Re
     map.insert("out_per_s".into(), rates.map(|[_, out]| out).into());
     map.insert("left_per_s".into(), left.into());
     map.insert("why_slow".into(), why_slow(stats, recent).into());
-    let gauges = quintet_types::QueueGauges::NAMES.iter();
-    let totals = quintet_types::QueueTotals::NAMES.iter();
-    let gauges = gauges.zip(stats.gauges.values());
-    // The old name of `not_selectable`, for one release.
-    map.insert("held_back".into(), stats.gauges.not_selectable.into());
-    map.extend(gauges.map(|(name, value)| ((*name).to_owned(), value.into())));
-    let totals = totals.zip(stats.totals.values());
-    map.extend(totals.map(|(name, value)| (format!("total_{name}"), value.into())));
+    map.extend(numbers(&stats.gauges, &stats.totals));
     Value::Object(map)
+}
+
+/// Numbers of a queue, or of all, by their names.
+pub(super) fn numbers(
+    gauges: &QueueGauges,
+    totals: &QueueTotals,
+) -> impl Iterator<Item = (String, Value)> {
+    // Old names, for one release.
+    let old = [
+        ("held_back", gauges.not_selectable),
+        ("lookers", gauges.waiting_peeks),
+        ("total_looks", totals.peeks),
+    ];
+    let old = old.map(|(name, value)| (name.to_owned(), Value::from(value)));
+    let gauges = QueueGauges::NAMES.iter().zip(gauges.values());
+    let gauges = gauges.map(|(name, value)| ((*name).to_owned(), Value::from(value)));
+    let totals = QueueTotals::NAMES.iter().zip(totals.values());
+    let totals = totals.map(|(name, value)| (format!("total_{name}"), Value::from(value)));
+    old.into_iter().chain(gauges).chain(totals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_old_names_too() {
+        let gauges = QueueGauges {
+            waiting_peeks: 2,
+            ..QueueGauges::default()
+        };
+        let totals = QueueTotals {
+            peeks: 3,
+            ..QueueTotals::default()
+        };
+        let all: serde_json::Map<String, Value> = numbers(&gauges, &totals).collect();
+        for (name, number) in [
+            ("waiting_peeks", 2),
+            ("lookers", 2),
+            ("total_peeks", 3),
+            ("total_looks", 3),
+        ] {
+            assert_eq!(all[name], number, "{name}");
+        }
+    }
 }

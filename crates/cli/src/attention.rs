@@ -4,6 +4,7 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
+use quintet_client::words::count;
 use serde_json::Value;
 
 use super::Where;
@@ -22,7 +23,8 @@ Examples:
   quintet attention --json | jq -r 'select(.level == \"alarm\").queue'
   quintet attention || mail -s 'queues' ops@example.com
 
-Each line has the level (alarm or warning), the rule and the reason, the worst first, 1,000 at most.
+Each line has the level (alarm or warning), the rule and the reason, the worst first. A last
+line counts what is beyond 1,000; --json leaves it out.
 Exit codes: 0 nothing needs attention, 1 something does, 2 an error such as no connection.")]
 pub(super) struct Attention {
     #[command(flatten)]
@@ -38,8 +40,8 @@ impl Attention {
     /// # Errors
     /// The output takes no more. Other errors are printed, with an exit code of their own.
     pub(super) fn run(self) -> Result<ExitCode> {
-        let findings = match self.findings() {
-            Ok(findings) => findings,
+        let (findings, more) = match self.findings() {
+            Ok(found) => found,
             Err(error) => {
                 eprintln!("quintet: {error:#}");
                 return Ok(ExitCode::from(UNKNOWN));
@@ -52,6 +54,9 @@ impl Attention {
                 false => writeln!(out, "{}", line(finding))?,
             }
         }
+        if more > 0 && !self.json {
+            writeln!(out, "and {} more", count(more))?;
+        }
         if findings.is_empty() {
             if !self.json {
                 writeln!(out, "nothing needs attention")?;
@@ -61,9 +66,14 @@ impl Attention {
         Ok(ExitCode::from(NEEDED))
     }
 
-    fn findings(&self) -> Result<Vec<Value>> {
+    /// Those that the server lists, and how many there are besides.
+    fn findings(&self) -> Result<(Vec<Value>, u64)> {
         let mut told = self.at.api("GET", "/attention", None)?;
-        serde_json::from_value(told["findings"].take()).context("the server is of another version")
+        let findings: Vec<Value> = serde_json::from_value(told["findings"].take())
+            .context("the server is of another version")?;
+        let total = told["total"].as_u64().unwrap_or(0);
+        let more = total.saturating_sub(findings.len() as u64);
+        Ok((findings, more))
     }
 }
 

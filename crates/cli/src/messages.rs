@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::Where;
 use super::api::{Api, part};
 use super::client::Refused;
-use super::table::named;
+use super::table::{named, seen};
 
 /// Exit code of `take`, `peek` and `track` when there was no message; wrong usage is 2, damage 3.
 pub(super) const EMPTY: u8 = 4;
@@ -248,10 +248,7 @@ fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCod
     } else {
         let error = bytes("error");
         let why = String::from_utf8_lossy(&error);
-        let why = why
-            .lines()
-            .next()
-            .map(|why| format!(": {}", why.escape_debug()));
+        let why = why.lines().next().map(|why| format!(": {}", seen(why)));
         eprintln!(
             "quintet: message {id} is {state}{}",
             why.unwrap_or_default()

@@ -11,7 +11,7 @@ use super::Where;
 use super::api::{Api, part};
 use super::nearest::hint;
 use super::table::{age, named, rate, seen, table};
-use super::top::{Finding, findings};
+use super::top::findings;
 
 /// Arguments of `stats`.
 #[derive(clap::Args)]
@@ -84,9 +84,14 @@ const NOT_TOLD: [&str; 6] = [
 fn judge(api: &mut Api, numbers: &mut Value) {
     let name = numbers["name"].as_str().map(str::to_owned);
     let Some(found) = findings(api) else { return };
-    let about = |finding: &Finding| name.as_ref().is_none_or(|name| finding.queue == *name);
-    let found = found.into_iter().filter(about).map(|finding| finding.text);
-    numbers["needs_attention"] = found.collect::<Vec<_>>().into();
+    let found: Vec<String> = match name {
+        Some(name) => {
+            let about = found.listed.into_iter().filter(|one| one.queue == name);
+            about.map(|finding| finding.text).collect()
+        }
+        None => found.lines().collect(),
+    };
+    numbers["needs_attention"] = found.into();
 }
 
 /// The lines of a value: a list has one for each, an object's numbers have one each.

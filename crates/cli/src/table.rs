@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Write, stdout};
 use std::process::ExitCode;
 
 use quintet_client::shown::plain;
+use quintet_client::words::duration;
 use quintet_types::Name;
 use ratatui::text::Span;
 use serde_json::Value;
@@ -204,21 +205,10 @@ fn is_of_numbers<const N: usize>(rows: &[[String; N]], at: usize) -> bool {
 
 /// How long something has waited, in its two largest units: `3d 4h`, `12s`.
 pub(super) fn age(ms: u64) -> String {
-    let units = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
-    let mut left = ms / 1000;
-    let mut parts = Vec::new();
-    for (unit, seconds) in units {
-        let count = left / seconds;
-        left %= seconds;
-        if count > 0 {
-            parts.push(format!("{count}{unit}"));
-        }
+    match ms {
+        0..10_000 => format!("{}s", ms / 1000),
+        _ => duration(ms),
     }
-    if parts.is_empty() {
-        parts.push("0s".to_owned());
-    }
-    parts.truncate(2);
-    parts.join(" ")
 }
 
 /// Messages each second: three digits or so, `-` where it is not known.

@@ -157,7 +157,8 @@ impl Thresholds {
     fn growing(&self, stats: &QueueStats, recent: &Recent) -> Option<Finding> {
         let out: u64 = recent.left.values().iter().sum();
         let gauges = &stats.gauges;
-        let consumers = gauges.waiters + gauges.lookers + gauges.reserved + recent.left.finished;
+        let consumers =
+            gauges.waiters + gauges.waiting_peeks + gauges.reserved + recent.left.finished;
         let more = recent.came.saturating_sub(out);
         let grows = gauges.ready >= self.growing
             && consumers > 0
@@ -310,7 +311,7 @@ fn consumers(waiters: u64) -> String {
 fn lacks_consumers(stats: &QueueStats, recent: Option<&Recent>) -> bool {
     let gauges = &stats.gauges;
     let tries = |recent: &Recent| recent.left.finished + recent.failures + recent.timeouts;
-    gauges.waiters + gauges.lookers + gauges.reserved == 0
+    gauges.waiters + gauges.waiting_peeks + gauges.reserved == 0
         && recent.is_none_or(|recent| tries(recent) == 0)
 }
 
@@ -359,8 +360,8 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
 
 fn within(recent: &Recent) -> String {
     match recent.span_ms {
-        0..60_000 => format!("within {} s", recent.span_ms.div_ceil(1000).max(1)),
-        _ => format!("within {} min", recent.span_ms.div_ceil(60_000)),
+        0..60_000 => format!("within {}s", recent.span_ms.div_ceil(1000).max(1)),
+        _ => format!("within {}m", recent.span_ms.div_ceil(60_000)),
     }
 }
 
@@ -440,6 +441,12 @@ impl Findings {
         self.names = NameRoom::default();
         let mut names = self.names;
         self.kept.retain(|(name, _)| names.take(name));
+    }
+
+    /// How many there are, as [`Findings::ranked`] counts them, those that are not kept included.
+    pub fn total(&self, unready: Option<&str>) -> u64 {
+        let several = self.needing[Rule::NoConsumers as usize].saturating_sub(1);
+        self.needing.iter().sum::<u64>() - several + u64::from(unready.is_some())
     }
 
     /// The kept findings in the order in which they are shown: by rule, then by weight, then by

@@ -35,7 +35,7 @@ fn each_rule_has_its_sentence() {
             recent.left.expired = 1;
         },
         Rule::Losing,
-        "lost 7,501 messages within 5 min: 7,500 dropped, 1 expired. \
+        "lost 7,501 messages within 5m: 7,500 dropped, 1 expired. \
          The queue is full, and messages outlive their time to live.",
     );
     is(
@@ -44,7 +44,7 @@ fn each_rule_has_its_sentence() {
             recent.left.finished = 10;
         },
         Rule::Failing,
-        "fails: 30 of 40 attempts within 5 min.",
+        "fails: 30 of 40 attempts within 5m.",
     );
     is(
         |stats, recent| {
@@ -55,7 +55,7 @@ fn each_rule_has_its_sentence() {
             recent.left.finished = 1000;
         },
         Rule::Growing,
-        "grows although consumers take from it: 5,000 ready, 4,000 in and 1,000 out within 5 min. \
+        "grows although consumers take from it: 5,000 ready, 4,000 in and 1,000 out within 5m. \
          The queue has reached its limit (in_flight_max): 2 messages are reserved.",
     );
     is(
@@ -68,7 +68,7 @@ fn each_rule_has_its_sentence() {
             recent.left.moved = 5001;
         },
         Rule::Growing,
-        "grows although consumers take from it: 5,000 ready, 40,000 in and 5,432 out within 5 min; \
+        "grows although consumers take from it: 5,000 ready, 40,000 in and 5,432 out within 5m; \
          it is full and refused 1 put. Consumers finished 431; the rest left in another way.",
     );
     is(
@@ -82,7 +82,7 @@ fn each_rule_has_its_sentence() {
             recent.left.finished = 95;
         },
         Rule::StuckLeases,
-        "has consumers that do not finish: 5 leases ran out within 5 min. \
+        "has consumers that do not finish: 5 leases ran out within 5m. \
          Its workers die, hang, or need more time than the lease gives.",
     );
     is(
@@ -92,12 +92,12 @@ fn each_rule_has_its_sentence() {
             recent.no_end_ms = 10 * MINUTE;
         },
         Rule::StuckLeases,
-        "has 4 leases, and none has ended for 10 m 00 s; 9 ready.",
+        "has 4 leases, and none has ended for 10m; 9 ready.",
     );
     is(
         |_, recent| recent.refused = 12,
         Rule::Limit,
-        "is full and refused 12 puts within 5 min.",
+        "is full and refused 12 puts within 5m.",
     );
     is(
         |stats, recent| {
@@ -107,7 +107,7 @@ fn each_rule_has_its_sentence() {
             recent.limited = 8;
         },
         Rule::Limit,
-        "is slowed by its limits: 2 ready, the oldest for 5 m 00 s. \
+        "is slowed by its limits: 2 ready, the oldest for 5m. \
          A limit left 8 takes without a message.",
     );
     is(
@@ -125,7 +125,7 @@ fn each_rule_has_its_sentence() {
             stats.oldest_ms = 5 * MINUTE;
         },
         Rule::NoConsumers,
-        "has no consumers: 10 ready, the oldest for 5 m 00 s.",
+        "has no consumers: 10 ready, the oldest for 5m.",
     );
 }
 
@@ -234,7 +234,7 @@ fn a_queue_without_consumers_is_told_only_where_that_means_something() {
     assert_eq!(without(|_, recent| recent.left.finished = 1), None);
     assert_eq!(without(|_, recent| recent.failures = 1), None);
     assert_eq!(without(|_, recent| recent.timeouts = 1), None);
-    assert_eq!(without(|stats, _| stats.gauges.lookers = 1), None);
+    assert_eq!(without(|stats, _| stats.gauges.waiting_peeks = 1), None);
     assert_eq!(without(|stats, _| stats.gauges.reserved = 1), None);
     // A dead-letter queue: nothing was put there, all of it was moved there.
     assert_eq!(without(|stats, _| stats.totals.moved_in = 10), None);
@@ -353,6 +353,15 @@ fn the_worst_come_first_and_queues_without_consumers_are_one_line() {
         .map(|(_, found)| (found.rule, found.weight))
         .collect();
     assert_eq!(worst, [(Rule::Losing, 5), (Rule::Losing, 5)]);
+    let total = |found: &[(Name, Finding)], unready: Option<&str>| {
+        let mut all = Findings::new(2);
+        for (name, finding) in found {
+            all.add(name, finding.clone());
+        }
+        all.total(unready)
+    };
+    assert_eq!(total(&found, Some("the disk is full")), 7);
+    assert_eq!(total(&many, None), 501);
 }
 
 #[test]

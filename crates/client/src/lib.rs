@@ -19,6 +19,7 @@ pub mod shown;
 mod spec;
 mod told;
 pub mod trace;
+mod unique;
 pub mod words;
 mod worker;
 
@@ -53,6 +54,7 @@ pub use told::{
     AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy,
     Setting, Source, ThrottledClient,
 };
+pub use unique::unique;
 pub use worker::WorkerAction;
 
 pub use quintet_types::FOLDER;

@@ -3,6 +3,7 @@
 use quintet_policy::Timing;
 use quintet_types::{CommandError, MessageId};
 
+use super::shown::plain;
 use super::spec::{BadSpec, ScheduleSpec};
 
 /// Told of a page of schedules, and the name of its last one if more follow.
@@ -63,14 +64,14 @@ pub struct Steered {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotSteered {
     /// There is no schedule of this name.
-    #[error("there is no schedule {}{}", .name.escape_debug(), nearest_of(.nearest.as_deref()))]
+    #[error("there is no schedule {}{}", plain(.name.as_bytes()), nearest_of(.nearest.as_deref()))]
     None {
         name: String,
         /// The most similar name, if one is similar.
         nearest: Option<String>,
     },
     /// Its definition is in the file.
-    #[error("the configuration defines the schedule {}: change the file, then reload", .0.escape_debug())]
+    #[error("the configuration defines the schedule {}: change the file, then reload", plain(.0.as_bytes()))]
     OfFile(String),
     /// It is another than the client has seen.
     #[error("the schedule has changed: get it again")]
@@ -88,7 +89,7 @@ pub enum NotSteered {
 
 fn nearest_of(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |name| {
-        format!("; did you mean {}?", name.escape_debug())
+        format!("; did you mean {}?", plain(name.as_bytes()))
     })
 }
 

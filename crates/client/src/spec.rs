@@ -72,7 +72,11 @@ pub struct ScheduleSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Attributes: names and values.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "crate::unique",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub headers: BTreeMap<String, String>,
     /// 0 is the most urgent; left out: the queue's default.
     #[serde(skip_serializing_if = "Option::is_none")]

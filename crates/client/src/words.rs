@@ -15,17 +15,20 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// A duration in two units: `0.3 s`, `16 s`, `47 m 12 s`, `2 h 14 m`,
-/// `3 d 04 h`.
+/// A duration in its two largest units: `0.3s`, `16s`, `47m 12s`, `2h`, `3d 4h`.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        0..=9 => format!("{seconds}.{} s", ms % 1000 / 100),
-        10..=59 => format!("{seconds} s"),
-        60..=3599 => format!("{minutes} m {:02} s", seconds % 60),
-        3600..=86_399 => format!("{hours} h {:02} m", minutes % 60),
-        _ => format!("{} d {:02} h", count(days), hours % 24),
+    let (first, second, unit) = match seconds {
+        0..=9 => (format!("{seconds}.{}s", ms % 1000 / 100), 0, ""),
+        10..=59 => (format!("{seconds}s"), 0, ""),
+        60..=3599 => (format!("{minutes}m"), seconds % 60, "s"),
+        3600..=86_399 => (format!("{hours}h"), minutes % 60, "m"),
+        _ => (format!("{}d", count(days)), hours % 24, "h"),
+    };
+    match second {
+        0 => first,
+        _ => format!("{first} {second}{unit}"),
     }
 }
 

@@ -190,7 +190,7 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
         (Some(_), None) => (holder.text, "over HTTP".to_owned()),
         (Some(_), Some(_)) => {
             let peer = holder.peer.unwrap_or_else(|| "this machine".to_owned());
-            (peer, holder.text)
+            (names::plain(peer.as_bytes()), holder.text)
         }
     };
     let left = lease.until.map(|until| until.since(now));
@@ -198,7 +198,7 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
         until: lease.until.unwrap_or(Ms(u64::MAX)),
         id: message.id.0,
         queue: Named::new(queue),
-        holder: names::plain(holder.as_bytes()),
+        holder,
         about,
         attempts: message.reserves,
         held: held(lease, now).map_or_else(|| words::NONE.to_owned(), words::duration),

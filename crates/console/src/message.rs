@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use hyper::StatusCode;
 use quintet_client::trace::TRACEPARENT;
-use quintet_types::{Lease, ListState, Message, Ms};
+use quintet_types::{Lease, ListState, Message, Ms, Name};
 
 use super::after::{self, Neighbours};
 use super::batches::{self, Member};
@@ -183,7 +183,8 @@ fn past(
     let ahead = client_api.ahead();
     let mut all = vec![(message.created, "put".as_bytes().to_vec())];
     let mut then = |at: Ms, says: &str, why: &[u8]| {
-        let mut text = says.as_bytes().to_vec();
+        // Names in it are in their notation already.
+        let mut text = Name::of_shown(says).as_bytes().to_vec();
         if !why.is_empty() {
             text.extend_from_slice(b": ");
             text.extend_from_slice(why.split(|byte| *byte == b'\n').next().unwrap_or_default());

@@ -158,7 +158,7 @@ fn matches(text: &str, pattern: &str) -> bool {
 }
 
 fn consumers(gauges: &QueueGauges) -> u64 {
-    gauges.waiters + gauges.lookers
+    gauges.waiters + gauges.waiting_peeks
 }
 
 quintet_types::defaults! {
@@ -437,12 +437,10 @@ fn shown(
         want.link(("after", &format!("{number}_{}", names::in_address(name))))
     });
     let client_api = asked.console.api.client_api();
-    let needing: u64 = found.findings.needing.iter().sum();
-    let several = found.findings.needing[Rule::NoConsumers as usize].saturating_sub(1);
     let unready = client_api.unready();
+    let total = found.findings.total(unready);
     let findings = found.findings.ranked(unready);
-    let lines = needing - several + u64::from(unready.is_some());
-    let more_findings = lines.saturating_sub(FINDINGS as u64);
+    let more_findings = total.saturating_sub(findings.len() as u64);
     let counts = found.counts;
     let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
         word,

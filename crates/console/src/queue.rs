@@ -349,7 +349,7 @@ fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> 
         ("Oldest ready", oldest),
         (
             "Waiting consumers",
-            words::count(gauges.waiters + gauges.lookers),
+            words::count(gauges.waiters + gauges.waiting_peeks),
         ),
         ("Size", words::bytes(gauges.bytes)),
     ];

@@ -434,9 +434,11 @@ metrics! {
     Gauge "messages_cold" ("cold") "Messages in runs but not in memory." = |r| r.shard.gauges.cold;
     Gauge "waiters" ("waiters") "Waiting consumers; one for each queue that a take names."
         = |r| r.shard.gauges.waiters;
-    Gauge "lookers" ("lookers")
+    Gauge "waiting_peeks" ("waiting_peeks")
         "Waiting peeks, which take no message; one for each queue that a peek names."
-        = |r| r.shard.gauges.lookers;
+        = |r| r.shard.gauges.waiting_peeks;
+    Gauge "lookers" ("lookers") "The old name of waiting_peeks, for one release."
+        = |r| r.shard.gauges.waiting_peeks;
     Gauge "queue_users" ("users") "Clients that put into queues, summed over the queues."
         = |r| r.shard.gauges.users;
     Gauge "queue_watchers" ("watchers") "Clients that take from queues, summed over the queues."
@@ -489,7 +491,9 @@ metrics! {
         = |r| r.shard.totals.moved_in;
     Counter "dead_letters_total" ("total_dead_letters")
         "Messages to which the dead-letter rule was applied." = |r| r.shard.totals.dead_letters;
-    Counter "looks_total" ("total_looks") "Peeks that found a message." = |r| r.shard.totals.looks;
+    Counter "peeks_total" ("total_peeks") "Peeks that found a message." = |r| r.shard.totals.peeks;
+    Counter "looks_total" ("total_looks") "The old name of peeks_total, for one release."
+        = |r| r.shard.totals.peeks;
     Counter "takes_missed_total" ("total_misses") "Takes that found nothing."
         = |r| r.shard.totals.misses;
     Counter "messages_skipped_total" ("total_skipped")

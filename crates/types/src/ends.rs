@@ -43,6 +43,24 @@ named! {
 }
 
 impl Ended {
+    /// A client asked for it, by a command about these messages.
+    pub const fn is_asked_for(self) -> bool {
+        match self {
+            Self::Taken | Self::Finished | Self::Deleted | Self::Purged | Self::QueueDeleted => {
+                true
+            }
+            Self::Expired
+            | Self::Dropped
+            | Self::Forgotten
+            | Self::Replaced
+            | Self::Failed
+            | Self::Cancelled
+            | Self::Edited
+            | Self::Moved
+            | Self::Sent => false,
+        }
+    }
+
     /// It went with others of its queue, or with its queue.
     pub fn is_purge(self) -> bool {
         matches!(self, Self::Purged | Self::QueueDeleted)

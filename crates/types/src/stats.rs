@@ -92,8 +92,8 @@ counters! {
         moved_in,
         /// Messages that went by the dead-letter rule.
         dead_letters,
-        /// Takes that only looked and saw a message. Not durable.
-        looks,
+        /// Peeks that found a message. Not durable.
+        peeks,
         /// Takes that found nothing. Not durable.
         misses,
         /// Bodies skipped because the consumer's protocol cannot frame them. Not durable.
@@ -156,7 +156,7 @@ counters! {
         waiters,
         /// Peeking subscriptions: parts of the server that wait to be told that
         /// something is there, and take nothing.
-        lookers,
+        waiting_peeks,
         /// Clients that refer to it as one they put into (beanstalkd *using*).
         users,
         /// Clients that refer to it as one they take from (beanstalkd

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use quintet_client::words::count;
 use quintet_types::{Left, QueueTotals};
 use serde_json::Value;
 
@@ -50,6 +51,15 @@ pub(in super::super) struct Finding {
     pub(in super::super) text: String,
 }
 
+/// Why queues need attention.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(in super::super) struct Findings {
+    /// The worst first.
+    pub(in super::super) listed: Vec<Finding>,
+    /// How many there are besides, which the server does not list.
+    pub(in super::super) more: u64,
+}
+
 /// A message that failed for good.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Dead {
@@ -80,8 +90,8 @@ pub(super) struct Look {
     pub(super) queues: Vec<Queue>,
     /// `None`: whoever looks may not see them.
     pub(super) connections: Option<Vec<Connection>>,
-    /// The worst first; `None`: the server does not say.
-    pub(super) findings: Option<Vec<Finding>>,
+    /// `None`: the server does not say.
+    pub(super) findings: Option<Findings>,
 }
 
 impl Dead {
@@ -148,6 +158,24 @@ impl Finding {
             alarm: text("level") == "alarm",
             text: format!("{says} {because}").trim_end().to_owned(),
         }
+    }
+}
+
+impl Findings {
+    /// Reads the API's; `None`: it does not say.
+    pub(super) fn of(told: &Value) -> Option<Self> {
+        let listed = told["findings"].as_array()?.iter().map(Finding::of);
+        let listed: Vec<Finding> = listed.collect();
+        let total = told["total"].as_u64().unwrap_or(0);
+        let more = total.saturating_sub(listed.len() as u64);
+        Some(Self { listed, more })
+    }
+
+    /// A line for each, and one for those that are not listed.
+    pub(in super::super) fn lines(&self) -> impl Iterator<Item = String> {
+        let more = (self.more > 0).then(|| format!("and {} more", count(self.more)));
+        let listed = self.listed.iter().map(|finding| finding.text.clone());
+        listed.chain(more)
     }
 }
 

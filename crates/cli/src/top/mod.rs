@@ -21,8 +21,7 @@ use super::progress::count_of;
 use super::table::{named, table};
 use super::tail;
 use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
-pub(super) use look::Finding;
-use look::{Connection, Dead, Look, Queue};
+use look::{Connection, Dead, Findings, Look, Queue};
 use screen::{Act, Column, Key, Page, Screen};
 
 /// Arguments of `top`.
@@ -102,8 +101,8 @@ const SLICES: u32 = 10;
 fn print(screen: &Screen) -> Result<ExitCode> {
     let mut out = stdout().lock();
     writeln!(out, "{}", view::title(screen, usize::MAX))?;
-    for finding in screen.findings() {
-        writeln!(out, "{}", finding.text)?;
+    for line in screen.look.findings.iter().flat_map(Findings::lines) {
+        writeln!(out, "{line}")?;
     }
     let mut rows = vec![PRINTED.map(|column| column.name().to_owned())];
     let row = |queue: &Queue| PRINTED.map(|column| view::cell(queue, column));
@@ -208,11 +207,9 @@ impl Server {
     }
 }
 
-/// Why queues need attention, the worst first; `None`: the server does not say.
-pub(super) fn findings(api: &mut Api) -> Option<Vec<Finding>> {
-    let told = api.get("/attention").ok()?;
-    let all = told["findings"].as_array()?.iter();
-    Some(all.map(Finding::of).collect())
+/// Why queues need attention; `None`: the server does not say.
+pub(super) fn findings(api: &mut Api) -> Option<Findings> {
+    Findings::of(&api.get("/attention").ok()?)
 }
 
 fn connection(client: &Value) -> Connection {

@@ -234,7 +234,10 @@ impl Screen {
 
     /// Why queues need attention, as far as the server says.
     pub(super) fn findings(&self) -> &[Finding] {
-        self.look.findings.as_deref().unwrap_or_default()
+        match &self.look.findings {
+            Some(findings) => findings.listed.as_slice(),
+            None => &[],
+        }
     }
 
     /// Why a queue needs attention, if it does.
@@ -352,7 +355,10 @@ impl Screen {
     fn key_of_lines(&mut self, key: Key) -> Act {
         let all = match self.page {
             Page::Dead(_) => self.dead.as_ref().map_or(0, Vec::len),
-            Page::Attention => self.findings().len(),
+            Page::Attention => {
+                let findings = self.look.findings.as_ref();
+                findings.map_or(0, |findings| findings.lines().count())
+            }
             Page::Queues | Page::Connections | Page::Queue(_) | Page::Follow(_) | Page::Help => {
                 self.look.connections.as_ref().map_or(0, Vec::len)
             }

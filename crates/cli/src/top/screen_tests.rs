@@ -1,6 +1,7 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
+use super::super::look::Findings;
 use super::super::look::tests::queue;
 use super::super::view;
 use super::*;
@@ -131,14 +132,17 @@ fn bad() -> Screen {
         at_ms,
         queues: queues.iter().map(Queue::of).collect(),
         connections: None,
-        findings: Some(vec![
-            Finding {
-                queue: name.to_owned(),
-                alarm: true,
-                text: format!("{name} lost 25 messages within 1 min: 25 dropped."),
-            },
-            Finding::default(),
-        ]),
+        findings: Some(Findings {
+            listed: vec![
+                Finding {
+                    queue: name.to_owned(),
+                    alarm: true,
+                    text: format!("{name} lost 25 messages within 1m: 25 dropped."),
+                },
+                Finding::default(),
+            ],
+            more: 7000,
+        }),
     };
     let umlaut = queue("stra\\xc3\\x9fe", 1, 0);
     screen.seen(look(1000, &[many.clone(), umlaut.clone()]));
@@ -203,9 +207,10 @@ fn bad_rows_have_colours_and_findings_are_above_the_queues() {
     assert_eq!(colour(0, 5), ratatui::style::Color::Reset, "a good one");
     screen.key(Key::Char('a'));
     let text = shown(&screen);
-    assert!(text.contains("within 1 min: 25 dropped."), "{text}");
+    assert!(text.contains("within 1m: 25 dropped."), "{text}");
+    assert!(text.contains("and 7,000 more"), "{text}");
     let more = shown_in(&bad(), 80, 6);
-    assert!(more.contains("2 more need attention"), "{more}");
+    assert!(more.contains("7,002 more need attention: a"), "{more}");
 }
 
 #[test]
@@ -214,7 +219,7 @@ fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
     screen.key(Key::Enter);
     screen.why_slow = "The queue has no consumers.".to_owned();
     let text = shown_in(&screen, 80, 24);
-    for part in ["dropped/s", "25.0", "10385", "no consumers", "within 1 min"] {
+    for part in ["dropped/s", "25.0", "10385", "no consumers", "within 1m"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let name = screen.look.queues[0].name.clone();

@@ -1,5 +1,6 @@
 //! How `top` looks.
 
+use quintet_client::words::count;
 use quintet_types::Left;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,7 +10,7 @@ use ratatui::widgets::{Cell, List, ListItem, Paragraph, Row, Table, TableState, 
 
 use super::super::progress::count_of;
 use super::super::table::{age, elide, named, pad, rate, width};
-use super::look::{Connection, Finding, Queue, TREND};
+use super::look::{Connection, Finding, Findings, Queue, TREND};
 use super::screen::{Asks, Column, Page, Screen};
 
 /// Cells of a queue's name before columns are left out for it.
@@ -263,12 +264,13 @@ fn of_finding(finding: &Finding) -> Style {
 /// A line of each finding from `first` on.
 fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
     let all = screen.findings();
+    let more = screen.look.findings.as_ref().map_or(0, |all| all.more);
     let shown = all.iter().skip(first).take(usize::from(area.height));
     let items = shown.enumerate().map(|(at, finding)| {
         let cells = usize::from(area.width);
-        let left = all.len() - first - at;
+        let left = (all.len() - first - at) as u64 + more;
         let text = match left > 1 && at + 1 == usize::from(area.height) {
-            true => format!("{left} more need attention: a"),
+            true => format!("{} more need attention: a", count(left)),
             false => finding.text.clone(),
         };
         ListItem::new(elide(&text, cells, 0)).style(of_finding(finding))
@@ -279,17 +281,20 @@ fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
 fn attention(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
     let text = match &screen.look.findings {
         None => "the server does not show it",
-        Some(all) if all.is_empty() => "nothing needs attention",
+        Some(all) if all.listed.is_empty() => "nothing needs attention",
         Some(_) => "",
     };
     if !text.is_empty() {
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), area);
         return;
     }
-    let lines = screen.findings().iter().skip(screen.scrolled);
+    let styles = screen.findings().iter().map(of_finding);
+    let texts = screen.look.findings.iter().flat_map(Findings::lines);
+    let lines = texts.zip(styles.chain([Style::new()]));
     let lines: Vec<_> = lines
+        .skip(screen.scrolled)
         .take(usize::from(area.height))
-        .map(|finding| Line::styled(finding.text.clone(), of_finding(finding)))
+        .map(|(text, style)| Line::styled(text, style))
         .collect();
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
 }

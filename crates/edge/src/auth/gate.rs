@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use quintet_client::shown::plain;
 use quintet_client::{Did, Share};
 use quintet_http::{Answer, Counted, Full, Gate, LoginCredentials, Pace, Tell, User};
 use quintet_types::{Name, Principal, Verb};
@@ -171,7 +172,7 @@ impl Gate for HttpGate {
         let who = self.name_of(principal);
         let who = who.as_deref().unwrap_or_default();
         // Names of queues have their own escapes already.
-        let act = act.escape_debug().to_string().replace("\\\\", "\\");
+        let act = plain(act.as_bytes()).replace("\\\\", "\\");
         let status = status.to_string();
         let audit = &self.security.audit;
         audit.note_did(who, peer, "http", &act, &status, did);

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use quintet_auth::{Claim, Fits, Password, Throttle, proof_of_password};
+use quintet_client::shown::plain;
 use quintet_host::{locked, random, wall_ms};
 use quintet_types::Principal;
 use quintet_wire::LoginRefused;
@@ -281,8 +282,7 @@ impl Security {
 
 /// A name as it is written down.
 fn shown(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN)]);
-    name.escape_debug().to_string()
+    plain(&name[..name.len().min(NAME_SHOWN)])
 }
 
 /// One of the threads: checks what comes until nobody can bring anything.

@@ -437,21 +437,25 @@ impl Engine {
         }
     }
 
-    /// How often it failed, and what was said of the last time.
-    fn failures_said(&self, id: MessageId) -> Vec<u8> {
-        let extra = self
-            .store
-            .message(id)
-            .and_then(|message| message.extra.as_ref());
-        let Some(extra) = extra else {
+    /// Why a message is a dead letter: the error of its last failure, if it has failed, and the
+    /// limit that it has reached.
+    fn dead_reason(&self, id: MessageId, why: Transfer) -> Vec<u8> {
+        let Some(message) = self.store.message(id) else {
             return Vec::new();
         };
-        let mut said = format!("failed {} times", extra.failures).into_bytes();
-        if !extra.status.is_empty() {
-            said.extend_from_slice(b": ");
-            said.extend_from_slice(&extra.status);
+        let (did, count, without) = match why {
+            Transfer::Failures => ("failed", message.failures(), ""),
+            Transfer::DeadLetter | Transfer::Command | Transfer::Expired | Transfer::Redriven => {
+                ("reserved", message.reserves, " without finish")
+            }
+        };
+        let times = if count == 1 { "time" } else { "times" };
+        let limit = format!("{did} {count} {times}{without}");
+        let failed = message.extra.as_deref().filter(|_| message.failures() > 0);
+        match failed.map(|extra| extra.status.trim_ascii_end()) {
+            Some(error) if !error.is_empty() => [error, format!(" ({limit})").as_bytes()].concat(),
+            Some(_) | None => limit.into_bytes(),
         }
-        said
     }
 
     /// When a message that is buried now is gone.
@@ -475,7 +479,7 @@ impl Engine {
         let Some(message) = self.store.message(id) else {
             return;
         };
-        let (at, reserves) = (message.at(), message.reserves);
+        let at = message.at();
         let queue = self.store.seated(at.queue);
         let rule = queue.live.settings.dead_letter.clone();
         let now = self.now;
@@ -493,23 +497,7 @@ impl Engine {
             self.transfer(cx, id, to, why);
             return;
         }
-        let reason = match why {
-            Transfer::Failures => self.failures_said(id),
-            Transfer::DeadLetter | Transfer::Command | Transfer::Expired | Transfer::Redriven => {
-                let said = self
-                    .store
-                    .message(id)
-                    .filter(|message| message.failures() > 0);
-                let said = said.and_then(|message| message.extra.as_deref());
-                let mut reason = format!("reserved {reserves} times without finish").into_bytes();
-                if let Some(extra) = said.filter(|extra| !extra.status.is_empty()) {
-                    reason.extend_from_slice(b": ");
-                    reason.extend_from_slice(&extra.status);
-                }
-                reason
-            }
-        };
-        let reason = reason.into_boxed_slice();
+        let reason = self.dead_reason(id, why).into_boxed_slice();
         self.fact(
             cx,
             Fact::Buried {

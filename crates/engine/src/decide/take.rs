@@ -412,7 +412,7 @@ impl Engine {
                 }
                 let message = self.store.messages.at(best.slot);
                 handed.push(message.clone());
-                self.count_live(best.queue, |totals| totals.looks += 1);
+                self.count_live(best.queue, |totals| totals.peeks += 1);
                 // Only one queue can be walked along.
                 if wanted == 1 || is_over_several(take, queues) {
                     break;

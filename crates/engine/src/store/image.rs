@@ -307,7 +307,7 @@ fn remembered((queue, kind, dedupe_record): &DedupeKey, memory: &Memory) -> Fact
 /// The totals without those that are not remembered.
 fn durable(totals: QueueTotals) -> QueueTotals {
     QueueTotals {
-        looks: 0,
+        peeks: 0,
         misses: 0,
         skipped: 0,
         refused_full: 0,

@@ -20,7 +20,7 @@ impl Sums {
     /// Places in lines, of those who take or of those who only look.
     pub(super) fn in_line(&mut self, looks: bool) -> &mut u64 {
         match looks {
-            true => &mut self.gauges.lookers,
+            true => &mut self.gauges.waiting_peeks,
             false => &mut self.gauges.waiters,
         }
     }
@@ -52,7 +52,7 @@ impl Queue {
             bytes: self.bytes,
             cold: 0,
             waiters: self.live.line.len() as u64 - u64::from(self.live.lookers),
-            lookers: u64::from(self.live.lookers),
+            waiting_peeks: u64::from(self.live.lookers),
             users: u64::from(self.live.users),
             watchers: u64::from(self.live.watchers),
         }

@@ -99,7 +99,7 @@ fn a_message_is_held_until_all_have_succeeded_over_restarts() {
 #[test]
 fn what_a_failed_parent_means_is_the_childs_to_say() {
     use IfFailed::{Fail, Hold, Run};
-    let failed = |id: MessageId| format!("failed 1 times: message {} failed, which", id.0);
+    let failed = |id: MessageId| format!("message {} failed, which", id.0);
     for (on, if_failed, state, waits) in [
         (AfterOn::Success, Fail, State::Buried, false),
         (AfterOn::Success, Hold, State::Ready, true),
@@ -120,6 +120,7 @@ fn what_a_failed_parent_means_is_the_childs_to_say() {
         assert_eq!(message(&mut w, child).due() == Some(HELD), waits);
         if state == State::Buried {
             assert!(why.starts_with(&failed(parent)), "{why}");
+            assert!(why.ends_with(" (failed 1 time)"), "{why}");
             // So has one that waits for it.
             assert_eq!(status(&mut w, grandchild).0, State::Buried);
         } else {

@@ -213,12 +213,32 @@ fn one_that_failed_too_often_is_buried_with_what_was_said() {
     let buried = message(&mut w, id);
     assert_eq!(buried.state, State::Buried);
     let status = buried.extra.expect("it was buried").status;
-    assert_eq!(*status, *b"failed 2 times: no route");
+    assert_eq!(*status, *b"no route (failed 2 times)");
     // One more try after each kick.
     w.ask(9, Command::KickId(id));
     assert_eq!(w.take(1, reserve("q")), "a");
     settle(&mut w, 1, id, fail("still none"));
     assert_eq!(message(&mut w, id).state, State::Buried);
+}
+
+#[test]
+fn one_that_was_reserved_too_often_is_buried_with_its_error_first() {
+    for (error, expected) in [
+        ("no route\n", "no route (reserved 1 time without finish)"),
+        ("", "reserved 1 time without finish"),
+    ] {
+        let mut w = world(Overrides {
+            attempts_max: Some(1),
+            ..policy()
+        });
+        let id = w.put("q", "a");
+        assert_eq!(w.take(1, reserve("q")), "a");
+        settle(&mut w, 1, id, fail(error));
+        let buried = message(&mut w, id);
+        assert_eq!(buried.state, State::Buried);
+        let status = buried.extra.expect("it was buried").status;
+        assert_eq!(*status, *expected.as_bytes());
+    }
 }
 
 #[test]

@@ -90,11 +90,17 @@ const STATES: [State; 8] = [
     ("relayed", |gauges| gauges.relayed),
 ];
 
-const TOLD: Family = Family {
-    name: "queues_told",
+const WITH_SERIES: Family = Family {
+    name: "queues_with_series",
     help: "Queues with their own series: those with the most bytes (metrics_queues), as long as \
            their names have 256 KiB.",
     kind: Kind::Gauge,
+};
+
+const TOLD: Family = Family {
+    name: "queues_told",
+    help: "The old name of queues_with_series, for one release.",
+    ..WITH_SERIES
 };
 
 fn ratio(number: u64, of: u32) -> f64 {
@@ -146,8 +152,10 @@ pub(super) fn write(told: &QueueSurvey, text: &mut Text) {
             text.number(ATTENTION, &label, 1.0);
         }
     }
-    if text.begin(TOLD) {
-        text.number(TOLD, "", whole(queues.len() as u64));
+    for family in [WITH_SERIES, TOLD] {
+        if text.begin(family) {
+            text.number(family, "", whole(queues.len() as u64));
+        }
     }
     let names: Vec<String> = queues.iter().map(|queue| queue.name.to_string()).collect();
     let label = |name: &String| labels([("queue", name.as_str())].into_iter());
@@ -184,7 +192,8 @@ pub(super) fn write(told: &QueueSurvey, text: &mut Text) {
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let rows = ROWS.iter().map(|row| row.family.name);
-    rows.chain([MESSAGES, TOLD, LEFT, ATTENTION, NEEDING].map(|family| family.name))
+    let others = [MESSAGES, WITH_SERIES, TOLD, LEFT, ATTENTION, NEEDING];
+    rows.chain(others.map(|family| family.name))
 }
 
 /// Looks at all queues: for the so many with the most bytes, and those that need attention.
@@ -303,7 +312,7 @@ mod tests {
     #[test]
     fn rows_are_named_by_the_conventions_and_any_name_can_be_written() {
         let mut names = BTreeSet::new();
-        let others = [MESSAGES, TOLD, LEFT, ATTENTION, NEEDING];
+        let others = [MESSAGES, WITH_SERIES, TOLD, LEFT, ATTENTION, NEEDING];
         for family in ROWS.iter().map(|row| row.family).chain(others) {
             assert!(names.insert(family.name), "{} is there twice", family.name);
             let is_counter = family.kind == Kind::Counter;
@@ -341,6 +350,7 @@ mod tests {
             format!("quintet_queue_messages{{{name},state=\"buried\"}} 0"),
             format!("quintet_queue_oldest_seconds{{{name}}} 1.5"),
             format!("quintet_queue_puts_total{{{name}}} 0"),
+            "quintet_queues_with_series 1".to_owned(),
             "quintet_queues_told 1".to_owned(),
             format!("quintet_queue_left_total{{{name},reason=\"dropped\"}} 2"),
             format!("quintet_queue_left_total{{{name},reason=\"removed\"}} 1"),

@@ -391,15 +391,15 @@ fn a_deleted_queue_is_gone_at_once_also_while_its_script_runs() {
     let script = format!("read go < {}", gate.display());
     world.queue_with("test", &script, json!({"num_workers": 2}));
     let id = world.put("test", json!({}));
-    let lookers = || match world.ask(Command::Stats(StatsOf::Queue("test".into()))) {
+    let waiting_peeks = || match world.ask(Command::Stats(StatsOf::Queue("test".into()))) {
         Outcome::Stats(stats) => match *stats {
-            StatsReply::Queue(stats) => stats.gauges.lookers,
+            StatsReply::Queue(stats) => stats.gauges.waiting_peeks,
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),
     };
     eventually("its consumer waits for a second one", || {
-        (world.state("test", &id) == "run" && lookers() == 1).then_some(())
+        (world.state("test", &id) == "run" && waiting_peeks() == 1).then_some(())
     });
     world.rq.delete_queue("test").expect("deleted");
     assert!(!world.rq.has_queue("test"));

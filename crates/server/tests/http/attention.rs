@@ -217,6 +217,31 @@ fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
 }
 
 #[test]
+fn findings_beyond_the_list_are_counted() {
+    let server = Start::of("[[queue]]\nname = 'p*'\npaused = true\n")
+        .sync("never")
+        .listen(&["memcache=0", "http=0"])
+        .serve();
+    let mut client = server.client_of("memcache");
+    for number in 0..1003 {
+        client.put(&format!("p-{number}"), b"1");
+    }
+    let reply = get(&server, "/attention").json;
+    let listed = reply["findings"].as_array().map(Vec::len);
+    assert_eq!((listed, &reply["total"]), (Some(1000), &json!(1003)));
+    let (said, _, code) = server.outputs(&["attention"]);
+    let last = said.lines().last();
+    assert_eq!((said.lines().count(), last), (1001, Some("and 3 more")));
+    assert_eq!(code, 1);
+    let (said, _, _) = server.outputs(&["attention", "--json"]);
+    assert_eq!(said.lines().count(), 1000);
+    let said = server.printed(&["top", "--once"]);
+    assert_eq!(said.lines().nth(1001), Some("and 3 more"));
+    let (_, shown) = page(&server, "/");
+    assert!(shown.contains(">and 995 more</a>"), "{shown}");
+}
+
+#[test]
 fn a_healthy_server_with_2000_queues_needs_no_attention() {
     let server = Start::default()
         .sync("never")

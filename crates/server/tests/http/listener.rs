@@ -203,7 +203,9 @@ fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
     let has = |line: &str| text.lines().any(|told| told == line);
     for line in [
         "quintet_messages_ready 3",
-        "quintet_queues_told 2",
+        "quintet_queues_with_series 2",
+        "quintet_peeks_total 0",
+        "quintet_looks_total 0",
         "quintet_queue_messages{queue=\"mail:out\",state=\"ready\"} 1",
         "quintet_queue_bytes{queue=\"large\"} 200",
         "quintet_queue_puts_total{queue=\"large\"} 1",

@@ -291,7 +291,7 @@ fn a_key_is_held_and_let_go_on_the_page_of_its_queue() {
     assert_eq!(held.0, 303);
     let page = shown(&server, &held.1);
     assert!(
-        page.contains("The message group a&#60;b is held for 1 h 00 m."),
+        page.contains("The message group a&#60;b is held for 1h."),
         "{page}"
     );
     assert!(page.contains("name=\"key\" value=\"YTxi\""), "{page}");

@@ -89,6 +89,47 @@ fn a_change_wins_over_the_file_and_survives_a_kill_until_it_is_cleared() {
 }
 
 #[test]
+fn a_setting_or_a_header_that_is_there_twice_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, USERS);
+    put(&server, "work");
+    let twice = r#""headers": {"a": "1", "a": "2"}"#;
+    for (head, body, field) in [
+        (
+            "PATCH /queues/work/settings",
+            r#"{"ttl": "5s", "ttl": "6s"}"#.to_owned(),
+            "ttl",
+        ),
+        (
+            "POST /queues/work/messages",
+            format!("{{\"messages\": [{{{twice}}}]}}"),
+            "messages[0].headers.a",
+        ),
+        (
+            "POST /queues/work/operations/purge",
+            format!("{{{twice}}}"),
+            "headers.a",
+        ),
+        (
+            "POST /batches",
+            format!("{{\"success\": {{\"queue\": \"work\", {twice}}}}}"),
+            "success.headers.a",
+        ),
+        (
+            "PUT /schedules/nightly",
+            format!("{{\"every_ms\": 60000, \"queue\": \"work\", {twice}}}"),
+            "headers.a",
+        ),
+    ] {
+        let reply = ask(&server, head, "", &body);
+        let found = (reply.status, reply.json["field"].as_str());
+        assert_eq!(found, (400, Some(field)), "{head}: {}", reply.json);
+    }
+    let told = get(&server, "/queues/work/settings").json;
+    assert_eq!(setting(&told, "ttl")["source"], "default");
+}
+
+#[test]
 fn what_cannot_be_changed_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, &format!("{USERS}{RULE}"));

@@ -25,7 +25,7 @@ fn start(relay_hosts: &str) -> Server {
 fn queues_of_the_server_alone_are_no_tubes() {
     let server = start("localhost");
     // The consumer of `relay`.
-    server.await_number("lookers", |lookers| lookers == 1);
+    server.await_number("waiting_peeks", |peeks| peeks == 1);
     let mut client = server.client_of("beanstalk");
     let mut exchange = |sent: &[u8], expected: &[u8]| {
         client.ask(sent, expected);
@@ -62,7 +62,7 @@ fn without_hosts_or_scripts_relay_and_webhook_are_queues_as_any_other() {
             "mine"
         );
     }
-    assert_eq!(server.number("lookers"), 0);
+    assert_eq!(server.number("waiting_peeks"), 0);
 }
 
 /// With the settings that other tests make smaller.

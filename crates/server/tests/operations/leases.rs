@@ -180,7 +180,7 @@ fn the_leases_of_a_connection_or_a_queue_end_together() {
 fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
     let server = start();
     let ids = put(&server, "work", 3);
-    let named = json!({"worker": "mail-7 \u{202e}\u{7}\"<b>"});
+    let named = json!({"worker": "O'Neil \u{202e}\u{7}\"<b>"});
     reserve(&server, "work", "user-agent: agent/1.0\r\n", &named);
     reserve(&server, "work", "user-agent: agent/1.0\r\n", &json!({}));
     let (status, wrong) = api(
@@ -195,7 +195,20 @@ fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
     assert_eq!(page["leases"][1]["worker"], "agent/1.0");
     assert_eq!(page["leases"][1]["holder"], "worker agent/1.0");
     let table = server.printed(&["leases", "work"]);
-    assert!(table.contains("mail-7 \\xe2\\x80\\xae\\x07"), "{table}");
+    assert!(table.contains("O'Neil \\xe2\\x80\\xae\\x07"), "{table}");
+    let holder = "worker O'Neil \\xe2\\x80\\xae\\x07\"<b>";
+    assert_eq!(page["leases"][0]["holder"], holder);
+    let traced = server.printed(&["trace", &ids[0].to_string()]);
+    assert!(
+        traced.contains(&format!(" by {holder}, in work")),
+        "{traced}"
+    );
+    // Pages have the same escapes, once.
+    for path in ["leases".to_owned(), format!("messages/{}", ids[0])] {
+        let page = server.ask(&format!("GET /{path}"), "", "").body;
+        assert!(page.contains("\\xe2\\x80\\xae\\x07"), "{path}: {page}");
+        assert!(!page.contains("\\\\xe2"), "{path}: {page}");
+    }
     assert!(table.contains("agent/1.0"), "{table}");
 
     // What cannot be done to it says why.

@@ -91,6 +91,11 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
         (dropped, "dropped"),
         (expires, "expired"),
     ];
+    for (id, did) in [(ids[0], "was taken and removed"), (ids[2], "was deleted")] {
+        let told = says(&server, id);
+        let by = format!("message {id} {did} by a client without a login, ");
+        assert!(told.starts_with(&by), "{told}");
+    }
     let all = |server: &Server| {
         for (id, end) in ended {
             let told = trace(server, id);

@@ -566,12 +566,16 @@ impl Model {
         }
         let extra = message.extra.as_deref();
         let status = extra.map(|extra| extra.status.clone()).unwrap_or_default();
-        let mut reason = format!("reserved {} times without finish", message.reserves);
-        if message.failures() > 0 && !self.is_spent(id) {
-            reason = format!("failed {} times", self.item_mut(id).message.failures());
+        let times = |count: u32| if count == 1 { "time" } else { "times" };
+        let reserves = message.reserves;
+        let mut reason = format!("reserved {reserves} {} without finish", times(reserves));
+        let failures = message.failures();
+        if failures > 0 && !self.is_spent(id) {
+            reason = format!("failed {failures} {}", times(failures));
         }
-        if message.failures() > 0 && !status.is_empty() {
-            reason += &format!(": {}", String::from_utf8_lossy(&status));
+        let error = String::from_utf8_lossy(status.trim_ascii_end());
+        if failures > 0 && !error.is_empty() {
+            reason = format!("{error} ({reason})");
         }
         self.bury(id, message.priority, reason.into_bytes().into());
         self.totals(message.queue).dead_letters += 1;

@@ -118,7 +118,7 @@ impl Model {
             cold: 0,
             bytes: bytes(&|_| true),
             waiters: self.waiting_on(&self.queue(queue).name),
-            lookers: self.looking_at(&self.queue(queue).name),
+            waiting_peeks: self.looking_at(&self.queue(queue).name),
             users: referred(&|reference| reference.uses),
             watchers: referred(&|reference| reference.watches),
         }

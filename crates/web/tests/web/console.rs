@@ -519,7 +519,7 @@ fn a_lease_is_shown_and_put_back() {
     );
     assert_eq!(taken.status, 200, "{}", taken.text());
     let shown = page(&world, "/queues/work?state=reserved");
-    assert!(shown.contains("data-l=\"ends in\">2 h "), "{shown}");
+    assert!(shown.contains("data-l=\"ends in\">2h "), "{shown}");
     let shown = page(&world, &format!("/messages/{id}"));
     let reply = send(&world, &shown, &format!("/messages/{id}/do/putback"), "");
     assert!(note(&world, &reply).starts_with("Put back"));

@@ -35,7 +35,7 @@ fn leases_of_all_queues_are_listed_and_those_that_end_first_are_first() {
     reserve(&world, "work", 9_000_000);
     let shown = page(&world, "/leases");
     assert_eq!(ids(&shown), [soon, late], "{shown}");
-    assert!(shown.contains("data-l=\"ends in\">2 h "), "{shown}");
+    assert!(shown.contains("data-l=\"ends in\">2h "), "{shown}");
     assert!(shown.contains("<dt>Leases</dt><dd>2</dd>"), "{shown}");
     assert_eq!(ids(&page(&world, "/leases?queue=early-name")), [late]);
     let none = page(&world, "/leases?who=nobody-of-this-name");

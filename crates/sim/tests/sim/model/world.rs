@@ -535,7 +535,7 @@ impl World {
     /// Without the numbers that the model does not keep.
     fn counted(&self, totals: QueueTotals) -> QueueTotals {
         QueueTotals {
-            looks: 0,
+            peeks: 0,
             misses: 0,
             skipped: 0,
             refused_full: 0,
