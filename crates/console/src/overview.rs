@@ -93,7 +93,7 @@ impl Want {
             "delayed" => gauges.delayed,
             "reserved" => gauges.reserved,
             "buried" => gauges.buried,
-            "consumers" => consumers(gauges),
+            "consumers" => gauges.waiters,
             "size" => gauges.bytes,
             _ => 0,
         };
@@ -159,10 +159,6 @@ fn matches(text: &str, pattern: &str) -> bool {
     rest.ends_with(last)
 }
 
-fn consumers(gauges: &QueueGauges) -> u64 {
-    gauges.waiters + gauges.lookers
-}
-
 /// The result of a walk over all queues.
 struct QueueWalk {
     /// The first of the order, more than are shown, in no order.
@@ -215,7 +211,9 @@ impl QueueWalk {
             finding.is_some(),
             stats.paused,
             gauges.buried > 0,
-            thresholds.is_unconsumed(&stats, recent),
+            finding
+                .as_ref()
+                .is_some_and(|finding| finding.rule == Rule::NoConsumers),
         ];
         for (count, is) in self.counts.iter_mut().zip(is) {
             *count += u64::from(is);
@@ -332,7 +330,7 @@ impl Row {
                 .and_then(past::spark),
             speed: rates.map(past::speed),
             loses: rates.and_then(past::loses),
-            consumers: Figure::new(consumers(gauges)),
+            consumers: Figure::new(gauges.waiters),
             size: words::bytes(gauges.bytes),
         }
     }
@@ -481,7 +479,7 @@ fn shown(
         ("Delayed", words::short_count(sums.delayed)),
         ("Reserved", words::short_count(sums.reserved)),
         ("Buried", words::short_count(sums.buried)),
-        ("Waiting consumers", words::short_count(consumers(sums))),
+        ("Waiting consumers", words::short_count(sums.waiters)),
         ("Size", words::bytes(sums.bytes)),
     ];
     if sums.ready == 0 {
@@ -625,6 +623,22 @@ mod tests {
                 "{sort}"
             );
         }
+    }
+
+    /// The chip counts what the line about attention counts.
+    #[test]
+    fn queues_without_consumers_are_those_that_need_attention_for_it() {
+        let mut found = QueueWalk::new();
+        for (name, ready, paused) in [("few", 9, false), ("many", 10, false), ("rests", 10, true)] {
+            let stats = QueueStats {
+                oldest_ms: 5 * 60_000,
+                paused,
+                ..stats(name, ready, 0)
+            };
+            found.add(&Want::default(), &Thresholds::default(), stats, None);
+        }
+        assert_eq!(found.counts, [3, 2, 1, 0, 1]);
+        assert_eq!(found.findings.needing[Rule::NoConsumers as usize], 1);
     }
 
     #[test]

@@ -91,6 +91,21 @@ fn of_a_message_that_waits_there_is_no_log_yet() {
     );
 }
 
+#[test]
+fn a_script_without_work_is_no_waiting_consumer() {
+    let world = World::new();
+    world.queue("job", "echo done >&3");
+    eventually("it waits", || {
+        let told = world.get("/api/v1/queues/job").json();
+        (told["lookers"] == 1 && told["waiters"] == 0).then_some(())
+    });
+    for path in ["/", "/queues/job"] {
+        let shown = page(&world, path);
+        let none = "<dt>Waiting consumers</dt><dd>0</dd>";
+        assert!(shown.contains(none), "{path}: {shown}");
+    }
+}
+
 /// A row of the page of scripts.
 fn row(page: &str, queue: &str) -> String {
     let link = format!("data-row href=\"/queues/{queue}\"");
