@@ -24,6 +24,10 @@ const ROWS: usize = 50;
 const ROWS_MAX: usize = 500;
 /// Findings shown.
 const FINDINGS: usize = 8;
+/// Bytes of the names of rows, for each that is asked for, and of findings, about: the page ends
+/// behind them.
+const ROW_NAMES: usize = 400;
+const FINDING_NAMES: usize = 6 << 10;
 
 /// By what queues are ordered. All but the name go from much to little.
 const SORTS: [(&str, &str); 9] = [
@@ -334,6 +338,10 @@ impl Row {
             size: words::bytes(gauges.bytes),
         }
     }
+
+    fn weight(&self) -> usize {
+        self.name.weight() + self.fan_out.as_ref().map_or(0, Named::weight)
+    }
 }
 
 struct FindingRow {
@@ -343,6 +351,10 @@ struct FindingRow {
 }
 
 impl FindingRow {
+    fn weight(&self) -> usize {
+        self.name.as_ref().map_or(0, Named::weight)
+    }
+
     fn alarm(&self) -> bool {
         self.finding.rule.level() == Level::Alarm
     }
@@ -443,19 +455,35 @@ fn shown(
     warning: Option<String>,
 ) -> Overview {
     found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
-    let more = found.rows.len() > want.rows;
-    found.rows.truncate(want.rows);
+    let client_api = asked.console.api.client_api();
+    let rows = found
+        .rows
+        .iter()
+        .take(want.rows)
+        .map(|(_, stats)| Row::new(stats, asked, &*client_api, made.contains(&stats.name)));
+    let mut rows: Vec<Row> = rows.collect();
+    let fit = names::fitting(rows.iter().map(Row::weight), want.rows * ROW_NAMES);
+    rows.truncate(fit);
+    let more = found.rows.len() > fit;
+    found.rows.truncate(fit);
     let last = found.rows.last().filter(|_| more);
     let next = last.map(|((number, name), _)| {
         want.link(("after", &format!("{number}_{}", names::in_address(name))))
     });
-    let client_api = asked.console.api.client_api();
     let needing: u64 = found.findings.needing.iter().sum();
     let several = found.findings.needing[Rule::NoConsumers as usize].saturating_sub(1);
     let unready = client_api.unready();
-    let findings = found.findings.ranked(unready);
+    let ranked = found.findings.ranked(unready);
+    let findings = ranked.into_iter().take(FINDINGS);
+    let findings = findings.map(|(name, finding)| FindingRow {
+        name: name.as_ref().map(Named::new),
+        finding,
+    });
+    let mut findings: Vec<FindingRow> = findings.collect();
+    let fit = names::fitting(findings.iter().map(FindingRow::weight), FINDING_NAMES);
+    findings.truncate(fit);
     let lines = needing - several + u64::from(unready.is_some());
-    let more_findings = lines.saturating_sub(FINDINGS as u64);
+    let more_findings = lines.saturating_sub(findings.len() as u64);
     let counts = found.counts;
     let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
         word,
@@ -495,20 +523,8 @@ fn shown(
         ("Finished", words::short_count(finished)),
         ("Ended unfinished", words::short_count(others.iter().sum())),
     ];
-    let rows: Vec<Row> = found
-        .rows
-        .iter()
-        .map(|(_, stats)| Row::new(stats, asked, &*client_api, made.contains(&stats.name)))
-        .collect();
     Overview {
-        findings: findings
-            .into_iter()
-            .take(FINDINGS)
-            .map(|(name, finding)| FindingRow {
-                name: name.as_ref().map(Named::new),
-                finding,
-            })
-            .collect(),
+        findings,
         more_findings,
         facts: tiles(now, minute, ever),
         only: only.collect(),
