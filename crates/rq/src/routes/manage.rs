@@ -33,7 +33,7 @@ pub(super) async fn new_queue_page(
     allowed(&app)?;
     let page = pages::NewQueue {
         root: &app.http.settings().relative_root,
-        notice: app.http.notice(&uri),
+        notice: app.notice(&uri),
     };
     Ok(reply::show(StatusCode::OK, &page))
 }
