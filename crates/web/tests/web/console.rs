@@ -377,6 +377,33 @@ fn a_queue_is_paused_and_resumed() {
 }
 
 #[test]
+fn a_time_that_is_none_is_refused_with_a_way_back() {
+    let world = World::with(|settings| settings.relative_root = "/mq/".to_owned());
+    let put = json!({ "messages": [{}] });
+    world.post_json("/mq/api/v1/queues/work/messages", &put);
+    let shown = page(&world, "/mq/queues/work");
+    let pause = |time: &str| {
+        let fields = format!("for={time}");
+        send(&world, &shown, "/mq/queues/work/do/pause", &fields)
+    };
+    for time in ["soon", "0", "3661d", "1157407407d"] {
+        let refused = pause(time);
+        assert_eq!(refused.status, 400, "{time}");
+        let text = refused.text();
+        for part in [
+            "Time: Write 10s, 5m or 2h, up to 3660d.",
+            "<a class=\"btn\" href=\"/mq/queues/work\">Back</a>",
+        ] {
+            assert!(text.contains(part), "{time}: {text}");
+        }
+    }
+    let told = note(&world, &pause("3660d"));
+    assert!(told.starts_with("Paused for 3,660 d 00 h:"), "{told}");
+    // What is not there has no page to go back to.
+    assert!(!world.get("/mq/queues/none").text().contains(">Back</a>"));
+}
+
+#[test]
 fn a_purge_asks_first_and_spares_what_comes_meanwhile() {
     let world = World::new();
     for n in 0..5 {
