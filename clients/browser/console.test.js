@@ -77,6 +77,15 @@ test("browse: row by row with keys, filtered, one opened", async () => {
   assert.match(await page.$eval(".w-hex pre", (pre) => pre.innerText), /^00000000 {2}62 6f 64 79/);
 });
 
+test("the help of keys lists the pages of the menu", async () => {
+  await go("/");
+  await page.keyboard.press("?");
+  const told = await page.$eval("dialog[open] [data-places]", (dd) => dd.textContent);
+  const menu = await page.$$eval("[data-go]", (all) => all.map((a) => `${a.dataset.go} ${a.textContent}`));
+  assert.equal(told, menu.join(", "));
+  assert.match(told, /^q Queues, d Waiting, l Leases/);
+});
+
 test("bury, and retry what was buried", async () => {
   const id = await beans.put("fails", "one");
   await go(`/messages/${id}`);

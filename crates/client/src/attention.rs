@@ -260,11 +260,9 @@ impl Thresholds {
 
     /// True if messages wait for long and nobody takes, holds or waits for any: except where the
     /// queue is muted or all its messages were set aside from other queues.
-    pub fn is_unconsumed(&self, stats: &QueueStats, recent: Option<&Recent>) -> bool {
-        let gauges = &stats.gauges;
+    fn is_unconsumed(&self, stats: &QueueStats, recent: Option<&Recent>) -> bool {
         let set_aside = stats.totals.puts == 0 && stats.totals.moved_in > 0;
-        gauges.ready > 0
-            && stats.oldest_ms >= self.unconsumed_ms
+        stats.oldest_ms >= self.unconsumed_ms
             && lacks_consumers(stats, recent)
             && !set_aside
             && !self.is_muted(&stats.name)

@@ -318,7 +318,10 @@ impl ScheduleSpec {
         if let Some(ms) = self.every_ms {
             let phase_ms = self.phase_ms.unwrap_or(0);
             if !(EVERY_MS_MIN..=EVERY_MS_MAX).contains(&ms) {
-                let why = format!("takes {EVERY_MS_MIN} to {EVERY_MS_MAX} ms; not {ms}");
+                let [least, most, given] = [EVERY_MS_MIN, EVERY_MS_MAX, ms].map(interval);
+                let why = format!(
+                    "takes {least} to {most} ({EVERY_MS_MIN} to {EVERY_MS_MAX} ms); not {given}"
+                );
                 return bad("every_ms", why);
             }
             if phase_ms >= ms {

@@ -190,6 +190,7 @@ for (const box of $$("input[data-must]")) {
 
 // ---- keys: single ones only outside of fields, all of them in the list under "?" ----
 const places = Object.fromEntries($$("[data-go]").map((a) => [a.dataset.go, a.href]));
+$("[data-places]")?.append($$("[data-go]").map((a) => a.dataset.go + " " + a.textContent).join(", "));
 let gone = 0;
 const step = (by) => {
   const links = $$("tbody tr:not([hidden]) a[data-row]");

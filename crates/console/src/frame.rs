@@ -126,9 +126,10 @@ pub(super) async fn around(
         who: requester.of_session(),
     };
     request.extensions_mut().insert(frame.clone());
+    let back = subject(request.uri().path());
     let response = next.run(request).await;
     let mut response = match response.extensions().get::<Problem>() {
-        Some(problem) => failed(&frame, problem),
+        Some(problem) => failed(&frame, problem, back),
         None => response,
     };
     for (name, value) in [
@@ -158,10 +159,20 @@ struct Failed {
     says: String,
     /// Queues that may have been meant.
     nearest: Vec<Named>,
+    /// The address of the page with the form, below the root.
+    back: Option<String>,
     status: u16,
 }
 
-fn failed(frame: &Frame, problem: &Problem) -> Response {
+/// The page of the queue, message or batch that an address is about.
+fn subject(path: &str) -> Option<String> {
+    let mut parts = path.trim_start_matches('/').split('/');
+    let (kind, name) = (parts.next()?, parts.next()?);
+    let is = ["queues", "messages", "batches"].contains(&kind) && !name.is_empty();
+    is.then(|| format!("{kind}/{name}"))
+}
+
+fn failed(frame: &Frame, problem: &Problem, back: Option<String>) -> Response {
     let status = StatusCode::from_u16(problem.status);
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let heading = match status {
@@ -179,6 +190,8 @@ fn failed(frame: &Frame, problem: &Problem) -> Response {
         heading: heading.to_owned(),
         says,
         nearest: problem.nearest.iter().map(Named::new).collect(),
+        // The page itself may be what is refused, or not there.
+        back: back.filter(|_| problem.field.is_some()),
         status: problem.status,
     };
     reply::show(status, &page)

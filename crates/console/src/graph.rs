@@ -76,25 +76,32 @@ impl Unit {
         }
     }
 
-    /// The least round number that is not below `peak`.
+    /// The least number that is not below `peak` and whose thirds are round.
     fn top(self, peak: u64) -> u64 {
-        const SECONDS: [u64; 13] = [
-            3, 6, 15, 30, 60, 180, 300, 900, 1800, 3600, 7200, 10_800, 21_600,
+        const DAY: u64 = 86_400;
+        const SECONDS: [u64; 15] = [
+            3, 6, 15, 30, 60, 180, 360, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, DAY,
         ];
-        if self == Self::Seconds
-            && let Some(top) = SECONDS.iter().find(|top| **top >= peak)
-        {
-            return *top;
+        if self == Self::Seconds {
+            let top = SECONDS.into_iter().find(|top| *top >= peak);
+            let days = || Self::Count.top(peak.div_ceil(DAY));
+            return top.unwrap_or_else(|| days().saturating_mul(DAY));
         }
-        let mut unit = 10_u64;
+        let mut unit = 1_u64;
         loop {
-            let steps = [10, 15, 20, 30, 40, 50, 60, 75];
-            let tops = steps.iter().map(|step| (unit / 10).saturating_mul(*step));
+            let steps = [3, 6, 9, 12, 15, 30, 45, 60, 75, 90, 120, 150, 225];
+            let tops = steps.map(|step| unit.saturating_mul(step));
             if let Some(top) = tops.into_iter().find(|top| *top >= peak) {
                 return top;
             }
             unit = unit.saturating_mul(10);
         }
+    }
+
+    /// What stands at the lines of a chart, from the top down.
+    fn levels(self, top: u64) -> Vec<String> {
+        let thirds = [3, 2, 1].map(|third| self.text(top / 3 * third));
+        thirds.into_iter().chain(["0".to_owned()]).collect()
     }
 }
 
@@ -141,14 +148,14 @@ impl Times {
         words::hour_and_minute(self.of(step))
     }
 
-    /// Round times that do not stand at an edge.
+    /// Round times that do not stand at an edge, where their text would be cut.
     fn ticks(&self) -> Vec<(usize, String)> {
         let last = self.steps.saturating_sub(1).max(1);
         let ticks = (1..self.steps).filter_map(|step| {
             let (before, now) = (self.of(step - 1), self.of(step));
             let round = now / self.every_ms * self.every_ms;
             let at = step * 100 / last;
-            let is = before < round && (4..=96).contains(&at);
+            let is = before < round && (5..=93).contains(&at);
             is.then(|| (at, words::hour_and_minute(round)))
         });
         ticks.collect()
@@ -209,11 +216,7 @@ pub(super) fn chart(
     Some(Chart {
         title,
         now: now.collect::<Vec<_>>().join(", "),
-        levels: [3, 2, 1]
-            .map(|third| unit.text(top * third / 3))
-            .into_iter()
-            .chain(["0".to_owned()])
-            .collect(),
+        levels: unit.levels(top),
         area: only.map(|first| format!("{}L600 112L{} 112z", paths[0], x(first))),
         paths,
         ticks: times.ticks(),
@@ -275,5 +278,48 @@ mod tests {
         assert_eq!(Unit::Seconds.top(2832), 3600);
         assert_eq!(Unit::Rate.text(612), "61.2");
         assert_eq!(Unit::Count.top(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn every_line_of_a_chart_is_at_a_round_number() {
+        for (unit, peak, levels) in [
+            (Unit::Count, 1, ["3", "2", "1"]),
+            (Unit::Count, 16, ["30", "20", "10"]),
+            (Unit::Count, 200, ["225", "150", "75"]),
+            (Unit::Count, 2_300_000, ["3.00 M", "2.00 M", "1.00 M"]),
+            (Unit::Rate, 5, ["0.6", "0.4", "0.2"]),
+            (Unit::Rate, 400, ["45.0", "30.0", "15.0"]),
+            (Unit::Seconds, 301, ["6 m 00 s", "4 m 00 s", "2 m 00 s"]),
+            (Unit::Seconds, 200_000, ["3 d 00 h", "2 d 00 h", "1 d 00 h"]),
+        ] {
+            assert_eq!(unit.levels(unit.top(peak))[..3], levels, "{peak}");
+        }
+        for peak in 1..100_000 {
+            let top = Unit::Count.top(peak);
+            assert!(
+                top.is_multiple_of(3) && (peak..=2 * peak + 1).contains(&top),
+                "{peak}"
+            );
+        }
+        let last = Unit::Count.levels(u64::MAX);
+        assert_eq!(last[1], "12,297 P");
+    }
+
+    #[test]
+    fn a_time_whose_text_would_be_cut_is_left_out() {
+        // Minutes from 08:00 to the end of the chart, and the minute of its last text.
+        for (behind, last) in [(3, 45), (5, 0), (14, 0)] {
+            let times = Times {
+                end: 1_800_000_000_000 + behind * 60_000,
+                step_ms: 60_000,
+                steps: 60,
+                every_ms: 900_000,
+            };
+            let (at, text) = times.ticks().pop().expect("one");
+            assert!(
+                at <= 93 && text.ends_with(&format!(":{last:02}")),
+                "{at} {text}"
+            );
+        }
     }
 }

@@ -201,6 +201,12 @@ impl Line {
             size: words::bytes(message.body.len()),
         }
     }
+
+    /// About so many bytes of a page: what may be long.
+    pub(super) fn weight(&self) -> usize {
+        let from = self.from.as_ref().map_or(0, Named::weight);
+        names::html_len(&self.body) + names::html_len(&self.status) + from
+    }
 }
 
 /// The holder of a lease.

@@ -1,7 +1,11 @@
 //! Names and bodies, which are bytes, in addresses and on pages.
 
+use md5::{Digest as _, Md5};
 pub(super) use quintet_client::shown::{Piece, pieces, plain};
 use quintet_types::Name;
+
+/// Letters of a name in a label, and bytes of it in a mark, at most.
+const SHORT: usize = 64;
 
 /// The first line of a body, of its first 200 bytes.
 pub(super) fn first_line(body: &[u8]) -> Vec<Piece> {
@@ -65,6 +69,49 @@ impl Named {
             typed: name.to_string(),
         }
     }
+
+    /// Its beginning, for labels beside the whole name.
+    pub(super) fn short(&self) -> String {
+        match self.plain.char_indices().nth(SHORT) {
+            Some((end, _)) => format!("{}…", &self.plain[..end]),
+            None => self.plain.clone(),
+        }
+    }
+
+    /// By what a row is known when a page is fetched again: the part of its address, or its hash.
+    pub(super) fn mark(&self) -> String {
+        if self.part.len() <= SHORT {
+            return self.part.clone();
+        }
+        let hash = Md5::digest(self.part.as_bytes());
+        let hash = hash.iter().map(|byte| format!("{byte:02x}"));
+        format!("#{}", hash.collect::<String>())
+    }
+
+    /// About so many bytes of a page: the name, and its address twice.
+    pub(super) fn weight(&self) -> usize {
+        html_len(&self.pieces) + 2 * self.part.len()
+    }
+}
+
+/// Bytes of pieces on a page.
+pub(super) fn html_len(pieces: &[Piece]) -> usize {
+    let len = |piece: &Piece| {
+        let written = |byte: u8| if b"<>&'\"".contains(&byte) { 5 } else { 1 };
+        let span = if piece.escaped { 25 } else { 0 };
+        piece.text.bytes().map(written).sum::<usize>() + span
+    };
+    pieces.iter().map(len).sum()
+}
+
+/// How many of these weights have room, from the first on, which always has.
+pub(super) fn fitting(weights: impl Iterator<Item = usize>, room: usize) -> usize {
+    let mut used = 0_usize;
+    let fits = weights.take_while(|weight| {
+        used += weight;
+        used <= room || used == *weight
+    });
+    fits.count()
 }
 
 /// Text that may have what nobody sees; names in it are in their notation already, so a backslash
@@ -94,6 +141,34 @@ mod tests {
         }
         for part in ["", "~", "~2", "~2g", "~+1", "~é"] {
             assert_eq!(of_address(part), None, "{part}");
+        }
+    }
+
+    #[test]
+    fn long_names_have_short_labels_and_marks_of_their_own() {
+        let named = |text: String| Named::new(&Name::from(text.as_str()));
+        let plain = named("a".repeat(64));
+        assert_eq!(
+            (plain.short(), plain.mark()),
+            (plain.plain.clone(), plain.part.clone())
+        );
+        let [one, other] = ["b", "c"].map(|end| named("é".repeat(100) + end));
+        assert_eq!(one.short(), "é".repeat(64) + "…");
+        assert!(one.mark().len() == 33 && one.mark() != other.mark());
+        // Two bytes for each é; four hex digits in its address.
+        assert_eq!(one.weight(), 201 + 2 * 403);
+        assert_eq!(named("<\u{1}".to_owned()).weight(), 5 + 4 + 25 + 2 * 5);
+    }
+
+    #[test]
+    fn the_first_fits_always() {
+        for (weights, count) in [
+            ([9, 1, 1], 1),
+            ([2, 2, 1], 2),
+            ([1, 1, 1], 3),
+            ([0, 9, 1], 2),
+        ] {
+            assert_eq!(fitting(weights.into_iter(), 4), count, "{weights:?}");
         }
     }
 

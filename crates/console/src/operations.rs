@@ -34,6 +34,9 @@ pub(super) const STATES: [ListState; 5] = [
     ListState::Archived,
 ];
 
+/// The longest pause that has an end, 3660 days: the longest interval of a schedule.
+const PAUSE_MAX_MS: u64 = 3660 * 86_400_000;
+
 /// How many messages a queue has, apart from those under a lease.
 pub(super) fn waiting(stats: &QueueStats) -> u64 {
     let states = STATES.iter();
@@ -168,12 +171,11 @@ pub(super) async fn on_queue(
             let typed = given.form.get("for").unwrap_or_default();
             match typed.is_empty() {
                 true => None,
-                false => Some(
-                    words::typed_duration(typed)
-                        .ok()
-                        .filter(|ms| *ms > 0)
-                        .ok_or_else(|| Problem::field("for", "Not a duration. Write 10s or 5m."))?,
-                ),
+                false => Some(time(
+                    typed,
+                    PAUSE_MAX_MS,
+                    "Write 10s, 5m or 2h, up to 3660d.",
+                )?),
             }
         }
         "resume" => Some(0),
@@ -211,6 +213,16 @@ pub(super) async fn on_queue(
     Ok(app.back(&given.form, &back, note))
 }
 
+/// The time of a form, in ms.
+///
+/// # Errors
+/// It is none, or longer than that: `why` tells what to write.
+fn time(typed: &str, most: u64, why: &str) -> Result<u64, Problem> {
+    let time = words::typed_duration(typed).ok();
+    let time = time.filter(|ms| (1..=most).contains(ms));
+    time.ok_or_else(|| Problem::field("Time", why))
+}
+
 /// Holds the key of a form, or ends its hold.
 async fn hold_key(
     asked: &PageRequest,
@@ -225,14 +237,19 @@ async fn hold_key(
         false => BASE64_STANDARD.decode(key).unwrap_or_default(),
     };
     if key.is_empty() {
-        return Err(Problem::field("key", "Write the key of a message group."));
+        let why = "Write the key of one.";
+        return Err(Problem::field("Message group", why));
     }
     let for_ms = match holds {
         false => 0,
-        true => words::typed_duration(form.get("for").unwrap_or_default())
-            .ok()
-            .filter(|ms| (1..=HOLD_MAX_MS).contains(ms))
-            .ok_or_else(|| Problem::field("for", "Write a duration up to 7d, such as 30s."))?,
+        true => {
+            let typed = form.get("for").unwrap_or_default();
+            time(
+                typed,
+                HOLD_MAX_MS,
+                "Write a duration up to 7d, such as 30s.",
+            )?
+        }
     };
     let hold = Command::HoldKey {
         queue: queue.clone(),

@@ -22,6 +22,10 @@ const ROWS: usize = 50;
 const ROWS_MAX: usize = 500;
 /// Findings shown.
 const FINDINGS: usize = 8;
+/// Bytes of the names of rows, for each that is asked for, and of findings, about: the page ends
+/// behind them.
+const ROW_NAMES: usize = 400;
+const FINDING_NAMES: usize = 6 << 10;
 
 /// By what queues are ordered. All but the name go from much to little.
 const SORTS: [(&str, &str); 9] = [
@@ -91,7 +95,7 @@ impl Want {
             "delayed" => gauges.delayed,
             "reserved" => gauges.reserved,
             "buried" => gauges.buried,
-            "consumers" => consumers(gauges),
+            "consumers" => gauges.waiters,
             "size" => gauges.bytes,
             _ => 0,
         };
@@ -157,10 +161,6 @@ fn matches(text: &str, pattern: &str) -> bool {
     rest.ends_with(last)
 }
 
-fn consumers(gauges: &QueueGauges) -> u64 {
-    gauges.waiters + gauges.waiting_peeks
-}
-
 quintet_types::defaults! {
     /// The result of a walk over all queues.
     struct QueueWalk {
@@ -200,7 +200,9 @@ impl QueueWalk {
             finding.is_some(),
             stats.paused,
             gauges.buried > 0,
-            thresholds.is_unconsumed(&stats, recent),
+            finding
+                .as_ref()
+                .is_some_and(|finding| finding.rule == Rule::NoConsumers),
         ];
         for (count, is) in self.counts.iter_mut().zip(is) {
             *count += u64::from(is);
@@ -317,9 +319,13 @@ impl Row {
                 .and_then(past::spark),
             speed: rates.map(past::speed),
             loses: rates.and_then(past::loses),
-            consumers: Figure::new(consumers(gauges)),
+            consumers: Figure::new(gauges.waiters),
             size: words::bytes(gauges.bytes),
         }
+    }
+
+    fn weight(&self) -> usize {
+        self.name.weight() + self.fan_out.as_ref().map_or(0, Named::weight)
     }
 }
 
@@ -330,6 +336,10 @@ struct FindingRow {
 }
 
 impl FindingRow {
+    fn weight(&self) -> usize {
+        self.name.as_ref().map_or(0, Named::weight)
+    }
+
     fn alarm(&self) -> bool {
         self.finding.rule.level() == Level::Alarm
     }
@@ -430,16 +440,32 @@ fn shown(
     warning: Option<String>,
 ) -> Overview {
     found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
-    let more = found.rows.len() > want.rows;
-    found.rows.truncate(want.rows);
+    let client_api = asked.console.api.client_api();
+    let rows = found
+        .rows
+        .iter()
+        .take(want.rows)
+        .map(|(_, stats)| Row::new(stats, asked, &*client_api, made.contains(&stats.name)));
+    let mut rows: Vec<Row> = rows.collect();
+    let fit = names::fitting(rows.iter().map(Row::weight), want.rows * ROW_NAMES);
+    rows.truncate(fit);
+    let more = found.rows.len() > fit;
+    found.rows.truncate(fit);
     let last = found.rows.last().filter(|_| more);
     let next = last.map(|((number, name), _)| {
         want.link(("after", &format!("{number}_{}", names::in_address(name))))
     });
-    let client_api = asked.console.api.client_api();
     let unready = client_api.unready();
     let total = found.findings.total(unready);
-    let findings = found.findings.ranked(unready);
+    let ranked = found.findings.ranked(unready);
+    let findings = ranked.into_iter().take(FINDINGS);
+    let findings = findings.map(|(name, finding)| FindingRow {
+        name: name.as_ref().map(Named::new),
+        finding,
+    });
+    let mut findings: Vec<FindingRow> = findings.collect();
+    let fit = names::fitting(findings.iter().map(FindingRow::weight), FINDING_NAMES);
+    findings.truncate(fit);
     let more_findings = total.saturating_sub(findings.len() as u64);
     let counts = found.counts;
     let only = ONLY.iter().enumerate().map(|(at, (word, text))| Choice {
@@ -464,7 +490,7 @@ fn shown(
         ("Delayed", words::short_count(sums.delayed)),
         ("Reserved", words::short_count(sums.reserved)),
         ("Buried", words::short_count(sums.buried)),
-        ("Waiting consumers", words::short_count(consumers(sums))),
+        ("Waiting consumers", words::short_count(sums.waiters)),
         ("Size", words::bytes(sums.bytes)),
     ];
     if sums.ready == 0 {
@@ -480,20 +506,8 @@ fn shown(
         ("Finished", words::short_count(finished)),
         ("Ended unfinished", words::short_count(others.iter().sum())),
     ];
-    let rows: Vec<Row> = found
-        .rows
-        .iter()
-        .map(|(_, stats)| Row::new(stats, asked, &*client_api, made.contains(&stats.name)))
-        .collect();
     Overview {
-        findings: findings
-            .into_iter()
-            .take(FINDINGS)
-            .map(|(name, finding)| FindingRow {
-                name: name.as_ref().map(Named::new),
-                finding,
-            })
-            .collect(),
+        findings,
         more_findings,
         facts: tiles(now, minute, ever),
         only: only.collect(),
@@ -608,6 +622,22 @@ mod tests {
                 "{sort}"
             );
         }
+    }
+
+    /// The chip counts what the line about attention counts.
+    #[test]
+    fn queues_without_consumers_are_those_that_need_attention_for_it() {
+        let mut found = QueueWalk::default();
+        for (name, ready, paused) in [("few", 9, false), ("many", 10, false), ("rests", 10, true)] {
+            let stats = QueueStats {
+                oldest_ms: 5 * 60_000,
+                paused,
+                ..stats(name, ready, 0)
+            };
+            found.add(&Want::default(), &Thresholds::default(), stats, None);
+        }
+        assert_eq!(found.counts, [3, 2, 1, 0, 1]);
+        assert_eq!(found.findings.needing[Rule::NoConsumers as usize], 1);
     }
 
     #[test]

@@ -347,10 +347,7 @@ fn facts(stats: &QueueStats, settings: &QueueSettings, rates: Option<Rates>) -> 
     ];
     let mut now = vec![
         ("Oldest ready", oldest),
-        (
-            "Waiting consumers",
-            words::count(gauges.waiters + gauges.waiting_peeks),
-        ),
+        ("Waiting consumers", words::count(gauges.waiters)),
         ("Size", words::bytes(gauges.bytes)),
     ];
     now.extend(keys(stats, settings).into_iter().flatten());

@@ -1,5 +1,7 @@
 //! The form that makes a schedule, or changes one that was made at run time.
 
+use std::str::FromStr;
+
 use askama::Template;
 use axum::extract::Request;
 use axum::response::Response;
@@ -30,7 +32,7 @@ const FIELDS: [(&str, &str, &str); 12] = [
         "Time zone",
         "For the cron expression: Europe/Berlin. Empty: UTC",
     ),
-    ("every_ms", "Interval", "1s to 3650d"),
+    ("every_ms", "Interval", "1s to 3660d"),
     (
         "phase_ms",
         "Phase",
@@ -297,10 +299,6 @@ async fn defined(
             .filter(|text| !text.is_empty())
     };
     let text = |field: &str| typed(field).map(str::to_owned);
-    let number = |field: &str| -> Result<Option<u64>, Problem> {
-        let number = typed(field).map(str::parse).transpose();
-        number.map_err(|_| Problem::field(field, "takes a number"))
-    };
     let span = |field: &str| {
         let span = typed(field).map(words::typed_duration).transpose();
         span.map_err(|why| Problem::field(field, why))
@@ -317,7 +315,7 @@ async fn defined(
     spec.at_ms = (!moments.is_empty()).then_some(moments);
     spec.start_ms = moment("start_ms")?;
     spec.end_ms = moment("end_ms")?;
-    spec.count = number("count")?;
+    spec.count = number(typed("count"), "count", "takes a number from 1 on")?;
     spec.queue = text("queue").unwrap_or_default();
     // Browsers send lines with a carriage return that nobody typed.
     let body = form.get("body").unwrap_or_default().replace("\r\n", "\n");
@@ -326,14 +324,13 @@ async fn defined(
     } else {
         spec.body = None;
     }
-    let priority = number("priority")?.map(u32::try_from).transpose();
-    spec.priority = priority
-        .map_err(|_| Problem::field("priority", "takes a number from 0 to 4,294,967,295"))?;
+    let takes = "takes a number from 0 to 4,294,967,295";
+    spec.priority = number(typed("priority"), "priority", takes)?;
     spec.missed = choice(form, "missed");
     spec.overlap = choice(form, "overlap");
     let seen = match changes {
         // The version of the page, so that nobody's change is lost.
-        true => Some(number("version")?.unwrap_or(version)),
+        true => Some(number(typed("version"), "version", "takes a number")?.unwrap_or(version)),
         false => {
             let which = WhichSchedules::One(name.to_owned());
             let (found, _) = asked.console.api.schedules(which).await?;
@@ -349,6 +346,12 @@ async fn defined(
         .define_schedule(&asked.requester, name, spec, seen)
         .await?;
     Ok(done.made)
+}
+
+/// The number that was typed into a field, if one was.
+fn number<T: FromStr>(typed: Option<&str>, field: &str, takes: &str) -> Result<Option<T>, Problem> {
+    let number = typed.map(str::parse).transpose();
+    number.map_err(|_| Problem::field(field, takes))
 }
 
 /// A moment as RFC 3339 has it, in ms since 1970.

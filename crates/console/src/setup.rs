@@ -143,7 +143,7 @@ pub(crate) async fn change(
         _ if undoes => None,
         // Text needs no quotes here.
         Some(now) if now.value.starts_with('"') => Some(serde_json::Value::from(typed).to_string()),
-        _ => Some(typed.to_owned()),
+        _ => Some(in_json(typed)),
     };
     let changes = [(key.clone(), value)];
     // An undo is about one setting, whatever became of others.
@@ -172,6 +172,16 @@ pub(crate) async fn change(
         Err(problem) => return Err(problem),
     };
     Ok(app.back(&given.form, &format!("queues/{part}/settings"), note))
+}
+
+/// A value as it was typed; what is no value is a text, of which the setting says what it takes
+/// instead.
+fn in_json(typed: &str) -> String {
+    let value = serde_json::from_str::<serde_json::Value>(typed).ok();
+    let value = value.filter(|value| {
+        value.is_i64() || value.is_boolean() || value.is_array() || value.is_string()
+    });
+    value.unwrap_or_else(|| typed.into()).to_string()
 }
 
 fn of_key(asked: &PageRequest, setup: &QueueSetup, key: &str) -> Option<Setting> {

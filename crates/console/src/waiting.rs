@@ -3,14 +3,17 @@
 
 use askama::Template;
 use hyper::StatusCode;
-use quintet_types::{ListState, Name, Verb};
+use quintet_types::{ListState, Message, Name, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Line};
-use super::names::Named;
+use super::names::{Named, fitting};
 use super::{Answer, PageRequest};
 use quintet_api::Group;
 use quintet_http::reply;
+
+/// Bytes of names, bodies and reasons on a page, about: it ends behind them.
+const BYTES: usize = 48 << 10;
 
 struct Row {
     queue: Named,
@@ -43,24 +46,18 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     let has = query.get("has").unwrap_or_default().to_owned();
     let bytes = Name::of_shown(&has);
     let (api, after) = (&asked.console.api, query.get("after"));
-    let over = api
-        .over(
-            &asked.requester,
-            (group, bytes.as_bytes()),
-            after,
-            listing::ROWS,
-        )
-        .await?;
-    let now = api.client_api().now();
-    let rows = over.messages.iter().map(|(message, queue)| Row {
-        queue: Named::new(queue),
-        line: Line::new(message, None, now),
-        state: listing::word(ListState::of(message, now)),
-        may: match message.came_from() {
-            Some(_) => asked.requester.may_to(Verb::Move, queue),
-            None => asked.requester.may_to(Verb::Kick, queue),
-        },
-    });
+    let list = |max| api.over(&asked.requester, (group, bytes.as_bytes()), after, max);
+    let mut over = list(listing::ROWS).await?;
+    let mut rows = rows_of(&asked, &over.messages);
+    let weights = rows
+        .iter()
+        .map(|row| row.queue.weight() + row.line.weight());
+    let fit = fitting(weights, BYTES);
+    if fit < rows.len() {
+        drop(over);
+        over = list(u32::try_from(fit).unwrap_or(listing::ROWS)).await?;
+        rows = rows_of(&asked, &over.messages);
+    }
     let page = Waiting {
         frame: asked.frame.of("Waiting", "waiting"),
         group: group.word(),
@@ -86,9 +83,23 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
             }
         },
         has,
-        rows: rows.collect(),
+        rows,
         first: after.is_some(),
         next: over.next.clone(),
     };
     Ok(reply::show(StatusCode::OK, &page))
+}
+
+fn rows_of(asked: &PageRequest, messages: &[(Message, Name)]) -> Vec<Row> {
+    let now = asked.console.api.client_api().now();
+    let rows = messages.iter().map(|(message, queue)| Row {
+        queue: Named::new(queue),
+        line: Line::new(message, None, now),
+        state: listing::word(ListState::of(message, now)),
+        may: match message.came_from() {
+            Some(_) => asked.requester.may_to(Verb::Move, queue),
+            None => asked.requester.may_to(Verb::Kick, queue),
+        },
+    });
+    rows.collect()
 }

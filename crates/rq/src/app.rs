@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use hyper::Uri;
 use quintet_http::{Problem, reply};
 use quintet_scripts::Rq;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+
+use crate::pages;
 
 /// One listener's.
 pub(crate) struct App {
@@ -20,6 +23,11 @@ impl App {
     pub(crate) fn new(http: Arc<quintet_http::App>, rq: Arc<Rq>) -> Arc<Self> {
         let uploads = Semaphore::new(http.settings().limits.uploads_max);
         Arc::new(Self { http, rq, uploads })
+    }
+
+    /// What came of the form that led to this address, if one did.
+    pub(crate) fn notice(&self, uri: &Uri) -> Option<String> {
+        self.http.notice(uri).map(|notice| pages::seen(&notice))
     }
 
     /// Asks RQ in a thread that may wait.

@@ -1,11 +1,18 @@
 //! The pages, as their templates want them. Everything in them is escaped.
 
 use askama::Template;
+use quintet_client::shown::plain;
 use serde_json::Value;
+
+/// Text of a page with what nobody sees, or what turns it around, as `\xNN`.
+pub(crate) fn seen(text: &str) -> String {
+    plain(text.as_bytes())
+}
 
 /// A queue's row in the list of queues.
 pub(crate) struct QueueRow {
     pub(crate) name: String,
+    pub(crate) seen: String,
     pub(crate) status: &'static str,
     /// In the order of the states.
     pub(crate) sizes: [u64; 7],
@@ -37,6 +44,7 @@ pub(crate) struct Queue<'a> {
     pub(crate) root: &'a str,
     pub(crate) notice: Option<String>,
     pub(crate) name: &'a str,
+    pub(crate) seen: String,
     pub(crate) status: &'static str,
     /// How many somebody could acknowledge.
     pub(crate) errors: u64,
@@ -46,6 +54,7 @@ pub(crate) struct Queue<'a> {
 /// An attachment's line.
 pub(crate) struct FileLine {
     pub(crate) name: String,
+    pub(crate) seen: String,
     pub(crate) size: String,
     pub(crate) md5: String,
 }
@@ -56,6 +65,7 @@ pub(crate) struct Message<'a> {
     pub(crate) root: &'a str,
     pub(crate) notice: Option<String>,
     pub(crate) name: &'a str,
+    pub(crate) seen: String,
     pub(crate) id: &'a str,
     pub(crate) status: String,
     pub(crate) prepared: bool,
@@ -81,6 +91,7 @@ impl<'a> Message<'a> {
             for (name, about) in value.as_object().into_iter().flatten() {
                 attachments.push(FileLine {
                     name: name.clone(),
+                    seen: seen(name),
                     size: text(&about["size"]),
                     md5: text(&about["md5"]),
                 });
@@ -90,6 +101,7 @@ impl<'a> Message<'a> {
             root,
             notice: None,
             name,
+            seen: seen(name),
             id,
             status: text(&message["status"]),
             prepared: message["state"] == "prep",
@@ -106,7 +118,7 @@ pub(crate) struct Tail<'a> {
     pub(crate) notice: Option<String>,
     pub(crate) name: &'a str,
     pub(crate) id: &'a str,
-    pub(crate) file_name: &'a str,
+    pub(crate) file_name: String,
     /// Its address.
     pub(crate) file: String,
 }
@@ -125,6 +137,7 @@ pub(crate) struct NewMessage<'a> {
     pub(crate) root: &'a str,
     pub(crate) notice: Option<String>,
     pub(crate) name: &'a str,
+    pub(crate) seen: String,
     pub(crate) dest: String,
     pub(crate) fields: Vec<FormField>,
 }
@@ -141,6 +154,6 @@ pub(crate) struct NewQueue<'a> {
 pub(crate) struct Text<'a> {
     pub(crate) root: &'a str,
     pub(crate) notice: Option<String>,
-    pub(crate) title: &'a str,
+    pub(crate) title: String,
     pub(crate) text: String,
 }

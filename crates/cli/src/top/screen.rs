@@ -363,13 +363,15 @@ impl Screen {
                 self.look.connections.as_ref().map_or(0, Vec::len)
             }
         };
+        // Fewer lines than a page has are on a screen only where keys for one line lead there.
+        let last = all.saturating_sub(PAGE);
         let to = match key {
             Key::Up | Key::Char('k') => self.scrolled.saturating_sub(1),
             Key::Down | Key::Char('j') => self.scrolled + 1,
             Key::PageUp => self.scrolled.saturating_sub(PAGE),
-            Key::PageDown => self.scrolled + PAGE,
+            Key::PageDown => (self.scrolled + PAGE).min(last.max(self.scrolled)),
             Key::Home => 0,
-            Key::End => all,
+            Key::End => last,
             Key::Char(_) | Key::Enter | Key::Escape | Key::Backspace | Key::Interrupt => {
                 return self.key_back(key);
             }

@@ -214,6 +214,35 @@ fn bad_rows_have_colours_and_findings_are_above_the_queues() {
 }
 
 #[test]
+fn the_end_of_a_list_is_a_page_of_it() {
+    let mut screen = bad();
+    let finding = |at| Finding {
+        text: format!("finding {at}."),
+        ..Finding::default()
+    };
+    screen.look.findings = Some(Findings {
+        listed: (0..30).map(finding).collect(),
+        more: 0,
+    });
+    screen.key(Key::Char('a'));
+    for keys in [&[Key::End][..], &[Key::PageDown; 5]] {
+        screen.key(Key::Home);
+        for key in keys {
+            screen.key(*key);
+        }
+        let text = shown_in(&screen, 80, 24);
+        assert_eq!(text.matches("finding ").count(), PAGE, "{text}");
+        assert!(text.contains("finding 29."), "{text}");
+    }
+    // A low screen shows the last one as well.
+    for _ in 0..30 {
+        screen.key(Key::Down);
+    }
+    let low = shown_in(&screen, 80, 4);
+    assert!(low.contains("finding 29."), "{low}");
+}
+
+#[test]
 fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
     let mut screen = bad();
     screen.key(Key::Enter);

@@ -93,7 +93,7 @@ fn tail_page(app: &App, (queue, id, name): &Which, kind: &str) -> Response {
         notice: None,
         name: queue,
         id,
-        file_name: name,
+        file_name: pages::seen(name),
         file: app.http.link(&file),
     };
     reply::show(StatusCode::OK, &page)

@@ -30,7 +30,7 @@ pub(super) async fn new_queue_page(State(app): State<Arc<App>>, uri: Uri) -> Ans
     allowed(&app)?;
     let page = pages::NewQueue {
         root: &app.http.settings().relative_root,
-        notice: app.http.notice(&uri),
+        notice: app.notice(&uri),
     };
     Ok(reply::show(StatusCode::OK, &page))
 }

@@ -53,8 +53,9 @@ pub(super) async fn new_page(
     ];
     let page = pages::NewMessage {
         root: &app.http.settings().relative_root,
-        notice: app.http.notice(&uri),
+        notice: app.notice(&uri),
         name: &queue,
+        seen: pages::seen(&queue),
         dest: queue.clone(),
         fields: names.into_iter().map(field).collect(),
     };
@@ -116,8 +117,8 @@ pub(super) async fn create(
     let page = pages::Text {
         root: &app.http.settings().relative_root,
         notice: None,
-        title: &queue,
-        text: notice,
+        title: pages::seen(&queue),
+        text: pages::seen(&notice),
     };
     Ok(reply::show(StatusCode::OK, &page))
 }
@@ -166,7 +167,7 @@ pub(super) async fn show(
         .await?
         .map_err(|fault| problem(&fault))?;
     let mut page = pages::Message::new(&app.http.settings().relative_root, &queue, &id, &message);
-    page.notice = app.http.notice(&uri);
+    page.notice = app.notice(&uri);
     Ok(reply::show(StatusCode::OK, &page))
 }
 

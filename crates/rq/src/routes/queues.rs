@@ -31,12 +31,13 @@ pub(super) async fn main_page(
     Extension(requester): Extension<Requester>,
     uri: Uri,
 ) -> Answer {
-    let notice = app.http.notice(&uri);
+    let notice = app.notice(&uri);
     let _room = room_for_queues(&app).await?;
     let shown = Arc::clone(&app);
     // Of many queues it is long: written where nobody waits for it.
     let page = app.ask(move |rq| {
         let row = |(name, info): (String, QueueInfo)| pages::QueueRow {
+            seen: pages::seen(&name),
             name,
             sizes: sizes(&info).map(|(_, size)| size),
             status: info.status,
@@ -162,8 +163,9 @@ pub(super) async fn show(
                 states.map(|((name, (_, size)), ids)| pages::StateList { name, size, ids });
             let page = pages::Queue {
                 root: &app.http.settings().relative_root,
-                notice: app.http.notice(&uri),
+                notice: app.notice(&uri),
                 name: &name,
+                seen: pages::seen(&name),
                 states: states.collect(),
                 status: info.status,
                 errors: info.sizes.err,

@@ -129,7 +129,7 @@ fn the_error_of_a_field_is_beside_it_and_what_was_typed_stays() {
     let good = [("name", "a"), ("every_ms", "1h"), ("queue", "w")];
     assert_eq!(send(&server, "/schedules/form", &good).0, 303);
     type Fields = [(&'static str, &'static str)];
-    let rows: [(&Fields, &str, &str); 8] = [
+    let rows: [(&Fields, &str, &str); 12] = [
         (&[("every_ms", "soon")], "every_ms", "Not a duration"),
         (
             &[("every_ms", "5m"), ("phase_ms", "5m")],
@@ -147,8 +147,24 @@ fn the_error_of_a_field_is_beside_it_and_what_was_typed_stays() {
         (
             &[("every_ms", "5m"), ("count", "many")],
             "count",
-            "a number",
+            "takes a number from 1 on",
         ),
+        (
+            &[("every_ms", "5m"), ("count", "-1")],
+            "count",
+            "takes a number from 1 on",
+        ),
+        (
+            &[("every_ms", "5m"), ("priority", "urgent")],
+            "priority",
+            "takes a number from 0 to 4,294,967,295",
+        ),
+        (
+            &[("every_ms", "5m"), ("priority", "4294967296")],
+            "priority",
+            "takes a number from 0 to 4,294,967,295",
+        ),
+        (&[("every_ms", "0")], "every_ms", "takes 1s to 3660d ("),
         (
             &[("every_ms", "5m"), ("cron", "0 0 * * *")],
             "cron",

@@ -293,6 +293,64 @@ fn what_cannot_be_changed_says_why() {
     );
 }
 
+/// A form of the console's page of settings with these fields.
+fn form(page: &str, fields: &str) -> String {
+    let hidden = |name: &str| {
+        let rest = page
+            .split_once(&format!("name=\"{name}\" value=\""))
+            .expect("a field")
+            .1;
+        rest.split('"').next().expect("its end").to_owned()
+    };
+    format!("csrf={}&seen={}&{fields}", hidden("csrf"), hidden("seen"))
+}
+
+/// Sends it; answers the page behind it.
+fn set_typed(server: &Server, key: &str, form: &str) -> String {
+    let head = format!("POST /queues/work/settings/{key}");
+    let reply = server.ask(&head, http::FORM, form);
+    assert_eq!(reply.status, 303, "{}", reply.head);
+    page(server, reply.header("location").unwrap()).1
+}
+
+#[test]
+fn the_console_says_of_what_was_typed_what_the_setting_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, USERS);
+    put(&server, "work");
+    let (_, shown) = page(&server, "/queues/work/settings");
+    let number = "a whole number from 0 on, such as 100";
+    for (key, typed, takes) in [
+        ("in_flight_max", "ten", number),
+        ("in_flight_max", "", number),
+        ("in_flight_max", "null", number),
+        ("in_flight_max", "1.5", number),
+        ("in_flight_max", "99999999999999999999", number),
+        ("paused", "yes", "true or false"),
+        (
+            "retry_on",
+            "release,timeout",
+            "a list of \"release\", \"timeout\", \"lost\"",
+        ),
+    ] {
+        let told = set_typed(&server, key, &form(&shown, &format!("value={typed}")));
+        let why = format!("Not changed: {key} takes {takes}; not \"{typed}\".");
+        let why = why.replace('"', "&#34;");
+        assert!(told.contains(&why), "{why}: {told}");
+    }
+    for (key, typed, value) in [
+        ("in_flight_max", "7", "7"),
+        ("paused", "true", "true"),
+        ("retry_on", "[\"lost\"]", "[\"lost\"]"),
+    ] {
+        let (_, shown) = page(&server, "/queues/work/settings");
+        let typed: String = typed.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let told = set_typed(&server, key, &form(&shown, &format!("value={typed}")));
+        let set = format!("Changed: {key} is {value} now.").replace('"', "&#34;");
+        assert!(told.contains(&set), "{set}: {told}");
+    }
+}
+
 #[test]
 fn of_two_operators_the_second_is_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -313,22 +371,7 @@ fn of_two_operators_the_second_is_told() {
         "5/s"
     );
     // The console's two pages the same.
-    let form = |page: &str, fields: &str| {
-        let hidden = |name: &str| {
-            let rest = page
-                .split_once(&format!("name=\"{name}\" value=\""))
-                .expect("a field")
-                .1;
-            rest.split('"').next().expect("its end").to_owned()
-        };
-        format!("csrf={}&seen={}&{fields}", hidden("csrf"), hidden("seen"))
-    };
-    let send = |key: &str, form: &str| {
-        let head = format!("POST /queues/work/settings/{key}");
-        let reply = server.ask(&head, http::FORM, form);
-        assert_eq!(reply.status, 303, "{}", reply.head);
-        page(&server, reply.header("location").unwrap()).1
-    };
+    let send = |key: &str, form: &str| set_typed(&server, key, form);
     let (_, both) = page(&server, "/queues/work/settings");
     assert!(both.contains("set by anna, "), "{both}");
     let shown = send("take_rate", &form(&both, "value=7%2Fs"));

@@ -377,6 +377,33 @@ fn a_queue_is_paused_and_resumed() {
 }
 
 #[test]
+fn a_time_that_is_none_is_refused_with_a_way_back() {
+    let world = World::with(|settings| settings.relative_root = "/mq/".to_owned());
+    let put = json!({ "messages": [{}] });
+    world.post_json("/mq/api/v1/queues/work/messages", &put);
+    let shown = page(&world, "/mq/queues/work");
+    let pause = |time: &str| {
+        let fields = format!("for={time}");
+        send(&world, &shown, "/mq/queues/work/do/pause", &fields)
+    };
+    for time in ["soon", "0", "3661d", "1157407407d"] {
+        let refused = pause(time);
+        assert_eq!(refused.status, 400, "{time}");
+        let text = refused.text();
+        for part in [
+            "Time: Write 10s, 5m or 2h, up to 3660d.",
+            "<a class=\"btn\" href=\"/mq/queues/work\">Back</a>",
+        ] {
+            assert!(text.contains(part), "{time}: {text}");
+        }
+    }
+    let told = note(&world, &pause("3660d"));
+    assert!(told.starts_with("Paused for 3,660 d 00 h:"), "{told}");
+    // What is not there has no page to go back to.
+    assert!(!world.get("/mq/queues/none").text().contains(">Back</a>"));
+}
+
+#[test]
 fn a_purge_asks_first_and_spares_what_comes_meanwhile() {
     let world = World::new();
     for n in 0..5 {
@@ -558,6 +585,56 @@ fn ten_thousand_queues_are_a_light_page() {
     assert_eq!(first, "/queues/zzz", "the worst is first");
     let filtered = page(&world, "/?name=queue.0004*&sort=name");
     assert!(filtered.contains("10 of 10 queues"), "{filtered}");
+}
+
+/// Pages of a list from this address on.
+fn pages(world: &World, from: &str) -> Vec<String> {
+    let mut all = vec![page(world, from)];
+    while let Some((before, _)) = all.last().and_then(|shown| shown.split_once("\">Next</a>")) {
+        let link = before.rsplit("href=\"").next().expect("a link");
+        let next = page(world, &link.replace("&#38;", "&"));
+        all.push(next);
+    }
+    all
+}
+
+#[test]
+fn long_names_make_short_pages_that_leave_nothing_out() {
+    let world = World::new();
+    for n in 100..200 {
+        let names = [
+            format!("{n}{}", "x".repeat(247)),
+            "\\x01".repeat(247) + &n.to_string(),
+        ];
+        for name in names {
+            let name: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
+            put(&world, &name, "body");
+            if n < 110 && name.starts_with('%') {
+                let pause = format!("/api/v1/queues/{name}/pause");
+                assert_eq!(world.post_json(&pause, &json!({})).status, 204);
+            }
+        }
+    }
+    for (from, row) in [
+        ("/?sort=name", "data-row href=\"/queues/"),
+        ("/waiting?group=all", "data-row href=\"/messages/"),
+    ] {
+        let mut seen = Vec::new();
+        for shown in pages(&world, from) {
+            assert!(shown.len() < 100 << 10, "{from}: {} bytes", shown.len());
+            let rows = shown.split(row).skip(1);
+            seen.extend(rows.map(|row| between(row, "", "\"").to_owned()));
+        }
+        assert_eq!(seen.len(), 200, "{from}");
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 200, "{from}");
+    }
+    // Findings have their part of a page, and are counted.
+    let shown = page(&world, "/");
+    let told = shown.matches("data-f=\"need/").count();
+    let more = between(&shown, "?only=need\">and ", " more</a>");
+    assert!(told > 1 && more == (10 - told).to_string(), "{told} {more}");
 }
 
 #[test]

@@ -91,6 +91,38 @@ fn of_a_message_that_waits_there_is_no_log_yet() {
     );
 }
 
+#[test]
+fn a_script_without_work_is_no_waiting_consumer() {
+    let world = World::new();
+    world.queue("job", "echo done >&3");
+    eventually("it waits", || {
+        let told = world.get("/api/v1/queues/job").json();
+        (told["waiting_peeks"] == 1 && told["waiters"] == 0).then_some(())
+    });
+    for path in ["/", "/queues/job"] {
+        let shown = page(&world, path);
+        let none = "<dt>Waiting consumers</dt><dd>0</dd>";
+        assert!(shown.contains(none), "{path}: {shown}");
+    }
+}
+
+#[test]
+fn a_name_that_turns_its_line_around_is_shown_as_it_is() {
+    let world = World::new();
+    world.queue("a\u{202e}b", "echo done >&3");
+    let path = "/q/a%E2%80%AEb";
+    for (path, place) in [
+        ("/q", ">NAME</a>"),
+        (path, "<title>NAME</title>"),
+        (path, "<h1>NAME</h1>"),
+    ] {
+        let shown = page(&world, path);
+        let name = place.replace("NAME", "a\\xe2\\x80\\xaeb");
+        assert!(shown.contains(&name), "{name}: {shown}");
+        assert!(!shown.contains('\u{202e}'), "{shown}");
+    }
+}
+
 /// A row of the page of scripts.
 fn row(page: &str, queue: &str) -> String {
     let link = format!("data-row href=\"/queues/{queue}\"");
