@@ -193,6 +193,38 @@ fn a_finish_within_the_grace_wins() {
     is_replayed(&w);
 }
 
+#[test]
+fn a_cancel_by_name_that_is_sent_again_cancels_no_message_that_waits() {
+    for is_tracked in [true, false] {
+        let mut w = World::new();
+        let name = |tracked| PutMore {
+            name: Some(b"a".as_slice().into()),
+            tracked,
+            ..PutMore::default()
+        };
+        w.put_as(Put {
+            more: Some(Box::new(name(is_tracked))),
+            ..Put::new("q".into(), Body::new(b"first"))
+        });
+        assert_eq!(w.take(1, timed()), "first");
+        w.put_as(Put {
+            more: Some(Box::new(name(true))),
+            ..Put::new("q".into(), Body::new(b"second"))
+        });
+        let mut again = || named(&mut w, "a", NamedAction::Cancel(cancel(GRACE)));
+        let refused = Outcome::Refused(CommandError::AlreadyCancelled);
+        assert_eq!(again(), Outcome::Done, "{is_tracked}");
+        assert_eq!((again(), again()), (refused.clone(), refused.clone()));
+        // Somebody works on the second, too.
+        assert_eq!(w.take(1, timed()), "second");
+        let mut again = || named(&mut w, "a", NamedAction::Cancel(cancel(GRACE)));
+        assert_eq!((again(), again()), (Outcome::Done, refused));
+        w.wait(GRACE);
+        assert_eq!(totals(&w).cancelled, 2);
+        is_replayed(&w);
+    }
+}
+
 type End = fn(&mut World, MessageId);
 
 #[test]
