@@ -170,6 +170,29 @@ fn the_holder_hears_of_it_and_has_the_grace_and_no_more() {
 }
 
 #[test]
+fn a_holder_that_reports_after_the_grace_hears_of_the_cancel_and_the_reason_stays() {
+    let mut w = World::new();
+    let id = tracked(&mut w, "a");
+    assert_eq!(w.take(1, timed()), "a");
+    cancels(&mut w, id);
+    w.wait(GRACE);
+    for restarts in [false, true] {
+        if restarts {
+            w.restart();
+        }
+        for report in [
+            NamedAction::Progress(Some(50), Some(b"step 3".as_slice().into())),
+            NamedAction::Progress(None, None),
+            NamedAction::Until(Ms(0)),
+        ] {
+            assert_eq!(named(&mut w, "a", report), Outcome::Cancelled, "{restarts}");
+        }
+        assert_eq!(track(&mut w, "a"), cancelled(), "{restarts}");
+    }
+    is_replayed(&w);
+}
+
+#[test]
 fn a_finish_within_the_grace_wins() {
     let mut w = World::new();
     let id = tracked(&mut w, "a");
