@@ -1,20 +1,23 @@
 //! Holding keys and queues: nothing of them is handed out.
 
 use axum::extract::Request;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
-use quintet_types::{By, Command, HeldKey, Holding, How, MessageId, Ms, NamedAction};
+use quintet_types::{
+    By, Command, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Outcome, Peek, Principal,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Api;
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::call::{Answer, Call, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
-use quintet_http::reply;
+use quintet_http::{DoneTo, DoneWith, reply};
 
 /// A key or queue is held for so long at most, ms.
 pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
@@ -121,6 +124,28 @@ pub(super) fn settle_named(how: How, holds: Holds) -> Result<NamedAction, Proble
         None => NamedAction::Settle(how),
         Some(hold) => NamedAction::SettleHolding(how, hold),
     })
+}
+
+impl Api {
+    /// The queue of this lease's message, if all of it is to be held. The holder of a lease may not
+    /// be allowed to see it.
+    pub(super) async fn to_be_held(&self, token: &str, holds: Holds) -> Option<Name> {
+        holds.hold_ms?;
+        let (id, _) = read::lease(token).ok()?;
+        let peek = Command::Peek(Peek::Id(id));
+        let (outcome, queue) = self.submit(Principal::SERVER, None, peek).await?;
+        matches!(outcome, Outcome::Messages(_)).then_some(queue)
+    }
+}
+
+/// The reply to who ended a lease; the audit tells of the queue that is held by this.
+pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
+    if let Some(queue) = held {
+        let extensions = response.extensions_mut();
+        extensions.insert(DoneWith("hold".to_owned()));
+        extensions.insert(DoneTo(queue));
+    }
+    response
 }
 
 /// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
