@@ -149,7 +149,7 @@ pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
 }
 
 /// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
-/// end.
+/// end. It does not shorten a longer pause.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/hold", operation_id = "hold_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = HoldFor,
     responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -162,14 +162,15 @@ pub(super) async fn queue(
     if hold_ms > HOLD_MAX_MS {
         return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
     }
-    let for_ms = Some(hold_ms);
-    api.ask(&requester, Command::Pause { queue, for_ms })
+    let (key, for_ms) = (None, hold_ms);
+    api.ask(&requester, Command::Hold { queue, key, for_ms })
         .await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Hands out no message of this key until the time is over, or again if it is 0. The queue's
-/// settings have to give keys a meaning: `groups`, `key_in_flight_max` or `key_take_rate`.
+/// Hands out no message of this key until the time is over, or again if it is 0. It does not
+/// shorten a longer hold. The queue's settings have to give keys a meaning: `groups`,
+/// `key_in_flight_max` or `key_take_rate`.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/keys/{key}/hold", operation_id = "hold_key", tag = "queues",
     params(("queue" = String, Path), ("key" = String, Path)), request_body = HoldFor,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue"), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
@@ -186,9 +187,9 @@ pub(super) async fn hold(
             format!("takes at most {HOLD_MAX_MS} ms, which is a week"),
         ));
     }
-    let command = Command::HoldKey {
+    let command = Command::Hold {
         queue,
-        key: key.into_bytes().into(),
+        key: Some(key.into_bytes().into()),
         for_ms: hold_ms,
     };
     api.ask(&requester, command).await?;

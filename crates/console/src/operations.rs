@@ -235,9 +235,9 @@ async fn hold_key(
             .filter(|ms| (1..=HOLD_MAX_MS).contains(ms))
             .ok_or_else(|| Problem::field("for", "Write a duration up to 7d, such as 30s."))?,
     };
-    let hold = Command::HoldKey {
+    let hold = Command::Hold {
         queue: queue.clone(),
-        key: key.as_slice().into(),
+        key: Some(key.as_slice().into()),
         for_ms,
     };
     asked.ask(hold).await?;

@@ -254,6 +254,13 @@ fn a_worker_holds_a_whole_queue_and_an_operator_ends_the_hold() {
     assert_eq!(reserve(&server, "plain").unwrap().0, "a");
     assert_eq!(hold("plain", HOUR).status, 204);
     assert_eq!(reserve(&server, "plain"), None);
+    // An operator's shorter one changes nothing, neither does one of a pause without an end.
+    assert_eq!(hold("plain", 1).status, 204);
+    let (is_paused, left) = paused(&server, "plain");
+    assert!(is_paused && left > HOUR / 2, "{left}");
+    let pause = post(&server, "/queues/plain/pause", &json!({}));
+    assert_eq!((pause.status, hold("plain", 1).status), (204, 204));
+    assert_eq!(paused(&server, "plain"), (true, 0));
     assert_eq!(error(&hold("absent", 1)), (404, "queue_not_found"));
     assert_eq!(error(&hold("plain", 604_800_001)), (400, "bad_field"));
     let said = server.printed(&["hold", "plain", "--end"]);
