@@ -1,20 +1,23 @@
 //! Holding keys and queues: nothing of them is handed out.
 
 use axum::extract::Request;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
-use quintet_types::{By, Command, HeldKey, Holding, How, MessageId, Ms, NamedAction};
+use quintet_types::{
+    By, Command, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Outcome, Peek, Principal,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::Api;
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::call::{Answer, Call, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
-use quintet_http::reply;
+use quintet_http::{DoneTo, DoneWith, reply};
 
 /// A key or queue is held for so long at most, ms.
 pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
@@ -123,8 +126,30 @@ pub(super) fn settle_named(how: How, holds: Holds) -> Result<NamedAction, Proble
     })
 }
 
+impl Api {
+    /// The queue of this lease's message, if all of it is to be held. The holder of a lease may not
+    /// be allowed to see it.
+    pub(super) async fn to_be_held(&self, token: &str, holds: Holds) -> Option<Name> {
+        holds.hold_ms?;
+        let (id, _) = read::lease(token).ok()?;
+        let peek = Command::Peek(Peek::Id(id));
+        let (outcome, queue) = self.submit(Principal::SERVER, None, peek).await?;
+        matches!(outcome, Outcome::Messages(_)).then_some(queue)
+    }
+}
+
+/// The reply to who ended a lease; the audit tells of the queue that is held by this.
+pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
+    if let Some(queue) = held {
+        let extensions = response.extensions_mut();
+        extensions.insert(DoneWith("hold".to_owned()));
+        extensions.insert(DoneTo(queue));
+    }
+    response
+}
+
 /// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
-/// end.
+/// end. It does not shorten a longer pause.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/hold", operation_id = "hold_queue", tag = "queues",
     params(("queue" = String, Path)), request_body = HoldFor, responses((status = 204)))]
 pub(super) async fn queue(
@@ -136,14 +161,15 @@ pub(super) async fn queue(
     if hold_ms > HOLD_MAX_MS {
         return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
     }
-    let for_ms = Some(hold_ms);
-    let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
+    let (key, for_ms) = (None, hold_ms);
+    let told = api.ask(&requester, Command::Hold { queue, key, for_ms }).await;
     told.map_err(Problem::of_pause)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Hands out no message of this key until the time is over, or again if it is 0. The queue's
-/// settings have to give keys a meaning: `groups`, `key_in_flight_max` or `key_take_rate`.
+/// Hands out no message of this key until the time is over, or again if it is 0. It does not
+/// shorten a longer hold. The queue's settings have to give keys a meaning: `groups`,
+/// `key_in_flight_max` or `key_take_rate`.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/keys/{key}/hold", operation_id = "hold_key", tag = "queues",
     params(("queue" = String, Path), ("key" = String, Path)), request_body = HoldFor,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "keys mean nothing in this queue")))]
@@ -160,9 +186,9 @@ pub(super) async fn hold(
             format!("takes at most {HOLD_MAX_MS} ms, which is a week"),
         ));
     }
-    let command = Command::HoldKey {
+    let command = Command::Hold {
         queue,
-        key: key.into_bytes().into(),
+        key: Some(key.into_bytes().into()),
         for_ms: hold_ms,
     };
     api.ask(&requester, command).await?;

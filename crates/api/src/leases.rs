@@ -242,7 +242,9 @@ pub(super) async fn finish(
 ) -> Answer {
     let holds = given.holds();
     let settle = hold::settle(given.how()?, holds)?;
-    api.settle(&requester, &token, settle).await
+    let held = api.to_be_held(&token, holds).await;
+    let response = api.settle(&requester, &token, settle).await?;
+    Ok(hold::noted(response, held))
 }
 
 /// The message goes back to its queue.
@@ -256,7 +258,9 @@ pub(crate) async fn release(
 ) -> Answer {
     let holds = given.holds();
     let settle = hold::settle(given.how(), holds)?;
-    api.settle(&requester, &token, settle).await
+    let held = api.to_be_held(&token, holds).await;
+    let response = api.settle(&requester, &token, settle).await?;
+    Ok(hold::noted(response, held))
 }
 
 /// The try failed: the message rests and is tried again, or not, as the queue's policy says.

@@ -85,7 +85,9 @@ pub(super) async fn finish(
 ) -> Answer {
     let holds = given.holds();
     let action = hold::settle_named(given.how()?, holds)?;
-    api.settle_named(&requester, &queue, name, action).await
+    let held = holds.hold_ms.and_then(|_| read::queue(&queue).ok());
+    let settled = api.settle_named(&requester, &queue, name, action).await?;
+    Ok(hold::noted(settled, held))
 }
 
 /// Gives the reserved message of this name back to its queue, if it is under a lease of time alone.
@@ -99,7 +101,9 @@ pub(crate) async fn release(
 ) -> Answer {
     let holds = given.holds();
     let action = hold::settle_named(given.how(), holds)?;
-    api.settle_named(&requester, &queue, name, action).await
+    let held = holds.hold_ms.and_then(|_| read::queue(&queue).ok());
+    let settled = api.settle_named(&requester, &queue, name, action).await?;
+    Ok(hold::noted(settled, held))
 }
 
 /// Says that the try of the reserved message of this name failed, if it is under a lease of time

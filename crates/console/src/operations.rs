@@ -251,9 +251,9 @@ async fn hold_key(
             )?
         }
     };
-    let hold = Command::HoldKey {
+    let hold = Command::Hold {
         queue: queue.clone(),
-        key: key.as_slice().into(),
+        key: Some(key.as_slice().into()),
         for_ms,
     };
     asked.ask(hold).await?;

@@ -329,8 +329,8 @@ impl Engine {
             Command::Commit(id) => durable(self.commit(cx, *id)),
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
             Command::Pause { queue, for_ms } => durable(self.pause(cx, queue, *for_ms)),
-            Command::HoldKey { queue, key, for_ms } => {
-                durable(self.hold_key(cx, queue, key, *for_ms))
+            Command::Hold { queue, key, for_ms } => {
+                durable(self.hold_for(cx, queue, key.as_deref(), *for_ms))
             }
             Command::SettleHolding { id, by, how, hold } => {
                 durable(self.settle_holding(cx, (client_id, *by), *id, how, *hold))

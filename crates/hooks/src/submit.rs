@@ -84,7 +84,7 @@ impl HookState {
             | Command::Commit(_)
             | Command::Edit(..)
             | Command::Pause { .. }
-            | Command::HoldKey { .. }
+            | Command::Hold { .. }
             | Command::Create { .. }
             | Command::Configure { .. }
             | Command::Reconfigure { .. }

@@ -129,6 +129,7 @@ pub struct OnlyCounted;
 #[derive(Clone)]
 pub struct DoneTo(pub Name);
 
-/// With a response: words that follow the address in its audit line.
+/// With a response: words that follow the address in its audit line. Everyday work, which has no
+/// line by its address, gets one of these words alone.
 #[derive(Clone, Debug)]
 pub struct DoneWith(pub String);

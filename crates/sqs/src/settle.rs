@@ -258,11 +258,14 @@ impl Begun {
             )),
             // Deleted, purged or moved before: so it may be repeated.
             Outcome::Refused(CommandError::NotFound) if !self.changes => Ended::Gone,
-            Outcome::Refused(CommandError::NotFound) => Ended::Not(Fault::value(
-                handle,
-                "ReceiptHandle",
-                "Message does not exist or is not available for visibility timeout change.",
-            )),
+            // What is cancelled may still be deleted, until the grace is over.
+            Outcome::Refused(CommandError::NotFound) | Outcome::Cancelled => {
+                Ended::Not(Fault::value(
+                    handle,
+                    "ReceiptHandle",
+                    "Message does not exist or is not available for visibility timeout change.",
+                ))
+            }
             outcome => match said(outcome) {
                 Ok(_) => Ended::Done,
                 Err(fault) => Ended::Not(fault),

@@ -562,8 +562,7 @@ pub enum Command {
         how: How,
     },
     /// [`Command::Settle`]; in the same step the message's key or queue is held, unless it is held
-    /// for longer. Refused as [`Command::HoldKey`] or [`Command::Pause`], and for a message without
-    /// a key.
+    /// for longer. Refused as [`Command::Hold`], and for a message without a key.
     SettleHolding {
         id: MessageId,
         /// The permitted client.
@@ -675,12 +674,13 @@ pub enum Command {
         /// For how long, ms.
         for_ms: Option<u64>,
     },
-    /// No message of this key is handed out until the time is over; 0 ends that. Refused if the
-    /// queue's settings give keys no meaning ([`crate::CommandError::KeysUnused`]), and for more
-    /// than [`HELD_KEYS_MAX`] keys of a queue.
-    HoldKey {
+    /// No message of this key (`None`: of the queue) is handed out until the time is over, or
+    /// longer if it is held for longer; 0 ends that. Refused as [`Command::Pause`]; if the queue's
+    /// settings give keys no meaning ([`crate::CommandError::KeysUnused`]), and for more than
+    /// [`HELD_KEYS_MAX`] keys of a queue.
+    Hold {
         queue: Name,
-        key: Box<[u8]>,
+        key: Option<Box<[u8]>>,
         for_ms: u64,
     },
     /// Makes a queue, with these settings of its own. Refused with

@@ -283,18 +283,17 @@ impl Site {
         // Where nobody logs in it is written down as well, for nobody in particular.
         let known = requester.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
-        let noted = known.filter(|_| rights::is_administrative(request.method(), &path));
-        if let (Err(_), Some((who, gate))) = (&looked, &noted) {
-            let act = format!("{} {path}", request.method());
+        let administers = rights::is_administrative(request.method(), &path);
+        let act = administers.then(|| format!("{} {path}", request.method()));
+        if let (Err(_), Some((who, gate)), Some(act)) = (&looked, &known, &act) {
             let status = StatusCode::FORBIDDEN.as_u16();
-            gate.note(*who, peer, &act, status, Did::default());
+            gate.note(*who, peer, act, status, Did::default());
         }
         looked?;
         if path == "/metrics" && request.method().is_safe() {
             let asked = metrics::MetricsQuery::of(&self.app, &request)?;
             return asked.answer(Arc::clone(&self.client_api)).await;
         }
-        let act = noted.map(|noted| (noted, format!("{} {path}", request.method())));
         payer.principal = requester.known.as_ref().map(|(principal, _)| *principal);
         request.extensions_mut().insert(payer);
         request.extensions_mut().insert(requester);
@@ -311,10 +310,12 @@ impl Site {
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {
                 let counted = response.extensions().get::<OnlyCounted>().is_some();
-                if let Some(((who, gate), mut act)) = act.filter(|_| !counted) {
-                    if let Some(DoneWith(words)) = response.extensions().get() {
-                        act = format!("{act} {words}");
-                    }
+                let act = match (act, response.extensions().get::<DoneWith>()) {
+                    (Some(act), Some(DoneWith(words))) => Some(format!("{act} {words}")),
+                    (None, Some(DoneWith(words))) => Some(words.clone()),
+                    (act, None) => act,
+                };
+                if let (Some((who, gate)), Some(mut act), false) = (known, act, counted) {
                     if let Some(DoneTo(queue)) = response.extensions().get() {
                         act = format!("{act} of {queue}");
                     }

@@ -63,8 +63,8 @@ pub struct Worker {
     connections: AtomicU32,
     /// It was forgotten: its connections close.
     gone: AtomicU8,
-    /// Ids of jobs it has, if it wants to hear of cancels.
-    jobs: Mutex<VecDeque<Box<str>>>,
+    /// Ids of jobs it has, if it wants to hear of cancels; true: it heard that it is cancelled.
+    jobs: Mutex<VecDeque<(Box<str>, bool)>>,
 }
 
 impl Worker {
@@ -109,24 +109,34 @@ impl Worker {
         {
             let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
             // It may have had the job before.
-            jobs.retain(|job| **job != *jid);
+            jobs.retain(|(job, _)| **job != *jid);
             if jobs.len() >= JOBS_MAX {
                 jobs.pop_front();
             }
-            jobs.push_back(jid.into());
+            jobs.push_back((jid.into(), false));
         }
     }
 
     /// It has this job no longer.
     pub(crate) fn ends(&self, jid: &str) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.retain(|job| **job != *jid);
+        jobs.retain(|(job, _)| **job != *jid);
     }
 
-    /// Jobs it has, as far as they are remembered.
-    pub(crate) fn jobs(&self) -> Vec<Box<str>> {
+    /// This job is cancelled, and stays so until it ends.
+    pub(crate) fn hears(&self, jid: &str) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, cancelled) in jobs.iter_mut().filter(|(job, _)| **job == *jid) {
+            *cancelled = true;
+        }
+    }
+
+    /// Jobs it has, as far as they are remembered: those of whose cancel it has heard, or the
+    /// others.
+    pub(crate) fn jobs(&self, cancelled: bool) -> Vec<Box<str>> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.iter().cloned().collect()
+        let jobs = jobs.iter().filter(|(_, heard)| *heard == cancelled);
+        jobs.map(|(jid, _)| jid.clone()).collect()
     }
 
     pub(crate) fn connects(&self) {

@@ -22,7 +22,7 @@ use super::duration;
                   key for 30 s\n  quintet hold calls --with-key acme.com --end      deliver it \
                   again\n\nPuts continue, and messages of other keys are delivered. Keys need \
                   groups, key_in_flight_max or key_take_rate. The hold of a queue is a pause with an end: \
-                  `quintet resume` ends it too."
+                  `quintet resume` ends it too. A hold does not shorten a longer hold or pause."
 )]
 pub(in super::super) struct Hold {
     #[command(flatten)]

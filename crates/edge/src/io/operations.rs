@@ -25,7 +25,7 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::Reconfigure { .. }
         | Command::Join { .. }
         | Command::Pause { .. }
-        | Command::HoldKey { .. }
+        | Command::Hold { .. }
         | Command::Redrive(_)
         | Command::Move { .. }
         | Command::MoveAll { .. }
@@ -123,7 +123,7 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
     );
     let act = if resumes {
         "resume"
-    } else if matches!(command, Command::HoldKey { .. }) {
+    } else if matches!(command, Command::Hold { key: Some(_), .. }) {
         "hold_key"
     } else if matches!(command, Command::Batch(_)) {
         "forget_batch"

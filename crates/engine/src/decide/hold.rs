@@ -11,19 +11,30 @@ use crate::fact::{Fact, Journal, Pause};
 use crate::store::told_of_held;
 
 impl Engine {
-    pub(crate) fn hold_key<J: Journal>(
+    pub(crate) fn hold_for<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         queue: &Name,
-        key: &[u8],
+        key: Option<&[u8]>,
         for_ms: u64,
     ) -> Result<Outcome, CommandError> {
         let id = self.existing(queue)?;
+        let until = self.after(for_ms);
+        let Some(key) = key else {
+            self.may_pause(id)?;
+            if for_ms > 0 && self.store.seated(id).is_paused_until(until) {
+                return Ok(Outcome::Done);
+            }
+            return self.pause(cx, queue, Some(for_ms));
+        };
         if for_ms > 0 {
             if self.space != Space::Enough {
                 return Err(CommandError::NoSpace);
             }
             self.may_hold(id, key)?;
+            if self.held_until(id, key) >= Some(until) {
+                return Ok(Outcome::Done);
+            }
         } else if self.held_until(id, key).is_none() {
             return Ok(Outcome::Done);
         }

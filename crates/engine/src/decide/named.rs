@@ -71,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// The reserved message it is about. Where no queue is named, those of queues that its caller
-    /// may not do this to are none.
+    /// The reserved message it is about; of a cancel one that is cancelled only if there is no
+    /// other. Where no queue is named, those of queues that its caller may not do this to are none.
     fn named(
         &mut self,
         asker: Principal,
@@ -85,19 +85,24 @@ impl Engine {
         };
         let ids = self.store.reserved_as(&by_name.name);
         let ids: SmallVec<[MessageId; 4]> = ids.take(NAMESAKES_MAX).collect();
-        ids.into_iter().find(|&id| {
+        let mut cancelled = None;
+        for id in ids {
             let Some(message) = self.store.message(id) else {
-                return false;
+                continue;
             };
-            if matches!(by_name.action, NamedAction::Cancel(_)) && message.cancelled().is_some() {
-                return false;
-            }
-            let own = message.queue;
+            let (own, is_cancelled) = (message.queue, message.cancelled().is_some());
             if queue.is_some_and(|queue| queue != own) || !self.allows(client_id, id, by_name.by) {
-                return false;
+                continue;
             }
             let name = self.store.name_of(own);
-            queue.is_some() || self.may(asker, by_name.action.verb(), &name)
-        })
+            if queue.is_none() && !self.may(asker, by_name.action.verb(), &name) {
+                continue;
+            }
+            if !is_cancelled || !matches!(by_name.action, NamedAction::Cancel(_)) {
+                return Some(id);
+            }
+            cancelled = cancelled.or(Some(id));
+        }
+        cancelled
     }
 }

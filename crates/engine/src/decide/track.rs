@@ -159,7 +159,8 @@ impl Engine {
     }
 
     /// Notes a report about a tracked message that nobody holds: before it is taken, or after it is
-    /// done. Of several of the name it is the one that was put last.
+    /// done. Of several of the name it is the one that was put last. If that was cancelled, its
+    /// holder hears of it and the reason stays.
     pub(super) fn say_of_track<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
@@ -185,6 +186,8 @@ impl Engine {
                 return Err(CommandError::NotFound.into());
             }
             self.say(cx, id, percent, text);
+        } else if track.state == TrackState::Cancelled {
+            return Ok(Outcome::Cancelled);
         } else if percent.is_some() || text.is_some() {
             track.percent = percent.map(|percent| percent.min(100)).or(track.percent);
             if let Some(text) = text {

@@ -170,6 +170,29 @@ fn the_holder_hears_of_it_and_has_the_grace_and_no_more() {
 }
 
 #[test]
+fn a_holder_that_reports_after_the_grace_hears_of_the_cancel_and_the_reason_stays() {
+    let mut w = World::new();
+    let id = tracked(&mut w, "a");
+    assert_eq!(w.take(1, timed()), "a");
+    cancels(&mut w, id);
+    w.wait(GRACE);
+    for restarts in [false, true] {
+        if restarts {
+            w.restart();
+        }
+        for report in [
+            NamedAction::Progress(Some(50), Some(b"step 3".as_slice().into())),
+            NamedAction::Progress(None, None),
+            NamedAction::Until(Ms(0)),
+        ] {
+            assert_eq!(named(&mut w, "a", report), Outcome::Cancelled, "{restarts}");
+        }
+        assert_eq!(track(&mut w, "a"), cancelled(), "{restarts}");
+    }
+    is_replayed(&w);
+}
+
+#[test]
 fn a_finish_within_the_grace_wins() {
     let mut w = World::new();
     let id = tracked(&mut w, "a");
@@ -191,6 +214,38 @@ fn a_finish_within_the_grace_wins() {
     w.wait(2 * GRACE);
     assert_eq!(cancels(&mut w, id), "the message is done already");
     is_replayed(&w);
+}
+
+#[test]
+fn a_cancel_by_name_that_is_sent_again_cancels_no_message_that_waits() {
+    for is_tracked in [true, false] {
+        let mut w = World::new();
+        let name = |tracked| PutMore {
+            name: Some(b"a".as_slice().into()),
+            tracked,
+            ..PutMore::default()
+        };
+        w.put_as(Put {
+            more: Some(Box::new(name(is_tracked))),
+            ..Put::new("q".into(), Body::new(b"first"))
+        });
+        assert_eq!(w.take(1, timed()), "first");
+        w.put_as(Put {
+            more: Some(Box::new(name(true))),
+            ..Put::new("q".into(), Body::new(b"second"))
+        });
+        let mut again = || named(&mut w, "a", NamedAction::Cancel(cancel(GRACE)));
+        let refused = Outcome::Refused(CommandError::AlreadyCancelled);
+        assert_eq!(again(), Outcome::Done, "{is_tracked}");
+        assert_eq!((again(), again()), (refused.clone(), refused.clone()));
+        // Somebody works on the second, too.
+        assert_eq!(w.take(1, timed()), "second");
+        let mut again = || named(&mut w, "a", NamedAction::Cancel(cancel(GRACE)));
+        assert_eq!((again(), again()), (Outcome::Done, refused));
+        w.wait(GRACE);
+        assert_eq!(totals(&w).cancelled, 2);
+        is_replayed(&w);
+    }
 }
 
 type End = fn(&mut World, MessageId);

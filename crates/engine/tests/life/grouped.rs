@@ -696,10 +696,10 @@ fn the_limit_that_keeps_takes_waiting_is_named() {
     }
     let mut w = world(both);
     put(&mut w, "g", "a");
-    let (queue, key) = ("q".into(), (*b"g").into());
+    let (queue, key) = ("q".into(), Some((*b"g").into()));
     w.ask(
         1,
-        Command::HoldKey {
+        Command::Hold {
             queue,
             key,
             for_ms: 1000,

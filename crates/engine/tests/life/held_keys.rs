@@ -27,8 +27,8 @@ fn ask(w: &mut World, command: Command) -> String {
 }
 
 fn hold(w: &mut World, key: &str, for_ms: u64) -> String {
-    let (queue, key) = ("q".into(), key.as_bytes().into());
-    ask(w, Command::HoldKey { queue, key, for_ms })
+    let (queue, key) = ("q".into(), Some(key.as_bytes().into()));
+    ask(w, Command::Hold { queue, key, for_ms })
 }
 
 fn settle(w: &mut World, id: MessageId, how: How, for_ms: u64) -> String {
@@ -115,7 +115,7 @@ fn a_worker_holds_the_key_of_its_message_in_the_step_that_ends_the_lease() {
 }
 
 #[test]
-fn a_worker_makes_a_hold_only_longer_and_an_operator_ends_it() {
+fn nobody_makes_a_hold_shorter_and_an_operator_ends_it() {
     let mut w = world(Groups::Fair);
     let ids = ["a1", "a2"].map(|body| put(&mut w, "a", body));
     assert_eq!(w.take(1, reserve("q")), "a1");
@@ -123,8 +123,12 @@ fn a_worker_makes_a_hold_only_longer_and_an_operator_ends_it() {
     settle(&mut w, ids[0], release(), 1000);
     settle(&mut w, ids[1], release(), 10);
     assert_eq!(held(&mut w), [("a".to_owned(), 1000)]);
-    hold(&mut w, "a", 50);
-    assert_eq!(held(&mut w), [("a".to_owned(), 50)]);
+    let facts = w.facts.len();
+    assert_eq!(hold(&mut w, "a", 50), "Done");
+    assert_eq!(held(&mut w), [("a".to_owned(), 1000)]);
+    assert_eq!(w.facts.len(), facts);
+    assert_eq!(hold(&mut w, "a", 2000), "Done");
+    assert_eq!(held(&mut w), [("a".to_owned(), 2000)]);
     assert_eq!(w.pop("q"), "empty");
     assert_eq!(w.ask(1, Command::Take(waiting("q"))), None);
     assert_eq!(hold(&mut w, "a", 0), "Done");
@@ -193,9 +197,9 @@ fn a_hold_that_would_mean_nothing_is_an_error() {
     assert_eq!(w.take(1, reserve("q")), "none");
     let no_key = CommandError::NoKey.text();
     assert_eq!(settle(&mut w, id, How::Finish, 10), no_key);
-    let absent = Command::HoldKey {
+    let absent = Command::Hold {
         queue: "other".into(),
-        key: [1].into(),
+        key: Some([1].into()),
         for_ms: 1,
     };
     assert_eq!(ask(&mut w, absent), CommandError::QueueNotFound.text());
@@ -207,9 +211,9 @@ fn held_keys_of_a_queue_are_bounded_and_make_room_when_their_time_is_over() {
     put(&mut w, "a", "a1");
     let memory = w.engine.fixed_bytes();
     for number in 0..HELD_KEYS_MAX as u64 {
-        let command = Command::HoldKey {
+        let command = Command::Hold {
             queue: "q".into(),
-            key: number.to_le_bytes().into(),
+            key: Some(number.to_le_bytes().into()),
             for_ms: if number == 7 { 10 } else { 1000 },
         };
         let caller = Caller {
@@ -241,9 +245,9 @@ fn on_a_full_disk_a_hold_is_refused_and_ends() {
     assert_eq!(hold(&mut w, "a", 0), "Done");
 }
 
-/// A queue is held whatever keys mean in it, and no worker shortens a pause.
+/// A queue is held whatever keys mean in it, and no hold shortens a pause.
 #[test]
-fn a_worker_holds_a_whole_queue_and_makes_a_pause_only_longer() {
+fn a_worker_or_operator_holds_a_whole_queue_and_makes_a_pause_only_longer() {
     let mut w = world(Groups::None);
     let hold = |w: &mut World, for_ms| {
         let id = put(w, "", "a");
@@ -265,11 +269,20 @@ fn a_worker_holds_a_whole_queue_and_makes_a_pause_only_longer() {
     let (queue, for_ms) = ("q".into(), None);
     ask(&mut w, Command::Pause { queue, for_ms });
     assert_eq!(hold(&mut w, 10), "Done");
+    let operator = |w: &mut World, for_ms| {
+        let (queue, key) = ("q".into(), None);
+        ask(w, Command::Hold { queue, key, for_ms })
+    };
+    assert_eq!(operator(&mut w, 10), "Done");
     put(&mut w, "", "stays");
     w.wait(100);
     assert_eq!(w.pop("q"), "empty");
-    let (queue, for_ms) = ("q".into(), Some(0));
-    ask(&mut w, Command::Pause { queue, for_ms });
+    assert_eq!(operator(&mut w, 0), "Done");
+    assert_eq!(operator(&mut w, 10), "Done");
+    assert_eq!(operator(&mut w, 5), "Done");
+    w.wait(9);
+    assert_eq!(w.pop("q"), "empty");
+    w.wait(1);
     assert_eq!(w.pop("q"), "stays");
 }
 

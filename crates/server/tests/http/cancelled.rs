@@ -273,6 +273,46 @@ fn workers_of_beanstalk_and_faktory_hear_of_it() {
 }
 
 #[test]
+fn a_faktory_worker_hears_of_a_cancel_with_each_beat_also_after_the_grace() {
+    let config = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
+                  [[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\nent = true\n";
+    let server = Start::of(config).serve_as_configured();
+    let mut worker = server.client_of("faktory");
+    worker.until(b"\r\n");
+    let hello = b"HELLO {\"v\":2,\"wid\":\"w\",\"cancelled\":true}\r\n";
+    worker.ask(hello, b"+OK\r\n");
+    for (jid, track) in [("job00001", 1), ("job00002", 0)] {
+        let custom = format!(r#""custom":{{"track":{track}}}"#);
+        let push =
+            format!(r#"PUSH {{"jid":"{jid}","jobtype":"T","args":[],"queue":"film",{custom}}}"#);
+        worker.ask(format!("{push}\r\n").as_bytes(), b"+OK\r\n");
+        worker.send(b"FETCH film\r\n");
+        worker.until(b"}\r\n");
+    }
+    let named = |jid: &str, action: &str, ask: Value| {
+        let path = format!("/queues/film/names/{jid}/{action}");
+        assert_eq!(post(&server, &path, &ask).status, 204, "{path}");
+    };
+    let ask = |grace_ms: u64| json!({"reason": "sold out", "grace_ms": grace_ms});
+    // The grace of the tracked one is over before the worker could hear of it.
+    named("job00001", "cancel", ask(0));
+    named("job00002", "cancel", ask(600_000));
+    let told = r#"{"state":"running","cancelled":["job00001","job00002"]}"#;
+    let told = format!("${}\r\n{told}\r\n", told.len());
+    let beat = b"BEAT {\"wid\":\"w\"}\r\n";
+    worker.ask(beat, told.as_bytes());
+    named("job00002", "release", json!({}));
+    worker.ask(beat, told.as_bytes());
+    let track = b"TRACK SET {\"jid\":\"job00001\",\"percent\":50,\"desc\":\"step 3\"}\r\n";
+    worker.ask(track, b"-ERR Job is cancelled\r\n");
+    assert_eq!(state(&server, "job00001"), cancelled());
+    worker.ask(b"ACK {\"jid\":\"job00001\"}\r\n", b"+OK\r\n");
+    let gone = b"-ERR Job not found job00002\r\n";
+    worker.ask(b"FAIL {\"jid\":\"job00002\"}\r\n", gone);
+    worker.ask(beat, b"+OK\r\n");
+}
+
+#[test]
 fn a_queue_of_others_is_not_cancelled() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'settle']\n[[grant]]\nuser = 'ann'\nqueues = ['film']\n\

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::api::{Reply, get, post};
-use crate::common::{Server, Start};
+use crate::common::{Server, Start, text};
 
 const CONFIG: &str = "
 [[queue]]
@@ -254,6 +254,13 @@ fn a_worker_holds_a_whole_queue_and_an_operator_ends_the_hold() {
     assert_eq!(reserve(&server, "plain").unwrap().0, "a");
     assert_eq!(hold("plain", HOUR).status, 204);
     assert_eq!(reserve(&server, "plain"), None);
+    // An operator's shorter one changes nothing, neither does one of a pause without an end.
+    assert_eq!(hold("plain", 1).status, 204);
+    let (is_paused, left) = paused(&server, "plain");
+    assert!(is_paused && left > HOUR / 2, "{left}");
+    let pause = post(&server, "/queues/plain/pause", &json!({}));
+    assert_eq!((pause.status, hold("plain", 1).status), (204, 204));
+    assert_eq!(paused(&server, "plain"), (true, 0));
     assert_eq!(error(&hold("absent", 1)), (404, "queue_not_found"));
     assert_eq!(error(&hold("plain", 604_800_001)), (400, "bad_field"));
     let said = server.printed(&["hold", "plain", "--end"]);
@@ -265,6 +272,30 @@ fn a_worker_holds_a_whole_queue_and_an_operator_ends_the_hold() {
     assert!(page.contains("paused for "), "{page}");
     assert_eq!(server.printed(&["resume", "plain"]).trim(), "plain resumed");
     assert_eq!(reserve(&server, "plain").unwrap().0, "c");
+}
+
+#[test]
+fn the_audit_tells_who_held_a_queue_at_the_end_of_a_lease() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let named = json!({ "messages": [
+        { "body": "a" }, { "body": "b" }, { "body": "c", "name": "three" },
+    ] });
+    assert_eq!(post(&server, "/queues/plain/messages", &named).status, 201);
+    let leases = [(); 3].map(|()| reserve(&server, "plain").unwrap().1);
+    let [first, second, _] = &leases;
+    let hold = json!({ "hold_ms": HOUR });
+    for (path, body) in [
+        (format!("/leases/{first}/release"), &json!({})),
+        (format!("/leases/{second}/release"), &hold),
+        ("/queues/plain/names/three/finish".to_owned(), &hold),
+    ] {
+        assert_eq!(post(&server, &path, body).status, 204, "{path}");
+    }
+    let audit = text(&server.run(&["audit"]).stdout);
+    assert_eq!(audit.matches(" hold of plain 204").count(), 2, "{audit}");
+    // A lease's token is a secret.
+    assert!(!audit.contains("leases/"), "{audit}");
 }
 
 #[test]

@@ -467,3 +467,32 @@ fn messages_move_to_another_queue() {
     );
     assert!(said(&["move", "work"]).1.contains("name two queues"));
 }
+
+#[test]
+fn a_command_for_one_message_by_its_id_takes_no_filter() {
+    let server = Server::fresh();
+    let filters = [
+        ["--contains", "x"],
+        ["--with-key", "x"],
+        ["--name", "x"],
+        ["--attr", "a=x"],
+        ["--batch", "b-0000000000000001"],
+        ["--older", "1h"],
+        ["--max", "1"],
+        ["--state", "buried"],
+    ];
+    for verb in ["cancel", "kick", "retry", "redrive", "move"] {
+        let filters = filters.iter();
+        // All states are one to retry.
+        for filter in filters.filter(|[name, _]| (verb, *name) != ("retry", "--state")) {
+            let mut args = vec![verb, "--id", "1", filter[0], filter[1]];
+            // A target queue.
+            args.extend((verb == "move").then_some("to"));
+            let told = server.outputs(&args);
+            assert_eq!(told.2, 2, "{verb}: {told:?}");
+            let why = told.1;
+            let names = why.contains("cannot be used with") && why.contains(filter[0]);
+            assert!(names, "{verb}: {why}");
+        }
+    }
+}

@@ -1,24 +1,37 @@
-//! Held keys.
+//! Held keys and queues.
 
 use std::sync::Arc;
 
 use quintet_types::{
-    By, ClientId, CommandError, HELD_KEYS_MAX, Holding, How, MessageId, Name, Outcome, Overrides,
-    QueueId,
+    By, ClientId, CommandError, HELD_KEYS_MAX, Holding, How, MessageId, Ms, Name, Outcome,
+    Overrides, QueueId,
 };
 
 use super::Model;
 
 impl Model {
-    pub(super) fn hold_key(
+    pub(super) fn hold_for(
         &mut self,
         name: &Name,
-        key: &[u8],
+        key: Option<&[u8]>,
         for_ms: u64,
     ) -> Result<Outcome, CommandError> {
         let queue = self.find(name).ok_or(CommandError::QueueNotFound)?;
+        let until = self.now + for_ms;
+        let Some(key) = key else {
+            if self.settings_of(queue).locked & Overrides::bit("paused") != 0 {
+                return Err(CommandError::Locked);
+            }
+            return match for_ms > 0 && self.is_paused_until(queue, until) {
+                true => Ok(Outcome::Done),
+                false => self.pause(name, Some(for_ms)),
+            };
+        };
         if for_ms > 0 {
             self.may_hold(queue, key)?;
+            if self.is_held(queue, key) && self.queue(queue).held_keys[key] >= until {
+                return Ok(Outcome::Done);
+            }
         } else if !self.is_held(queue, key) {
             return Ok(Outcome::Done);
         }
@@ -45,11 +58,8 @@ impl Model {
             }
             let outcome = self.settle(client_id, id, by, how)?;
             let until = self.now + for_ms;
-            let queue = self.queue_mut(queue);
-            let longer = queue
-                .pause
-                .is_some_and(|end| end.is_none_or(|end| end >= until));
-            if !longer {
+            if !self.is_paused_until(queue, until) {
+                let queue = self.queue_mut(queue);
                 (queue.made, queue.pause) = (true, Some(Some(until)));
             }
             return Ok(outcome);
@@ -62,6 +72,12 @@ impl Model {
             self.hold(queue, key, for_ms);
         }
         Ok(outcome)
+    }
+
+    /// True if a command has paused the queue at least until then.
+    fn is_paused_until(&self, queue: QueueId, until: Ms) -> bool {
+        let pause = self.queue(queue).pause;
+        pause.is_some_and(|end| end.is_none_or(|end| end >= until))
     }
 
     /// True if nothing of this key is handed out now.

@@ -300,7 +300,9 @@ impl Model {
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
             Command::Pause { queue, for_ms } => self.pause(&queue, for_ms)?,
-            Command::HoldKey { queue, key, for_ms } => self.hold_key(&queue, &key, for_ms)?,
+            Command::Hold { queue, key, for_ms } => {
+                self.hold_for(&queue, key.as_deref(), for_ms)?
+            }
             Command::SettleHolding { id, by, how, hold } => {
                 self.settle_holding((client_id, by), id, how, hold)?
             }

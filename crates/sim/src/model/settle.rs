@@ -68,7 +68,8 @@ impl Model {
         self.settle(client_id, id, by, How::Finish)
     }
 
-    /// Of several the one whose lease has run longest.
+    /// Of several the one whose lease has run longest; a cancel means one that is cancelled only if
+    /// there is no other.
     pub(super) fn by_name(
         &mut self,
         client_id: ClientId,
@@ -93,7 +94,11 @@ impl Model {
                 && message.state == State::Reserved
                 && self.allows(client_id, message.id, by_name.by)
         });
-        let first = found.min_by_key(|item| (since(item), item.message.id));
+        let cancels = matches!(by_name.action, NamedAction::Cancel(_));
+        let first = found.min_by_key(|item| {
+            let again = cancels && item.message.cancelled().is_some();
+            (again, since(item), item.message.id)
+        });
         let Some(first) = first else {
             return self.say_of_track(&by_name);
         };

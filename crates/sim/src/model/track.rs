@@ -90,6 +90,8 @@ impl Model {
                 return Err(CommandError::NotFound);
             }
             self.note_progress(id, percent, text);
+        } else if track.state == TrackState::Cancelled {
+            return Ok(Outcome::Cancelled);
         } else if percent.is_some() || text.is_some() {
             track.percent = percent.or(track.percent);
             track.note = text.unwrap_or(track.note);

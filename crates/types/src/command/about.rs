@@ -184,7 +184,7 @@ impl Command {
             Command::BulkOp(bulk_op) => bulk_op_about(bulk_op),
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),
-            Command::Pause { queue, .. } | Command::HoldKey { queue, .. } => {
+            Command::Pause { queue, .. } | Command::Hold { queue, .. } => {
                 (Verb::Pause, Subject::Queue(queue))
             }
             Command::Create { queue, .. }

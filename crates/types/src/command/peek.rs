@@ -79,7 +79,7 @@ pub enum StatsOf {
     },
     /// How a queue is set up ([`crate::QueueSetup`]).
     Setup(Name),
-    /// Keys of a queue that are held ([`crate::Command::HoldKey`]).
+    /// Keys of a queue that are held ([`crate::Command::Hold`]).
     HeldKeys(Name),
 }
 

@@ -366,20 +366,20 @@ impl FaktorySession {
             && !worker.is_gone(now)
         {
             worker.beats(now, beat.rss_kb, beat.state);
-            let jobs = match self.hears_cancels {
-                true => worker.jobs(),
-                false => Vec::new(),
-            };
-            if let Some((first, left)) = jobs.split_first() {
-                let cancels = Cancels {
-                    asked: first.clone(),
-                    left: left.to_vec(),
-                    found: Vec::new(),
-                };
-                let reply = FaktoryReply::Cancels(Box::new(cancels));
-                return (ClientRequest::EngineAlone(is_cancelled(first)), reply);
+            if !self.hears_cancels {
+                return (ClientRequest::Own, FaktoryReply::State(worker.state()));
             }
-            return (ClientRequest::Own, FaktoryReply::State(worker.state()));
+            let (found, mut left) = (worker.jobs(true), worker.jobs(false));
+            left.reverse();
+            let asked = left.pop();
+            let ask = asked.as_deref().map(is_cancelled);
+            let cancels = Cancels {
+                asked: asked.unwrap_or_default(),
+                left,
+                found,
+            };
+            let ask = ask.map_or(ClientRequest::Own, ClientRequest::EngineAlone);
+            return (ask, FaktoryReply::Cancels(Box::new(cancels)));
         }
         let ask = ClientRequest::Worker(WorkerRequest::Beat {
             wid: (&*beat.wid).into(),
@@ -416,6 +416,7 @@ impl FaktorySession {
         };
         let asked = std::mem::take(&mut cancels.asked);
         if *of == Outcome::Cancelled {
+            worker.hears(&asked);
             cancels.found.push(asked);
         } else if matches!(of, Outcome::Refused(_)) {
             // The worker has it no longer.

@@ -83,8 +83,8 @@ pub(crate) fn group_op() -> impl Strategy<Value = Op> {
      must_exist: false,
     })),
             4 => (of(&["x", "x", "y"]), of(&[0, 4, 15, 40])).prop_map(|(key, for_ms)| {
-                let key = key.as_bytes().into();
-                Op::ClientRequest(0, Command::HoldKey { queue: "a".into(), key, for_ms })
+                let key = Some(key.as_bytes().into());
+                Op::ClientRequest(0, Command::Hold { queue: "a".into(), key, for_ms })
             }),
             1 => any::<bool>().prop_map(|reserved| {
                 Op::ClientRequest(0, Command::Flush { queue: "a".into(), reserved })

@@ -527,6 +527,8 @@ fn command() -> impl Strategy<Value = Command> {
         4 => bulk_op().prop_map(|bulk_op| Command::BulkOp(Box::new(bulk_op))),
         2 => (name(), of(&[None, Some(0), Some(15)]))
             .prop_map(|(queue, for_ms)| Command::Pause { queue, for_ms }),
+        1 => (name(), of(&[0, 5, 25]))
+            .prop_map(|(queue, for_ms)| Command::Hold { queue, key: None, for_ms }),
         2 => (name(), prop::option::weighted(0.5, overrides())).prop_map(|(queue, o)| {
             let overrides = Box::new(o.unwrap_or_default());
             Command::Create { queue, overrides }
