@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quintet_http::{Attempt, Client, Undo};
-use quintet_types::{
-    Caller, ClientId, Command, Keys, Message, MessageVersion, Outcome, Peek, Take, Wait,
-};
+use quintet_types::{Caller, Keys, Message, Take, Wait};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -117,18 +115,16 @@ impl Api {
             take.keys = Some(Box::new(Keys::Of(key)));
         }
         let mut left = gather.linger;
-        let mut taken = undo.messages().len();
         loop {
             let shortest = undo.messages().iter();
             let shortest = shortest.map(|message| gather.half_of(message)).min();
             left = left.min(shortest.unwrap_or(left));
             let counted = undo.messages().len();
             let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-            // Those that it has lost are of the `max`, too.
-            let missing = max.saturating_sub(taken);
-            if counted >= gather.min as usize || missing == 0 || ms == 0 {
+            if counted >= gather.min as usize || ms == 0 {
                 return;
             }
+            let missing = max.saturating_sub(counted);
             let mut part = take.clone();
             part.wait = Wait::For(ms);
             part.messages_max = u32::try_from(missing).unwrap_or(1);
@@ -138,53 +134,12 @@ impl Api {
                 [token, missing.as_bytes()].concat().into_boxed_slice()
             });
             let began = Instant::now();
-            let part = self.take_once(reserve_client, part).await;
-            let goes_on = match part {
-                Ok((more, _)) if !more.is_empty() => {
-                    taken += more.len();
-                    undo.add(more);
-                    true
-                }
+            match self.take_once(reserve_client, part).await {
+                Ok((more, _)) if !more.is_empty() => undo.add(more),
                 // The messages that are there are the reply, also if it may take no more.
-                Ok(_) | Err(_) => false,
-            };
-            self.look_again(reserve_client.caller.client_id, undo).await;
-            if !goes_on {
-                return;
+                Ok(_) | Err(_) => return,
             }
             left = left.saturating_sub(began.elapsed());
         }
-    }
-
-    /// Leaves out the messages whose leases ended meanwhile, and marks those that were cancelled.
-    async fn look_again(&self, client_id: ClientId, undo: &mut Undo) {
-        let leases = undo.messages().iter();
-        let leases: Vec<_> = leases
-            .map(|message| (message.id, MessageVersion::of(message)))
-            .collect();
-        let mut found = Vec::with_capacity(leases.len());
-        for (id, seen) in leases {
-            let peek = Command::Peek(Peek::Id(id));
-            let held = match self.ask_as(Caller::server(client_id), peek).await {
-                Ok(Outcome::Messages(messages)) => {
-                    let mut messages = messages.into_iter();
-                    messages.find(|message| MessageVersion::of(message) == seen)
-                }
-                Err(problem) if problem.code == "not_found" => None,
-                // Nobody knows: they stay as they are.
-                Ok(_) | Err(_) => return,
-            };
-            found.push(held.map(|message| message.cancelled().cloned()));
-        }
-        let mut found = found.into_iter();
-        undo.keep(|message| {
-            let Some(cancelled) = found.next().flatten() else {
-                return false;
-            };
-            if let Some(cancelled) = cancelled {
-                message.extra_mut().cancelled = Some(Box::new(cancelled));
-            }
-            true
-        });
     }
 }

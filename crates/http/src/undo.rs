@@ -87,11 +87,6 @@ impl Undo {
         self.messages.extend(more);
     }
 
-    /// Goes on with those messages only, and as they are then.
-    pub fn keep(&mut self, keeps: impl FnMut(&mut Message) -> bool) {
-        self.messages.retain(keeps);
-    }
-
     /// The reply begins to leave.
     pub fn disarm(&mut self) {
         self.messages = Handed::new();

@@ -142,42 +142,6 @@ fn messages_of_a_client_that_goes_away_meanwhile_are_ready_again() {
 }
 
 #[test]
-fn messages_that_are_deleted_or_cancelled_meanwhile_are_no_more_what_they_were() {
-    let server = served();
-    let put = |body: &str| {
-        let messages = json!({ "messages": [{ "body": body }] });
-        let reply = post(&server, "/queues/rows/messages", &messages);
-        reply.json["ids"][0].as_u64().unwrap()
-    };
-    let first = put("a");
-    let asked = json!({ "max": 4, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
-    let mut client = begun(&server, &asked);
-    let holds = |messages: u64| {
-        await_that("a count of the queue", || {
-            number(&server, "reserved") == messages && number(&server, "waiters") == 1
-        });
-    };
-    holds(1);
-    let delete = ask(&server, &format!("DELETE /messages/{first}"), "", "");
-    assert_eq!(delete.status, 204, "{}", delete.json);
-    let second = put("b");
-    holds(1);
-    let cancel = json!({ "reason": "sold out", "grace_ms": 600_000 });
-    let cancelled = post(&server, &format!("/messages/{second}/cancel"), &cancel);
-    assert_eq!(cancelled.status, 204, "{}", cancelled.json);
-    put("c");
-    // What is deleted does not count: these are two.
-    holds(2);
-    put("d");
-    let reply = text(&client.until(b"}]"));
-    for (body, is_there) in [("a", false), ("b", true), ("c", true), ("d", true)] {
-        let body = format!("\"body\":\"{body}\"");
-        assert_eq!(reply.contains(&body), is_there, "{reply}");
-    }
-    assert!(reply.contains("\"reason\":\"sold out\""), "{reply}");
-}
-
-#[test]
 fn a_lease_that_nobody_heard_of_counts_as_no_attempt() {
     let server = served();
     put(&server, &["a"]);
