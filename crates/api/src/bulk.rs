@@ -51,6 +51,28 @@ pub fn cursor_text(cursor: Cursor) -> String {
     format!("{}_{a}_{b}_{}", u8::from(cursor.not_selectable), id.0)
 }
 
+/// States in which messages are not done, in the order in which most go through them. A cancel
+/// without a state is of all.
+const NOT_DONE: [ListState; 5] = [
+    ListState::Prepared,
+    ListState::Delayed,
+    ListState::Ready,
+    ListState::Reserved,
+    ListState::Buried,
+];
+
+/// Reads in which state of [`NOT_DONE`] an operation goes on, and where: `2.0_1_2_3`, or `2.` for
+/// its first message.
+fn state_and_cursor(text: &str) -> Result<(usize, Option<Cursor>), Problem> {
+    let parts = text.split_once('.');
+    let parts = parts.and_then(|(at, rest)| Some((at.parse::<usize>().ok()?, rest)));
+    let (at, rest) = parts
+        .filter(|(at, _)| *at < NOT_DONE.len())
+        .ok_or_else(|| Problem::field("cursor", read::NOT_A_CURSOR))?;
+    let after = (!rest.is_empty()).then(|| cursor(rest)).transpose()?;
+    Ok((at, after))
+}
+
 /// Messages whose errors are counted for one request at most.
 const COUNTED: usize = 2000;
 /// Slices looked through for that.
@@ -182,7 +204,8 @@ pub(crate) async fn errors(
 
 /// Does something to many messages, in slices that hold nobody up: `purge`, `cancel`,
 /// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
-/// A long operation ends with a cursor, to go on with.
+/// A cancel without a `state` is of all that are not done, the others of one state. A long
+/// operation ends with a cursor, to go on with.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/operations/{operation}", operation_id = "operate_on_queue", tag = "queues",
     params(("queue" = String, Path), ("operation" = String, Path, description = "purge, cancel, kick, redrive or move")),
     request_body = OperationRequest,
@@ -199,7 +222,14 @@ pub(super) async fn operate(
     } else {
         "ready"
     };
-    let state = read::state(given.state.as_deref().unwrap_or(usual))?;
+    let all_states = operation == "cancel" && given.state.is_none();
+    let only = [read::state(given.state.as_deref().unwrap_or(usual))?];
+    let states: &[ListState] = if all_states { &NOT_DONE } else { &only };
+    let state = only[0];
+    let (mut at, after) = match given.cursor.as_deref() {
+        Some(text) if all_states => state_and_cursor(text)?,
+        text => (0, text.map(cursor).transpose()?),
+    };
     let bytes = |text: String| text.into_bytes().into_boxed_slice();
     let attrs = given.headers.into_iter();
     let filter = Filter {
@@ -261,7 +291,7 @@ pub(super) async fn operate(
             (true, _) => BulkAction::Count,
             (false, operation) => operation,
         },
-        after: given.cursor.as_deref().map(cursor).transpose()?,
+        after,
         max: 0,
     };
     let most = given.max.unwrap_or(u64::MAX);
@@ -272,6 +302,10 @@ pub(super) async fn operate(
     };
     let mut messages = 0;
     for _ in 0..SLICES {
+        let Some(state) = states.get(at) else {
+            break;
+        };
+        bulk_op.state = *state;
         let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
         bulk_op.max = left.min(step);
         let asked = api
@@ -283,14 +317,21 @@ pub(super) async fn operate(
         };
         messages += bulk_done.matched;
         bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() || messages >= most {
+        if bulk_done.next.is_none() {
+            at += 1;
+        }
+        if at == states.len() || messages >= most {
             break;
         }
         if rest > Duration::ZERO {
             tokio::time::sleep(rest).await;
         }
     }
-    let cursor = bulk_op.after.map(cursor_text);
+    let after = bulk_op.after.map(cursor_text);
+    let cursor = match all_states {
+        true => (at < states.len()).then(|| format!("{at}.{}", after.unwrap_or_default())),
+        false => after,
+    };
     let mut response = acted(&Acted { messages, cursor }, !given.dry_run);
     if let Some(with) = with {
         response.extensions_mut().insert(with);
