@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::Request;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
@@ -13,7 +12,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, Given};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -213,10 +212,9 @@ pub(crate) async fn errors(
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
-    request: Request,
+    Given(given, _share): Given<OperationRequest>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let (given, _share): (OperationRequest, _) = read::body(&api.app, request).await?;
     let usual = if operation == "kick" {
         "buried"
     } else {

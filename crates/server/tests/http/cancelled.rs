@@ -270,6 +270,25 @@ fn a_cancel_without_a_state_goes_through_all_of_them() {
     assert_eq!(one.status, 400, "{}", one.json);
 }
 
+/// A request is read to its end before it is refused: its connection goes on.
+#[test]
+fn a_wrong_id_is_told_when_the_body_was_read() {
+    let server = start().serve();
+    let mut client = server.client_of("http");
+    for (path, body) in [("cancel", r#"{"grace_ms":0}"#), ("move", r#"{"to":"q"}"#)] {
+        let length = body.len();
+        let head = format!("POST /api/v1/messages/0/{path} HTTP/1.1\r\nhost: localhost\r\n");
+        let head = format!("{head}{}content-length: {length}\r\n\r\n", http::JSON);
+        client.send(head.as_bytes());
+        // Whoever refuses by the head alone does so now.
+        assert_eq!(get(&server, "/messages/0").status, 400);
+        client.send(body.as_bytes());
+        let refused = text(&client.until(b"}"));
+        let field = refused.contains("\"code\":\"bad_field\"");
+        assert!(field && !refused.contains("close\r\n"), "{refused}");
+    }
+}
+
 #[test]
 fn workers_of_beanstalk_and_faktory_hear_of_it() {
     let config = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
