@@ -386,7 +386,8 @@ impl LastRunShown {
 }
 
 /// Creates a schedule, or defines it anew; then its pause and its runs stay. Other times count from
-/// now on. With `If-Match` only if it is as it was seen, or with `*` if there is one. Needs the right to put into its queue.
+/// now on. With `If-Match` only if it is as it was seen, or with `*` if there is one. Needs the
+/// right to put into its queue.
 #[utoipa::path(put, path = "/api/v1/schedules/{name}", operation_id = "define_schedule", tag = "schedules",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = ScheduleSpec,
     responses((status = 200, body = SteeredShown), (status = 201, body = SteeredShown),
