@@ -100,6 +100,7 @@
 
 ---@class quintet.Settle: quintet.Command
 ---@field how "finish"|"archive"|"release"|"fail"|"bury"|"delete"|"cancel"
+---@field message_name string?
 
 ---@class quintet.Ttl
 ---@field ttl_ms integer?

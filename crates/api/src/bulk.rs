@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::Request;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
@@ -13,7 +12,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, Given};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -49,6 +48,28 @@ pub fn cursor(text: &str) -> Result<Cursor, Problem> {
 pub fn cursor_text(cursor: Cursor) -> String {
     let (a, b, id) = cursor.order;
     format!("{}_{a}_{b}_{}", u8::from(cursor.not_selectable), id.0)
+}
+
+/// States in which messages are not done, in the order in which most go through them. A cancel
+/// without a state is of all.
+const NOT_DONE: [ListState; 5] = [
+    ListState::Prepared,
+    ListState::Delayed,
+    ListState::Ready,
+    ListState::Reserved,
+    ListState::Buried,
+];
+
+/// Reads in which state of [`NOT_DONE`] an operation goes on, and where: `2.0_1_2_3`, or `2.` for
+/// its first message.
+fn state_and_cursor(text: &str) -> Result<(usize, Option<Cursor>), Problem> {
+    let parts = text.split_once('.');
+    let parts = parts.and_then(|(at, rest)| Some((at.parse::<usize>().ok()?, rest)));
+    let (at, rest) = parts
+        .filter(|(at, _)| *at < NOT_DONE.len())
+        .ok_or_else(|| Problem::field("cursor", read::NOT_A_CURSOR))?;
+    let after = (!rest.is_empty()).then(|| cursor(rest)).transpose()?;
+    Ok((at, after))
 }
 
 /// Messages whose errors are counted for one request at most.
@@ -182,7 +203,8 @@ pub(crate) async fn errors(
 
 /// Does something to many messages, in slices that hold nobody up: `purge`, `cancel`,
 /// `kick`, `redrive` (dead letters back to the queue each came from) or `move`.
-/// A long operation ends with a cursor, to go on with.
+/// A cancel without a `state` is of all that are not done, the others of one state. A long
+/// operation ends with a cursor, to go on with.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/operations/{operation}", operation_id = "operate_on_queue", tag = "queues",
     params(("queue" = String, Path), ("operation" = String, Path, description = "purge, cancel, kick, redrive or move")),
     request_body = OperationRequest,
@@ -190,16 +212,22 @@ pub(crate) async fn errors(
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
-    request: Request,
+    Given(given, _share): Given<OperationRequest>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let (given, _share): (OperationRequest, _) = read::body(&api.app, request).await?;
     let usual = if operation == "kick" {
         "buried"
     } else {
         "ready"
     };
-    let state = read::state(given.state.as_deref().unwrap_or(usual))?;
+    let all_states = operation == "cancel" && given.state.is_none();
+    let only = [read::state(given.state.as_deref().unwrap_or(usual))?];
+    let states: &[ListState] = if all_states { &NOT_DONE } else { &only };
+    let state = only[0];
+    let (mut at, after) = match given.cursor.as_deref() {
+        Some(text) if all_states => state_and_cursor(text)?,
+        text => (0, text.map(cursor).transpose()?),
+    };
     let bytes = |text: String| text.into_bytes().into_boxed_slice();
     let attrs = given.headers.into_iter();
     let filter = Filter {
@@ -261,7 +289,7 @@ pub(super) async fn operate(
             (true, _) => BulkAction::Count,
             (false, operation) => operation,
         },
-        after: given.cursor.as_deref().map(cursor).transpose()?,
+        after,
         max: 0,
     };
     let most = given.max.unwrap_or(u64::MAX);
@@ -272,6 +300,10 @@ pub(super) async fn operate(
     };
     let mut messages = 0;
     for _ in 0..SLICES {
+        let Some(state) = states.get(at) else {
+            break;
+        };
+        bulk_op.state = *state;
         let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
         bulk_op.max = left.min(step);
         let asked = api
@@ -283,14 +315,21 @@ pub(super) async fn operate(
         };
         messages += bulk_done.matched;
         bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() || messages >= most {
+        if bulk_done.next.is_none() {
+            at += 1;
+        }
+        if at == states.len() || messages >= most {
             break;
         }
         if rest > Duration::ZERO {
             tokio::time::sleep(rest).await;
         }
     }
-    let cursor = bulk_op.after.map(cursor_text);
+    let after = bulk_op.after.map(cursor_text);
+    let cursor = match all_states {
+        true => (at < states.len()).then(|| format!("{at}.{}", after.unwrap_or_default())),
+        false => after,
+    };
     let mut response = acted(&Acted { messages, cursor }, !given.dry_run);
     if let Some(with) = with {
         response.extensions_mut().insert(with);

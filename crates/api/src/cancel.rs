@@ -1,11 +1,10 @@
 //! Cancelling messages, also those that a worker holds.
 
-use axum::extract::Request;
 use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_types::{By, Command, NamedAction};
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, Given};
 use super::messages::done_to;
 use super::names::by_name;
 use super::path::Path;
@@ -22,10 +21,9 @@ use super::types::Cancel;
 pub(super) async fn message(
     Call { api, requester }: Call,
     Path(id): Path<String>,
-    request: Request,
+    Given(given, _share): Given<Cancel>,
 ) -> Answer {
     let id = read::message(&id)?;
-    let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
     let cancel = Box::new(given.asked()?);
     let queue = api.queue_of(&requester, id).await;
     match api.ask(&requester, Command::Cancel(id, cancel)).await {
@@ -42,10 +40,9 @@ pub(super) async fn message(
 pub(super) async fn named(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    request: Request,
+    Given(given, _share): Given<Cancel>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let (given, _share): (Cancel, _) = read::body(&api.app, request).await?;
     let action = NamedAction::Cancel(given.asked()?);
     let command = by_name(queue.clone(), name, By::Anyone, action);
     api.ask(&requester, command).await?;

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use quintet_http::{Attempt, Client, Undo};
-use quintet_types::{Caller, Keys, Message, Take, Wait};
+use quintet_types::{
+    AwaitLease, Caller, Command, Keys, LeaseState, Message, MessageVersion, Outcome, Take, Wait,
+};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -99,8 +101,8 @@ impl Gather {
 }
 
 impl Api {
-    /// Adds to the messages of a reply until there are enough or the time is over. If the request
-    /// ends meanwhile, all of them go back.
+    /// Adds to the messages of a reply until there are enough or the time is over. Those whose
+    /// leases end meanwhile are not among them. If the request ends, all of them go back.
     pub(super) async fn gather(
         &self,
         gather: Gather,
@@ -115,14 +117,25 @@ impl Api {
             take.keys = Some(Box::new(Keys::Of(key)));
         }
         let mut left = gather.linger;
+        let first = undo.messages().len();
+        let mut handed = first;
         loop {
+            let began = Instant::now();
             let shortest = undo.messages().iter();
             let shortest = shortest.map(|message| gather.half_of(message)).min();
             left = left.min(shortest.unwrap_or(left));
+            // What came at once needs no second look.
+            let waited = handed > first;
+            if waited && undo.messages().len() >= gather.min as usize {
+                self.look_again(reserve_client.caller, undo).await;
+            }
             let counted = undo.messages().len();
             let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-            if counted >= gather.min as usize || ms == 0 {
+            if counted >= gather.min as usize {
                 return;
+            }
+            if ms == 0 {
+                break;
             }
             let missing = max.saturating_sub(counted);
             let mut part = take.clone();
@@ -130,16 +143,50 @@ impl Api {
             part.messages_max = u32::try_from(missing).unwrap_or(1);
             // Each part is repeated by a token of its own, so all parts are at most `max`.
             part.token = token.as_deref().map(|token| {
-                let missing = format!("\0{missing}");
-                [token, missing.as_bytes()].concat().into_boxed_slice()
+                let lost = handed - counted;
+                let part = match lost {
+                    0 => format!("\0{missing}"),
+                    _ => format!("\0{missing} {lost}"),
+                };
+                [token, part.as_bytes()].concat().into_boxed_slice()
             });
-            let began = Instant::now();
             match self.take_once(reserve_client, part).await {
-                Ok((more, _)) if !more.is_empty() => undo.add(more),
+                Ok((more, _)) if !more.is_empty() => {
+                    handed += more.len();
+                    undo.add(more);
+                }
                 // The messages that are there are the reply, also if it may take no more.
-                Ok(_) | Err(_) => return,
+                Ok(_) | Err(_) => break,
             }
             left = left.saturating_sub(began.elapsed());
+        }
+        self.look_again(reserve_client.caller, undo).await;
+    }
+
+    /// Takes out messages whose leases ended during the wait, and marks those that were cancelled.
+    async fn look_again(&self, caller: Caller, undo: &mut Undo) {
+        let asks: Vec<AwaitLease> = undo
+            .messages()
+            .iter()
+            .map(|message| AwaitLease {
+                id: message.id,
+                seen: MessageVersion::of(message),
+                known: None,
+                wait_ms: 0,
+            })
+            .collect();
+        for ask in asks {
+            match self.ask_as(caller, Command::AwaitLease(ask)).await {
+                Ok(Outcome::Lease(news)) if news.state != LeaseState::Held => undo.remove(ask.id),
+                Ok(Outcome::Lease(news)) => {
+                    if let Some(cancelled) = news.cancelled {
+                        undo.mark(ask.id, cancelled);
+                    }
+                }
+                Err(problem) if problem.code == "not_found" => undo.remove(ask.id),
+                // Nobody knows: its lease counts.
+                Ok(_) | Err(_) => {}
+            }
         }
     }
 }

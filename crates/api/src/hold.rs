@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
+use md5::{Digest as _, Md5};
 use quintet_types::{
     By, Command, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Outcome, Peek, Principal,
 };
@@ -24,6 +25,36 @@ pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// A page of held keys takes so much memory, about.
 const PAGE_BYTES: u64 = 1 << 20;
+
+/// So much of a key is in a cursor, as an address has no room for a long one.
+const CURSOR_BYTES: usize = 1024;
+
+/// Where a list goes on behind this key: the key, or the start of a long one and a hash of all of
+/// it.
+fn cursor(key: &[u8]) -> Vec<u8> {
+    match key.split_at_checked(CURSOR_BYTES) {
+        Some((start, rest)) if !rest.is_empty() => [start, &hash(key)].concat(),
+        _ => key.to_vec(),
+    }
+}
+
+fn hash(key: &[u8]) -> [u8; 16] {
+    Md5::digest(key).into()
+}
+
+/// The first of the keys behind a [`cursor`]. If that of a long key is not held any more, it is
+/// the first that begins like it: no key is left out.
+fn behind(held: &[HeldKey], cursor: &[u8]) -> usize {
+    let long = cursor.split_at_checked(CURSOR_BYTES);
+    let Some((start, sum)) = long.filter(|(_, sum)| !sum.is_empty()) else {
+        return held.partition_point(|held| *held.key <= *cursor);
+    };
+    let first = held.partition_point(|held| *held.key < *start);
+    let alike = held.iter().skip(first);
+    let mut alike = alike.take_while(|held| held.key.starts_with(start));
+    let last = alike.position(|held| hash(&held.key) == *sum);
+    first + last.map_or(0, |last| last + 1)
+}
 
 /// How long a key or queue is held.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -210,7 +241,7 @@ pub(super) async fn list(
     let after = after.transpose();
     let after = after.map_err(|_| Problem::field("cursor", read::NOT_A_CURSOR))?;
     let held = api.held_keys(&requester, &read::queue(&queue)?).await?;
-    let begin = after.map_or(0, |after| held.partition_point(|held| *held.key <= *after));
+    let begin = after.map_or(0, |after| behind(&held, &after));
     let mut bytes = 0;
     let page = held[begin..].iter().take_while(|held| {
         let fits = bytes < PAGE_BYTES;
@@ -224,6 +255,35 @@ pub(super) async fn list(
     let page = &held[begin..end];
     let keys = page.iter().map(|held| HeldOne::of(held, now)).collect();
     let last = page.last().filter(|_| end < held.len());
-    let cursor = last.map(|last| BASE64_URL_SAFE_NO_PAD.encode(&last.key));
+    let cursor = last.map(|last| BASE64_URL_SAFE_NO_PAD.encode(cursor(&last.key)));
     Ok(reply::document(&HeldKeyPage { keys, cursor }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A list of these keys goes on behind each of them, also behind long ones that begin alike.
+    #[test]
+    fn a_cursor_is_short_and_tells_every_key_from_the_others() {
+        let long = |end: &str| format!("{}{end}", "k".repeat(50_000)).into_bytes();
+        let all_of = "k".repeat(CURSOR_BYTES).into_bytes();
+        let keys = [b"a".to_vec(), all_of, long("a"), long("b"), b"z".to_vec()];
+        let held: Vec<HeldKey> = keys
+            .iter()
+            .map(|key| HeldKey {
+                key: key.as_slice().into(),
+                since: Ms(0),
+                until: Ms(1),
+            })
+            .collect();
+        for (at, key) in keys.iter().enumerate() {
+            let cursor = cursor(key);
+            assert!(cursor.len() <= CURSOR_BYTES + 16);
+            assert_eq!(behind(&held, &cursor), at + 1, "key {at}");
+        }
+        // One that is not held any more: those that begin like it come again.
+        let (gone, none) = (cursor(&long("c")), cursor(b"b"));
+        assert_eq!((behind(&held, &gone), behind(&held, &none)), (1, 1));
+    }
 }

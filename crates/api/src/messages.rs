@@ -18,7 +18,7 @@ use quintet_types::{
     Transaction, Verb, When,
 };
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, Given};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -450,11 +450,11 @@ pub(crate) async fn body(
 pub(super) async fn edit(
     Call { api, requester }: Call,
     Path(id): Path<String>,
-    request: Request,
+    headers: HeaderMap,
+    Given(changes, _share): Given<Changes>,
 ) -> Answer {
     let id = read::message(&id)?;
-    let version = read::if_match(request.headers());
-    let (changes, _share): (Changes, _) = read::body(&api.app, request).await?;
+    let version = read::if_match(&headers);
     let has_body = changes.body.is_some() || changes.body_base64.is_some();
     let bytes = body_of(changes.body, changes.body_base64, "")?;
     if bytes.len() > SMALL {
@@ -538,10 +538,9 @@ pub(super) async fn redrive(Call { api, requester }: Call, Path(id): Path<String
 pub(super) async fn transfer(
     Call { api, requester }: Call,
     Path(id): Path<String>,
-    request: Request,
+    Given(Target { to }, _share): Given<Target>,
 ) -> Answer {
     let id = read::message(&id)?;
-    let (Target { to }, _share) = read::body(&api.app, request).await?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;
     let queue = api.queue_of(&requester, id).await;
     match api.ask(&requester, Command::Move { id, to }).await {

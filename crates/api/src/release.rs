@@ -12,6 +12,7 @@ use quintet_types::{
 use tokio::task::JoinSet;
 
 use super::call::{Answer, Call, Given, OfQueue};
+use super::messages::done_to;
 use super::path::Path;
 use super::problem::Problem;
 use super::server::must_operate;
@@ -59,8 +60,10 @@ impl Api {
     params(("id" = u64, Path)),
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved")))]
 pub(super) async fn of_message(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    api.release(&requester, read::message(&id)?).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    let id = read::message(&id)?;
+    let queue = api.queue_of(&requester, id).await;
+    api.release(&requester, id).await?;
+    Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
 }
 
 /// Ends leases of a queue, about a thousand; `cursor` goes on.

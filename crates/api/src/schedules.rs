@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use hyper::header::{ETAG, HeaderValue};
+use hyper::header::{ETAG, HeaderValue, IF_MATCH};
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_client::{
     LastRun, RunSeen, ScheduleAct, ScheduleSeen, ScheduleSpec, Steered, WhichSchedules,
@@ -272,12 +272,25 @@ fn tagged(mut response: Response, version: Option<u64>) -> Response {
     response
 }
 
-/// The version that a request has seen.
-fn seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let seen = read::if_match(headers);
-    // Another text is the version of nothing.
-    let seen = seen.map(|seen| seen.parse().map_err(|_| Problem::schedule_changed()));
-    seen.transpose()
+impl Api {
+    /// The version that a request has seen; with `If-Match: *` that of now, which there has to be.
+    async fn seen(&self, headers: &HeaderMap, name: &str) -> Result<Option<u64>, Problem> {
+        if let Some(seen) = read::if_match(headers) {
+            // Another text is the version of nothing.
+            let seen = seen.parse::<u64>();
+            let seen = seen.map_err(|_| Problem::schedule_changed());
+            return seen.map(Some);
+        }
+        if !headers.contains_key(IF_MATCH) {
+            return Ok(None);
+        }
+        let which = WhichSchedules::One(name.to_owned());
+        let (found, _) = self.schedules(which).await?;
+        let found = found.into_iter().next();
+        found
+            .map(|found| found.version)
+            .ok_or_else(Problem::schedule_changed)
+    }
 }
 
 /// Schedules in the order of their names: when each runs, how it went last, whether it is paused.
@@ -373,7 +386,8 @@ impl LastRunShown {
 }
 
 /// Creates a schedule, or defines it anew; then its pause and its runs stay. Other times count from
-/// now on. With `If-Match` only if it is as it was seen. Needs the right to put into its queue.
+/// now on. With `If-Match` only if it is as it was seen, or with `*` if there is one. Needs the
+/// right to put into its queue.
 #[utoipa::path(put, path = "/api/v1/schedules/{name}", operation_id = "define_schedule", tag = "schedules",
     params(("name" = String, Path), ("If-Match" = Option<String>, Header)), request_body = ScheduleSpec,
     responses((status = 200, body = SteeredShown), (status = 201, body = SteeredShown),
@@ -389,7 +403,7 @@ pub(super) async fn define(
     // What cannot be is told before what has changed.
     let schedule = spec.schedule(&name);
     schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
-    let seen = seen(&headers)?;
+    let seen = api.seen(&headers, &name).await?;
     Ok(told(
         api.define_schedule(&requester, &name, spec, seen).await?,
     ))
@@ -406,7 +420,7 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> Answer {
     must_operate(&requester)?;
-    let seen = seen(&headers)?;
+    let seen = api.seen(&headers, &name).await?;
     api.steer_schedule(ScheduleAct::Remove { seen }, &name)
         .await?;
     Ok(StatusCode::NO_CONTENT.into_response())

@@ -328,7 +328,8 @@ pub(super) struct PauseFor {
 #[serde(deny_unknown_fields)]
 #[schema(as = Act)]
 pub(super) struct OperationRequest {
-    /// Their state; left out: what the operation is mostly about.
+    /// Their state; left out: all in which messages are not done for a cancel, `buried` for a
+    /// kick, else `ready`.
     pub(super) state: Option<String>,
     /// Their body, of 64 KiB at most, contains this.
     pub(super) contains: Option<String>,

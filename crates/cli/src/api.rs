@@ -370,7 +370,7 @@ impl Api {
         let body = self.rest()?;
         let told: Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = |name: &str| told[name].as_str().map(str::to_owned);
-        let whole = || String::from_utf8_lossy(&body).trim().to_owned();
+        let whole = || untold(status, &body);
         let code = text("code").unwrap_or_default();
         let text = match code.as_str() {
             "login_needed" if !self.head.contains(AUTHORIZATION) => {
@@ -452,6 +452,15 @@ impl Read for Api {
         let read = stream.take(self.left).read(into)?;
         self.left -= read as u64;
         Ok(read)
+    }
+}
+
+/// An error that is no document of the API.
+fn untold(status: u16, body: &[u8]) -> String {
+    match String::from_utf8_lossy(body).trim() {
+        "" if status == 414 => "an argument is too long for an address".to_owned(),
+        "" => format!("the server answered with HTTP {status} and did not say why"),
+        text => text.to_owned(),
     }
 }
 
@@ -600,6 +609,13 @@ mod tests {
             assert_eq!(plain_address(server).is_some(), is_here, "{server}");
         }
         assert_eq!(default_http().to_string(), "127.0.0.1:3333");
+    }
+
+    #[test]
+    fn an_error_has_a_text_also_if_the_server_says_nothing() {
+        assert_eq!(untold(502, b" bad gateway\n"), "bad gateway");
+        assert_eq!(untold(414, b""), "an argument is too long for an address");
+        assert!(untold(502, b"\n").contains("HTTP 502"));
     }
 
     #[test]

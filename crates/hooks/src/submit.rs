@@ -1,8 +1,8 @@
 //! A command and the events around it.
 
 use quintet_types::{
-    ByName, ClientId, Command, CommandError, How, MessageId, Name, NamedAction, Outcome, Put,
-    Subject,
+    ClientId, Command, CommandError, How, MessageId, Name, NamedAction, Outcome, Put, Subject,
+    Transaction,
 };
 
 use crate::error::HookError;
@@ -65,8 +65,9 @@ impl HookState {
             | Command::SettleHolding { .. }
             | Command::SettleHeld { .. }
             | Command::Delete { .. }
-            | Command::Cancel(..) => !events.has(Event::Settle),
-            Command::ByName(by_name) => !(ends_lease(by_name) && events.has(Event::Settle)),
+            | Command::Cancel(..)
+            | Command::ByName(_)
+            | Command::Transaction(_) => !(settles(command) && events.has(Event::Settle)),
             Command::StopWaiting
             | Command::Refer { .. }
             | Command::Touch(_)
@@ -97,7 +98,6 @@ impl HookState {
             | Command::Remembered { .. }
             | Command::BurnId
             | Command::Restore(_)
-            | Command::Transaction(_)
             | Command::Table(_)
             | Command::Batch(_)
             | Command::Stats(_) => true,
@@ -123,16 +123,8 @@ impl HookState {
             command @ Command::ReserveId { .. } if self.has(Event::AfterTake) => {
                 self.submit_reserve(who, command)
             }
-            command @ (Command::Settle { .. }
-            | Command::SettleHeld { .. }
-            | Command::Delete { .. }
-            | Command::Cancel(..))
-                if self.has(Event::Settle) =>
-            {
+            command if settles(&command) && self.has(Event::Settle) => {
                 self.submit_settle(who, command)
-            }
-            Command::ByName(by_name) if ends_lease(&by_name) && self.has(Event::Settle) => {
-                self.submit_settle(who, Command::ByName(by_name))
             }
             command => self.plain(command),
         };
@@ -184,7 +176,13 @@ impl HookState {
             let puts = if wanted { work.step.puts() } else { Vec::new() };
             let had_command = command.is_some();
             let mut transaction = work.step.transaction();
-            transaction.then = command.map(Box::new);
+            if let Some(Command::Transaction(own)) = command {
+                // The client's conditions are those of the step, too.
+                transaction.guards.extend(own.guards);
+                transaction.then = own.then;
+            } else {
+                transaction.then = command.map(Box::new);
+            }
             drop(work);
             // Where no client waits for it, none is told if it has to wait.
             let nobodys = transaction.then.is_none()
@@ -303,10 +301,23 @@ impl HookState {
                 self.after_puts(who, stored);
                 decided.unwrap_or(Decided::Now(Outcome::Done, Name::default()))
             }
-            Err(missed) => match self.missed(missed) {
-                Some(text) => Decided::Denied(text),
-                None => self.plain(command),
-            },
+            Err(missed) => {
+                if let (Missed::Conflict, Command::Transaction(own)) = (&missed, &command) {
+                    // What the client has seen is told from what the hook has.
+                    let own = Transaction {
+                        guards: own.guards.clone(),
+                        ..Transaction::default()
+                    };
+                    let decided = self.plain(Command::Transaction(Box::new(own)));
+                    if matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
+                        return decided;
+                    }
+                }
+                match self.missed(missed) {
+                    Some(text) => Decided::Denied(text),
+                    None => self.plain(command),
+                }
+            }
         }
     }
 
@@ -327,8 +338,19 @@ impl HookState {
     }
 }
 
+/// What a client does under conditions, such as that a lease lasts; else the command itself.
+fn inner(command: &Command) -> &Command {
+    if let Command::Transaction(step) = command
+        && step.effects.is_empty()
+    {
+        step.then.as_deref().unwrap_or(command)
+    } else {
+        command
+    }
+}
+
 fn shown_command(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
-    let about = command.about();
+    let about = inner(command).about();
     let table = lua.create_table()?;
     table.raw_set("name", about.verb.name())?;
     if let Some(queue) = first_queue(about.subject) {
@@ -351,15 +373,27 @@ fn first_queue(subject: Subject<'_>) -> Option<&Name> {
     subject.queues().next()
 }
 
-/// True if it settles what it names.
-fn ends_lease(by_name: &ByName) -> bool {
+/// True if it ends leases, deletes or cancels the message that it names.
+fn settles(command: &Command) -> bool {
+    let command = inner(command);
+    if let Command::ByName(by_name) = command {
+        return matches!(
+            by_name.action,
+            NamedAction::Settle(_) | NamedAction::SettleHolding(..) | NamedAction::Cancel(_)
+        );
+    }
     matches!(
-        by_name.action,
-        NamedAction::Settle(_) | NamedAction::SettleHolding(..) | NamedAction::Cancel(_)
+        command,
+        Command::Settle { .. }
+            | Command::SettleHolding { .. }
+            | Command::SettleHeld { .. }
+            | Command::Delete { .. }
+            | Command::Cancel(..)
     )
 }
 
 fn shown_settle(lua: &mlua::Lua, command: &Command) -> mlua::Result<mlua::Table> {
+    let command = inner(command);
     let table = shown_command(lua, command)?;
     let cancels = matches!(command, Command::Cancel(..));
     let mut word = if cancels { "cancel" } else { "delete" };

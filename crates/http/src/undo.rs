@@ -4,7 +4,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use quintet_client::ClientApi;
-use quintet_types::{Caller, Handed, Message};
+use quintet_types::{Caller, Cancelled, Handed, Message, MessageId};
 
 /// The way back for such messages. A thread of its own gives them back, as a callback that is
 /// told an outcome must not ask the shards. It starts with the first of them and ends with the last
@@ -85,6 +85,19 @@ impl Undo {
         let again = |message: &Message| more.iter().any(|other| other.id == message.id);
         self.messages.retain(|message| !again(message));
         self.messages.extend(more);
+    }
+
+    /// The message with this id is not leased for the reply any more.
+    pub fn remove(&mut self, id: MessageId) {
+        self.messages.retain(|message| message.id != id);
+    }
+
+    /// The message with this id is cancelled.
+    pub fn mark(&mut self, id: MessageId, cancelled: Box<Cancelled>) {
+        let message = self.messages.iter_mut().find(|message| message.id == id);
+        if let Some(message) = message {
+            message.extra_mut().cancelled = Some(cancelled);
+        }
     }
 
     /// The reply begins to leave.

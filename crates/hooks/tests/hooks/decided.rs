@@ -2,6 +2,8 @@
 
 use super::*;
 
+use quintet_types::{CommandError, Guard, Holding, MessageVersion, Peek};
+
 #[test]
 fn commands_settles_connections_and_users_are_decided() {
     let mut t = trial(
@@ -62,4 +64,63 @@ fn commands_settles_connections_and_users_are_decided() {
     assert_eq!(t.state.auth(&client(8), "me", b"x"), Some(true));
     assert_eq!(t.state.auth(&client(8), "me", b"y"), Some(false));
     assert_eq!(log(&t), [""; 0]);
+}
+
+/// As the API ends a lease: the hook is told of the command, and the client of its conditions.
+#[test]
+fn a_settle_under_conditions_is_decided_too() {
+    let mut t = trial(
+        "function settle(s)
+           local m = quintet.get(s.id)
+           if m and m.body == 'kept' then return false, 'not ' .. s.how end
+         end",
+    );
+    for body in ["kept", "x"] {
+        put(&mut t, "q", body);
+        assert_eq!(reserve(&mut t, "q", 0), body);
+    }
+    let mut seen = |id| {
+        let peek = Command::Peek(Peek::Id(MessageId(id)));
+        match t.submit(&client(2), peek) {
+            Decided::Now(Outcome::Messages(messages), _) => MessageVersion::of(&messages[0]),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (kept, other) = (seen(1), seen(2));
+    let finish = |id, seen| {
+        let id = MessageId(id);
+        let settle = Command::Settle {
+            id,
+            by: By::Anyone,
+            how: How::Finish,
+        };
+        let seen = Some(seen);
+        Command::Transaction(Box::new(Transaction {
+            guards: vec![Guard::Message { id, seen }],
+            then: Some(Box::new(settle)),
+            ..Transaction::default()
+        }))
+    };
+    let denied = said(t.submit(&client(2), finish(1, kept)));
+    assert_eq!(denied, "denied: not finish");
+    let changed = said(t.submit(&client(2), finish(2, kept)));
+    let conflict = CommandError::Conflict.text();
+    assert_eq!(changed, format!("refused: {conflict}"));
+    assert_eq!(said(t.submit(&client(2), finish(2, other))), "Done");
+    assert_eq!(log(&t), [""; 0]);
+}
+
+/// A worker that holds a whole queue ends its lease with that.
+#[test]
+fn a_settle_that_holds_its_queue_is_decided_too() {
+    let mut t = trial("function settle(s) return false, 'not ' .. s.how end");
+    put(&mut t, "q", "x");
+    assert_eq!(reserve(&mut t, "q", 0), "x");
+    let settle = Command::SettleHolding {
+        id: MessageId(1),
+        by: By::Anyone,
+        how: How::Finish,
+        hold: Holding::Queue(1000),
+    };
+    assert_eq!(said(t.submit(&client(2), settle)), "denied: not finish");
 }

@@ -61,6 +61,29 @@ impl Place {
     }
 }
 
+/// The API ends a lease under the condition that it lasts.
+#[test]
+fn a_worker_over_http_is_refused_the_end_of_its_lease() {
+    let place = Place::new(
+        "function settle(s) if s.how == 'finish' then return false, 'not ' .. s.how end end",
+    );
+    let config = place.config();
+    let server = Start::of(&config).listen(&["http=0"]).serve();
+    let post = |path: &str, body: &str| {
+        let head = format!("POST /api/v1{path}");
+        server.ask(&head, http::JSON, body)
+    };
+    let put = post("/queues/q/messages", r#"{"messages":[{"body":"x"}]}"#);
+    assert_eq!(put.status, 201);
+    let held = post("/queues/q/reserve", "{}").json();
+    let lease = held["messages"][0]["lease"].as_str().expect("a lease");
+    let end = |how: &str| post(&format!("/leases/{lease}/{how}"), "{}");
+    let refused = end("finish");
+    assert!(refused.body.contains("not finish"), "{refused:?}");
+    assert_eq!(end("release").status, 204);
+    assert_eq!(end("release").status, 409);
+}
+
 #[test]
 fn a_put_is_refused_in_each_protocols_own_words() {
     let place = Place::new("function before_put(msg) return false, 'no ' .. msg.queue end");

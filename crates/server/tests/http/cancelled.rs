@@ -168,7 +168,8 @@ fn messages_are_cancelled_by_a_filter_a_batch_and_from_the_command_line() {
     assert_eq!(wrong.status, 400);
     let counted = json!({"batch": batch, "dry_run": true});
     let counted = post(&server, "/queues/film/operations/cancel", &counted).json;
-    assert_eq!(counted["messages"], 1);
+    // Also the one that a worker holds.
+    assert_eq!(counted["messages"], 2);
     let by_key = json!({"key": "k", "reason": "sold out"});
     assert_eq!(
         post(&server, "/queues/film/operations/cancel", &by_key).json["messages"],
@@ -225,11 +226,67 @@ fn what_is_cancelled_already_is_not_counted_and_its_lease_is_not_begun_again() {
     };
     let reserved = json!({"state": "reserved", "dry_run": true});
     assert_eq!(cancel(reserved), 1, "of two that are reserved");
-    assert_eq!(cancel(json!({"dry_run": true})), 1);
+    assert_eq!(cancel(json!({"dry_run": true})), 2, "and one that is ready");
+    assert_eq!(cancel(json!({"state": "ready", "dry_run": true})), 1);
     let told = server.printed(&["cancel", "film", "--dry-run"]);
     assert!(told.contains('2') && !told.contains('3'), "{told}");
     assert_eq!(cancel(json!({"state": "reserved"})), 1);
     assert_eq!(cancel(json!({"state": "reserved", "dry_run": true})), 0);
+}
+
+/// The cursor of such a cancel tells in which state it goes on.
+#[test]
+fn a_cancel_without_a_state_goes_through_all_of_them() {
+    let server = start().serve();
+    for name in ["held", "ready", "more"] {
+        put(&server, name, json!({}));
+    }
+    put(&server, "late", json!({"delay_ms": 3_600_000}));
+    reserve(&server);
+    let path = "/queues/film/operations/cancel";
+    let (mut ask, mut each) = (json!({"max": 1, "grace_ms": 600_000}), Vec::new());
+    loop {
+        let done = post(&server, path, &ask);
+        assert_eq!(done.status, 200, "{}", done.json);
+        each.push(done.json["messages"].as_u64().expect("a number"));
+        match &done.json["cursor"] {
+            Value::Null => break,
+            cursor => ask["cursor"] = cursor.clone(),
+        }
+        assert!(each.len() < 20, "it ends");
+    }
+    assert_eq!(each.iter().sum::<u64>(), 4, "{each:?}");
+    for name in ["ready", "more", "late"] {
+        assert_eq!(state(&server, name).0, "cancelled");
+    }
+    let left = get(&server, "/queues/film/messages?state=reserved").json;
+    assert!(left["messages"][0]["cancelled"].is_object(), "{left}");
+    for wrong in ["5.", "x.", "0_0_0_1"] {
+        let refused = post(&server, path, &json!({"cursor": wrong}));
+        assert_eq!(refused.json["field"], "cursor", "{wrong}");
+    }
+    // Of one state it is as before.
+    let one = post(&server, path, &json!({"state": "ready", "cursor": "2."}));
+    assert_eq!(one.status, 400, "{}", one.json);
+}
+
+/// A request is read to its end before it is refused: its connection goes on.
+#[test]
+fn a_wrong_id_is_told_when_the_body_was_read() {
+    let server = start().serve();
+    let mut client = server.client_of("http");
+    for (path, body) in [("cancel", r#"{"grace_ms":0}"#), ("move", r#"{"to":"q"}"#)] {
+        let length = body.len();
+        let head = format!("POST /api/v1/messages/0/{path} HTTP/1.1\r\nhost: localhost\r\n");
+        let head = format!("{head}{}content-length: {length}\r\n\r\n", http::JSON);
+        client.send(head.as_bytes());
+        // Whoever refuses by the head alone does so now.
+        assert_eq!(get(&server, "/messages/0").status, 400);
+        client.send(body.as_bytes());
+        let refused = text(&client.until(b"}"));
+        let field = refused.contains("\"code\":\"bad_field\"");
+        assert!(field && !refused.contains("close\r\n"), "{refused}");
+    }
 }
 
 #[test]

@@ -184,6 +184,77 @@ fn a_repeat_gets_the_leases_of_all_parts() {
     );
 }
 
+/// The id of the one message that is reserved.
+fn reserved(server: &Server) -> u64 {
+    let listed = get(server, "/queues/rows/messages?state=reserved").json;
+    let [message] = &listed["messages"].as_array().unwrap()[..] else {
+        panic!("one is reserved: {listed}");
+    };
+    message["id"].as_u64().unwrap()
+}
+
+#[test]
+fn a_message_that_is_deleted_meanwhile_is_not_in_the_reply_and_does_not_count() {
+    let server = served();
+    put(&server, &["a"]);
+    let asked = json!({ "max": 5, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let mut client = begun(&server, &asked);
+    await_that("a count of the queue", || {
+        number(&server, "reserved") == 1 && number(&server, "waiters") == 1
+    });
+    let delete = format!("DELETE /messages/{}", reserved(&server));
+    assert_eq!(ask(&server, &delete, "", "").status, 204);
+    put(&server, &["b", "c"]);
+    // It holds two, and waits on.
+    await_that("a count of the queue", || {
+        number(&server, "reserved") == 2 && number(&server, "waiters") == 1
+    });
+    put(&server, &["d"]);
+    let reply = text(&client.until(b"}]"));
+    let there = ["a", "b", "c", "d"].map(|body| reply.contains(&format!("\"body\":\"{body}\"")));
+    assert_eq!(there, [false, true, true, true], "{reply}");
+    assert_eq!(number(&server, "reserved"), 3);
+}
+
+#[test]
+fn a_message_that_another_takes_meanwhile_is_not_in_the_reply() {
+    let server = served();
+    put(&server, &["a"]);
+    let asked = json!({ "max": 2, "linger_ms": 3000, "lease_ms": 600_000 });
+    let mut client = begun(&server, &asked);
+    await_that("a lease", || number(&server, "reserved") == 1);
+    let id = reserved(&server);
+    assert_eq!(
+        ask(&server, "POST /queues/rows/pause", "", "{}").status,
+        204
+    );
+    let release = format!("/messages/{id}/release");
+    assert_eq!(post(&server, &release, &json!({})).status, 204);
+    let to = json!({ "to": "elsewhere" });
+    let moved = post(&server, &format!("/messages/{id}/move"), &to);
+    assert_eq!(moved.status, 204, "{}", moved.json);
+    let other = post(&server, "/queues/elsewhere/reserve", &json!({})).json;
+    assert_eq!(other["messages"][0]["body"], "a");
+    let reply = text(&client.until(b"\"cursor\":null"));
+    assert!(reply.contains("\"messages\":[]"), "{reply}");
+}
+
+#[test]
+fn a_message_that_is_cancelled_meanwhile_is_in_the_reply_as_cancelled() {
+    let server = served();
+    put(&server, &["a"]);
+    let asked = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 600_000 });
+    let mut client = begun(&server, &asked);
+    await_that("a lease", || number(&server, "reserved") == 1);
+    let cancel = format!("/messages/{}/cancel", reserved(&server));
+    let why = json!({ "reason": "sold out", "grace_ms": 600_000 });
+    assert_eq!(post(&server, &cancel, &why).status, 204);
+    put(&server, &["b"]);
+    let reply = text(&client.until(b"}]"));
+    assert_eq!(reply.matches("\"lease\":").count(), 2, "{reply}");
+    assert_eq!(reply.matches("sold out").count(), 1, "{reply}");
+}
+
 #[test]
 fn conditions_that_cannot_be_met_are_errors() {
     let server = served();

@@ -157,6 +157,32 @@ fn many_held_keys_are_listed_in_pages() {
     assert_eq!(error(&page("?cursor=%2F")), (400, "bad_field"));
 }
 
+/// No address has room for such a key.
+#[test]
+fn long_keys_are_listed_in_pages() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = served(&dir);
+    let keys: Vec<String> = (0..4)
+        .map(|number| format!("{}{number}", "k".repeat(60_000)))
+        .collect();
+    for key in &keys {
+        put(&server, "calls", &[(key.as_str(), "a")]);
+        let (_, lease) = reserve(&server, "calls").unwrap();
+        let release = format!("/leases/{lease}/release");
+        let hold = json!({ "hold_key_ms": HOUR });
+        assert_eq!(post(&server, &release, &hold).status, 204);
+    }
+    let first = get(&server, "/queues/calls/keys/held").json;
+    let cursor = first["cursor"].as_str().expect("another page");
+    let second = get(&server, &format!("/queues/calls/keys/held?cursor={cursor}"));
+    assert_eq!(second.status, 200, "{}", second.json);
+    assert_eq!(second.json["cursor"], Value::Null);
+    let pages = [&first["keys"], &second.json["keys"]];
+    let seen = pages.map(|page| page.as_array().unwrap().iter());
+    let seen = seen.into_iter().flatten().map(|held| &held["key"]);
+    assert!(seen.eq(&keys), "each once, in order");
+}
+
 #[test]
 fn a_worker_holds_a_key_by_the_name_of_its_message() {
     let dir = tempfile::tempdir().unwrap();

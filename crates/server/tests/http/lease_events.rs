@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::api::{ask, get, post};
-use crate::common::{PATIENCE, Server, Start, eventually};
+use crate::common::{PATIENCE, Server, Start, eventually, text};
 
 fn served() -> Server {
     Start::default().listen(&["http=0"]).serve()
@@ -170,6 +170,9 @@ fn without_a_grace_the_worker_hears_the_reason_and_the_end() {
     let path = format!("/messages/{id}/release");
     assert!(post(&server, &path, &json!({})).status < 300);
     assert_eq!(events.next("ended")["state"], "waiting");
+    let audit = text(&server.run(&["audit"]).stdout);
+    let line = format!("POST /api/v1{path} of film 204");
+    assert!(audit.contains(&line), "{audit}");
 }
 
 #[test]

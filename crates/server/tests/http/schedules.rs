@@ -194,6 +194,12 @@ fn a_schedule_is_made_shown_changed_and_removed() {
     assert_eq!((no.status, &no.json["code"]), (412, &json!("changed")));
     let no = ask(&server, "DELETE /schedules/leap", stale, "");
     assert_eq!(no.status, 412);
+    let any = "If-Match: *\r\n";
+    let no = ask(&server, "PUT /schedules/absent", any, &other.to_string());
+    assert_eq!((no.status, &no.json["code"]), (412, &json!("changed")));
+    assert_eq!(ask(&server, "GET /schedules/absent", "", "").status, 404);
+    let same = ask(&server, "PUT /schedules/leap", any, &leap("w").to_string());
+    assert_eq!((same.status, &same.json["changed"]), (200, &json!(false)));
     let fresh = format!("If-Match: {}\r\n", tag(&made));
     let yes = ask(&server, "PUT /schedules/leap", &fresh, &other.to_string());
     assert_eq!(
