@@ -14,6 +14,11 @@ use super::super::api::{Api, part};
 use super::super::progress::{Of, Progress, STOPPED};
 use super::duration;
 
+/// Arguments that choose among messages or count them. Beside the id of one they mean nothing.
+pub(super) const OF_MANY: [&str; 8] = [
+    "contains", "with_key", "name", "attr", "batch", "older", "dry_run", "max",
+];
+
 /// Which messages of a queue.
 #[derive(clap::Args)]
 pub(in super::super) struct Which {

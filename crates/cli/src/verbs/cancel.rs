@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::Where;
 use super::super::api::Api;
-use super::bulk::{Bulk, How, Which};
+use super::bulk::{Bulk, How, OF_MANY, Which};
 use super::duration;
 
 /// Arguments of `cancel`.
@@ -28,7 +28,7 @@ pub(in super::super) struct Cancel {
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
     /// Only this message.
-    #[arg(long, conflicts_with_all = ["queue", "state", "dry_run", "max"])]
+    #[arg(long, conflicts_with_all = OF_MANY, conflicts_with_all = ["queue", "state"])]
     id: Option<u64>,
     /// Only messages in this state.
     #[arg(long, value_parser = ["ready", "delayed", "reserved", "buried", "prepared"])]

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::Where;
 use super::super::api::Api;
-use super::bulk::{Bulk, How, Which};
+use super::bulk::{Bulk, How, OF_MANY, Which};
 
 /// Arguments of `move`.
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ pub(in super::super) struct Move {
     #[arg(value_names = ["FROM", "TO"], num_args = 1..=2, required = true)]
     queues: Vec<String>,
     /// Only this message.
-    #[arg(long, conflicts_with_all = ["state", "max", "dry_run"])]
+    #[arg(long, conflicts_with_all = OF_MANY, conflicts_with = "state")]
     id: Option<u64>,
     /// State of the messages.
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried", "archived"])]

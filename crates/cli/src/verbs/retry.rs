@@ -9,7 +9,7 @@ use quintet_types::CommandError;
 use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::client::Refused;
-use super::bulk::{Bulk, How, RETRY, Which};
+use super::bulk::{Bulk, How, OF_MANY, RETRY, Which};
 
 /// Arguments of `kick`.
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub(in super::super) struct Kick {
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
     /// Only this message.
-    #[arg(long, conflicts_with_all = ["queue", "dry_run", "max"])]
+    #[arg(long, conflicts_with_all = OF_MANY, conflicts_with_all = ["queue", "state"])]
     id: Option<u64>,
     /// State of the messages.
     #[arg(long, default_value = "buried", value_parser = ["buried", "delayed"])]
@@ -65,7 +65,7 @@ pub(in super::super) struct Retry {
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
     /// Only this message.
-    #[arg(long, conflicts_with_all = ["queue", "dry_run", "max"])]
+    #[arg(long, conflicts_with_all = OF_MANY, conflicts_with = "queue")]
     id: Option<u64>,
     #[command(flatten)]
     which: Which,
@@ -128,7 +128,7 @@ pub(in super::super) struct Redrive {
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
     /// Only this message.
-    #[arg(long, conflicts_with_all = ["queue", "dry_run", "max"])]
+    #[arg(long, conflicts_with_all = OF_MANY, conflicts_with_all = ["queue", "state"])]
     id: Option<u64>,
     /// State of the messages.
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
