@@ -143,7 +143,7 @@ pub(super) struct DependentPage {
 /// The messages that a new one waits for, of a message that is `field` in its request.
 ///
 /// # Errors
-/// It says how to wait, and not for what.
+/// It says how to wait, and not for what; or no message has such an id.
 pub(super) fn of_new(
     before: Vec<Before>,
     (on, if_failed): (Option<On>, Option<Fate>),
@@ -166,6 +166,10 @@ pub(super) fn of_new(
     };
     for before in before {
         match before {
+            Before::Id(0) => {
+                let detail = "takes ids of messages, from 1 on, and names";
+                return Err(Problem::field(&format!("{field}after"), detail));
+            }
             Before::Id(id) => after.ids.push(MessageId(id)),
             Before::Name(name) => after.names.push(name.into_bytes().into()),
         }

@@ -528,8 +528,10 @@ pub(super) async fn kick(Call { api, requester }: Call, Path(id): Path<String>) 
 pub(super) async fn redrive(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     let id = read::message(&id)?;
     let queue = api.queue_of(&requester, id).await;
-    api.ask(&requester, Command::Redrive(id)).await?;
-    Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
+    match api.ask(&requester, Command::Redrive(id)).await {
+        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
+        Err(problem) => Err(api.why_not(&requester, id, problem).await),
+    }
 }
 
 /// Moves a message that is not reserved to the end of a queue.

@@ -228,7 +228,7 @@ impl Problem {
             false => Self::field("", ""),
         };
         // Some sentences name the setting.
-        let names = no.why.starts_with("unknown ") || no.why.starts_with(&no.key);
+        let names = no.why.starts_with("unknown ") || no.why.contains(&no.key);
         Self {
             detail: match names {
                 true => no.why,

@@ -195,9 +195,9 @@ fn no_parameter(known: &[&str], many: &[&str]) -> String {
 
 /// How many a page has at most, as `max` of the query says.
 pub(super) fn page_size(query: &Query) -> Result<u32, Problem> {
-    match query.number("max", PAGE_MAX)?.unwrap_or(100) {
-        0 => Err(Problem::field("max", range(1, PAGE_MAX))),
-        max => Ok(u32::try_from(max).unwrap_or(u32::MAX)),
+    match query.number("max", PAGE_MAX) {
+        Err(_) | Ok(Some(0)) => Err(Problem::field("max", range(1, PAGE_MAX))),
+        Ok(max) => Ok(u32::try_from(max.unwrap_or(100)).unwrap_or(u32::MAX)),
     }
 }
 
@@ -328,7 +328,24 @@ pub(super) fn if_match(headers: &HeaderMap) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::sum;
+    use super::{Query, page_size, sum};
+
+    #[test]
+    fn a_page_has_1_to_1000_and_errors_say_so() {
+        let size = |query: &str| {
+            let uri = format!("/x?{query}").parse::<hyper::Uri>();
+            let uri = uri.expect("an address");
+            let query = Query::of(&uri, &["max"], &[]).unwrap_or_else(|_| panic!("{query}"));
+            page_size(&query).map_err(|problem| problem.detail)
+        };
+        for (query, wanted) in [("", 100), ("max=1", 1), ("max=1000", 1000)] {
+            assert_eq!(size(query), Ok(wanted), "{query}");
+        }
+        let wrong = Err("takes a whole number from 1 to 1000".to_owned());
+        for query in ["max=0", "max=1001", "max=x", "max="] {
+            assert_eq!(size(query), wrong, "{query}");
+        }
+    }
 
     /// The log keeps these numbers: a version that computes others refuses requests that are
     /// repeats.

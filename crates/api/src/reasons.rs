@@ -16,7 +16,9 @@ pub(crate) fn detail(command_error: CommandError) -> String {
                 id.0
             );
         }
-        CommandError::AfterNotFound(_) => "no tracked message of the queue has this name",
+        CommandError::AfterNotFound(_) => {
+            "no tracked message has this name, or its outcome is forgotten"
+        }
         CommandError::AfterTooMany => {
             return format!("{text}: {AFTER_MAX} for a message, 10000 for a request");
         }

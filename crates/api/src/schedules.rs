@@ -300,9 +300,11 @@ impl Api {
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["after", "limit"], &[])?;
-    let most = match query.number("limit", 1000)?.unwrap_or(100) {
-        0 => return Err(Problem::field("limit", "takes a number from 1 to 1000")),
-        most => usize::try_from(most).unwrap_or(1000),
+    let most = match query.number("limit", 1000) {
+        Err(_) | Ok(Some(0)) => {
+            return Err(Problem::field("limit", "takes a number from 1 to 1000"));
+        }
+        Ok(most) => usize::try_from(most.unwrap_or(100)).unwrap_or(1000),
     };
     let _room = api.room(most as u64 * ROW_BYTES)?;
     let mut after = query.get("after").map(str::to_owned);

@@ -24,10 +24,10 @@ Examples:
   quintet events --since AV3qAQAAAAAAABAAAAAAAD0b1Tkq --json
   quintet events --since oldest --follow --json >>events.jsonl
 
-Events come from the server's durable log, so none is missing: put, reserved, finished, failed,
-dead, cancelled, released, removed, expired, moved and restart. The command prints the position next
-at the end. To continue there, also after a restart, pass it to --since. If the log no longer has
-this position, the command fails and names the oldest one.")]
+Events come from the server's durable log: put, reserved, finished, failed, dead, cancelled,
+released, removed, expired, moved, restart, and lost where a part of the log is missing. The command
+prints the position next at the end. To continue there, also after a restart, pass it to --since. If
+the log no longer has this position, the command fails and names the oldest one.")]
 pub(super) struct Events {
     #[command(flatten)]
     at: Where,

@@ -389,6 +389,64 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_events_names_all_kinds() {
+        let mut all = super::Cli::command();
+        let events = all.find_subcommand_mut("events").expect("a command");
+        let help = events.render_help().to_string();
+        let words: Vec<&str> = help.split(|c: char| !c.is_alphanumeric()).collect();
+        for kind in quintet_client::EventKind::ALL.map(quintet_client::EventKind::name) {
+            assert!(words.contains(&kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_would_have_no_effect_is_an_error() {
+        let read = |words: &str| {
+            let read = super::Cli::command().try_get_matches_from(words.split(' '));
+            read.map(drop).map_err(|error| error.kind())
+        };
+        let conflict = Err(clap::error::ErrorKind::ArgumentConflict);
+        for command in ["cancel", "kick", "retry", "redrive", "move to"] {
+            let one = format!("quintet {command} --id 7");
+            assert_eq!(read(&format!("{one} --json --yes")), Ok(()), "{one}");
+            for more in [
+                "--contains x",
+                "--with-key x",
+                "--name x",
+                "--attr x=y",
+                "--batch x",
+                "--older 1s",
+                "--max 1",
+                "--dry-run",
+            ] {
+                assert_eq!(read(&format!("{one} {more}")), conflict, "{one} {more}");
+            }
+        }
+        for words in [
+            "cancel --id 7 --state ready",
+            "kick --id 7 --state buried",
+            "redrive --id 7 --state ready",
+            "move to --id 7 --state ready",
+            "peek --id 7 --state ready",
+            "schedule put s --file f --at 2030-01-01T00:00:00Z",
+            "schedule put s --file f --start 2030-01-01T00:00:00Z",
+            "schedule put s --file f --end 2030-01-01T00:00:00Z",
+            "schedule put s --file f --count 1",
+            "schedule put s --file f --missed once",
+            "schedule put s --file f --overlap skip",
+            "schedule put s --file f --attr x=y",
+            "schedule put s --file f --priority 1",
+            "schedule put s --file f --delay 1s",
+            "schedule put s --file f --ttl 1s",
+            "schedule put s --file f --with-key x",
+        ] {
+            assert_eq!(read(&format!("quintet {words}")), conflict, "{words}");
+        }
+        assert_eq!(read("quintet peek --id 7 --json"), Ok(()));
+        assert_eq!(read("quintet schedule put s --file f --json"), Ok(()));
+    }
+
+    #[test]
     fn the_error_for_a_number_says_which_numbers_an_option_takes() {
         for (words, says) in [
             (

@@ -363,7 +363,7 @@ pub(super) struct Peek {
     #[arg(long, default_value = "ready", value_parser = ["ready", "delayed", "buried"])]
     state: String,
     /// Id of the message, which may be in any state.
-    #[arg(long, conflicts_with = "queue")]
+    #[arg(long, conflicts_with_all = ["queue", "state"])]
     id: Option<u64>,
     /// Print the message as a line of JSON.
     #[arg(long)]

@@ -52,7 +52,7 @@ pub use reach::Reach;
 pub use schedules::CronTable;
 pub use served::Served;
 pub use tls::{ListenTls, TlsMode};
-pub use units::parse_duration_ms;
+pub use units::{parse_duration_ms, show_duration};
 pub use webhooks::{Webhook, WebhookTable};
 pub use wrong::old_names;
 

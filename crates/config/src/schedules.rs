@@ -134,7 +134,9 @@ impl CronTable {
     fn times(&self, key: &str) -> Result<(Timing, String), Wrong> {
         let texts = [&self.every, &self.phase, &self.start, &self.end];
         let plain = texts.iter().all(|text| text.is_empty());
-        if plain && self.at.is_empty() && self.count.is_none() {
+        // Of a [[schedule]] without times the error names all three kinds of them.
+        let none = key == "cron" && self.schedule.is_empty();
+        if plain && self.at.is_empty() && self.count.is_none() && !none {
             let wrong = |why: &str| takes(key, &self.schedule, why);
             let cron = Cron::parse(&self.schedule).map_err(|why| wrong(&why.to_string()))?;
             if cron.after_in(Ms(0), &Tz::UTC) == Ms::NEVER {
@@ -418,7 +420,10 @@ mod tests {
     #[test]
     fn a_schedule_that_makes_no_sense_is_named() {
         for (more, said) in [
-            ("", "in [[schedule]] b: cron takes five fields"),
+            (
+                "",
+                "in [[schedule]] b: cron: give one of cron, every and at",
+            ),
             (
                 "every = '5m'\ncron = '0 3 * * *'",
                 "cron: give one of cron, every and at",
@@ -461,6 +466,10 @@ mod tests {
             (GOOD.replace("'a'", "''"), "needs a name"),
             (format!("{GOOD}{GOOD}"), "two of this name"),
             (GOOD.replace("0 3", "0 33"), "schedule \"0 33"),
+            (
+                GOOD.replace("0 3 * * *", "0 3"),
+                "in [[cron]] a: schedule takes five fields (minute hour day month weekday); \"0 3\" has 2",
+            ),
             (GOOD.replace("3 * * *", "3 30 2 *"), "never comes"),
             (GOOD.replace("'w'", "''"), "queue takes"),
             (

@@ -70,7 +70,7 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
 }
 
 /// The shortest exact form of a duration.
-pub(crate) fn show_duration(ms: u64) -> String {
+pub fn show_duration(ms: u64) -> String {
     for (unit, size) in [
         ("d", 86_400_000),
         ("h", 3_600_000),

@@ -127,7 +127,8 @@ fn after_of(table: &Table) -> Result<PutAfter, String> {
         let word = || String::from_utf8(bytes("after", &value, 100)?).map_err(|_| String::new());
         if field.is_integer() {
             match value.as_integer() {
-                Some(_) => after.ids.push(MessageId(span("after", &value)?)),
+                Some(0) => return Err("after: an id from 1 on expected, got 0".into()),
+                Some(_) => after.ids.push(MessageId(whole("after", &value, u64::MAX)?)),
                 None => after.names.push(message_name("after", &value)?.into()),
             }
         } else if field.as_string().is_some_and(|field| field == "on") {

@@ -502,7 +502,8 @@ metrics! {
         "Puts rejected because the queue was full." = |r| r.shard.totals.refused_full;
     Counter "puts_repeated_total" ("total_repeats") "Puts answered as duplicates."
         = |r| r.shard.totals.repeats;
-    Counter "pauses_total" ("total_pauses") "Times a queue was paused." = |r| r.shard.totals.pauses;
+    Counter "pauses_total" ("total_pauses") "Commands that paused or resumed a queue."
+        = |r| r.shard.totals.pauses;
     Counter "delete_commands_total" ("total_delete_commands")
         "Deletes by id, leases finished included." = |r| r.shard.totals.delete_commands;
 

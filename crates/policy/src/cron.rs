@@ -23,7 +23,7 @@ impl Cron {
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let [_, hour, day, _, weekday] = fields[..] else {
             return Err(format!(
-                "takes five fields (minute hour day month weekday), not {}",
+                "takes five fields (minute hour day month weekday); {text:?} has {}",
                 fields.len()
             ));
         };

@@ -73,7 +73,10 @@ impl Hold {
         match (self.json, hold_ms) {
             (true, _) => writeln!(stdout(), "{}", json!({ what: name, "hold_ms": hold_ms }))?,
             (false, 0) => writeln!(stdout(), "{} is not held", seen(name))?,
-            (false, ms) => writeln!(stdout(), "{} is held for {}", seen(name), age(ms))?,
+            (false, ms) => {
+                let time = quintet_config::show_duration(ms);
+                writeln!(stdout(), "{} is held for {time}", seen(name))?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -138,7 +138,10 @@ struct Define {
     #[arg(long, value_name = "ID")]
     unique: Option<String>,
     /// File with the whole definition as JSON; `-`: standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["queue", "times", "body", "unique"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "queue", "times", "start", "end", "count", "missed", "overlap", "body", "attr", "priority",
+        "delay", "ttl", "with_key", "unique",
+    ])]
     file: Option<String>,
     /// Print the reply as JSON.
     #[arg(long)]

@@ -553,7 +553,10 @@ impl Engine {
         let Some(at) = self.store.message(id).map(Message::at) else {
             return;
         };
-        let error = format!("message {} failed, which it was to come after", parent.0);
+        let error = format!(
+            "message {} failed, and this one waited for its success",
+            parent.0
+        );
         self.fact(
             cx,
             Fact::Released {

@@ -99,7 +99,7 @@ fn a_message_is_held_until_all_have_succeeded_over_restarts() {
 #[test]
 fn what_a_failed_parent_means_is_the_childs_to_say() {
     use IfFailed::{Fail, Hold, Run};
-    let failed = |id: MessageId| format!("message {} failed, which", id.0);
+    let failed = |id: MessageId| format!("message {} failed, and this one waited", id.0);
     for (on, if_failed, state, waits) in [
         (AfterOn::Success, Fail, State::Buried, false),
         (AfterOn::Success, Hold, State::Ready, true),

@@ -191,3 +191,23 @@ fn what_became_of_a_tracked_message_is_told_to_hooks() {
         "{told}"
     );
 }
+
+#[test]
+fn a_put_of_a_hook_waits_for_messages_of_any_shard() {
+    let mut t = trial(
+        "function before_put(msg)
+           if msg.body == 'none' then msg.after = {0} end
+           msg.after = {(2 << 55) + 7}
+           quintet.log.info(('%d'):format(msg.after[1]))
+           msg.after = nil
+         end",
+    );
+    put(&mut t, "q", "none");
+    let told = log(&t).join("\n");
+    assert!(
+        told.ends_with("after: an id from 1 on expected, got 0"),
+        "{told}"
+    );
+    put(&mut t, "q", "other");
+    assert_eq!(log(&t), ["72057594037927943"]);
+}

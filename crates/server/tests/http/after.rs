@@ -389,6 +389,7 @@ fn bad_parents_are_refused_by_name() {
     for (message, status, code) in [
         (json!({ "after": [77] }), 404, "after_not_found"),
         (json!({ "after": [first, "none"] }), 404, "after_not_found"),
+        (json!({ "after": [0] }), 400, "bad_field"),
         (json!({ "after": many }), 400, "after_too_many"),
         (
             json!({ "name": "me", "after": ["me"] }),
@@ -413,6 +414,11 @@ fn bad_parents_are_refused_by_name() {
         let later = put(&server, "work", &json!({ "after": after }));
         assert_eq!(shown(&server, later)["state"], "ready");
     }
+    let zero = server.run(&["put", "work", "x", "--after", "0"]);
+    assert_eq!(
+        text(&zero.stderr),
+        "quintet: after takes ids of messages, from 1 on, and names\n"
+    );
     let args = [
         "put",
         "work",

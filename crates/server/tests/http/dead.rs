@@ -94,6 +94,11 @@ fn dead_letters_are_counted_by_error_and_go_back_one_by_one_or_by_error() {
         (ids(&server, "dead").len(), ids(&server, "fragile").len()),
         (1, 3)
     );
+    // One that somebody works on stays, and that is said.
+    let left = ids(&server, "dead");
+    let reserved = post(&server, "/queues/dead/reserve", &json!({}));
+    assert_eq!(reserved.json["messages"][0]["id"], left[0]);
+    assert_eq!(redrive(left[0]), 409);
 }
 
 #[test]

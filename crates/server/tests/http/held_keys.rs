@@ -291,6 +291,8 @@ fn a_worker_holds_a_whole_queue_and_an_operator_ends_the_hold() {
     assert_eq!(error(&hold("plain", 604_800_001)), (400, "bad_field"));
     let said = server.printed(&["hold", "plain", "--end"]);
     assert_eq!(said, "plain is not held\n");
+    let said = server.printed(&["hold", "plain", "--for", "300ms"]);
+    assert_eq!(said, "plain is held for 300ms\n");
     let said = server.printed(&["hold", "plain", "--for", "30s"]);
     assert_eq!(said, "plain is held for 30s\n");
     assert_eq!(reserve(&server, "plain"), None);

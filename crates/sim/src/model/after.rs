@@ -128,7 +128,10 @@ impl Model {
     }
 
     fn fail_held(&mut self, id: MessageId, parent: MessageId) {
-        let error = format!("message {} failed, which it was to come after", parent.0);
+        let error = format!(
+            "message {} failed, and this one waited for its success",
+            parent.0
+        );
         let message = &mut self.item_mut(id).message;
         message.state = State::Ready;
         let extra = message.extra_mut();
