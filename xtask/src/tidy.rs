@@ -30,7 +30,7 @@ config: client policy scripts tls auth types wire | *
 control: client types | *
 api: control client http types | * tokio
 console: api client http scripts types | * tokio
-rq: http scripts tls types | * tokio
+rq: client http scripts tls types | * tokio
 web: api console client http rq scripts tls types | * tokio
 sqs: client http tls types | * tokio
 nodes: cluster config host jetstream log scripts | *

@@ -193,7 +193,9 @@ pub(super) async fn queue(
         return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
     }
     let (key, for_ms) = (None, hold_ms);
-    let told = api.ask(&requester, Command::Hold { queue, key, for_ms }).await;
+    let told = api
+        .ask(&requester, Command::Hold { queue, key, for_ms })
+        .await;
     told.map_err(Problem::of_pause)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -108,7 +108,7 @@ impl Api {
 
     fn open_way(&self) -> Result<BufReader<Way>> {
         let way = match &self.at.server {
-            None => socket(&self.at)?,
+            None => socket(&self.at, is_server)?,
             Some(server) => match plain_address(server) {
                 Some(address) => Way::Plain(plain(address)?),
                 None => self.at.remote(host_of(server)?)?,
@@ -490,7 +490,7 @@ fn host_of(server: &str) -> Result<&str> {
 const PROBE_MS: u64 = 2_000;
 
 /// True if the API responds on this connection. The request has no login.
-pub(super) fn is_server(stream: TcpStream) -> bool {
+fn is_server(stream: TcpStream) -> bool {
     let code = || -> Result<Value> {
         stream.set_read_timeout(Some(Duration::from_millis(PROBE_MS)))?;
         (&stream).write_all(b"GET /api/v1/none HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

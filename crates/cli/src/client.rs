@@ -1,6 +1,7 @@
 //! The way to a running server on this machine.
 
 use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use anyhow::{Result, anyhow, bail};
@@ -8,7 +9,6 @@ use quintet_config::ADMIN_SOCKET;
 use quintet_types::CommandError;
 
 use super::Where;
-use super::api::is_server;
 use super::remote::{Way, default_http, of_server, plain};
 
 /// The server's no.
@@ -57,7 +57,7 @@ impl Write for ToServer<'_> {
 
 /// The server at the default address of HTTP on this machine, if no address is given and one
 /// responds there.
-fn at_default_http(at: &Where) -> Option<Way> {
+fn at_default_http(at: &Where, is_server: fn(TcpStream) -> bool) -> Option<Way> {
     // Any program of this machine may listen there: only a server that is named gets a secret.
     let is_named = at.data.is_some() || at.socket.is_some();
     if is_named || at.only_sockets || at.user.is_some() {
@@ -74,12 +74,13 @@ fn at_default_http(at: &Where) -> Option<Way> {
     Some(Way::Plain(way))
 }
 
-/// The control socket of the server on this machine; last of all the default address of HTTP.
+/// The control socket of the server on this machine; last of all the default address of HTTP,
+/// where `is_server` says that one responds.
 ///
 /// # Errors
 /// Says how to start a server, if none runs there.
 #[expect(clippy::wildcard_enum_match_arm, reason = "as the system says it")]
-pub(super) fn socket(at: &Where) -> Result<Way> {
+pub(super) fn socket(at: &Where, is_server: fn(TcpStream) -> bool) -> Result<Way> {
     let directories = at.directories();
     let sockets = match &at.socket {
         Some(socket) => vec![socket.clone()],
@@ -111,7 +112,7 @@ pub(super) fn socket(at: &Where) -> Result<Way> {
         odd.get_or_insert(error);
     }
     if let Some(error) = odd {
-        return at_default_http(at).ok_or(error);
+        return at_default_http(at, is_server).ok_or(error);
     }
     if let Some(socket) = &at.socket {
         bail!("no server listens on {}", socket.display());
@@ -119,7 +120,7 @@ pub(super) fn socket(at: &Where) -> Result<Way> {
     #[cfg(feature = "cluster")]
     super::node::name_owner(&directories)?;
     if at.data.is_none() {
-        if let Some(way) = at_default_http(at) {
+        if let Some(way) = at_default_http(at, is_server) {
             return Ok(way);
         }
         let all = directories.iter().map(|dir| dir.display().to_string());

@@ -3,8 +3,7 @@
 use quintet_client::{Change, NoChange, SetBy};
 use quintet_types::{Overrides, QueueSetup, Tags};
 
-use super::queues::{QUEUE_SETTINGS, QueueSpec, SET_BY};
-use super::scripts;
+use super::queues::{QUEUE_SETTINGS, QueueSpec, SCRIPT_KEYS, SET_BY};
 use super::together::{WHY, clash};
 use super::wrong::unknown;
 
@@ -89,7 +88,7 @@ pub(crate) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
 
 fn spec_of(key: &str) -> Result<&'static QueueSpec, String> {
     let mut specs = QUEUE_SETTINGS.iter();
-    if FIXED.contains(&key) || scripts::KEYS.contains(&key) {
+    if FIXED.contains(&key) || SCRIPT_KEYS.contains(&key) {
         return Err("cannot be changed here, but in the configuration file".to_owned());
     }
     match specs.find(|spec| spec.key == key) {

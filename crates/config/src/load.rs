@@ -8,7 +8,7 @@ use quintet_types::{Name, Overrides};
 use quintet_wire::{Options, Value};
 
 use super::cluster::CLUSTER;
-use super::queues::QUEUE_SETTINGS;
+use super::queues::{QUEUE_SETTINGS, SCRIPT_KEYS};
 use super::schema::{SETTINGS, duration, parse_sync, takes, text};
 use super::units::show_bytes;
 use super::wrong::{Lines, Wrong, renamed, unknown};
@@ -323,7 +323,7 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
     for (key, value) in table {
         // A queue's name, and what its script is told, is not for the engine.
         let named = !refused.contains(&"name");
-        if named && (key == "name" || scripts::KEYS.contains(&key.as_str())) {
+        if named && (key == "name" || SCRIPT_KEYS.contains(&key.as_str())) {
             continue;
         }
         let wrong = |why| Wrong::of_key(key, why).within(place);
@@ -332,7 +332,7 @@ fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overr
             .find(|spec| spec.key == key)
             .ok_or_else(|| {
                 let known = QUEUE_SETTINGS.iter().map(|spec| spec.key);
-                let of_scripts = scripts::KEYS.iter().copied().filter(|_| named);
+                let of_scripts = SCRIPT_KEYS.iter().copied().filter(|_| named);
                 wrong(unknown("key", key, known.chain(of_scripts)))
             })?;
         (spec.set)(&mut overrides, value)

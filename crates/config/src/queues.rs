@@ -8,6 +8,18 @@ use quintet_types::{
 use super::schema::{bytes, duration, flag, number, quoted, range, takes, text, word};
 use super::units::{parse_duration_ms, parse_rate, show_bytes, show_duration, show_rate};
 
+/// The keys a `[[queue]]` has for its script, as RQ's.
+pub(crate) const SCRIPT_KEYS: &[&str] = &[
+    "script",
+    "num_workers",
+    "exec_prefix",
+    "env_vars",
+    "coalesce_params",
+    "blocking_params",
+    "schedule",
+    "strict_exit",
+];
+
 /// The prefix of tags that say who set a setting and when.
 pub(crate) const SET_BY: &[u8] = b"quintet:set:";
 

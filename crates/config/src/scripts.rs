@@ -2,19 +2,8 @@
 
 use quintet_scripts::QueueConfig;
 
+use super::queues::SCRIPT_KEYS;
 use super::wrong::Wrong;
-
-/// The keys a `[[queue]]` has for its script, as RQ's.
-pub(crate) const KEYS: &[&str] = &[
-    "script",
-    "num_workers",
-    "exec_prefix",
-    "env_vars",
-    "coalesce_params",
-    "blocking_params",
-    "schedule",
-    "strict_exit",
-];
 
 /// A queue's script, if its table names one.
 ///
@@ -23,7 +12,7 @@ pub(crate) const KEYS: &[&str] = &[
 pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig>, Wrong> {
     let said: toml::Table = table
         .iter()
-        .filter(|(key, _)| KEYS.contains(&key.as_str()))
+        .filter(|(key, _)| SCRIPT_KEYS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     if said.is_empty() {
@@ -90,7 +79,7 @@ pub(crate) fn of(scripts: &[QueueConfig], name: &str) -> Vec<(&'static str, Stri
         let value = toml::Value::try_from(json.get(*key)?).ok()?;
         Some((*key, value.to_string()))
     };
-    KEYS.iter().filter_map(line).collect()
+    SCRIPT_KEYS.iter().filter_map(line).collect()
 }
 
 #[cfg(test)]

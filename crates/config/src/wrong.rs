@@ -7,9 +7,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::cluster::CLUSTER;
-use super::queues::QUEUE_SETTINGS;
+use super::queues::{QUEUE_SETTINGS, SCRIPT_KEYS};
 use super::schema::SETTINGS;
-use super::scripts;
 
 /// A fault of the configuration file.
 #[derive(Debug)]
@@ -270,7 +269,7 @@ fn misplaced(key: &str) -> Option<String> {
         "above the first table of the file"
     } else if CLUSTER.iter().any(|spec| spec.key == key) {
         "in [cluster]"
-    } else if scripts::KEYS.contains(&key) && key != "schedule" {
+    } else if SCRIPT_KEYS.contains(&key) && key != "schedule" {
         "in a [[queue]] table"
     } else {
         return None;
@@ -416,13 +415,13 @@ mod tests {
     fn each_wrong_value_is_shown_with_its_line_its_name_and_what_is_taken() {
         use super::super::webhooks::WEBHOOK;
         use super::super::{auth, limits::LIMIT, schedules::CRON, schedules::SCHEDULE};
-        use super::{CLUSTER, QUEUE_SETTINGS, SETTINGS, scripts};
+        use super::{CLUSTER, QUEUE_SETTINGS, SCRIPT_KEYS, SETTINGS};
         let mut keys: Vec<(&str, &str)> = Vec::new();
         keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
         keys.extend(CLUSTER.iter().map(|spec| ("[cluster]", spec.key)));
         let queue = "[[queue]]\nname = 'q'\nscript = '/x'";
         keys.extend(QUEUE_SETTINGS.iter().map(|spec| (queue, spec.key)));
-        let of_scripts = scripts::KEYS.iter().filter(|key| **key != "script");
+        let of_scripts = SCRIPT_KEYS.iter().filter(|key| **key != "script");
         keys.extend(of_scripts.map(|key| (queue, *key)));
         keys.push(("[[queue]]\nname = 'q'", "script"));
         keys.extend(auth::USER.iter().map(|spec| ("[[user]]", spec.key)));
