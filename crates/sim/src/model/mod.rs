@@ -17,6 +17,7 @@ mod put;
 mod settle;
 mod show;
 mod take;
+mod time;
 mod track;
 
 use std::collections::{BTreeMap, BTreeSet};
