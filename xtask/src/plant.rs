@@ -193,8 +193,8 @@ const PLANTED: &[Planted] = &[
         what: "the parts of a reserve that gathers have one token, so they get the same messages",
         edits: &[(
             "crates/api/src/gather.rs",
-            "let missing = format!(\"\\0{missing}\");",
-            "let missing = String::new();",
+            "0 => format!(\"\\0{missing}\"),",
+            "0 => String::new(),",
         )],
         tests: &[&["--test=http", "gathered"]],
     },

@@ -429,7 +429,7 @@ mod tests {
                 "cron: give one of cron, every and at",
             ),
             ("every = '5x'", "every \"5x\" is not a duration"),
-            ("every = '1ms'", "every: takes 1000"),
+            ("every = '1ms'", "every: takes 1s to 3660d"),
             ("every = '5m'\nphase = '5m'", "phase: takes less than every"),
             ("at = ['tomorrow']", "at takes a moment"),
             ("every = '5m'\nend = '2030-01-01'", "end takes a moment"),

@@ -36,7 +36,8 @@ pub(crate) struct Hub {
 
 /// State that the streams of a selection share.
 struct Followed {
-    told: Mutex<Queues>,
+    /// `None`: nobody has looked yet.
+    told: Mutex<Option<Queues>>,
     events: broadcast::Sender<Bytes>,
 }
 
@@ -77,7 +78,7 @@ impl Hub {
         let mut all_followed = locked(&self.followed);
         if let Some(followed) = all_followed.get(&of) {
             let told = locked(&followed.told);
-            let first = (!told.is_empty()).then(|| all(&told));
+            let first = told.as_ref().map(all);
             return Reader::new(first, followed.events.subscribe());
         }
         let (events, reader) = broadcast::channel(BEHIND);
@@ -120,8 +121,11 @@ impl Hub {
                 return;
             };
             let mut told = locked(&followed.told);
-            let news = change(&told, &now);
-            *told = now;
+            let news = match &*told {
+                Some(before) => change(before, &now),
+                None => Some(all(&now)),
+            };
+            *told = Some(now);
             quiet = if news.is_some() { 0 } else { quiet + 1 };
             let comment = (quiet % QUIET == 1).then(|| Bytes::from_static(b":\n\n"));
             if let Some(event) = news.or(comment) {
