@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use quintet_http::{Attempt, Client, Undo};
 use quintet_types::{
-    AwaitLease, Caller, Command, Keys, LeaseState, Message, MessageVersion, Outcome, Take, Wait,
+    AT_ONCE_MS, AwaitLease, Caller, Command, Keys, LeaseState, Message, MessageVersion, Outcome,
+    Take, Wait,
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -168,6 +169,8 @@ impl Api {
         let asks: Vec<AwaitLease> = undo
             .messages()
             .iter()
+            // A lease that ends at once is over before its reply.
+            .filter(|message| message.ttr_ms != Some(AT_ONCE_MS))
             .map(|message| AwaitLease {
                 id: message.id,
                 seen: MessageVersion::of(message),

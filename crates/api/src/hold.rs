@@ -179,6 +179,11 @@ pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
     response
 }
 
+fn too_long() -> Problem {
+    let says = format!("takes at most {HOLD_MAX_MS} ms, which is a week");
+    Problem::field("hold_ms", says)
+}
+
 /// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
 /// end. It does not shorten a longer pause.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/hold", operation_id = "hold_queue", tag = "queues",
@@ -190,7 +195,7 @@ pub(super) async fn queue(
 ) -> Answer {
     let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
-        return Err(Problem::field("hold_ms", format!("at most {HOLD_MAX_MS}")));
+        return Err(too_long());
     }
     let (key, for_ms) = (None, hold_ms);
     let told = api
@@ -214,10 +219,7 @@ pub(super) async fn hold(
     let queue = read::queue(&queue)?;
     let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
-        return Err(Problem::field(
-            "hold_ms",
-            format!("takes at most {HOLD_MAX_MS} ms, which is a week"),
-        ));
+        return Err(too_long());
     }
     let command = Command::Hold {
         queue,

@@ -208,7 +208,7 @@ struct Where {
     /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet; else http://127.0.0.1:3333].
     #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
     data: Option<PathBuf>,
-    /// Does not try the default address of HTTP.
+    /// True: the default address of HTTP is not tried.
     #[arg(skip)]
     only_sockets: bool,
     /// Print the server's address.

@@ -89,7 +89,7 @@ pub(crate) fn set_by(setup: &QueueSetup, key: &str) -> Option<SetBy> {
 fn spec_of(key: &str) -> Result<&'static QueueSpec, String> {
     let mut specs = QUEUE_SETTINGS.iter();
     if FIXED.contains(&key) || SCRIPT_KEYS.contains(&key) {
-        return Err("cannot be changed here, but in the configuration file".to_owned());
+        return Err("can be changed only in the configuration file".to_owned());
     }
     match specs.find(|spec| spec.key == key) {
         Some(spec) => Ok(spec),

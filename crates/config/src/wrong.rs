@@ -290,7 +290,11 @@ pub(crate) fn unknown<'a>(what: &str, word: &str, known: impl Iterator<Item = &'
     if let Some((_, here)) = meant {
         return format!("unknown {what} \"{word}\"; did you mean \"{here}\"?");
     }
-    let misplaced = misplaced(word).filter(|_| what == "key");
+    // A letter more or less is a slip in this table.
+    let slips = known
+        .iter()
+        .any(|key| strsim::damerau_levenshtein(word, key) == 1);
+    let misplaced = misplaced(word).filter(|_| what == "key" && !slips && word != "name");
     if let Some(why) = renamed(word).or(misplaced) {
         return why;
     }

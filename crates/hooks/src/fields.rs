@@ -127,7 +127,9 @@ fn after_of(table: &Table) -> Result<PutAfter, String> {
         let word = || String::from_utf8(bytes("after", &value, 100)?).map_err(|_| String::new());
         if field.is_integer() {
             match value.as_integer() {
-                Some(0) => return Err("after: an id from 1 on expected, got 0".into()),
+                Some(0) => {
+                    return Err("after: an id of a message (1 or more) expected, got 0".into());
+                }
                 Some(_) => after.ids.push(MessageId(whole("after", &value, u64::MAX)?)),
                 None => after.names.push(message_name("after", &value)?.into()),
             }

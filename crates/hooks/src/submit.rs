@@ -308,7 +308,10 @@ impl HookState {
                         guards: own.guards.clone(),
                         ..Transaction::default()
                     };
+                    // No client waits for this: one that has to wait is told of it once.
+                    self.work().caller.client_id = NOBODY;
                     let decided = self.plain(Command::Transaction(Box::new(own)));
+                    self.work().caller = who.caller;
                     if matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
                         return decided;
                     }

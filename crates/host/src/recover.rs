@@ -156,7 +156,10 @@ pub(crate) fn take_seat_at(
     layout: &Layout,
 ) -> Result<Opened> {
     if let Some(why) = replay.lacks() {
-        tracing::warn!("{why}: the others are lost");
+        tracing::warn!(
+            "{why}: the others were lost, now or before, or imported as archived by an older \
+             version"
+        );
     }
     let spares = log.files_ahead();
     let epoch = Epoch(recovery.last_epoch.0 + 1);

@@ -374,6 +374,9 @@ fn meant(ids: impl Iterator<Item = String>, digits: &str) -> Result<String> {
             "several connections end in {digits}: {}, {id}",
             ending.join(", ")
         ),
+        None if digits.len() > 1 && digits.starts_with('0') => {
+            bail!("no connection has an id that ends in {digits}")
+        }
         Some(_) | None => Ok(digits.to_owned()),
     }
 }
@@ -413,6 +416,7 @@ mod tests {
         assert_eq!(meant("7299"), is("7299"), "a whole id is no end");
         assert_eq!(meant("299"), is("299"), "too short for an end");
         assert_eq!(meant("5555"), is("5555"), "the server knows none");
+        assert!(meant("0003").is_err(), "no id is written so");
         let several = "several connections end in 6481: 21474836481, 8589936481";
         assert_eq!(meant("6481"), Err(several.to_owned()));
         assert!(digits("").is_err() && digits("x").is_err());

@@ -119,6 +119,10 @@ pub(super) fn administers(command: &Command, operator: bool) -> Option<Administe
         Command::Pause {
             for_ms: Some(0),
             ..
+        } | Command::Hold {
+            key: None,
+            for_ms: 0,
+            ..
         }
     );
     let act = if resumes {

@@ -251,9 +251,6 @@ impl Ends {
         };
         if let Some(purge) = self.purges.iter_mut().rev().find(is_same) {
             purge.ids = (purge.ids.0.min(low), purge.ids.1.max(high));
-            if of.at >= purge.rest.at {
-                purge.rest = of;
-            }
             return;
         }
         if self.purges.len() == PURGES_MAX {

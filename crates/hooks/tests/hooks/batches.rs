@@ -205,7 +205,7 @@ fn a_put_of_a_hook_waits_for_messages_of_any_shard() {
     put(&mut t, "q", "none");
     let told = log(&t).join("\n");
     assert!(
-        told.ends_with("after: an id from 1 on expected, got 0"),
+        told.ends_with("after: an id of a message (1 or more) expected, got 0"),
         "{told}"
     );
     put(&mut t, "q", "other");

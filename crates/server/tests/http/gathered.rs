@@ -59,6 +59,16 @@ fn begun(server: &Server, body: &Value) -> Client {
 const LONG: u64 = 60_000;
 
 #[test]
+fn messages_whose_leases_end_at_once_are_in_the_reply() {
+    let start = Start::of("[defaults]\ndefault_ttr = '1ms'\n");
+    let server = start.listen(&["http=0"]).serve();
+    put(&server, &["a"]);
+    let gathers = json!({"max": 10, "min": 2, "linger_ms": 1000});
+    let messages = reserve(&server, "", &gathers);
+    assert_eq!(each(&messages, "body"), ["a"]);
+}
+
+#[test]
 fn a_reserve_is_answered_when_there_are_enough() {
     let server = served();
     put(&server, &["a"]);

@@ -147,7 +147,7 @@ fn what_cannot_be_changed_says_why() {
             400,
             "bad_field",
             "num_workers",
-            "num_workers cannot be changed here, but in the configuration file",
+            "num_workers can be changed only in the configuration file",
         ),
         (
             json!({ "rank": 1 }),
