@@ -168,14 +168,14 @@ fn what_cannot_be_changed_says_why() {
             400,
             "bad_field",
             "memory",
-            "cannot be changed",
+            "can be changed only in the configuration file",
         ),
         (
             json!({ "tags": "x" }),
             400,
             "bad_field",
             "tags",
-            "cannot be changed",
+            "can be changed only in the configuration file",
         ),
         (
             json!({ "take_rat": "5/s" }),
