@@ -1,7 +1,7 @@
 //! Changes to the settings of one queue while the server runs, and who made them.
 
 use quintet_client::{Change, NoChange, SetBy};
-use quintet_types::{Overrides, QueueSetup, Tags};
+use quintet_types::{Overrides, QueueSettings, QueueSetup, Tags};
 
 use super::queues::{QUEUE_SETTINGS, QueueSpec, SCRIPT_KEYS, SET_BY};
 use super::together::{WHY, clash};
@@ -49,7 +49,7 @@ pub fn changed(setup: &QueueSetup, changes: &[Change], by: &SetBy) -> Result<Ove
                 }
                 sign(&mut own, spec, by);
                 if RETRY.contains(&spec.key) {
-                    keep_policy(&mut own, setup, by).map_err(no)?;
+                    keep_policy(&mut own, setup, spec, by).map_err(no)?;
                 }
             }
         }
@@ -108,11 +108,21 @@ fn value_of(json: &str) -> Result<toml::Value, String> {
     value.ok_or_else(|| "takes a number, true, false, a text or a list".to_owned())
 }
 
-/// Makes those of the retry policy that are in force the queue's own.
-fn keep_policy(own: &mut Overrides, setup: &QueueSetup, by: &SetBy) -> Result<(), String> {
+/// Makes those of the retry policy that are in force the queue's own. If nobody has chosen a policy
+/// before, a delay or a number of tries counts for all failures, as in the file.
+fn keep_policy(
+    own: &mut Overrides,
+    setup: &QueueSetup,
+    changed: &QueueSpec,
+    by: &SetBy,
+) -> Result<(), String> {
+    let mut kept = setup.settings.clone();
+    if kept.retry_by_default {
+        kept.retry_on = QueueSettings::default().retry_on;
+    }
     for spec in RETRY.iter().filter_map(|key| spec_of(key).ok()) {
-        if !(spec.among)(own) && !spec.is_in(setup.settings.locked) {
-            (spec.set)(own, &value_of(&(spec.show)(&setup.settings))?)?;
+        if !(spec.among)(own) && !spec.is_in(setup.settings.locked) && spec.key != changed.key {
+            (spec.set)(own, &value_of(&(spec.show)(&kept))?)?;
             sign(own, spec, by);
         }
     }

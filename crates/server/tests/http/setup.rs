@@ -89,6 +89,24 @@ fn a_change_wins_over_the_file_and_survives_a_kill_until_it_is_cleared() {
 }
 
 #[test]
+fn a_policy_that_is_chosen_counts_for_all_failures_as_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, USERS);
+    put(&server, "work");
+    let all = json!(["release", "timeout", "lost"]);
+    for (changes, causes) in [
+        (json!({ "retry_max": 3 }), all.clone()),
+        (json!({ "retry_delay": "2s" }), all),
+        (json!({ "retry_on": ["lost"] }), json!(["lost"])),
+        (json!({ "retry_max": 5 }), json!(["lost"])),
+        (json!({ "retry_on": null }), json!([])),
+    ] {
+        let told = patch(&server, "work", "", &changes).json;
+        assert_eq!(setting(&told, "retry_on")["value"], causes, "{changes}");
+    }
+}
+
+#[test]
 fn a_setting_or_a_header_that_is_there_twice_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, USERS);
