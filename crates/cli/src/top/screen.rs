@@ -1,8 +1,8 @@
-//! Screens of `top`: keys and looks go in, actions come out.
+//! Screens of `top`: keys and snapshots go in, actions come out.
 
 use std::collections::VecDeque;
 
-use super::look::{Dead, Finding, Look, Queue};
+use super::snapshot::{Dead, Finding, Queue, Snapshot};
 
 /// A key, as far as it means something here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ quintet_types::named! {
     pub(super) enum Column, name {
         Name = "name",
         Ready = "ready",
-        /// How many were ready at the last looks.
+        /// How many were ready at the last snapshots.
         Trend = "trend",
         Oldest = "oldest",
         Delayed = "delayed",
@@ -135,7 +135,7 @@ const PAGE: usize = 10;
 quintet_types::defaults! {
     /// The state of it all.
     pub(super) struct Screen {
-        pub(super) look: Look = Look::default(),
+        pub(super) snapshot: Snapshot = Snapshot::default(),
         pub(super) page: Page = Page::Queues,
         /// Pages that Esc leads back to, the next one last.
         behind: Vec<Page> = Vec::new(),
@@ -169,8 +169,8 @@ impl Screen {
     }
 
     /// Takes what was seen.
-    pub(super) fn seen(&mut self, look: Look) {
-        self.look = look.since(&self.look);
+    pub(super) fn seen(&mut self, snapshot: Snapshot) {
+        self.snapshot = snapshot.since(&self.snapshot);
     }
 
     /// Takes what a followed queue's messages did.
@@ -190,7 +190,7 @@ impl Screen {
 
     /// The queues that are shown, in order.
     pub(super) fn rows(&self) -> Vec<&Queue> {
-        let queues = self.look.queues.iter();
+        let queues = self.snapshot.queues.iter();
         let mut rows: Vec<&Queue> = queues
             .filter(|queue| queue.shown.contains(&self.filter))
             .collect();
@@ -223,9 +223,11 @@ impl Screen {
     /// The queue that keys are about: the page's, or the one that is picked.
     pub(super) fn subject(&self) -> Option<&Queue> {
         match &self.page {
-            Page::Queue(name) | Page::Dead(name) | Page::Follow(name) => {
-                self.look.queues.iter().find(|queue| queue.name == *name)
-            }
+            Page::Queue(name) | Page::Dead(name) | Page::Follow(name) => self
+                .snapshot
+                .queues
+                .iter()
+                .find(|queue| queue.name == *name),
             Page::Queues | Page::Connections | Page::Attention | Page::Help => {
                 self.rows().get(self.at()).copied()
             }
@@ -234,7 +236,7 @@ impl Screen {
 
     /// Why queues need attention, as far as the server says.
     pub(super) fn findings(&self) -> &[Finding] {
-        match &self.look.findings {
+        match &self.snapshot.findings {
             Some(findings) => findings.listed.as_slice(),
             None => &[],
         }
@@ -356,11 +358,11 @@ impl Screen {
         let all = match self.page {
             Page::Dead(_) => self.dead.as_ref().map_or(0, Vec::len),
             Page::Attention => {
-                let findings = self.look.findings.as_ref();
+                let findings = self.snapshot.findings.as_ref();
                 findings.map_or(0, |findings| findings.lines().count())
             }
             Page::Queues | Page::Connections | Page::Queue(_) | Page::Follow(_) | Page::Help => {
-                self.look.connections.as_ref().map_or(0, Vec::len)
+                self.snapshot.connections.as_ref().map_or(0, Vec::len)
             }
         };
         // Fewer lines than a page has are on a screen only where keys for one line lead there.
