@@ -180,7 +180,7 @@ impl Findings {
 }
 
 impl Snapshot {
-    /// Works out how fast queues moved since the snapshot before. One that is new or made anew keeps
+    /// Works out how fast queues moved since the last snapshot. One that is new or made anew keeps
     /// what the server says of its last minute.
     pub(super) fn since(mut self, before: &Snapshot) -> Self {
         let ms = self.at_ms.saturating_sub(before.at_ms);

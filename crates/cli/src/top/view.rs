@@ -1,4 +1,4 @@
-//! How `top` snapshots.
+//! The screens of `top` as text.
 
 use quintet_client::words::count;
 use quintet_types::Left;
