@@ -189,7 +189,7 @@ impl Across {
         engine.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        engine.sweep_expired(&mut cx);
+        engine.remove_expired(&mut cx);
         let answer = match self.phase {
             Phase::Held(shard) => self.count_held(engine, shard),
             Phase::Find => self.find(engine),
@@ -207,7 +207,7 @@ impl Across {
             }
             Phase::Done => None,
         };
-        engine.sweep_expired(&mut cx);
+        engine.remove_expired(&mut cx);
         engine.serve(&mut cx);
         answer
     }
@@ -625,7 +625,7 @@ impl Engine {
         let turn = match take.pick {
             Pick::Best => 0,
             Pick::InOrder => {
-                let name = &self.store.seated(queue).name;
+                let name = &self.store.expect_queue(queue).name;
                 let turn = take.queues.iter().position(|other| other == name);
                 turn.unwrap_or(take.queues.len())
             }
