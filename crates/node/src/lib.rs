@@ -106,7 +106,7 @@ impl Ownership {
         // Where this takes long another node may take over, which is found out by appending.
         let runs = self.node.told.runs.complete(&state)?;
         let opened =
-            quintet_host::take_seat(state, Box::new(log), recovery, lead_ms, &runs, layout);
+            quintet_host::take_ownership(state, Box::new(log), recovery, lead_ms, &runs, layout);
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {

@@ -527,7 +527,7 @@ impl Threads for Running {
     fn end(&mut self, by: Instant) -> bool {
         let server = &self.server;
         server.dispatchers.stop();
-        server.core.end_looks();
+        server.core.end_peeks();
         let dispatcher = self.dispatcher.ends_by(by);
         self.ends.store(true, Ordering::SeqCst);
         server.operations.looks.stop();
