@@ -446,7 +446,7 @@ impl Core {
         all
     }
 
-    /// The end of a message that is gone. Peeks through the newest ends of each shard, about a
+    /// The end of a message that is gone. Looks through the newest ends of each shard, about a
     /// tenth of a millisecond for a hundred thousand of them.
     pub fn end_of(&self, id: MessageId) -> Option<Ending> {
         let shards = 0..self.shards.len();
