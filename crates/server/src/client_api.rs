@@ -99,15 +99,15 @@ impl ClientApi for ServerApi {
     }
 
     fn history(&self, queue: &Name) -> Option<History> {
-        self.0.operations.looks.of(queue)
+        self.0.operations.histories.of(queue)
     }
 
     fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
-        self.0.operations.looks.add_hour(queue, sum);
+        self.0.operations.histories.add_hour(queue, sum);
     }
 
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {
-        self.0.operations.looks.recent(queue, self.now())
+        self.0.operations.histories.recent(queue, self.now())
     }
 
     fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
@@ -130,7 +130,7 @@ impl ClientApi for ServerApi {
     }
 
     fn rates(&self, queue: &Name) -> Option<Rates> {
-        self.0.operations.looks.rates(queue)
+        self.0.operations.histories.rates(queue)
     }
 
     fn numbers(&self) -> String {

@@ -126,7 +126,7 @@ impl Server {
             hooks: self.security.hooks.shared(),
             schedules: &self.operations.schedules,
             webhooks: &self.operations.webhooks,
-            looks: &self.operations.looks,
+            histories: &self.operations.histories,
             spans: &self.operations.spans,
             cold: self.core.cold_numbers(&shard.cold),
             cluster: self.node.as_ref().map(|node| node.numbers()),

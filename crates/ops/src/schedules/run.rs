@@ -16,7 +16,7 @@ use super::book::Book;
 use super::load::{
     DEFINITIONS, Loaded, MARKS, ask_all, entries, get, is_full, page, set, set_mark, step,
 };
-use super::plan::{Look, Mark, late_at, look, next_look};
+use super::plan::{Mark, NextStep, late_at, next_check, next_step};
 use super::{Schedules, forgotten};
 
 /// The attribute that says when a message was due.
@@ -353,7 +353,7 @@ impl Runner<'_> {
     pub(super) fn take(&self, name: &str, loaded: &Loaded) {
         let mut inside = locked(&self.schedules.inside);
         let due = match &loaded.schedule {
-            Ok(schedule) => next_look(schedule, &loaded.mark),
+            Ok(schedule) => next_check(schedule, &loaded.mark),
             Err(why) => {
                 let news = inside
                     .book
@@ -443,14 +443,14 @@ impl Runner<'_> {
                 continue;
             };
             let wall = self.client_api.wall();
-            let (mark, missed, due) = match look(schedule, &loaded.mark, wall) {
-                Look::Rest => {
+            let (mark, missed, due) = match next_step(schedule, &loaded.mark, wall) {
+                NextStep::Rest => {
                     self.take(name, &loaded);
                     self.was_looked_at(name);
                     continue;
                 }
-                Look::Note { mark, missed } => (mark, missed, None),
-                Look::Put { mark, missed, due } => (mark, missed, Some(due)),
+                NextStep::Note { mark, missed } => (mark, missed, None),
+                NextStep::Put { mark, missed, due } => (mark, missed, Some(due)),
             };
             let run = |full| {
                 let put = due.map(|due| Effect::Put(scheduled(&schedule.put, due)));
@@ -559,7 +559,7 @@ impl Runner<'_> {
                 item.error = None;
             }
         });
-        inside.book.look_at(name, next_look(schedule, mark));
+        inside.book.look_at(name, next_check(schedule, mark));
     }
 
     fn was_looked_at(&self, name: &str) {
