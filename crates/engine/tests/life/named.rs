@@ -127,7 +127,7 @@ fn names_have_1_to_255_bytes() {
 }
 
 #[test]
-fn a_sweep_finds_messages_by_name_in_any_state() {
+fn a_bulk_operation_finds_messages_by_name_in_any_state() {
     let mut w = World::new();
     for name in ["x", "job", "y", "job"] {
         put(&mut w, "q", name, named(name));
@@ -146,7 +146,7 @@ fn a_sweep_finds_messages_by_name_in_any_state() {
         }))
     };
     let Some(Outcome::BulkDone(bulk_done)) = w.ask(1, bulk_op(BulkAction::Delete)) else {
-        panic!("swept");
+        panic!("not done");
     };
     assert_eq!(bulk_done.matched, 2);
     assert_eq!((w.pop("q"), w.pop("q")), ("x".into(), "y".into()));
