@@ -486,7 +486,7 @@ impl Core {
 
     /// Takes a step in each shard, one after the other.
     pub(crate) fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
-        self.visit_for(Work::Server, |access| {
+        self.with_access_for(Work::Server, |access| {
             for shard in 0..self.shards.len() {
                 access.step(shard, &mut work);
             }

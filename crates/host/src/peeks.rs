@@ -71,7 +71,7 @@ impl Core {
             }
             waiting.told.insert(client_id, tell);
         }
-        let answer = match self.visit(|access| access.submit(caller, command)) {
+        let answer = match self.with_access(|access| access.submit(caller, command)) {
             Decided::Now(outcome, name, required) => Some((outcome, name, required)),
             Decided::Later => told.recv().ok(),
         };

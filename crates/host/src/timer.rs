@@ -72,7 +72,7 @@ impl Core {
     /// Does what is due in one shard.
     fn tick(&self, shard: usize) {
         self.shards[shard].give_way();
-        self.visit_for(Work::Timer, |access| {
+        self.with_access_for(Work::Timer, |access| {
             access.step(shard, |at| {
                 if at.engine.next_deadline() <= at.now {
                     at.engine.tick(at.now, at.journal, at.deliveries);

@@ -185,7 +185,7 @@ fn the_fetch_thread_is_woken_for_what_has_to_be_read_from_a_run() {
         |stop| core.run_fetch(stop),
         || {
             let peek = Command::Peek(Peek::Id(id));
-            match core.visit(|access| access.submit(caller(), peek)) {
+            match core.with_access(|access| access.submit(caller(), peek)) {
                 Decided::Later => {}
                 Decided::Now(..) => return Err("it is in memory".to_owned()),
             }

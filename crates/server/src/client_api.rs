@@ -243,7 +243,9 @@ impl ClientApi for ServerApi {
 
     fn restore(&self, client_id: ClientId, messages: Vec<Message>) {
         let caller = Caller::server(client_id);
-        self.0.core.visit(|access| access.restore(caller, messages));
+        self.0
+            .core
+            .with_access(|access| access.restore(caller, messages));
     }
 
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {

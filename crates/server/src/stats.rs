@@ -107,7 +107,7 @@ impl Server {
         let ask = Command::Stats(StatsOf::Shard);
         let asked = self
             .core
-            .visit(|access| access.submit(Caller::server(ClientId::default()), ask));
+            .with_access(|access| access.submit(Caller::server(ClientId::default()), ask));
         if let Decided::Now(Outcome::Stats(reply), ..) = asked
             && let StatsReply::Shard(shard) = *reply
         {
