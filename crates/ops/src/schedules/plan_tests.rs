@@ -1,7 +1,7 @@
 use super::*;
 
 use chrono_tz::Tz;
-use quintet_policy::{Beat, Cron, Overlap, Timing};
+use quintet_policy::{Cron, Overlap, Recurrence, Timing};
 use quintet_types::{Body, Name, Put};
 
 const MINUTE: u64 = 60_000;
@@ -20,9 +20,9 @@ struct Table {
     missed: u64,
 }
 
-fn timing(beat: Beat) -> Timing {
+fn timing(recurrence: Recurrence) -> Timing {
     Timing {
-        beat,
+        recurrence,
         start: Ms(0),
         end: Ms::NEVER,
         count: None,
@@ -33,7 +33,7 @@ impl Table {
     /// As it is when it was first looked at `since`.
     fn new(schedule: &str, zone: Tz, missed: Missed, since: u64) -> Self {
         let cron = Cron::parse(schedule).expect("a schedule");
-        Self::of(timing(Beat::Cron(cron, zone)), missed, since)
+        Self::of(timing(Recurrence::Cron(cron, zone)), missed, since)
     }
 
     fn of(timing: Timing, missed: Missed, since: u64) -> Self {
@@ -155,7 +155,7 @@ fn late_by_a_minute_is_not_missed() {
 #[test]
 fn due_times_of_the_last_minute_are_put_each() {
     let second = || {
-        timing(Beat::Every {
+        timing(Recurrence::Every {
             ms: 1000,
             phase_ms: 0,
         })
@@ -312,7 +312,7 @@ fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
     let hour = at("2026-01-01T01:00:00Z");
     assert_eq!(due, [0, 1, 2, 3, 4].map(|hours| hour + hours * HOUR));
     // Of each second of an hour: so many, then the rest is missed at once, and on it goes.
-    let seconds = timing(Beat::Every {
+    let seconds = timing(Recurrence::Every {
         ms: 1000,
         phase_ms: 0,
     });
@@ -331,7 +331,7 @@ fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
 fn each_second_for_ever_ends_in_a_minute_of_puts_whatever_the_clock_does() {
     let start = at("2026-01-01T00:00:30Z");
     let seconds = || {
-        timing(Beat::Every {
+        timing(Recurrence::Every {
             ms: 1000,
             phase_ms: 0,
         })
@@ -352,7 +352,7 @@ fn each_second_for_ever_ends_in_a_minute_of_puts_whatever_the_clock_does() {
 fn a_count_a_start_and_an_end_bound_the_runs() {
     let start = at("2026-01-01T00:00:30Z");
     let of = |count, from, to| {
-        let hours = Beat::Every {
+        let hours = Recurrence::Every {
             ms: HOUR,
             phase_ms: 0,
         };
@@ -425,10 +425,10 @@ fn a_leap_day_comes_in_leap_years() {
 #[test]
 fn an_interval_follows_no_clock_change() {
     let (from, to) = ("2026-03-28T12:00:30Z", "2026-03-30T12:00:00Z");
-    let beat = Beat::Every {
+    let recurrence = Recurrence::Every {
         ms: 12 * HOUR,
         phase_ms: HOUR,
     };
-    let puts = Table::of(timing(beat), Missed::Skip, at(from)).puts(from, to);
+    let puts = Table::of(timing(recurrence), Missed::Skip, at(from)).puts(from, to);
     assert_eq!(puts, ["28 13:00", "29 01:00", "29 13:00", "30 01:00"]);
 }
