@@ -118,7 +118,7 @@ pub(super) enum Page {
 
 /// Meaning of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Asks {
+pub(super) enum Prompt {
     Nothing,
     /// The filter is typed; it was this before.
     Filter(String),
@@ -139,7 +139,7 @@ quintet_types::defaults! {
         pub(super) page: Page = Page::Queues,
         /// Pages that Esc leads back to, the next one last.
         behind: Vec<Page> = Vec::new(),
-        pub(super) asks: Asks = Asks::Nothing,
+        pub(super) prompt: Prompt = Prompt::Nothing,
         pub(super) sort: Column = Column::Ready,
         /// The other way round: numbers begin with the largest, names with A.
         pub(super) reversed: bool = false,
@@ -184,7 +184,7 @@ impl Screen {
     pub(super) fn counted(&mut self, queue: String, messages: u64) {
         match messages {
             0 => self.says = format!("nothing waits in {queue}"),
-            _ => self.asks = Asks::Purge(queue, messages),
+            _ => self.prompt = Prompt::Purge(queue, messages),
         }
     }
 
@@ -254,13 +254,13 @@ impl Screen {
         if key == Key::Interrupt {
             return Act::Quit;
         }
-        match std::mem::replace(&mut self.asks, Asks::Nothing) {
-            Asks::Nothing => {}
-            Asks::Filter(before) => {
+        match std::mem::replace(&mut self.prompt, Prompt::Nothing) {
+            Prompt::Nothing => {}
+            Prompt::Filter(before) => {
                 self.type_filter(key, before);
                 return Act::Nothing;
             }
-            Asks::Purge(queue, messages) => {
+            Prompt::Purge(queue, messages) => {
                 if matches!(key, Key::Char('y' | 'Y')) {
                     return Act::Purge(queue, messages);
                 }
@@ -288,7 +288,7 @@ impl Screen {
             Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {}
             Key::Interrupt => {}
         }
-        self.asks = Asks::Filter(before);
+        self.prompt = Prompt::Filter(before);
     }
 
     fn key_of_queues(&mut self, key: Key) -> Act {
@@ -304,7 +304,7 @@ impl Screen {
             Key::Char('>' | 's') => self.sort = self.sort.beside(1),
             Key::Char('<') => self.sort = self.sort.beside(Column::ALL.len() - 1),
             Key::Char('i') => self.reversed = !self.reversed,
-            Key::Char('/') => self.asks = Asks::Filter(self.filter.clone()),
+            Key::Char('/') => self.prompt = Prompt::Filter(self.filter.clone()),
             Key::Char('c') => self.open(Page::Connections),
             Key::Char('a') => self.open(Page::Attention),
             Key::Char('?') => self.open(Page::Help),

@@ -74,9 +74,9 @@ fn purge_asks_with_the_count_and_only_yes_does_it() {
     screen.counted("mails".to_owned(), 30);
     let purge = Act::Purge("mails".to_owned(), 30);
     assert_eq!(screen.key(Key::Char('y')), purge);
-    assert_eq!(screen.asks, Asks::Nothing);
+    assert_eq!(screen.prompt, Prompt::Nothing);
     screen.counted("mails".to_owned(), 0);
-    assert_eq!(screen.asks, Asks::Nothing, "there is nothing to ask");
+    assert_eq!(screen.prompt, Prompt::Nothing, "there is nothing to ask");
 }
 
 #[test]

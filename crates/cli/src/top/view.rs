@@ -10,7 +10,7 @@ use ratatui::widgets::{Cell, List, ListItem, Paragraph, Row, Table, TableState, 
 
 use super::super::progress::count_of;
 use super::super::table::{age, elide, named, pad, rate, width};
-use super::screen::{Asks, Column, Page, Screen};
+use super::screen::{Column, Page, Prompt, Screen};
 use super::snapshot::{Connection, Finding, Findings, Queue, TREND};
 
 /// Cells of a queue's name before columns are left out for it.
@@ -129,17 +129,17 @@ pub(super) fn title(screen: &Screen, cells: usize) -> String {
 }
 
 fn footing(screen: &Screen) -> String {
-    match &screen.asks {
-        Asks::Filter(_) => format!("filter: {}_", screen.filter),
-        Asks::Purge(queue, messages) => {
+    match &screen.prompt {
+        Prompt::Filter(_) => format!("filter: {}_", screen.filter),
+        Prompt::Purge(queue, messages) => {
             format!(
                 "{} of {} will be purged. Continue? [y/N]",
                 count_of(*messages, "message"),
                 named(queue)
             )
         }
-        Asks::Nothing if !screen.says.is_empty() => screen.says.clone(),
-        Asks::Nothing => match screen.page {
+        Prompt::Nothing if !screen.says.is_empty() => screen.says.clone(),
+        Prompt::Nothing => match screen.page {
             Page::Queues => KEYS.to_owned(),
             Page::Queue(_) | Page::Dead(_) => KEYS_OF_QUEUE.to_owned(),
             Page::Connections | Page::Attention | Page::Help | Page::Follow(_) => {
