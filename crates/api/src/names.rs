@@ -33,7 +33,7 @@ pub(super) async fn show(
     Path((queue, name)): Path<(String, String)>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let look = by_name(queue.clone(), name, By::Anyone, NamedAction::Look);
+    let look = by_name(queue.clone(), name, By::Anyone, NamedAction::Peek);
     let (Outcome::Messages(messages), _) = api.ask(&requester, look).await? else {
         return Err(Problem::unexpected());
     };
