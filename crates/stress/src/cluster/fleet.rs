@@ -185,7 +185,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts all in `generation`'s folder. `power`: each server's store is a file system of its own.
+    /// Starts all in the folder of `generation`. `power`: each server has a file system of its own.
     pub(super) fn start(args: &Args, generation: &Generation, power: bool) -> Result<Self> {
         let (quintet, build) = (&args.quintet, &args.scratch);
         let folder = generation.folder().to_owned();
