@@ -492,7 +492,7 @@ fn obey(
                 server.reloaded(came, tell);
             }
             // Whatever it was, it is over or not yet.
-            Order::Look => {}
+            Order::ClusterChanged => {}
             Order::Drain(on) => {
                 server.edge.draining.store(on, Ordering::Relaxed);
                 server.core.set_draining(on);
