@@ -142,7 +142,7 @@ impl ClientApi for ServerApi {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        locked(&self.0.operations.config).told(&self.0.operations.given)
+        locked(&self.0.operations.config).settings_in_force(&self.0.operations.given)
     }
 
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {

@@ -16,7 +16,7 @@ const RULE: &str = "[[queue]]";
 impl Config {
     /// All settings but users and grants, in the order of `--print-config`.
     /// `given`: what the command line said.
-    pub fn told(&self, given: &CommandLine) -> Vec<Setting> {
+    pub fn settings_in_force(&self, given: &CommandLine) -> Vec<Setting> {
         let (mut own, mut usual) = (self.clone(), Self::default());
         print::hide_logins(&mut own.cluster.nats);
         let mut all = Vec::new();
@@ -222,7 +222,7 @@ mod tests {
             sync: Some("never".to_owned()),
             ..CommandLine::default()
         };
-        let all = config.told(&given);
+        let all = config.settings_in_force(&given);
         for (table, key, value, source) in [
             ("", "queues_max", "77", Source::File),
             ("", "sync", "\"never\"", Source::CommandLine),
