@@ -15,8 +15,8 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
     Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving,
-    LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, heard, held, pace,
-    whole,
+    LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, held, interruptible,
+    pace, whole,
 };
 use quintet_types::{Caller, Name, Principal, QueueSettings};
 use tokio::sync::{oneshot, watch};
@@ -251,7 +251,7 @@ impl Sqs {
         request: Request<Incoming>,
         id: &str,
     ) -> Answered {
-        let (parts, body) = heard(request).into_parts();
+        let (parts, body) = interruptible(request).into_parts();
         if parts.uri.path() == "/healthz" {
             return Answered::plain(StatusCode::OK, "text/plain", "ok");
         }
