@@ -146,7 +146,7 @@ impl ClientApi for ServerApi {
     }
 
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
-        locked(&self.0.operations.config).told_of_queue(setup)
+        locked(&self.0.operations.config).settings_of_queue(setup)
     }
 
     fn change(
