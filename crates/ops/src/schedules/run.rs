@@ -42,7 +42,7 @@ const AHEAD_BYTES: u64 = 1024;
 pub(super) struct Runner<'a> {
     pub(super) schedules: &'a Schedules,
     pub(super) client_api: &'a dyn ClientApi,
-    visit: ScopedClient<'a>,
+    client: ScopedClient<'a>,
     /// Schedules that are due soon. A changed one fails its guards, and is read again.
     ahead: RefCell<HashMap<Arc<str>, Loaded>>,
     /// Marks with the messages of puts, to be written with the next commands.
@@ -66,7 +66,7 @@ impl Schedules {
         let runner = Runner {
             schedules: self,
             client_api,
-            visit: ScopedClient::new(client_api),
+            client: ScopedClient::new(client_api),
             ahead: RefCell::default(),
             notes: RefCell::default(),
         };
@@ -120,7 +120,7 @@ impl Runner<'_> {
         let mut all = self.notes.take();
         let notes = all.len();
         all.extend(commands);
-        let mut outcomes = ask_all(self.client_api, &self.visit, all);
+        let mut outcomes = ask_all(self.client_api, &self.client, all);
         outcomes.split_off(notes)
     }
 
