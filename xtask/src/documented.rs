@@ -104,7 +104,7 @@ impl Fine {
     pub const FOUR: u8 = 4;
 }
 /// Told.
-pub trait Asked {
+pub trait Public {
     fn five();
     /// Told.
     fn six() {

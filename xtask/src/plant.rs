@@ -173,7 +173,7 @@ const PLANTED: &[Planted] = &[
         what: "a worker's hold of a queue ends a longer pause",
         edits: &[(
             "crates/engine/src/decide/hold.rs",
-            "if self.store.seated(queue).is_paused_until(until) {",
+            "if self.store.expect_queue(queue).is_paused_until(until) {",
             "if false {",
         )],
         tests: &[&["--test=life", "held_keys"]],

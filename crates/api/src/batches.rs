@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, Given};
+use super::call::{Answer, Call, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
@@ -235,7 +235,7 @@ pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Ans
     responses((status = 201, body = Batch), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
     Call { api, requester }: Call,
-    Given(given, _share): Given<NewBatch>,
+    RequestBody(given, _share): RequestBody<NewBatch>,
 ) -> Answer {
     let ask = given
         .ask()

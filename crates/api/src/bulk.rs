@@ -12,7 +12,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, Given};
+use super::call::{Answer, Call, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -212,7 +212,7 @@ pub(crate) async fn errors(
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
-    Given(given, _share): Given<OperationRequest>,
+    RequestBody(given, _share): RequestBody<OperationRequest>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
     let usual = if operation == "kick" {

@@ -49,13 +49,13 @@ impl FromRequestParts<Arc<Api>> for OfQueue {
 }
 
 /// The body of a request, and the memory that it takes.
-pub(super) struct Given<T>(pub(super) T, pub(super) RequestMemory);
+pub(super) struct RequestBody<T>(pub(super) T, pub(super) RequestMemory);
 
-impl<T: DeserializeOwned + Send> FromRequest<Arc<Api>> for Given<T> {
+impl<T: DeserializeOwned + Send> FromRequest<Arc<Api>> for RequestBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Arc<Api>) -> Result<Self, Problem> {
-        let (given, share) = read::body::<T>(&api.app, request).await?;
-        Ok(Self(given, share))
+        let (body, share) = read::body::<T>(&api.app, request).await?;
+        Ok(Self(body, share))
     }
 }

@@ -4,7 +4,7 @@ use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_types::{By, Command, NamedAction};
 
-use super::call::{Answer, Call, Given};
+use super::call::{Answer, Call, RequestBody};
 use super::messages::done_to;
 use super::names::by_name;
 use super::path::Path;
@@ -21,7 +21,7 @@ use super::types::Cancel;
 pub(super) async fn message(
     Call { api, requester }: Call,
     Path(id): Path<String>,
-    Given(given, _share): Given<Cancel>,
+    RequestBody(given, _share): RequestBody<Cancel>,
 ) -> Answer {
     let id = read::message(&id)?;
     let cancel = Box::new(given.asked()?);
@@ -40,7 +40,7 @@ pub(super) async fn message(
 pub(super) async fn named(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    Given(given, _share): Given<Cancel>,
+    RequestBody(given, _share): RequestBody<Cancel>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
     let action = NamedAction::Cancel(given.asked()?);

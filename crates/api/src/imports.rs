@@ -16,7 +16,7 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, Given, OfQueue};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::records::Came;
@@ -257,7 +257,7 @@ pub(super) struct NewQueue {
 pub(super) async fn make(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
-    Given(new, _share): Given<NewQueue>,
+    RequestBody(new, _share): RequestBody<NewQueue>,
 ) -> Result<StatusCode, Problem> {
     let groups = match new.groups.as_deref() {
         Some("ordered") => Some(Groups::Ordered),

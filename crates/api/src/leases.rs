@@ -13,7 +13,7 @@ use quintet_types::{
     ListState, Outcome, Take, Transaction, Wait,
 };
 
-use super::call::{Answer, Call, Given, OfQueue};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::gather::Reserve;
 use super::lease_events::{HeldLeases, name_cancelled};
 use super::messages::idempotency_key;
@@ -238,7 +238,7 @@ impl Api {
 pub(super) async fn finish(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    Given(given, _share): Given<Finish>,
+    RequestBody(given, _share): RequestBody<Finish>,
 ) -> Answer {
     let holds = given.holds();
     let settle = hold::settle(given.how()?, holds)?;
@@ -254,7 +254,7 @@ pub(super) async fn finish(
 pub(crate) async fn release(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    Given(given, _share): Given<Release>,
+    RequestBody(given, _share): RequestBody<Release>,
 ) -> Answer {
     let holds = given.holds();
     let settle = hold::settle(given.how(), holds)?;
@@ -270,7 +270,7 @@ pub(crate) async fn release(
 pub(super) async fn fail(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    Given(given, _share): Given<Fail>,
+    RequestBody(given, _share): RequestBody<Fail>,
 ) -> Answer {
     let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
@@ -284,7 +284,7 @@ pub(super) async fn fail(
 pub(super) async fn bury(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    Given(given, _share): Given<Bury>,
+    RequestBody(given, _share): RequestBody<Bury>,
 ) -> Answer {
     let (by, how) = (By::Anyone, given.how());
     let settle = |id| Command::Settle { id, by, how };
@@ -298,7 +298,7 @@ pub(super) async fn bury(
 pub(super) async fn progress(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    Given(given, _share): Given<Progress>,
+    RequestBody(given, _share): RequestBody<Progress>,
 ) -> Answer {
     if given.percent.is_some_and(|percent| percent > 100) {
         return Err(Problem::field("percent", "takes a number from 0 to 100"));
@@ -321,7 +321,7 @@ pub(super) async fn progress(
 pub(super) async fn extend(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    Given(given, _share): Given<Extend>,
+    RequestBody(given, _share): RequestBody<Extend>,
 ) -> Answer {
     let ms = lease_ms(given.lease_ms)?;
     api.settle(&requester, &token, |id| {

@@ -18,7 +18,7 @@ use quintet_types::{
     Transaction, Verb, When,
 };
 
-use super::call::{Answer, Call, Given};
+use super::call::{Answer, Call, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -451,7 +451,7 @@ pub(super) async fn edit(
     Call { api, requester }: Call,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Given(changes, _share): Given<Changes>,
+    RequestBody(changes, _share): RequestBody<Changes>,
 ) -> Answer {
     let id = read::message(&id)?;
     let version = read::if_match(&headers);
@@ -540,7 +540,7 @@ pub(super) async fn redrive(Call { api, requester }: Call, Path(id): Path<String
 pub(super) async fn transfer(
     Call { api, requester }: Call,
     Path(id): Path<String>,
-    Given(Target { to }, _share): Given<Target>,
+    RequestBody(Target { to }, _share): RequestBody<Target>,
 ) -> Answer {
     let id = read::message(&id)?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;

@@ -4,7 +4,7 @@
 use axum::response::Response;
 use quintet_types::{By, ByName, Command, Name, NamedAction, Outcome};
 
-use super::call::{Answer, Call, Given};
+use super::call::{Answer, Call, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Bury, CancelNotice, Extend, Fail, Finish, MessageView, Release, Tracked};
@@ -33,7 +33,7 @@ pub(super) async fn show(
     Path((queue, name)): Path<(String, String)>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let look = by_name(queue.clone(), name, By::Anyone, NamedAction::Look);
+    let look = by_name(queue.clone(), name, By::Anyone, NamedAction::Peek);
     let (Outcome::Messages(messages), _) = api.ask(&requester, look).await? else {
         return Err(Problem::unexpected());
     };
@@ -81,7 +81,7 @@ impl Api {
 pub(super) async fn finish(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    Given(given, _share): Given<Finish>,
+    RequestBody(given, _share): RequestBody<Finish>,
 ) -> Answer {
     let holds = given.holds();
     let action = hold::settle_named(given.how()?, holds)?;
@@ -97,7 +97,7 @@ pub(super) async fn finish(
 pub(crate) async fn release(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    Given(given, _share): Given<Release>,
+    RequestBody(given, _share): RequestBody<Release>,
 ) -> Answer {
     let holds = given.holds();
     let action = hold::settle_named(given.how(), holds)?;
@@ -114,7 +114,7 @@ pub(crate) async fn release(
 pub(super) async fn fail(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    Given(given, _share): Given<Fail>,
+    RequestBody(given, _share): RequestBody<Fail>,
 ) -> Answer {
     let action = NamedAction::Settle(given.how());
     api.settle_named(&requester, &queue, name, action).await
@@ -127,7 +127,7 @@ pub(super) async fn fail(
 pub(super) async fn bury(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    Given(given, _share): Given<Bury>,
+    RequestBody(given, _share): RequestBody<Bury>,
 ) -> Answer {
     let action = NamedAction::Settle(given.how());
     api.settle_named(&requester, &queue, name, action).await
@@ -140,7 +140,7 @@ pub(super) async fn bury(
 pub(super) async fn extend(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    Given(given, _share): Given<Extend>,
+    RequestBody(given, _share): RequestBody<Extend>,
 ) -> Answer {
     let action = NamedAction::Extend(leases::lease_ms(given.lease_ms)?);
     api.settle_named(&requester, &queue, name, action).await

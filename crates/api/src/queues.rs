@@ -7,7 +7,7 @@ use quintet_client::{Did, SetBy};
 use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags};
 use serde_json::Value;
 
-use super::call::{Answer, Call, Given, OfQueue};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
@@ -184,7 +184,7 @@ fn cursor((shard, at): (u8, u32)) -> String {
 pub(super) async fn pause(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
-    Given(PauseFor { for_ms }, _share): Given<PauseFor>,
+    RequestBody(PauseFor { for_ms }, _share): RequestBody<PauseFor>,
 ) -> Answer {
     if for_ms == Some(0) {
         return Err(Problem::field(

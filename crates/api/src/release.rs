@@ -11,7 +11,7 @@ use quintet_types::{
 };
 use tokio::task::JoinSet;
 
-use super::call::{Answer, Call, Given, OfQueue};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::messages::done_to;
 use super::path::Path;
 use super::problem::Problem;
@@ -72,7 +72,7 @@ pub(super) async fn of_message(Call { api, requester }: Call, Path(id): Path<Str
 pub(super) async fn of_queue(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
-    Given(given, _share): Given<Released>,
+    RequestBody(given, _share): RequestBody<Released>,
 ) -> Answer {
     let mut bulk_op = BulkOp::show(queue, ListState::Reserved, ACT_STEP);
     bulk_op.after = given.cursor.as_deref().map(bulk::cursor).transpose()?;

@@ -86,14 +86,14 @@ struct Wait {
 
 impl Move {
     pub(super) fn run(self) -> Result<ExitCode> {
-        Asking::new(&self.at, &self.wait).order(&[MOVE, &self.group, &self.node], true)
+        NodePoll::new(&self.at, &self.wait).order(&[MOVE, &self.group, &self.node], true)
     }
 }
 
 impl Drain {
     pub(super) fn run(self) -> Result<ExitCode> {
         let words: Vec<&str> = std::iter::once(DRAIN).chain(self.node.as_deref()).collect();
-        Asking::new(&self.at, &self.wait).order(&words, true)
+        NodePoll::new(&self.at, &self.wait).order(&words, true)
     }
 }
 
@@ -102,18 +102,18 @@ impl Undrain {
         let words: Vec<&str> = std::iter::once(UNDRAIN)
             .chain(self.node.as_deref())
             .collect();
-        Asking::new(&self.at, &self.wait).order(&words, false)
+        NodePoll::new(&self.at, &self.wait).order(&words, false)
     }
 }
 
 /// A node of this machine that is asked until something is done.
-struct Asking<'a> {
+struct NodePoll<'a> {
     data: &'a Path,
     began: Instant,
     by: Instant,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> NodePoll<'a> {
     fn new(at: &'a Node, wait: &Wait) -> Self {
         let began = Instant::now();
         Self {

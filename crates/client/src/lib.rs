@@ -14,10 +14,10 @@ mod events;
 mod followed;
 mod history;
 mod node;
+mod reports;
 mod schedules;
 pub mod shown;
 mod spec;
-mod told;
 pub mod trace;
 mod unique;
 pub mod words;
@@ -42,6 +42,10 @@ pub use events::{
 pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
+pub use reports::{
+    AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy,
+    Setting, Source, ThrottledClient,
+};
 pub use schedules::{
     LastRun, NotSteered, RunSeen, ScheduleAct, ScheduleSeen, Steered, TellSchedules, TellSteered,
     WhichSchedules,
@@ -49,10 +53,6 @@ pub use schedules::{
 pub use spec::{
     BadSpec, SCHEDULE_NAME_MAX, ScheduleSpec, SpecMissed, SpecOverlap, SpecRepeat, SpecUnique,
     SpecUntil,
-};
-pub use told::{
-    AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy,
-    Setting, Source, ThrottledClient,
 };
 pub use unique::unique;
 pub use worker::WorkerAction;

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use chrono_tz::Tz;
 use quintet_policy::{
-    Beat, Cron, EVERY_MS_MAX, EVERY_MS_MIN, MOMENT_MAX, MOMENTS_MAX, Missed, Overlap, Schedule,
-    Timing,
+    Cron, EVERY_MS_MAX, EVERY_MS_MIN, MOMENT_MAX, MOMENTS_MAX, Missed, Overlap, Recurrence,
+    Schedule, Timing,
 };
 use quintet_types::{Body, Dedupe, Expiry, Ms, Name, OnRepeat, Put, PutMore, Scope, When};
 use serde::{Deserialize, Serialize};
@@ -273,23 +273,23 @@ impl ScheduleSpec {
             return bad("count", "takes a number from 1 on");
         }
         let timing = Timing {
-            beat: self.beat()?,
+            recurrence: self.recurrence()?,
             start: Ms(start),
             end: end.map_or(Ms::NEVER, Ms),
             count: self.count,
         };
         if timing.next(Ms(0)) == Ms::NEVER {
-            let field = match timing.beat {
-                Beat::Cron(..) => "cron",
-                Beat::Every { .. } => "every_ms",
-                Beat::At(_) => "at_ms",
+            let field = match timing.recurrence {
+                Recurrence::Cron(..) => "cron",
+                Recurrence::Every { .. } => "every_ms",
+                Recurrence::At(_) => "at_ms",
             };
             return bad(field, "never comes between start and end");
         }
         Ok(timing)
     }
 
-    fn beat(&self) -> Result<Beat, BadSpec> {
+    fn recurrence(&self) -> Result<Recurrence, BadSpec> {
         if let Some(cron) = &self.cron {
             if cron.len() > CRON_MAX {
                 return bad("cron", format!("takes {CRON_MAX} bytes at most"));
@@ -313,7 +313,7 @@ impl ScheduleSpec {
                     }
                 },
             };
-            return Ok(Beat::Cron(cron, zone));
+            return Ok(Recurrence::Cron(cron, zone));
         }
         if let Some(ms) = self.every_ms {
             let phase_ms = self.phase_ms.unwrap_or(0);
@@ -327,7 +327,7 @@ impl ScheduleSpec {
             if phase_ms >= ms {
                 return bad("phase_ms", "takes less than every_ms");
             }
-            return Ok(Beat::Every { ms, phase_ms });
+            return Ok(Recurrence::Every { ms, phase_ms });
         }
         let mut moments: Vec<Ms> = self.at_ms.iter().flatten().copied().map(Ms).collect();
         if moments.is_empty() || moments.len() > MOMENTS_MAX {
@@ -341,7 +341,7 @@ impl ScheduleSpec {
         }
         moments.sort_unstable();
         moments.dedup();
-        Ok(Beat::At(moments.into()))
+        Ok(Recurrence::At(moments.into()))
     }
 
     fn put(&self) -> Result<Put, BadSpec> {

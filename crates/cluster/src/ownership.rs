@@ -127,10 +127,10 @@ pub struct Ownership {
 #[derive(Clone, Debug)]
 enum State {
     /// Reads, and has not come to the end yet.
-    Catching(Asking),
+    Catching(RepeatedRequest),
     Standby(Silence),
     /// Its last entry is being compared.
-    Comparing(Asking),
+    Comparing(RepeatedRequest),
     /// Its claim is on its way.
     Claiming,
     Owner {
@@ -142,10 +142,10 @@ enum State {
     Deposed,
 }
 
-/// A question that is repeated.
+/// A request that is repeated.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asking {
-    /// When it was asked last.
+struct RepeatedRequest {
+    /// When it was sent last.
     asked: Option<Moment>,
     answered: bool,
 }
@@ -158,7 +158,7 @@ struct Silence {
     counted: Duration,
     /// A question since then was not answered.
     doubt: bool,
-    asking: Asking,
+    request: RepeatedRequest,
 }
 
 impl Silence {
@@ -167,12 +167,12 @@ impl Silence {
             since: now,
             counted: Duration::ZERO,
             doubt: false,
-            asking: Asking::default(),
+            request: RepeatedRequest::default(),
         }
     }
 }
 
-impl Asking {
+impl RepeatedRequest {
     /// Whether to ask now; notes that it was.
     fn due(&mut self, now: Moment) -> bool {
         let due = self.next().is_none_or(|next| now >= next);
@@ -201,7 +201,7 @@ impl Ownership {
         );
         Self {
             timing,
-            state: State::Catching(Asking::default()),
+            state: State::Catching(RepeatedRequest::default()),
             read: Seq(0),
             epoch: Epoch(0),
             handoff: None,
@@ -264,12 +264,12 @@ impl Ownership {
     /// When [`Event::Tick`] is needed next.
     pub fn deadline(&self) -> Option<Moment> {
         match &self.state {
-            State::Catching(asking) | State::Comparing(asking) => {
-                Some(asking.next().unwrap_or(Moment::ZERO))
+            State::Catching(request) | State::Comparing(request) => {
+                Some(request.next().unwrap_or(Moment::ZERO))
             }
             State::Standby(silence) => {
                 let first = silence.since + 2 * self.timing.heartbeat;
-                Some(silence.asking.next().unwrap_or(first))
+                Some(silence.request.next().unwrap_or(first))
             }
             State::Owner { appended, .. } => Some(*appended + self.timing.heartbeat),
             State::Claiming | State::Deposed => None,
@@ -360,18 +360,18 @@ impl Ownership {
     fn ends(&mut self, now: Moment, last: Option<Seq>) -> Option<Action> {
         let read = self.read;
         match &mut self.state {
-            State::Catching(asking) => {
-                asking.answered = true;
+            State::Catching(request) => {
+                request.answered = true;
                 if last.is_none_or(|last| last > read) {
                     return None;
                 }
                 self.state = State::Standby(Silence::new(now));
             }
             State::Standby(silence) => {
-                if silence.asking.answered {
+                if silence.request.answered {
                     return None;
                 }
-                silence.asking.answered = true;
+                silence.request.answered = true;
                 match last {
                     // What is stored and not read yet is a sign of life.
                     Some(last) if last > read => {
@@ -380,7 +380,7 @@ impl Ownership {
                     }
                     Some(last) if last == read => {
                         // When it was asked the log had not moved; what came since is not known.
-                        let asked = silence.asking.asked.unwrap_or(now);
+                        let asked = silence.request.asked.unwrap_or(now);
                         if !std::mem::take(&mut silence.doubt) {
                             silence.counted += asked.saturating_sub(silence.since);
                         }
@@ -404,9 +404,9 @@ impl Ownership {
             State::Standby(silence) if silence.counted >= self.patience() => {}
             _ => return None,
         }
-        let mut asking = Asking::default();
-        asking.due(now);
-        self.state = State::Comparing(asking);
+        let mut request = RepeatedRequest::default();
+        request.due(now);
+        self.state = State::Comparing(request);
         Some(Action::Compare(self.read))
     }
 
@@ -436,12 +436,12 @@ impl Ownership {
         let read = self.read;
         match &mut self.state {
             _ if !due => None,
-            State::Catching(asking) => asking.due(now).then_some(Action::AskEnds),
-            State::Comparing(asking) => asking.due(now).then_some(Action::Compare(read)),
+            State::Catching(request) => request.due(now).then_some(Action::AskEnds),
+            State::Comparing(request) => request.due(now).then_some(Action::Compare(read)),
             State::Standby(silence) => {
                 // It is due only when the one before was answered, or never will be.
-                silence.doubt |= silence.asking.asked.is_some() && !silence.asking.answered;
-                silence.asking.due(now).then_some(Action::AskEnds)
+                silence.doubt |= silence.request.asked.is_some() && !silence.request.answered;
+                silence.request.due(now).then_some(Action::AskEnds)
             }
             State::Owner { appended, .. } => {
                 *appended = now;

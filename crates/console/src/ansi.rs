@@ -4,11 +4,11 @@
 
 use anstyle_parse::{DefaultCharAccumulator, Params, Parser, Perform};
 
-/// Text of one look.
+/// Text of one style.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Run {
     /// Classes of the sheet, with spaces between: `B c1`.
-    pub(super) look: String,
+    pub(super) style: String,
     pub(super) text: String,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn runs(bytes: &[u8]) -> Vec<Run> {
 
 /// Attributes that are on.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Look {
+struct Style {
     bold: bool,
     dim: bool,
     italic: bool,
@@ -34,7 +34,7 @@ struct Look {
     ground: Option<u16>,
 }
 
-impl Look {
+impl Style {
     fn classes(self) -> String {
         let flags = [
             (self.bold, "B"),
@@ -89,9 +89,9 @@ fn palette(codes: &mut impl Iterator<Item = u16>) -> Option<u16> {
 #[derive(Default)]
 struct Runs {
     runs: Vec<Run>,
-    look: Look,
-    /// The look of the last run.
-    last: Look,
+    style: Style,
+    /// The style of the last run.
+    last: Style,
     /// The last was a carriage return.
     returned: bool,
 }
@@ -100,11 +100,11 @@ impl Runs {
     fn push(&mut self, c: char) {
         self.returned = false;
         match self.runs.last_mut() {
-            Some(run) if self.last == self.look => run.text.push(c),
+            Some(run) if self.last == self.style => run.text.push(c),
             _ => {
-                self.last = self.look;
+                self.last = self.style;
                 self.runs.push(Run {
-                    look: self.look.classes(),
+                    style: self.style.classes(),
                     text: c.to_string(),
                 });
             }
@@ -139,7 +139,7 @@ impl Perform for Runs {
             // With subparameters it is one of the colours that are as by default.
             let plain = params.iter().filter(|param| param.len() == 1);
             let codes: Vec<u16> = plain.map(|param| param[0]).collect();
-            self.look.apply(&codes);
+            self.style.apply(&codes);
         }
     }
 }
@@ -151,12 +151,12 @@ mod tests {
     /// In a line: `[c1]red[] and not`.
     fn written(bytes: &[u8]) -> String {
         let all = runs(bytes);
-        let all = all.iter().map(|run| format!("[{}]{}", run.look, run.text));
+        let all = all.iter().map(|run| format!("[{}]{}", run.style, run.text));
         all.collect()
     }
 
     #[test]
-    fn looks_are_classes_and_text_is_text() {
+    fn styles_are_classes_and_text_is_text() {
         for (bytes, expected) in [
             (&b"plain"[..], "[]plain"),
             (b"\x1b[31mred\x1b[0m and not", "[c1]red[] and not"),
@@ -189,7 +189,7 @@ mod tests {
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
             for run in runs(&bytes) {
-                for class in run.look.split_whitespace() {
+                for class in run.style.split_whitespace() {
                     let colour = class.len() == 2 && class.starts_with(['c', 'k'])
                         && class.ends_with(|c: char| ('0'..='7').contains(&c));
                     proptest::prop_assert!(colour || ["B", "D", "I", "U"].contains(&class));

@@ -139,7 +139,7 @@ impl Dispatcher {
         let gone = locked(&self.inside).requesters.remove(&client_id);
         self.hooks
             .at_dispatcher(&self.core, |runner| runner.state.forget(client_id));
-        self.core.visit(|access| access.disconnect(client_id));
+        self.core.with_access(|access| access.disconnect(client_id));
         drop(gone);
     }
 
@@ -373,7 +373,8 @@ impl Dispatcher {
     fn deliver(&self, mut delivery: Delivery, required: Required) {
         let client_id = delivery.to;
         if delivery.claimed {
-            self.core.visit(|access| access.leave_lines(client_id));
+            self.core
+                .with_access(|access| access.leave_lines(client_id));
         }
         let Some((outcome, required)) = self.arrived(&mut delivery, required) else {
             return;
@@ -406,7 +407,7 @@ impl Dispatcher {
                 drop(inside);
                 let caller = Caller::server(client_id);
                 self.core
-                    .visit(|access| access.restore(caller, messages.into_vec()));
+                    .with_access(|access| access.restore(caller, messages.into_vec()));
             }
             Err(_) => drop(inside),
         }

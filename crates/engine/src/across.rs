@@ -73,7 +73,7 @@ enum Phase {
     /// Of all shards, the number itself.
     Held(usize),
     Find,
-    Look(usize),
+    Search(usize),
     Take(usize),
     First(usize),
     Line(usize),
@@ -115,7 +115,7 @@ impl Across {
             0 => return None,
             _ if held => Phase::Held(0),
             1 => return None,
-            _ => Phase::Look(0),
+            _ => Phase::Search(0),
         };
         Some(Self::begin(client_id, take.clone(), shards, count, phase))
     }
@@ -169,7 +169,7 @@ impl Across {
             Phase::Find => Some(0),
             Phase::Held(shard) => Some(shard),
             Phase::Line(at) | Phase::Leave(at) if self.standing => Some(at),
-            Phase::Look(at)
+            Phase::Search(at)
             | Phase::Take(at)
             | Phase::First(at)
             | Phase::Line(at)
@@ -189,11 +189,11 @@ impl Across {
         engine.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        engine.sweep_expired(&mut cx);
+        engine.remove_expired(&mut cx);
         let answer = match self.phase {
             Phase::Held(shard) => self.count_held(engine, shard),
             Phase::Find => self.find(engine),
-            Phase::Look(at) => self.look(&mut cx, engine, at),
+            Phase::Search(at) => self.search(&mut cx, engine, at),
             Phase::Take(_) => self.take_best(&mut cx, engine),
             Phase::First(at) => self.take_first(&mut cx, engine, at),
             Phase::Line(at) => self.line(&mut cx, engine, at),
@@ -207,7 +207,7 @@ impl Across {
             }
             Phase::Done => None,
         };
-        engine.sweep_expired(&mut cx);
+        engine.remove_expired(&mut cx);
         engine.serve(&mut cx);
         answer
     }
@@ -235,7 +235,7 @@ impl Across {
         }
         self.phase = match self.shards.len() {
             1 => Phase::First(0),
-            _ => Phase::Look(0),
+            _ => Phase::Search(0),
         };
         None
     }
@@ -248,12 +248,12 @@ impl Across {
         }
         self.phase = match self.shards.len() {
             0 => Phase::Line(0),
-            _ => Phase::Look(0),
+            _ => Phase::Search(0),
         };
         None
     }
 
-    fn look<J: Journal>(
+    fn search<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         engine: &mut Engine,
@@ -279,7 +279,7 @@ impl Across {
             }
         }
         if at + 1 < self.shards.len() {
-            self.phase = Phase::Look(at + 1);
+            self.phase = Phase::Search(at + 1);
             return None;
         }
         match self.best {
@@ -304,7 +304,7 @@ impl Across {
         self.looks += 1;
         self.phase = match self.looks {
             LOOKS_MAX => Phase::First(0),
-            _ => Phase::Look(0),
+            _ => Phase::Search(0),
         };
         None
     }
@@ -625,7 +625,7 @@ impl Engine {
         let turn = match take.pick {
             Pick::Best => 0,
             Pick::InOrder => {
-                let name = &self.store.seated(queue).name;
+                let name = &self.store.expect_queue(queue).name;
                 let turn = take.queues.iter().position(|other| other == name);
                 turn.unwrap_or(take.queues.len())
             }

@@ -206,7 +206,7 @@ pub fn put_with_others<J: Journal>(
     }
     let mut step = Step::default();
     let mut cx = Cx::new(into.journal, deliveries, &mut step);
-    into.engine.sweep_expired(&mut cx);
+    into.engine.remove_expired(&mut cx);
     let decided = into
         .engine
         .decide_or_ask(&mut cx.by(call), &mut Command::Put(put));
@@ -223,7 +223,7 @@ pub fn put_with_others<J: Journal>(
             (counter.engine, &mut counting),
         );
     }
-    into.engine.sweep_expired(&mut cx);
+    into.engine.remove_expired(&mut cx);
     into.engine.call_back(&mut cx);
     into.engine.serve(&mut cx);
     answer
@@ -329,7 +329,7 @@ impl Engine {
         if let Some(extra) = &mut message.extra {
             extra.aged_from = 0;
         }
-        if self.store.seated(queue).ages() {
+        if self.store.expect_queue(queue).ages() {
             self.begin_aging(cx, &mut message);
         }
         let fact = match is_new {

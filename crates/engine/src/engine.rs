@@ -65,7 +65,7 @@ pub struct Engine {
     pub(crate) reading: Reading,
     pub(crate) wall_ahead: WallAhead,
     /// When entries whose time is over were last looked for.
-    pub(crate) tables_swept: Ms,
+    pub(crate) tables_expired: Ms,
     /// Decisions of hooks.
     pub(crate) pending_decisions: PendingDecisions,
     /// Rights of principals; `None`: everything is permitted.
@@ -99,7 +99,7 @@ const COLLECT_PER_TICK: usize = 4096;
 const LEASES_PER_STEP: usize = 1024;
 /// Entries of tables whose time is over are freed so often, ms; sooner if the
 /// tables are full.
-const TABLES_SWEEP_MS: u64 = 60_000;
+const TABLES_EXPIRE_MS: u64 = 60_000;
 
 impl Engine {
     /// An empty shard, number `shard` of `shards`.
@@ -123,7 +123,7 @@ impl Engine {
             idle_least: 0,
             reading: Reading::default(),
             wall_ahead: WallAhead::default(),
-            tables_swept: Ms(0),
+            tables_expired: Ms(0),
             pending_decisions: PendingDecisions::default(),
             permits: None,
             pending: HashMap::default(),
@@ -201,9 +201,9 @@ impl Engine {
         }
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         let answer = self.decide_or_park(&mut cx.by(Call::of(caller)), command);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.go_on_after(&mut cx, TOLD_PER_COMMAND);
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -254,7 +254,7 @@ impl Engine {
         let answer = self
             .decide_or_ask(&mut cx.by(call), &mut command)
             .unwrap_or(Answer::Now(conflict, Hold::Durable));
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.go_on_after(&mut cx, TOLD_PER_COMMAND);
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -391,7 +391,7 @@ impl Engine {
         self.end_leases(&mut cx);
         self.end_leases_of_gone(&mut cx);
         self.ring_alarms(&mut cx);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.end_batches(&mut cx);
         self.end_tracks(&mut cx);
         self.ring_blocks();
@@ -404,7 +404,7 @@ impl Engine {
         self.store.forget_dedupe(self.now, 256);
         self.drop_idle(&mut cx);
         self.forget_pending();
-        self.sweep_tables(self.now);
+        self.expire_tables(self.now);
         self.store.collect(COLLECT_PER_TICK);
         if self.may_go_on() {
             self.reading.again = false;
@@ -475,7 +475,7 @@ impl Engine {
         self.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.reading.forget(client_id);
         self.awaits.remove(client_id);
         self.lease_waits.remove(client_id);
@@ -485,7 +485,7 @@ impl Engine {
         self.forget_references(client_id);
         self.gone.push_back(client_id);
         self.end_leases_of_gone(&mut cx);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.go_on_after(&mut cx, TOLD_PER_COMMAND);
         self.call_back(&mut cx);
         self.serve(&mut cx);
@@ -738,13 +738,13 @@ impl Engine {
     pub fn replays_time(&mut self, now: Ms) {
         self.store.happen(now);
         self.store.forget_dedupe(now, COLLECT_PER_FRAME);
-        self.sweep_tables(now);
+        self.expire_tables(now);
     }
 
-    fn sweep_tables(&mut self, now: Ms) {
-        if now >= self.tables_swept + TABLES_SWEEP_MS {
-            self.tables_swept = now;
-            self.store.sweep_tables(now);
+    fn expire_tables(&mut self, now: Ms) {
+        if now >= self.tables_expired + TABLES_EXPIRE_MS {
+            self.tables_expired = now;
+            self.store.expire_tables(now);
         }
     }
 

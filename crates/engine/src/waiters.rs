@@ -45,7 +45,7 @@ impl Waiter {
     fn waits_to(&self) -> WaitsTo {
         match (self.take.look, self.standing) {
             (false, _) => WaitsTo::Take,
-            (true, false) => WaitsTo::Look,
+            (true, false) => WaitsTo::Peek,
             (true, true) => WaitsTo::Watch,
         }
     }

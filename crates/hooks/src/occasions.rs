@@ -9,7 +9,7 @@ use quintet_types::{
 use crate::error::HookError;
 use crate::fields::got;
 use crate::host::Who;
-use crate::register::Beat;
+use crate::register::Recurrence;
 use crate::state::HookState;
 use crate::subject::{Stored, Subject};
 use crate::submit::{Missed, Stepped};
@@ -166,8 +166,8 @@ impl HookState {
         let timers = self.registered.timers.iter().zip(&self.due);
         timers
             .map(|(timer, due)| match &timer.when {
-                Beat::Every(_) => *due,
-                Beat::At(_) => now + due.since(wall),
+                Recurrence::Every(_) => *due,
+                Recurrence::At(_) => now + due.since(wall),
             })
             .min()
             .unwrap_or(Ms::NEVER)
@@ -180,7 +180,7 @@ impl HookState {
         if self.wall_seen.since(wall) > BACK_MS {
             let timers = self.registered.timers.iter().zip(&mut self.due);
             for (timer, due) in timers {
-                if let Beat::At(cron) = &timer.when {
+                if let Recurrence::At(cron) = &timer.when {
                     *due = cron.after(wall);
                 }
             }
@@ -197,9 +197,9 @@ impl HookState {
         for index in 0..self.registered.timers.len() {
             let due = self.due[index];
             self.due[index] = match &self.registered.timers[index].when {
-                Beat::Every(ms) if due <= now => now + *ms,
-                Beat::At(cron) if due <= wall => cron.after(wall),
-                Beat::Every(_) | Beat::At(_) => continue,
+                Recurrence::Every(ms) if due <= now => now + *ms,
+                Recurrence::At(cron) if due <= wall => cron.after(wall),
+                Recurrence::Every(_) | Recurrence::At(_) => continue,
             };
             let result = self.in_step(who, Event::Timer, |state| {
                 if let Some(timer) = state.registered.timers.get(index) {

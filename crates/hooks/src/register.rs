@@ -16,12 +16,12 @@ pub(crate) struct Registered {
 
 /// A function that time calls.
 pub(crate) struct Timer {
-    pub(crate) when: Beat,
+    pub(crate) when: Recurrence,
     pub(crate) function: Function,
 }
 
 /// When a timer is due.
-pub(crate) enum Beat {
+pub(crate) enum Recurrence {
     /// Every so many ms.
     Every(u64),
     /// By the calendar.

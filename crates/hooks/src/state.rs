@@ -15,7 +15,7 @@ use crate::error::HookError;
 use crate::host::{Host, Level, Who};
 use crate::meter::Meter;
 use crate::program::Program;
-use crate::register::{Beat, Registered};
+use crate::register::{Recurrence, Registered};
 use crate::sandbox;
 use crate::shared::locked;
 use crate::step::{Step, Work};
@@ -149,8 +149,8 @@ impl HookState {
         let timers = self.registered.timers.iter();
         self.due = timers
             .map(|timer| match &timer.when {
-                Beat::Every(ms) => now + *ms,
-                Beat::At(cron) => cron.after(wall),
+                Recurrence::Every(ms) => now + *ms,
+                Recurrence::At(cron) => cron.after(wall),
             })
             .collect();
     }

@@ -19,7 +19,7 @@ pub(crate) struct Bodies {
 struct BodyTable {
     bodies: BTreeMap<u64, LargeBody>,
     /// Dead entries are looked for when the map has grown to this.
-    sweep_at: usize,
+    cleanup_at: usize,
 }
 
 /// Oldest segment of a body that has no chunk yet.
@@ -39,7 +39,7 @@ impl Bodies {
         Self {
             known: Mutex::new(BodyTable {
                 bodies,
-                sweep_at: 1024,
+                cleanup_at: 1024,
             }),
             next: AtomicU64::new(epoch.0 << 32),
         }
@@ -49,9 +49,9 @@ impl Bodies {
     pub(crate) fn create(&self, len: u64) -> LargeBody {
         let body = LargeBody::new(self.next.fetch_add(1, Ordering::Relaxed), len, NOT_YET);
         let mut known = locked(&self.known);
-        if known.bodies.len() >= known.sweep_at {
+        if known.bodies.len() >= known.cleanup_at {
             known.bodies.retain(|_, body| body.handles() > 1);
-            known.sweep_at = (known.bodies.len() * 2).max(1024);
+            known.cleanup_at = (known.bodies.len() * 2).max(1024);
         }
         known.bodies.insert(body.id(), body.clone());
         body

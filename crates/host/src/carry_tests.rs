@@ -126,8 +126,8 @@ fn what_is_sent_survives_crashes_until_it_is_carried() {
         let sends = opened.shards[0].engine.sends_to();
         assert_eq!(sends.is_none(), written);
     }
-    let look = Command::Peek(Peek::Ready(DEAD.into()));
-    let Outcome::Messages(messages) = ask(&mut opened.shards[1], now, look) else {
+    let peek = Command::Peek(Peek::Ready(DEAD.into()));
+    let Outcome::Messages(messages) = ask(&mut opened.shards[1], now, peek) else {
         panic!("it is lost");
     };
     assert_eq!(messages[0].body, Body::new(b"tried"));

@@ -3,8 +3,8 @@
 //! Time inside begins at the larger of the wall clock and the newest frame's
 //! time; at a takeover, where the owner's time is that this machine has
 //! followed. It goes on with the machine's monotonic clock, which counts
-//! suspension and cannot be set. The wall clock is looked at when something is
-//! due, no sooner than a second after the last look: to know how far it is
+//! suspension and cannot be set. The wall clock is read when something is
+//! due, no sooner than a second after the last reading: to know how far it is
 //! ahead ([`WallAhead`], for times that clients give by it), to tell when
 //! somebody has set it, and to come back to it by one millisecond for each
 //! second that passed. So no wait, lease or delay stands still or ends early
@@ -17,8 +17,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::system::wall_ms;
 
-/// Shortest time between two looks at the wall clock, ms.
-const LOOK_MS: u64 = 1000;
+/// Shortest time between two readings of the wall clock, ms.
+const READ_MS: u64 = 1000;
 /// A change of the distance between the clocks of more than this is a step:
 /// somebody has set the wall clock.
 pub(crate) const STEP_MS: u64 = 1000;
@@ -77,17 +77,17 @@ pub struct Clock {
     lead: AtomicI64,
     /// The newest time given: time does not go back where `lead` does.
     newest: AtomicU64,
-    /// How far the wall clock was ahead at the last look, ms.
+    /// How far the wall clock was ahead at the last reading, ms.
     ahead: AtomicI64,
     /// When that was, by the monotonic clock.
-    looked: AtomicU64,
+    read_at: AtomicU64,
     /// How often the wall clock was set since the start.
     steps: AtomicU64,
 }
 
 /// A reading of the wall clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Reading {
     pub(crate) ahead: WallAhead,
     /// By how many ms the wall clock was set, if it was.
     pub(crate) step: Option<i64>,
@@ -115,7 +115,7 @@ impl Clock {
             lead: AtomicI64::new(difference(begin, steady)),
             newest: AtomicU64::new(begin),
             ahead: AtomicI64::new(difference(wall, begin)),
-            looked: AtomicU64::new(steady),
+            read_at: AtomicU64::new(steady),
             steps: AtomicU64::new(0),
         }
     }
@@ -127,7 +127,7 @@ impl Clock {
         Ms(self.newest.fetch_max(now, Ordering::AcqRel).max(now))
     }
 
-    /// How far the wall clock was ahead when it was looked at last.
+    /// How far the wall clock was ahead when it was last read.
     pub fn ahead(&self) -> WallAhead {
         WallAhead(self.ahead.load(Ordering::Acquire))
     }
@@ -142,20 +142,20 @@ impl Clock {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Looks at the wall clock, if that was not done within the last second.
+    /// Reads the wall clock, if that was not done within the last second.
     /// For one thread.
-    pub(crate) fn look(&self) -> Option<Look> {
+    pub(crate) fn read_wall(&self) -> Option<Reading> {
         let steady = self.source.steady();
-        let since = steady.saturating_sub(self.looked.load(Ordering::Relaxed));
-        if since < LOOK_MS {
+        let since = steady.saturating_sub(self.read_at.load(Ordering::Relaxed));
+        if since < READ_MS {
             return None;
         }
         let wall = self.source.wall();
         if self.source.steady().saturating_sub(steady) > APART_MS {
-            // Not readings of one moment; the next look is as good.
+            // Not readings of one moment; the next reading is as good.
             return None;
         }
-        self.looked.store(steady, Ordering::Relaxed);
+        self.read_at.store(steady, Ordering::Relaxed);
         let lead = self.lead.load(Ordering::Relaxed);
         let engine = steady.saturating_add_signed(lead);
         let ahead = difference(wall, engine);
@@ -164,7 +164,7 @@ impl Clock {
         if step.is_some() {
             self.steps.fetch_add(1, Ordering::Relaxed);
         }
-        let most = i64::try_from(since / LOOK_MS * SLEW_MS).unwrap_or(i64::MAX);
+        let most = i64::try_from(since / READ_MS * SLEW_MS).unwrap_or(i64::MAX);
         // Both readings are cut to whole milliseconds, so one is no distance:
         // to run after it would make a second shorter than a second.
         let slew = match ahead {
@@ -175,7 +175,7 @@ impl Clock {
         self.lead.store(lead + slew, Ordering::Release);
         let ahead = ahead - slew;
         self.ahead.store(ahead, Ordering::Release);
-        Some(Look {
+        Some(Reading {
             ahead: WallAhead(ahead),
             step,
         })
@@ -209,7 +209,7 @@ mod tests {
         for _ in 0..ms / 500 {
             hand.steady.fetch_add(500, Ordering::SeqCst);
             hand.wall.fetch_add(500, Ordering::SeqCst);
-            step = step.or(clock.look().and_then(|look| look.step));
+            step = step.or(clock.read_wall().and_then(|reading| reading.step));
         }
         step
     }
@@ -280,7 +280,7 @@ mod tests {
             hand.steady.fetch_add(1000, Ordering::SeqCst);
             hand.wall
                 .store(NOON + 1000 * second + rounded, Ordering::SeqCst);
-            assert!(clock.look().is_some());
+            assert!(clock.read_wall().is_some());
             assert_eq!(clock.now().since(begun), 1000 * second);
         }
         assert_eq!(clock.steps(), 0);
@@ -330,8 +330,8 @@ mod tests {
                 let wall = Ms(hand.wall.load(Ordering::SeqCst) + 2_000_000);
                 hand.steady.fetch_add(1000, Ordering::SeqCst);
                 hand.wall.fetch_add(1000, Ordering::SeqCst);
-                if let Some(look) = clock.look() {
-                    let left = look.ahead.engine_at(wall).since(clock.now());
+                if let Some(reading) = clock.read_wall() {
+                    let left = reading.ahead.engine_at(wall).since(clock.now());
                     let really = wall.since(Ms(hand.wall.load(Ordering::SeqCst)));
                     assert!(
                         left.abs_diff(really) <= 2,

@@ -34,7 +34,7 @@ impl Core {
     pub fn hand(&self, delivery: Delivery, required: Required) {
         match self.mail.get(ClientKey::of(delivery.to).thread) {
             Some(to) => to.post(delivery, required),
-            None => self.looks.hand(delivery, required),
+            None => self.peeks.hand(delivery, required),
         }
     }
 }

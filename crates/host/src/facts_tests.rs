@@ -146,7 +146,7 @@ fn nothing_is_told_that_is_not_durable() {
         queue: "q".into(),
         ..Put::default()
     });
-    core.visit(|access| drop(access.submit(Caller::server(ClientId(1)), put)));
+    core.with_access(|access| drop(access.submit(Caller::server(ClientId(1)), put)));
     assert!(core.write_now(), "it is with the operating system");
     let before = core.durable_place();
     let mut found = Vec::new();

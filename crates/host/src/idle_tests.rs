@@ -78,7 +78,7 @@ fn wait_elsewhere(core: &Core) {
         wait: Wait::Forever,
         ..take(ELSEWHERE)
     };
-    let decided = core.visit(|access| access.submit(caller, Command::Take(waits)));
+    let decided = core.with_access(|access| access.submit(caller, Command::Take(waits)));
     assert!(matches!(decided, Decided::Later));
 }
 
@@ -140,7 +140,7 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
         Outcome::Messages(_)
     ));
     // The client that `ask` asks for.
-    core.visit(|access| access.disconnect(ClientId(1)));
+    core.with_access(|access| access.disconnect(ClientId(1)));
     assert_eq!(
         std::mem::take(&mut *locked(&core.pending_decisions)).len(),
         1
@@ -179,7 +179,7 @@ fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
     assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}");
     core.timer_turn(&mut core.clock.ahead());
     assert!(core.timer.next() > core.clock.now(), "nothing is due");
-    core.visit(|access| access.disconnect(ClientId(1)));
+    core.with_access(|access| access.disconnect(ClientId(1)));
     let next = core.shards[0].lock(Work::Server).engine.next_deadline();
     assert!(next < Ms::NEVER, "the queue is dropped some time");
     assert_seen_to(&core);

@@ -38,10 +38,10 @@ mod idle_tests;
 mod joint_tests;
 mod keep;
 mod leave;
-mod looks;
 mod observe;
 #[cfg(test)]
 mod owner_tests;
+mod peeks;
 mod post;
 mod recover;
 #[cfg(test)]
@@ -90,11 +90,11 @@ pub use holders::{Holder, Work};
 pub use keep::BodySource;
 pub(crate) use keep::{Budget, Runs};
 pub use leave::Handoff;
-pub(crate) use looks::Looks;
 pub use observe::{Observer, Settled};
+pub(crate) use peeks::Peeks;
 pub use post::Post;
 pub use quintet_policy::{Sharing, SyncPolicy, smallest};
-pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_seat};
+pub use recover::{Layout, Opened, Replay, SHARDS_FILE, open, open_dir, shards_of, take_ownership};
 pub(crate) use reserved::Reserved;
 pub use room::Room;
 pub(crate) use shard::{Locked, Shard, ShardLock};
@@ -153,7 +153,7 @@ pub struct Core {
     /// Numbers of the log for statistics.
     pub counts: Counts,
     pub(crate) room: Room,
-    pub(crate) looks: Looks,
+    pub(crate) peeks: Peeks,
     /// Shards of the messages that were handed out lately, by their names.
     pub(crate) reserved: Reserved,
     /// The shards know what principals may do, and are asked.
@@ -265,7 +265,7 @@ impl Core {
             mail,
             counts: Counts::default(),
             room,
-            looks: Looks::default(),
+            peeks: Peeks::default(),
             reserved,
             permits_asked: AtomicBool::new(false),
             not_permitted: AtomicU64::new(0),
@@ -332,7 +332,7 @@ impl Core {
 
     /// A client for one of the host's own, which is nobody's connection.
     pub fn own_client(&self) -> ClientId {
-        self.looks.client_id()
+        self.peeks.client_id()
     }
 
     /// A new large body of `len` bytes, without chunks.
@@ -486,7 +486,7 @@ impl Core {
 
     /// Takes a step in each shard, one after the other.
     pub(crate) fn in_each(&self, mut work: impl FnMut(&mut Inside<'_>)) {
-        self.visit_for(Work::Server, |access| {
+        self.with_access_for(Work::Server, |access| {
             for shard in 0..self.shards.len() {
                 access.step(shard, &mut work);
             }

@@ -97,7 +97,7 @@ pub(super) fn open_on(
     open(Box::new(log), storage, layout, settings)
 }
 
-/// Opens a log, takes in all its frames, and begins to own it: [`take_seat`].
+/// Opens a log, takes in all its frames, and begins to own it: [`take_ownership`].
 /// `runs` is where run files are.
 ///
 /// # Errors
@@ -120,7 +120,7 @@ pub fn open(
             cut.why
         );
     }
-    take_seat(replay, log, recovery, None, runs, layout)
+    take_ownership(replay, log, recovery, None, runs, layout)
 }
 
 /// Makes what a log led to a host that decides, and appends the beginning of a new epoch, synced:
@@ -131,7 +131,7 @@ pub fn open(
 ///
 /// # Errors
 /// The log cannot be written, or a run it needs not be opened.
-pub fn take_seat(
+pub fn take_ownership(
     replay: Replay,
     log: Box<dyn Log>,
     recovery: Recovery,
@@ -143,11 +143,11 @@ pub fn take_seat(
     if lead.is_none() {
         tell_of_future(clock.ahead());
     }
-    take_seat_at(clock, replay, log, recovery, runs, layout)
+    take_ownership_at(clock, replay, log, recovery, runs, layout)
 }
 
 /// The same by this clock, which gives no time before the log's newest.
-pub(crate) fn take_seat_at(
+pub(crate) fn take_ownership_at(
     clock: Clock,
     mut replay: Replay,
     mut log: Box<dyn Log>,

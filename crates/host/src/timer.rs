@@ -25,7 +25,7 @@ impl Core {
     /// Does what is due. `told` is how far the wall clock was ahead when the
     /// shards were told last.
     pub(crate) fn timer_turn(&self, told: &mut WallAhead) {
-        self.look_at_wall_clock(told);
+        self.read_wall_clock(told);
         self.timer.begin_turn();
         for shard in 0..self.shards.len() {
             self.tick(shard);
@@ -34,26 +34,26 @@ impl Core {
 
     /// Tells the shards and the operator when the wall clock was set. `told` is
     /// what the shards know.
-    fn look_at_wall_clock(&self, told: &mut WallAhead) {
-        let Some(look) = self.clock.look() else {
+    fn read_wall_clock(&self, told: &mut WallAhead) {
+        let Some(reading) = self.clock.read_wall() else {
             return;
         };
-        if let Some(step) = look.step {
+        if let Some(step) = reading.step {
             let how = if step > 0 { "forward" } else { "back" };
             let seconds = Duration::from_millis(step.unsigned_abs()).as_secs_f64();
             tracing::warn!(
                 step_ms = step,
-                ahead_ms = look.ahead.0,
+                ahead_ms = reading.ahead.0,
                 "the wall clock was set {how} by {seconds} s; waits, delays and leases go on at \
                  their own speed"
             );
         }
-        if look.ahead.0.abs_diff(told.0) > AHEAD_FINE_MS {
-            *told = look.ahead;
+        if reading.ahead.0.abs_diff(told.0) > AHEAD_FINE_MS {
+            *told = reading.ahead;
             for shard in 0..self.shards.len() {
                 self.lock(shard, Work::Timer)
                     .engine
-                    .set_wall_ahead(look.ahead);
+                    .set_wall_ahead(reading.ahead);
             }
         }
     }
@@ -72,7 +72,7 @@ impl Core {
     /// Does what is due in one shard.
     fn tick(&self, shard: usize) {
         self.shards[shard].give_way();
-        self.visit_for(Work::Timer, |access| {
+        self.with_access_for(Work::Timer, |access| {
             access.step(shard, |at| {
                 if at.engine.next_deadline() <= at.now {
                     at.engine.tick(at.now, at.journal, at.deliveries);

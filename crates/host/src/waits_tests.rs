@@ -175,7 +175,7 @@ fn everybody_who_writes_or_syncs_a_batch_tells_of_it() {
     assert_eq!(of(&rung), (4, 2));
 }
 
-/// Messages in a run, and a look at one of them answered by the fetch thread alone.
+/// Messages in a run, and a peek at one of them answered by the fetch thread alone.
 #[test]
 fn the_fetch_thread_is_woken_for_what_has_to_be_read_from_a_run() {
     let (core, rung) = core(SyncPolicy::Always);
@@ -184,12 +184,12 @@ fn the_fetch_thread_is_woken_for_what_has_to_be_read_from_a_run() {
         &core,
         |stop| core.run_fetch(stop),
         || {
-            let look = Command::Peek(Peek::Id(id));
-            match core.visit(|access| access.submit(caller(), look)) {
+            let peek = Command::Peek(Peek::Id(id));
+            match core.with_access(|access| access.submit(caller(), peek)) {
                 Decided::Later => {}
                 Decided::Now(..) => return Err("it is in memory".to_owned()),
             }
-            awaited("the look is answered", || !locked(&rung.mail).is_empty())
+            awaited("the peek is answered", || !locked(&rung.mail).is_empty())
         },
     );
 }
@@ -207,33 +207,33 @@ fn spilled(core: &Core) -> MessageId {
     last
 }
 
-/// A hook looks at a message in a run, and keeps its thread: what was read is handed to it, and at
+/// A hook peeks at a message in a run, and keeps its thread: what was read is handed to it, and at
 /// a stop, when nobody reads any more, it is told so.
 #[test]
-fn a_look_at_a_run_ends_with_what_was_read_and_with_the_server() {
+fn a_peek_at_a_run_ends_with_what_was_read_and_with_the_server() {
     for stops in [false, true] {
         let (core, _) = core(SyncPolicy::Always);
         let id = spilled(&core);
         let (tell, told) = std::sync::mpsc::channel();
         let core = Arc::new(core);
-        let looks = Arc::clone(&core);
+        let peeks = Arc::clone(&core);
         // Detached: it never ends where its wake is left out.
-        std::thread::spawn(move || tell.send(looks.look(Command::Peek(Peek::Id(id))).0));
-        awaited("the look waits", || !locked(&core.runs.wanted).is_empty())
+        std::thread::spawn(move || tell.send(peeks.peek(Command::Peek(Peek::Id(id))).0));
+        awaited("the peek waits", || !locked(&core.runs.wanted).is_empty())
             .expect("it is in a run");
         match stops {
-            true => core.end_looks(),
+            true => core.end_peeks(),
             false => core.fetch_all(),
         }
-        let outcome = told.recv_timeout(PATIENCE).expect("the look ends");
+        let outcome = told.recv_timeout(PATIENCE).expect("the peek ends");
         match stops {
             true => {
                 assert_eq!(outcome, Outcome::Refused(CommandError::Draining));
                 // One that begins later has nobody to wait for either.
                 let (tell, told) = std::sync::mpsc::channel();
-                let looks = Arc::clone(&core);
-                std::thread::spawn(move || tell.send(looks.look(Command::Peek(Peek::Id(id))).0));
-                let outcome = told.recv_timeout(PATIENCE).expect("the later look ends");
+                let peeks = Arc::clone(&core);
+                std::thread::spawn(move || tell.send(peeks.peek(Command::Peek(Peek::Id(id))).0));
+                let outcome = told.recv_timeout(PATIENCE).expect("the later peek ends");
                 assert_eq!(outcome, Outcome::Refused(CommandError::Draining));
             }
             false => assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}"),

@@ -21,8 +21,8 @@ pub mod gate;
 mod guard;
 mod guest;
 mod head;
-mod heard;
 pub mod held;
+mod interruptible;
 mod pace;
 mod paced;
 pub mod paths;
@@ -53,7 +53,7 @@ pub use gate::{
 };
 pub use guard::{Denied, Guard, LoginCheck, Logins, User, is_one_of};
 pub use guest::Guest;
-pub use heard::heard;
+pub use interruptible::interruptible;
 pub use pace::pace;
 pub use payer::{Payer, RequestMemory};
 pub use quintet_client::{Did, Share};

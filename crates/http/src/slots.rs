@@ -215,7 +215,7 @@ impl Slots {
 
 impl std::fmt::Debug for ConnectionSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seat").finish_non_exhaustive()
+        f.debug_struct("ConnectionSlot").finish_non_exhaustive()
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Line {
 enum Turn {
     Stay,
     /// To one of the others, if it answers.
-    Look,
+    Switch,
     /// When it ends by itself, the first server is tried first again.
     Home,
 }
@@ -109,7 +109,7 @@ impl Silence {
             (self.unstored, self.appended) = (None, None);
         }
         if over(self.since, UNANSWERED) || over(self.unstored, UNSTORED) {
-            return Turn::Look;
+            return Turn::Switch;
         }
         if self.since.is_none() && self.unstored.is_none() && over(self.left, HOME) {
             self.left = None;
@@ -174,7 +174,7 @@ impl Line {
             match turn {
                 Turn::Stay => {}
                 Turn::Home => self.prefer(0, false).await,
-                Turn::Look => {
+                Turn::Switch => {
                     if self.leads(&self.client).await {
                         // A slow disk, or nothing that would have told was asked.
                         self.silence().clear();
@@ -254,9 +254,9 @@ mod tests {
         silence.asked(at(0));
         silence.asked(at(1_000));
         assert_eq!(silence.turn(at(1_499)), Turn::Stay);
-        assert_eq!(silence.turn(at(1_500)), Turn::Look);
+        assert_eq!(silence.turn(at(1_500)), Turn::Switch);
         // Nobody else answers either, which is no reason to go.
-        assert_eq!(silence.turn(at(9_000)), Turn::Look);
+        assert_eq!(silence.turn(at(9_000)), Turn::Switch);
         silence.left(at(10_000));
         // Nothing is asked: it is not known to be silent.
         assert_eq!(silence.turn(at(20_000)), Turn::Stay);
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(silence.turn(at(70_000)), Turn::Home);
         assert_eq!(silence.turn(at(200_000)), Turn::Stay);
         silence.asked(at(200_000));
-        assert_eq!(silence.turn(at(201_500)), Turn::Look);
+        assert_eq!(silence.turn(at(201_500)), Turn::Switch);
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
             silence.answered();
             assert_eq!(silence.turn(at(ms)), Turn::Stay);
         }
-        assert_eq!(silence.turn(at(4_000)), Turn::Look);
+        assert_eq!(silence.turn(at(4_000)), Turn::Switch);
         silence.left(at(4_000));
         // It does, if seldom.
         for ms in (5_000..60_000).step_by(3_000) {

@@ -32,8 +32,8 @@ const SINGLY: usize = 256;
 /// The heads that name the place of an entry.
 const PLACE: &str = "Nats-Sequence";
 
-/// The result of a look for missing entries.
-enum Look {
+/// The result of a request for missing entries.
+enum BatchResult {
     /// Some came; there may be more.
     Some,
     /// The server that was asked does not have the next entry. The stream may end or begin there,
@@ -57,14 +57,14 @@ pub(crate) async fn follow(
     loop {
         while follow.is_behind() {
             match fetch(&line, &names, &mut follow, &mut each).await {
-                Look::Some => waited = false,
+                BatchResult::Some => waited = false,
                 // The server may have asked one of a machine that is silent: the leader is asked.
-                Look::Unknown => {
+                BatchResult::Unknown => {
                     if !fetch_singly(&line, &names, &mut follow, &mut each).await {
                         sleep(AGAIN).await;
                     }
                 }
-                Look::Lacks => match ends(&line, &names).await {
+                BatchResult::Lacks => match ends(&line, &names).await {
                     Some(ends) if ends.first > follow.next() => {
                         return each(TailEvent::Purged(ends.first));
                     }
@@ -131,13 +131,13 @@ async fn fetch(
     names: &Names,
     follow: &mut Follow,
     each: &mut Box<dyn FnMut(TailEvent) + Send>,
-) -> Look {
+) -> BatchResult {
     if !line.is_connected() {
-        return Look::Unknown;
+        return BatchResult::Unknown;
     }
     let inbox = line.client.new_inbox();
     let Ok(mut parts) = line.client.subscribe(inbox.clone()).await else {
-        return Look::Unknown;
+        return BatchResult::Unknown;
     };
     let from = follow.next();
     let question = format!("{{\"seq\":{from},{BATCH}}}");
@@ -146,32 +146,32 @@ async fn fetch(
         .client
         .publish_with_reply(subject, inbox, Bytes::from(question));
     if asked.await.is_err() {
-        return Look::Unknown;
+        return BatchResult::Unknown;
     }
-    let mut look = Look::Unknown;
+    let mut result = BatchResult::Unknown;
     // Each part in time: a replica that stops half-way is not waited for.
     while let Ok(Some(message)) = timeout(ANSWER, parts.next()).await {
         match part_of(message) {
             Part::Entry(seq, entry) => {
                 // A batch begins with what there is, wherever that is.
                 if seq > follow.next() {
-                    look = Look::Lacks;
+                    result = BatchResult::Lacks;
                     break;
                 }
                 follow.came(seq, entry, &mut |seq, entry| {
                     each(TailEvent::Entry(seq, entry));
                 });
-                look = Look::Some;
+                result = BatchResult::Some;
             }
             Part::End => break,
             Part::Nothing => {
-                look = Look::Lacks;
+                result = BatchResult::Lacks;
                 break;
             }
             Part::Failed => break,
         }
     }
-    look
+    result
 }
 
 /// Fetches entries from the leader, which sends one at a time; whether some came.

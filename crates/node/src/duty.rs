@@ -80,7 +80,7 @@ impl MemberSignals {
 
     fn look(&self) {
         // The main thread is gone: so is everything soon.
-        self.orders.send(Order::Look).unwrap_or_default();
+        self.orders.send(Order::ClusterChanged).unwrap_or_default();
     }
 }
 

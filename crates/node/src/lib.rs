@@ -106,7 +106,7 @@ impl Ownership {
         // Where this takes long another node may take over, which is found out by appending.
         let runs = self.node.told.runs.complete(&state)?;
         let opened =
-            quintet_host::take_seat(state, Box::new(log), recovery, lead_ms, &runs, layout);
+            quintet_host::take_ownership(state, Box::new(log), recovery, lead_ms, &runs, layout);
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {
@@ -404,7 +404,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
     while let Ok(order) = inbox.recv() {
         match order {
             Order::Stop => return Ok(None),
-            Order::Look => {
+            Order::ClusterChanged => {
                 let (owned, failed) = node.told.take();
                 if let Some(error) = failed {
                     return Err(cannot_follow(error));
@@ -458,7 +458,7 @@ fn until<T>(
 fn pause(inbox: &Receiver<Order>) -> bool {
     match inbox.recv_timeout(AGAIN) {
         Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => false,
-        Ok(Order::Reload(..) | Order::Drain(_) | Order::Look | Order::HandOver)
+        Ok(Order::Reload(..) | Order::Drain(_) | Order::ClusterChanged | Order::HandOver)
         | Err(RecvTimeoutError::Timeout) => true,
     }
 }

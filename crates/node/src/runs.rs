@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Runs that were removed are deleted in JetStream this often ...
 const CLEAR: Duration = Duration::from_secs(10);
 /// ... and what others left behind.
-const SWEEP: Duration = Duration::from_secs(600);
+const CLEAR_ALL: Duration = Duration::from_secs(600);
 
 /// Run files, here and in JetStream.
 pub(super) struct Runs {
@@ -147,18 +147,18 @@ impl Runs {
     pub(super) fn clear_for(&self, core: &Weak<Core>) -> Result<()> {
         let (runs, core) = (Arc::downgrade(&self.cached), Weak::clone(core));
         let body = move || {
-            let mut bulk_done: Option<Instant> = None;
+            let mut cleared: Option<Instant> = None;
             loop {
                 std::thread::sleep(CLEAR);
                 let (Some(runs), Some(core)) = (runs.upgrade(), core.upgrade()) else {
                     return;
                 };
-                let due = bulk_done.is_none_or(|bulk_done| bulk_done.elapsed() > SWEEP);
+                let due = cleared.is_none_or(|cleared| cleared.elapsed() > CLEAR_ALL);
                 if !due && !runs.has_removed() {
                     continue;
                 }
                 match runs.clear(&|run| core.is_left_over(run)) {
-                    Ok(()) => bulk_done = Some(Instant::now()),
+                    Ok(()) => cleared = Some(Instant::now()),
                     Err(error) => tracing::debug!("cannot remove unneeded runs: {error}"),
                 }
             }

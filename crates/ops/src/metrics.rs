@@ -19,7 +19,7 @@ use quintet_host::{Core, Holder, Point, Spread};
 use quintet_otlp::Counts;
 use quintet_types::ShardStats;
 
-use crate::history::Looks;
+use crate::history::HistoryRecorder;
 use crate::schedules::{Schedules, next_ms};
 use crate::webhooks::Webhooks;
 use cluster::{of_each, of_node, of_some};
@@ -77,7 +77,7 @@ pub struct Reading<'a> {
     pub hooks: &'a quintet_hooks::Shared,
     pub schedules: &'a Schedules,
     pub webhooks: &'a Webhooks,
-    pub looks: &'a Looks,
+    pub histories: &'a HistoryRecorder,
     /// Spans that were made for a collector.
     pub spans: &'a Counts,
     /// The host's numbers of runs.
@@ -271,10 +271,10 @@ metrics! {
          (otlp_messages_max)." = |r| r.spans.dropped();
     Counter "otlp_spans_failed_total" ("otlp_spans_failed")
         "Spans that the collector did not accept." = |r| r.spans.failed();
-    Gauge "history_queues" ("history_queues") "Queues with a history." = |r| r.looks.counts().0;
+    Gauge "history_queues" ("history_queues") "Queues with a history." = |r| r.histories.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")
         "Queues with traffic in the last minute but no history, because history_queues is reached."
-        = |r| r.looks.counts().1;
+        = |r| r.histories.counts().1;
     Counter "queues_made_total" ("queues_made") "Queues created." = |r| r.shard.queues_made;
     Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."
         = |r| r.shard.queues_dropped;

@@ -93,7 +93,7 @@ impl Tails {
             }
             Arc::clone(&inner)
         };
-        let found = {
+        let candidates = {
             let mut queues = locked(&inner.queues);
             let before = queues.len();
             queues.retain(|name, tail| name == queue || !tail.is_forgotten());
@@ -115,19 +115,19 @@ impl Tails {
             tail.since(after)
         };
         // Shards wait for the queues, not for this search.
-        Some(found.with(contains))
+        Some(candidates.with(contains))
     }
 }
 
 /// Events of a queue before they are searched.
-struct Found {
+struct Candidates {
     /// Each with the whole body of its message, if that is kept.
     events: Vec<(Happened, Option<Body>)>,
     next: u64,
     missed: u64,
 }
 
-impl Found {
+impl Candidates {
     /// Events whose message has this text in its body.
     fn with(self, text: &[u8]) -> Followed {
         let fits = |(event, whole): &(Happened, Option<Body>)| {
@@ -167,7 +167,7 @@ impl Tail {
     }
 
     /// The events since this number.
-    fn since(&self, after: u64) -> Found {
+    fn since(&self, after: u64) -> Candidates {
         let first = self.next - self.events.len() as u64;
         let from = match after {
             0 => self.next,
@@ -176,7 +176,7 @@ impl Tail {
         let left_out = usize::try_from(from.saturating_sub(first)).unwrap_or(usize::MAX);
         let events = self.events.iter().skip(left_out);
         let body = |event: &Happened| self.bodies.get(&event.id).map(|(_, body)| body.clone());
-        Found {
+        Candidates {
             events: events.map(|event| (event.clone(), body(event))).collect(),
             next: self.next,
             missed: first.saturating_sub(from),

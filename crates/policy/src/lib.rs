@@ -16,5 +16,5 @@ pub use event::{Event, Events};
 pub use host::{Sharing, SyncPolicy, smallest};
 pub use limits::Limits;
 pub use schedule::{
-    Beat, EVERY_MS_MAX, EVERY_MS_MIN, MOMENTS_MAX, Missed, Overlap, Schedule, Timing,
+    EVERY_MS_MAX, EVERY_MS_MIN, MOMENTS_MAX, Missed, Overlap, Recurrence, Schedule, Timing,
 };

@@ -16,7 +16,7 @@ const OVERLAP_ID: &str = "quintet.schedule ";
 
 /// The rule by which a schedule repeats.
 #[derive(Clone, Debug)]
-pub enum Beat {
+pub enum Recurrence {
     /// Times by the clocks of a zone.
     Cron(Cron, Tz),
     /// Every so many ms since 1970, and the phase after that.
@@ -28,7 +28,7 @@ pub enum Beat {
 /// When a schedule is due, by the wall clock.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    pub beat: Beat,
+    pub recurrence: Recurrence,
     /// The first moment that may be due.
     pub start: Ms,
     /// The last one; [`Ms::NEVER`]: there is none.
@@ -41,7 +41,7 @@ impl Timing {
     /// Times of a cron expression, without start, end or count.
     pub fn cron(cron: Cron, zone: Tz) -> Self {
         Self {
-            beat: Beat::Cron(cron, zone),
+            recurrence: Recurrence::Cron(cron, zone),
             start: Ms(0),
             end: Ms::NEVER,
             count: None,
@@ -54,16 +54,16 @@ impl Timing {
             return after;
         }
         let after = Ms(after.0.max(self.start.0.saturating_sub(1)));
-        let next = match &self.beat {
-            Beat::Cron(cron, zone) => cron.after_in(after, zone),
-            Beat::Every { ms, phase_ms } => {
+        let next = match &self.recurrence {
+            Recurrence::Cron(cron, zone) => cron.after_in(after, zone),
+            Recurrence::Every { ms, phase_ms } => {
                 let ms = (*ms).max(1);
                 let past = (after.0 + 1).saturating_sub(*phase_ms);
                 let next = past.div_ceil(ms).checked_mul(ms);
                 next.and_then(|next| next.checked_add(*phase_ms))
                     .map_or(Ms::NEVER, Ms)
             }
-            Beat::At(moments) => {
+            Recurrence::At(moments) => {
                 let at = moments.partition_point(|moment| *moment <= after);
                 moments.get(at).copied().unwrap_or(Ms::NEVER)
             }
@@ -149,9 +149,9 @@ impl Schedule {
 
     /// The name of its time zone.
     pub fn zone(&self) -> &'static str {
-        match &self.timing.beat {
-            Beat::Cron(_, zone) => zone.name(),
-            Beat::Every { .. } | Beat::At(_) => Tz::UTC.name(),
+        match &self.timing.recurrence {
+            Recurrence::Cron(_, zone) => zone.name(),
+            Recurrence::Every { .. } | Recurrence::At(_) => Tz::UTC.name(),
         }
     }
 }
@@ -160,9 +160,9 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    fn timing(beat: Beat) -> Timing {
+    fn timing(recurrence: Recurrence) -> Timing {
         Timing {
-            beat,
+            recurrence,
             start: Ms(0),
             end: Ms::NEVER,
             count: None,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn every(ms: u64, phase_ms: u64) -> Timing {
-        timing(Beat::Every { ms, phase_ms })
+        timing(Recurrence::Every { ms, phase_ms })
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn moments_come_once_and_bounds_hold() {
-        let mut timing = timing(Beat::At([Ms(5), Ms(9), Ms(20)].into()));
+        let mut timing = timing(Recurrence::At([Ms(5), Ms(9), Ms(20)].into()));
         assert_eq!(timing.nexts(Ms(0), 10), [Ms(5), Ms(9), Ms(20)]);
         timing.start = Ms(9);
         timing.end = Ms(19);

@@ -12,7 +12,7 @@ pub enum Order {
     /// Take no puts from now on, or take them again.
     Drain(bool),
     /// Something happened in the cluster.
-    Look,
+    ClusterChanged,
     /// Let another node own the queues.
     HandOver,
 }

@@ -84,7 +84,7 @@ impl Rq {
             })
         });
         if named.is_err() {
-            // If it is there still; the sweep finds it otherwise.
+            // If it is there still; the cleanup finds it otherwise.
             let _gone = std::fs::remove_file(&new);
         }
         named

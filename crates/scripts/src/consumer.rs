@@ -10,7 +10,7 @@ use quintet_types::{
 use crate::admin::Admin;
 use crate::config::QueueConfig;
 use crate::guest::Guest;
-use crate::queue::{Look, Queue, Running};
+use crate::queue::{ConsumerState, Queue, Running};
 use crate::record::{self, set};
 use crate::run::ScriptRun;
 use crate::service::Rq;
@@ -25,7 +25,7 @@ const STANDS_BACK_MS: u64 = 10_000;
 
 /// Starts scripts until the queue is retired, and waits for its last run.
 pub(crate) fn take(rq: &Arc<Rq>, queue: &Arc<Queue>) {
-    look(rq, queue);
+    consume(rq, queue);
     queue.await_runs();
 }
 
@@ -40,7 +40,7 @@ impl Drop for Leaving<'_> {
 
 /// Starts scripts until the queue is retired. Nothing of it stands in a line
 /// then: a queue that is waited for is made again when it is deleted.
-fn look(rq: &Arc<Rq>, queue: &Arc<Queue>) {
+fn consume(rq: &Arc<Rq>, queue: &Arc<Queue>) {
     // Dropped behind the watcher.
     let _leaving = Leaving(queue);
     let watching = Arc::new(AtomicBool::new(false));
@@ -52,14 +52,14 @@ fn look(rq: &Arc<Rq>, queue: &Arc<Queue>) {
             woken.kick();
         }),
     );
-    while let Some(look) = queue.next_look(rq.options.limits.look_every) {
+    while let Some(state) = queue.next_state(rq.options.limits.look_every) {
         if rq.look_at_admin(&queue.name) != Admin::Up {
             continue;
         }
-        let consumer = Consumer { rq, queue, look };
+        let consumer = Consumer { rq, queue, state };
         if consumer.start_some(&watcher) && !watching.swap(true, Ordering::SeqCst) {
             // Tells when there is something again; takes nothing.
-            let outcome = watcher.ask(Command::Watch(Some(Box::new(consumer.look_for()))));
+            let outcome = watcher.ask(Command::Watch(Some(Box::new(consumer.peeking_take()))));
             if matches!(outcome, Outcome::Refused(_)) {
                 watching.store(false, Ordering::SeqCst);
             }
@@ -70,11 +70,11 @@ fn look(rq: &Arc<Rq>, queue: &Arc<Queue>) {
 struct Consumer<'a> {
     rq: &'a Arc<Rq>,
     queue: &'a Arc<Queue>,
-    look: Look,
+    state: ConsumerState,
 }
 
 impl Consumer<'_> {
-    fn look_for(&self) -> Take {
+    fn peeking_take(&self) -> Take {
         Take {
             queues: [Name::from(self.queue.name.as_str())].into_iter().collect(),
             look: true,
@@ -84,13 +84,13 @@ impl Consumer<'_> {
 
     /// Starts what may run. True if nothing waits any more that could.
     fn start_some(&self, watcher: &Guest) -> bool {
-        let config = &self.look.config;
-        let mut free = (config.num_workers as usize).saturating_sub(self.look.running);
+        let config = &self.state.config;
+        let mut free = (config.num_workers as usize).saturating_sub(self.state.running);
         while free > 0 {
             // What a pause by another protocol hides from consumers is hidden here.
             // Both are said before either is answered: each answer waits for
             // what was recorded to be durable.
-            watcher.say(Command::Take(self.look_for()));
+            watcher.say(Command::Take(self.peeking_take()));
             watcher.say(Command::Peek(Peek::List {
                 queue: Name::from(self.queue.name.as_str()),
                 state: ListState::Ready,

@@ -19,7 +19,7 @@ use crate::record::{self, attr_text};
 use crate::service::Rq;
 
 /// The attribute of a copy whose attachments are not there yet, with the service that makes it.
-/// After a crash nobody goes on with it: a prepared message that has another's is swept away.
+/// After a crash nobody goes on with it: a prepared message that has another's is removed.
 pub(crate) const COPYING: &str = "copying";
 
 /// Where a copy failed.
@@ -99,7 +99,7 @@ impl Rq {
             .and_then(|()| done(self.ask(Command::Commit(copy.id))).map_err(at("commit")));
         if let Err(failure) = committed {
             let by = By::Anyone;
-            // What is left of it goes with the next sweep.
+            // What is left of it goes with the next cleanup.
             let _outcome = self.ask(Command::Delete { id: copy.id, by });
             paths::remove_tree(&self.paths.absolute(&dir));
             return Err(failure);

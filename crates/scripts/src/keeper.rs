@@ -36,7 +36,7 @@ impl Rq {
     /// Runs until the service stops.
     pub(crate) fn keep(self: &Arc<Self>) {
         let limits = &self.options.limits;
-        let mut sweep = Every::new(limits.sweep_every);
+        let mut cleanup = Every::new(limits.cleanup_every);
         let mut scan_timers = Every::new(limits.timers_every);
         let mut scan_links = Every::new(limits.scandir_every);
         let mut first = true;
@@ -58,8 +58,8 @@ impl Rq {
                 timers.scan(self);
             }
             timers.look(self);
-            if sweep.is_due() {
-                self.sweep(first);
+            if cleanup.is_due() {
+                self.clean_up(first);
                 first = false;
             }
             self.wait_for(limits.look_every);

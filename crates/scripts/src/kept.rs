@@ -20,7 +20,7 @@ pub(crate) fn attribute(file: &str) -> String {
 
 /// Hands on every attachment that lies under the root folder of a service that does not run, with
 /// the name that others are to keep it under: they are looked for there where a message does not
-/// say otherwise. Those that no message has any more are among them; the next sweep forgets them.
+/// say otherwise. Those that no message has any more are among them until the next cleanup.
 ///
 /// # Errors
 /// A folder or file cannot be read, or `each` says so.
@@ -169,7 +169,7 @@ impl Rq {
         };
         for name in names {
             if let Err(error) = blobs.delete(name) {
-                // The next sweep tries again.
+                // The next cleanup tries again.
                 tracing::debug!("cannot delete {name}: {error}");
                 return;
             }

@@ -145,7 +145,7 @@ impl Rq {
         for what in ["down", "pause"] {
             paths::remove(&self.admin_file(name, what))?;
         }
-        // Folders of messages go with the next sweep: some may run.
+        // Folders of messages go with the next cleanup: some may run.
         let dropped = self.ask(Command::Drop(Name::from(name)));
         let count = if let Outcome::Count(count) = dropped {
             count

@@ -65,8 +65,8 @@ quintet_types::defaults! {
         /// Waiting messages looked at to find the one that is due first, and those
         /// that run along with it.
         pub window: u32 = 256,
-        /// Between two sweeps for folders whose message is gone.
-        pub sweep_every: Duration = Duration::from_secs(600),
+        /// Between two cleanups for folders whose message is gone.
+        pub cleanup_every: Duration = Duration::from_secs(600),
         /// Between two looks at admin files, at scripts that were not there, and
         /// at messages that may not run beside others.
         pub look_every: Duration = Duration::from_secs(1),

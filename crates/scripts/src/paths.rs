@@ -66,7 +66,7 @@ impl Paths {
         Ok(Self { root })
     }
 
-    /// Takes the folder: two services would sweep away each other's files and
+    /// Takes the folder: two services would delete each other's files and
     /// end each other's scripts.
     pub(crate) fn lock(&self) -> io::Result<RootLock> {
         let file = File::create(self.root.join("lock"))?;
@@ -267,14 +267,14 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(folder)
 }
 
-/// Makes a folder of a message, and those it is in. A sweep that removes its
+/// Makes a folder of a message, and those it is in. A cleanup that removes its
 /// day, empty until then, may come between.
 pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
     make_folder_by(|| std::fs::create_dir_all(folder))
 }
 
-/// How often a folder is tried to be made. Each try that fails has met a sweep
-/// of its own, and a sweep removes a day once; a choice.
+/// How often a folder is tried to be made. Each try that fails has met a cleanup
+/// of its own, and a cleanup removes a day once; a choice.
 const TRIES: u32 = 100;
 
 /// Makes a folder in this way.
@@ -324,7 +324,7 @@ pub(crate) fn remove_tree(folder: &Path) {
     match std::fs::remove_dir_all(folder) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        // The next sweep tries again.
+        // The next cleanup tries again.
         Err(error) => tracing::warn!(folder = %folder.display(), %error, "folder not removed"),
     }
 }
@@ -360,17 +360,17 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_whose_day_a_sweep_removes_is_made_again() {
+    fn a_folder_whose_day_a_cleanup_removes_is_made_again() {
         let root = tempfile::tempdir().unwrap();
         let day = root.path().join("20200101");
         let folder = day.join("id/attach");
-        let mut sweeps = TRIES - 1;
+        let mut cleanups = TRIES - 1;
         let made = make_folder_by(|| {
-            if sweeps == 0 {
+            if cleanups == 0 {
                 return std::fs::create_dir_all(&folder);
             }
-            // The day is made, and swept away before anything is in it.
-            sweeps -= 1;
+            // The day is made, and removed before anything is in it.
+            cleanups -= 1;
             std::fs::create_dir(&day)?;
             std::fs::remove_dir(&day)?;
             std::fs::create_dir(day.join("id"))
@@ -390,10 +390,10 @@ mod tests {
         );
     }
 
-    /// The same with a thread that sweeps, fewer times than a folder is tried
+    /// The same with a thread that cleans up, fewer times than a folder is tried
     /// to be made: so it must come, whoever is quicker.
     #[test]
-    fn a_folder_is_made_while_sweeps_remove_its_day() {
+    fn a_folder_is_made_while_cleanups_remove_its_day() {
         use std::sync::atomic::{AtomicBool, Ordering};
         let root = tempfile::tempdir().unwrap();
         let day = root.path().join("20200101");
@@ -401,9 +401,9 @@ mod tests {
             let over = AtomicBool::new(false);
             let made = std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let mut swept = 0;
-                    while swept < TRIES - 1 && !over.load(Ordering::Acquire) {
-                        swept += u32::from(std::fs::remove_dir(&day).is_ok());
+                    let mut removed = 0;
+                    while removed < TRIES - 1 && !over.load(Ordering::Acquire) {
+                        removed += u32::from(std::fs::remove_dir(&day).is_ok());
                     }
                 });
                 let made = make_folder(&day.join("id/attach"));

@@ -87,8 +87,8 @@ impl Running {
     }
 }
 
-/// The data that the consumer decides by.
-pub(crate) struct Look {
+/// The configuration and load that the consumer decides by.
+pub(crate) struct ConsumerState {
     pub(crate) config: Arc<QueueConfig>,
     pub(crate) running: usize,
 }
@@ -205,7 +205,7 @@ impl Queue {
 
     /// Waits until something happened, or for `at_most`. `None` when the queue
     /// is retired.
-    pub(crate) fn next_look(&self, at_most: Duration) -> Option<Look> {
+    pub(crate) fn next_state(&self, at_most: Duration) -> Option<ConsumerState> {
         let work = lock(&self.work);
         let (mut work, _timeout) = self
             .changed
@@ -215,7 +215,7 @@ impl Queue {
             return None;
         }
         work.kicked = false;
-        Some(Look {
+        Some(ConsumerState {
             config: Arc::clone(&work.config),
             running: work.running.len(),
         })

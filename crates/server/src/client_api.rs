@@ -99,15 +99,15 @@ impl ClientApi for ServerApi {
     }
 
     fn history(&self, queue: &Name) -> Option<History> {
-        self.0.operations.looks.of(queue)
+        self.0.operations.histories.of(queue)
     }
 
     fn add_hour(&self, queue: &Name, sum: &mut Option<Series>) {
-        self.0.operations.looks.add_hour(queue, sum);
+        self.0.operations.histories.add_hour(queue, sum);
     }
 
     fn recent(&self, queue: &QueueStats) -> Option<Recent> {
-        self.0.operations.looks.recent(queue, self.now())
+        self.0.operations.histories.recent(queue, self.now())
     }
 
     fn follow(&self, queue: &Name, after: u64, contains: &[u8]) -> Option<Followed> {
@@ -130,7 +130,7 @@ impl ClientApi for ServerApi {
     }
 
     fn rates(&self, queue: &Name) -> Option<Rates> {
-        self.0.operations.looks.rates(queue)
+        self.0.operations.histories.rates(queue)
     }
 
     fn numbers(&self) -> String {
@@ -142,11 +142,11 @@ impl ClientApi for ServerApi {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        locked(&self.0.operations.config).told(&self.0.operations.given)
+        locked(&self.0.operations.config).settings_in_force(&self.0.operations.given)
     }
 
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
-        locked(&self.0.operations.config).told_of_queue(setup)
+        locked(&self.0.operations.config).settings_of_queue(setup)
     }
 
     fn change(
@@ -243,7 +243,9 @@ impl ClientApi for ServerApi {
 
     fn restore(&self, client_id: ClientId, messages: Vec<Message>) {
         let caller = Caller::server(client_id);
-        self.0.core.visit(|access| access.restore(caller, messages));
+        self.0
+            .core
+            .with_access(|access| access.restore(caller, messages));
     }
 
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -417,14 +417,14 @@ fn start_helpers(
                 config: &server.operations.config,
                 audit: &server.operations.audit,
             };
-            server.operations.looks.run(&surroundings, stop);
+            server.operations.histories.run(&surroundings, stop);
         }),
     )?;
     start(
         "logins",
         Box::new(|server, _| {
-            let looks = &server.operations.looks;
-            server.edge.run_logins(|time| looks.rest(time));
+            let histories = &server.operations.histories;
+            server.edge.run_logins(|time| histories.rest(time));
         }),
     )?;
     start(
@@ -492,7 +492,7 @@ fn obey(
                 server.reloaded(came, tell);
             }
             // Whatever it was, it is over or not yet.
-            Order::Look => {}
+            Order::ClusterChanged => {}
             Order::Drain(on) => {
                 server.edge.draining.store(on, Ordering::Relaxed);
                 server.core.set_draining(on);
@@ -527,10 +527,10 @@ impl Threads for Running {
     fn end(&mut self, by: Instant) -> bool {
         let server = &self.server;
         server.dispatchers.stop();
-        server.core.end_looks();
+        server.core.end_peeks();
         let dispatcher = self.dispatcher.ends_by(by);
         self.ends.store(true, Ordering::SeqCst);
-        server.operations.looks.stop();
+        server.operations.histories.stop();
         server.operations.schedules.stop();
         server.operations.webhooks.stop();
         server.core.stop_threads();

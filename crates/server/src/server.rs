@@ -11,7 +11,7 @@ use quintet_config::{CommandLine, Config};
 use quintet_edge::{Dispatchers, Edge, Security};
 use quintet_host::Core;
 use quintet_ops::audit::Audit;
-use quintet_ops::history::Looks;
+use quintet_ops::history::HistoryRecorder;
 use quintet_ops::schedules::Schedules;
 use quintet_ops::webhooks::Webhooks;
 use quintet_ops::{EventLog, Tails};
@@ -45,7 +45,7 @@ pub(crate) struct Operations {
     pub(crate) audit: Arc<Audit>,
     pub(crate) schedules: Schedules,
     /// The history of each queue's numbers.
-    pub(crate) looks: Looks,
+    pub(crate) histories: HistoryRecorder,
     pub(crate) tails: Tails,
     /// The reader of what happened to messages.
     pub(crate) events: Arc<EventLog>,
@@ -77,7 +77,7 @@ impl Operations {
             // The standard library's hash keys are random.
             instance: RandomState::new().hash_one(0),
             audit,
-            looks: Looks::default(),
+            histories: HistoryRecorder::default(),
             tails: Tails::default(),
             spans,
             orders,

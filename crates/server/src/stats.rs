@@ -107,7 +107,7 @@ impl Server {
         let ask = Command::Stats(StatsOf::Shard);
         let asked = self
             .core
-            .visit(|access| access.submit(Caller::server(ClientId::default()), ask));
+            .with_access(|access| access.submit(Caller::server(ClientId::default()), ask));
         if let Decided::Now(Outcome::Stats(reply), ..) = asked
             && let StatsReply::Shard(shard) = *reply
         {
@@ -126,7 +126,7 @@ impl Server {
             hooks: self.security.hooks.shared(),
             schedules: &self.operations.schedules,
             webhooks: &self.operations.webhooks,
-            looks: &self.operations.looks,
+            histories: &self.operations.histories,
             spans: &self.operations.spans,
             cold: self.core.cold_numbers(&shard.cold),
             cluster: self.node.as_ref().map(|node| node.numbers()),

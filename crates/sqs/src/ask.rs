@@ -13,7 +13,7 @@ use crate::fault::{Fault, Shape};
 
 /// The way to the shards for one request.
 #[derive(Clone)]
-pub(crate) struct Asker {
+pub(crate) struct ShardClient {
     pub(crate) client_api: Arc<dyn ClientApi>,
     pub(crate) caller: Caller,
     pub(crate) lost: Losses,
@@ -32,7 +32,7 @@ impl PendingOutcome {
     }
 }
 
-impl Asker {
+impl ShardClient {
     /// The same without the rights of whoever asks: for what the server looks up.
     pub(crate) fn as_server(&self) -> Self {
         Self {

@@ -15,13 +15,13 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
     Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving,
-    LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, heard, held, pace,
-    whole,
+    LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, held, interruptible,
+    pace, whole,
 };
 use quintet_types::{Caller, Name, Principal, QueueSettings};
 use tokio::sync::{oneshot, watch};
 
-use crate::ask::{Asker, unexpected};
+use crate::ask::{ShardClient, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::handle::Secrets;
 use crate::input::Action;
@@ -137,7 +137,7 @@ impl Ids {
 
 /// The caller of a request, and the facts about it that actions need.
 pub(crate) struct RequestContext {
-    pub(crate) asker: Asker,
+    pub(crate) shards: ShardClient,
     /// As the client calls this server.
     pub(crate) host: String,
     pub(crate) secure: bool,
@@ -251,7 +251,7 @@ impl Sqs {
         request: Request<Incoming>,
         id: &str,
     ) -> Answered {
-        let (parts, body) = heard(request).into_parts();
+        let (parts, body) = interruptible(request).into_parts();
         if parts.uri.path() == "/healthz" {
             return Answered::plain(StatusCode::OK, "text/plain", "ok");
         }
@@ -345,7 +345,7 @@ impl Sqs {
             return refuse(unexpected());
         };
         let context = RequestContext {
-            asker: Asker {
+            shards: ShardClient {
                 client_api: Arc::clone(&self.client_api),
                 caller: Caller {
                     client_id: guest.client_id(),
@@ -561,8 +561,8 @@ impl Sqs {
     }
 
     /// The way to the shards for what goes on without a request.
-    pub(crate) fn asker(&self, guest: &Guest) -> Asker {
-        Asker {
+    pub(crate) fn shards(&self, guest: &Guest) -> ShardClient {
+        ShardClient {
             client_api: Arc::clone(&self.client_api),
             caller: Caller::server(guest.client_id()),
             lost: self.lost.clone(),

@@ -18,7 +18,7 @@ use hyper::StatusCode;
 use quintet_client::Did;
 use quintet_http::Guest;
 
-use crate::ask::{Asker, unexpected};
+use crate::ask::{ShardClient, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::input::{CancelMessageMoveTask, ListMessageMoveTasks, StartMessageMoveTask};
 use crate::listener::{RequestContext, Sqs, stopped};
@@ -95,8 +95,8 @@ fn named(arn: &Option<String>) -> Result<&str, Fault> {
 }
 
 /// The moves out of a queue, the oldest first.
-async fn tasks(asker: &Asker, queue: &Name) -> Result<Vec<Task>, Fault> {
-    let setup = match asker.setup(queue).await {
+async fn tasks(shards: &ShardClient, queue: &Name) -> Result<Vec<Task>, Fault> {
+    let setup = match shards.setup(queue).await {
         Ok(setup) => setup,
         Err(fault) if fault.shape == Shape::QueueDoesNotExist => return Err(no_source()),
         Err(fault) => return Err(fault),
@@ -107,7 +107,7 @@ async fn tasks(asker: &Asker, queue: &Name) -> Result<Vec<Task>, Fault> {
         .unwrap_or_default())
 }
 
-async fn store(asker: &Asker, queue: &Name, tasks: &[Task]) -> Result<(), Fault> {
+async fn store(shards: &ShardClient, queue: &Name, tasks: &[Task]) -> Result<(), Fault> {
     let from = tasks.len().saturating_sub(KEPT);
     let stored =
         serde_json::to_vec(&tasks[from..]).map_err(|error| Fault::internal(error.to_string()))?;
@@ -122,7 +122,7 @@ async fn store(asker: &Asker, queue: &Name, tasks: &[Task]) -> Result<(), Fault>
         overrides: Some(Box::new(overrides)),
         must_exist: true,
     };
-    asker.ask(command).await.map(drop)
+    shards.ask(command).await.map(drop)
 }
 
 impl Sqs {
@@ -154,16 +154,16 @@ impl Sqs {
             }
         };
         let queue = Name::new(source.as_bytes());
-        let asker = &context.asker;
+        let shards = &context.shards;
         // One begins at a time: two would not see each other.
         let _begins = self.moves.lock().await;
-        let mut there = tasks(asker, &queue).await?;
+        let mut there = tasks(shards, &queue).await?;
         let sources = Listed {
             dead_letter: Some(queue.clone()),
             max: 1,
             ..Listed::default()
         };
-        if listed(&asker.as_server(), sources).await?.is_empty() {
+        if listed(&shards.as_server(), sources).await?.is_empty() {
             return Err(Fault::parameter(
                 "Source queue must be configured as a Dead Letter Queue.",
             ));
@@ -183,7 +183,10 @@ impl Sqs {
                     )
                 };
                 let name = names::of_arn(arn).ok_or_else(absent)?;
-                let numbers = asker.as_server().numbers(&Name::new(name.as_bytes())).await;
+                let numbers = shards
+                    .as_server()
+                    .numbers(&Name::new(name.as_bytes()))
+                    .await;
                 numbers.map_err(|_| absent())?;
                 if name == source {
                     return Err(Fault::parameter(
@@ -206,7 +209,7 @@ impl Sqs {
                  queue arn at a given time.",
             ));
         }
-        let all = asker.as_server().numbers(&queue).await?.gauges.ready;
+        let all = shards.as_server().numbers(&queue).await?.gauges.ready;
         let task = Task {
             id: self.next_id(),
             status: Status::Running,
@@ -220,8 +223,8 @@ impl Sqs {
         };
         let handle = self.task_handle(&task, &source);
         there.push(task.clone());
-        store(asker, &queue, &there).await?;
-        let principal = asker.caller.principal;
+        store(shards, &queue, &there).await?;
+        let principal = shards.caller.principal;
         tokio::spawn(Arc::clone(self).run_move(source, task, principal));
         Ok(Reply::TaskBegun(handle))
     }
@@ -241,11 +244,11 @@ impl Sqs {
                     dead_letter: Some(from.clone()),
                     ..Listed::default()
                 };
-                listed(&context.asker.as_server(), sources).await?
+                listed(&context.shards.as_server(), sources).await?
             }
         };
         let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
-        let principal = context.asker.caller.principal;
+        let principal = context.shards.caller.principal;
         let may = |name: &String| {
             let queue = Name::new(name.as_bytes());
             gate.is_none_or(|gate| gate.may(principal, Verb::Put, &queue))
@@ -274,7 +277,7 @@ impl Sqs {
         let source = names::of_arn(&arn).ok_or_else(no_source)?;
         let queue = Name::new(source.as_bytes());
         let _begins = self.moves.lock().await;
-        let mut there = tasks(&context.asker, &queue).await?;
+        let mut there = tasks(&context.shards, &queue).await?;
         let running = |task: &&mut Task| task.id == id && task.status == Status::Running;
         let Some(task) = there.iter_mut().find(running) else {
             return Err(Fault::new(Shape::ResourceNotFound, "Task does not exist."));
@@ -282,7 +285,7 @@ impl Sqs {
         task.status = Status::Cancelled;
         task.back_to = None;
         let moved = task.moved;
-        store(&context.asker, &queue, &there).await?;
+        store(&context.shards, &queue, &there).await?;
         Ok(Reply::TaskCancelled(moved))
     }
 
@@ -305,7 +308,7 @@ impl Sqs {
                     )
                 })?,
         };
-        let there = tasks(&context.asker, &Name::new(source.as_bytes())).await?;
+        let there = tasks(&context.shards, &Name::new(source.as_bytes())).await?;
         let newest = there.iter().rev().take(most);
         let told = newest.map(|task| reply::Task {
             handle: (task.status == Status::Running).then(|| self.task_handle(task, source)),
@@ -325,12 +328,12 @@ impl Sqs {
     pub(crate) fn resume_moves(self: Arc<Self>) {
         tokio::spawn(async move {
             let guest = Guest::new(&self.client_api);
-            let asker = self.asker(&guest);
-            let Ok(names) = listed(&asker, Listed::default()).await else {
+            let shards = self.shards(&guest);
+            let Ok(names) = listed(&shards, Listed::default()).await else {
                 return;
             };
             for name in names {
-                let there = tasks(&asker, &Name::new(name.as_bytes())).await;
+                let there = tasks(&shards, &Name::new(name.as_bytes())).await;
                 let there = there.unwrap_or_default();
                 if let Some(task) = there
                     .into_iter()
@@ -359,7 +362,7 @@ impl Sqs {
     /// or went on by the server.
     async fn run_move(self: Arc<Self>, source: String, mut task: Task, principal: Principal) {
         let guest = Guest::new(&self.client_api);
-        let asker = self.asker(&guest);
+        let shards = self.shards(&guest);
         let queue = Name::new(source.as_bytes());
         let mut stops = self.stopping();
         let mut after = None;
@@ -373,7 +376,7 @@ impl Sqs {
             let changes = self.moves.lock().await;
             // It may have been cancelled while it rested.
             let runs = |known: &Task| known.id == task.id && known.status == Status::Running;
-            match tasks(&asker, &queue).await {
+            match tasks(&shards, &queue).await {
                 Ok(there) if there.iter().any(runs) => {}
                 Ok(_) => return,
                 Err(fault) if fault.shape == Shape::ResourceNotFound => return,
@@ -381,8 +384,8 @@ impl Sqs {
                 Err(_) => {}
             }
             let mut moved = 0;
-            let came = move_some(&asker, &queue, &task, step, (&mut moved, &mut after)).await;
-            let mut there = match tasks(&asker, &queue).await {
+            let came = move_some(&shards, &queue, &task, step, (&mut moved, &mut after)).await;
+            let mut there = match tasks(&shards, &queue).await {
                 Ok(there) => there,
                 // The queue is gone, and the move with it.
                 Err(_) => return,
@@ -409,7 +412,7 @@ impl Sqs {
                 stored.back_to = None;
             }
             task = stored.clone();
-            let is_stored = match store(&asker, &queue, &there).await {
+            let is_stored = match store(&shards, &queue, &there).await {
                 Ok(()) => true,
                 Err(fault) => {
                     tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
@@ -439,7 +442,7 @@ impl Sqs {
 /// A queue they would go to is not there. The step itself says so, as whoever else deletes it, by
 /// any protocol, may do so at any time.
 async fn move_some(
-    asker: &Asker,
+    shards: &ShardClient,
     from: &Name,
     task: &Task,
     max: u64,
@@ -447,22 +450,22 @@ async fn move_some(
 ) -> Result<(), Fault> {
     if let Some(to) = &task.to {
         let to = Name::new(to.as_bytes());
-        return move_into(asker, from, to, Filter::default(), max, moved).await;
+        return move_into(shards, from, to, Filter::default(), max, moved).await;
     }
-    for (source, messages) in sources(asker, from, task.back_to.as_deref(), max, after).await? {
+    for (source, messages) in sources(shards, from, task.back_to.as_deref(), max, after).await? {
         let came_from = (DEAD_FROM.into(), source.as_bytes().into());
         let filter = Filter {
             attrs: vec![came_from],
             dead: true,
             ..Filter::default()
         };
-        move_into(asker, from, source, filter, messages, moved).await?;
+        move_into(shards, from, source, filter, messages, moved).await?;
     }
     Ok(())
 }
 
 async fn move_into(
-    asker: &Asker,
+    shards: &ShardClient,
     queue: &Name,
     to: Name,
     filter: Filter,
@@ -477,7 +480,7 @@ async fn move_into(
     };
     while left > 0 {
         bulk_op.max = u32::try_from(left).unwrap_or(u32::MAX);
-        let Outcome::BulkDone(bulk_done) = asker
+        let Outcome::BulkDone(bulk_done) = shards
             .ask(Command::BulkOp(Box::new(bulk_op.clone())))
             .await?
         else {
@@ -496,7 +499,7 @@ async fn move_into(
 /// The queues that so many of the oldest dead letters came from, and how many of these each.
 /// Those of other queues than `back_to` stay; `after` leaves those in front out from then on.
 async fn sources(
-    asker: &Asker,
+    shards: &ShardClient,
     from: &Name,
     back_to: Option<&[String]>,
     max: u64,
@@ -523,7 +526,7 @@ async fn sources(
         // Many of those in front may stay.
         let page = back_to.map_or(left, |_| left.max(PAGE));
         bulk_op.max = u32::try_from(page).unwrap_or(u32::MAX);
-        let Outcome::BulkDone(bulk_done) = asker
+        let Outcome::BulkDone(bulk_done) = shards
             .ask(Command::BulkOp(Box::new(bulk_op.clone())))
             .await?
         else {

@@ -11,7 +11,7 @@ use quintet_types::{
     QueueStats, StatsOf, StatsReply, Tags, When,
 };
 
-use crate::ask::{Asker, said, unexpected};
+use crate::ask::{ShardClient, said, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::input::{
     AddPermission, CreateQueue, GetQueueAttributes, GetQueueUrl, ListDeadLetterSourceQueues,
@@ -63,11 +63,11 @@ impl Sqs {
     ///
     /// # Errors
     /// There is none of that name.
-    async fn whole(&self, asker: &Asker, name: &str) -> Result<There, Fault> {
+    async fn whole(&self, shards: &ShardClient, name: &str) -> Result<There, Fault> {
         let queue = Name::new(name.as_bytes());
         Ok(There {
-            setup: asker.setup(&queue).await?,
-            stats: asker.numbers(&queue).await?,
+            setup: shards.setup(&queue).await?,
+            stats: shards.numbers(&queue).await?,
         })
     }
 
@@ -77,7 +77,12 @@ impl Sqs {
 
     /// Makes a queue with these changes to what a queue has of itself. True:
     /// it was not there.
-    async fn make(&self, asker: &Asker, name: &str, changes: Changes) -> Result<bool, Fault> {
+    async fn make(
+        &self,
+        shards: &ShardClient,
+        name: &str,
+        changes: Changes,
+    ) -> Result<bool, Fault> {
         let queue = Name::new(name.as_bytes());
         let mut overrides = queue::defaults(name, self.limits, &(self.file)(&queue));
         overrides.merge(&changes.settings);
@@ -86,7 +91,7 @@ impl Sqs {
             queue,
             overrides: Box::new(overrides),
         };
-        match asker.begin(create).outcome().await {
+        match shards.begin(create).outcome().await {
             Outcome::Refused(CommandError::QueueExists) => Ok(false),
             outcome => said(outcome).map(|_| true),
         }
@@ -96,12 +101,16 @@ impl Sqs {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(crate) async fn make_if_absent(&self, asker: &Asker, name: &str) -> Result<(), Fault> {
+    pub(crate) async fn make_if_absent(
+        &self,
+        shards: &ShardClient,
+        name: &str,
+    ) -> Result<(), Fault> {
         let queue = Name::new(name.as_bytes());
-        match asker.as_server().numbers(&queue).await {
+        match shards.as_server().numbers(&queue).await {
             Ok(_) => Ok(()),
             Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
-                self.make(asker, name, Changes::default()).await.map(drop)
+                self.make(shards, name, Changes::default()).await.map(drop)
             }
             Err(fault) => Err(fault),
         }
@@ -132,10 +141,10 @@ impl Sqs {
                 ),
             ));
         }
-        if self.make(&context.asker, &name, changes).await? {
+        if self.make(&context.shards, &name, changes).await? {
             return Ok(Reply::Queue(self.url(context, &name)));
         }
-        let whole = self.whole(&context.asker, &name).await?;
+        let whole = self.whole(&context.shards, &name).await?;
         match self.seen(&name, &whole).differs(&input.attributes)? {
             None => Ok(Reply::Queue(self.url(context, &name))),
             Some(attribute) => Err(Fault::new(
@@ -159,7 +168,7 @@ impl Sqs {
             return Ok(());
         };
         let queue = Name::new(target.as_bytes());
-        let setup = match context.asker.as_server().setup(&queue).await {
+        let setup = match context.shards.as_server().setup(&queue).await {
             Ok(setup) => setup,
             Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
                 let reason = "Dead letter target does not exist.";
@@ -188,11 +197,11 @@ impl Sqs {
         let name = input.queue_name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
         let queue = Name::new(name.as_bytes());
-        match context.asker.numbers(&queue).await {
+        match context.shards.numbers(&queue).await {
             Ok(_) => {}
             Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
                 names::check(&name, names::is_fifo(&name), self.limits.open)?;
-                self.make_if_absent(&context.asker, &name).await?;
+                self.make_if_absent(&context.shards, &name).await?;
             }
             Err(fault) => return Err(fault),
         }
@@ -221,7 +230,7 @@ impl Sqs {
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
-        context.asker.numbers(&queue).await?;
+        context.shards.numbers(&queue).await?;
         let wanted = Listed {
             dead_letter: Some(queue),
             ..Listed::default()
@@ -250,7 +259,7 @@ impl Sqs {
         }
         let most = max.map_or(LIST_MAX, |max| max as usize);
         wanted.max = most + 1;
-        let mut names = listed_if(&context.asker, wanted, fits).await?;
+        let mut names = listed_if(&context.shards, wanted, fits).await?;
         let more = names.len() > most;
         names.truncate(most);
         let next = names.last().filter(|_| more && max.is_some());
@@ -270,8 +279,8 @@ impl Sqs {
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
-        context.asker.as_server().numbers(&queue).await?;
-        let dropped = context.asker.ask(Command::Drop(queue.clone())).await?;
+        context.shards.as_server().numbers(&queue).await?;
+        let dropped = context.shards.ask(Command::Drop(queue.clone())).await?;
         remember(&self.recent.deleted, &queue, self.options.recreate_after);
         Ok(removed(&dropped))
     }
@@ -283,7 +292,7 @@ impl Sqs {
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
-        context.asker.as_server().numbers(&queue).await?;
+        context.shards.as_server().numbers(&queue).await?;
         let interval = self.options.purge_interval;
         if is_recent(&self.recent.purged, &queue, interval) {
             return Err(Fault::new(
@@ -299,7 +308,7 @@ impl Sqs {
             queue: queue.clone(),
             reserved: true,
         };
-        let purged = context.asker.ask(whole).await?;
+        let purged = context.shards.ask(whole).await?;
         remember(&self.recent.purged, &queue, interval);
         Ok(removed(&purged))
     }
@@ -318,7 +327,7 @@ impl Sqs {
             overrides: Some(Box::new(settings)),
             must_exist: true,
         };
-        context.asker.ask(command).await.map(|_| Reply::Done)
+        context.shards.ask(command).await.map(|_| Reply::Done)
     }
 
     pub(crate) async fn set_attributes(
@@ -331,7 +340,7 @@ impl Sqs {
         let attributes: Texts = input
             .attributes
             .ok_or_else(|| Fault::missing("Attributes"))?;
-        let setup = context.asker.setup(&queue).await?;
+        let setup = context.shards.setup(&queue).await?;
         let fifo = names::is_fifo(name);
         let there = &setup.settings.tags;
         let mut changes = queue::changes(&attributes, fifo, Some(there), self.limits)?;
@@ -357,13 +366,13 @@ impl Sqs {
         before_ms: u64,
         delay_ms: u64,
     ) -> Result<(), Fault> {
-        let asker = context.asker.as_server();
+        let shards = context.shards.as_server();
         // One that is ready stays so where the delay gets shorter.
         let ready = (delay_ms > before_ms).then_some(ListState::Ready);
         for state in [ListState::Delayed].into_iter().chain(ready) {
             let mut bulk_op = BulkOp::show(queue.clone(), state, STEP);
             loop {
-                let shown = asker
+                let shown = shards
                     .ask(Command::BulkOp(Box::new(bulk_op.clone())))
                     .await?;
                 let Outcome::BulkDone(shown) = shown else {
@@ -383,7 +392,7 @@ impl Sqs {
                             due: Some(When::At(due)),
                             ..Edit::default()
                         };
-                        asker.begin(Command::Edit(message.id, Box::new(edit)))
+                        shards.begin(Command::Edit(message.id, Box::new(edit)))
                     })
                 });
                 for mut edit in edits.collect::<Vec<_>>() {
@@ -408,7 +417,7 @@ impl Sqs {
         input: GetQueueAttributes,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let whole = self.whole(&context.asker, name).await?;
+        let whole = self.whole(&context.shards, name).await?;
         let seen = self.seen(name, &whole);
         Ok(Reply::Attributes(seen.values(&input.attribute_names.kept)?))
     }
@@ -419,7 +428,7 @@ impl Sqs {
         input: TagQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         if input.tags.count == 0 {
             return Err(Fault::missing("Tags"));
         }
@@ -434,7 +443,7 @@ impl Sqs {
         input: UntagQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         if input.tag_keys.count == 0 {
             return Err(Fault::parameter(
                 "Tag keys must be between 1 and 128 characters in length.",
@@ -460,7 +469,7 @@ impl Sqs {
         input: OfQueue,
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
-        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         Ok(Reply::Tags(queue::tags_of_clients(&setup.settings.tags)))
     }
 
@@ -472,7 +481,7 @@ impl Sqs {
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let label = label(&input.label)?;
-        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         let there = queue::text(&setup.settings.tags, "Policy");
         let arn = self.place.arn(name);
         let policy = policy::add(there, &arn, label, accounts, &input.actions.kept)?;
@@ -486,7 +495,7 @@ impl Sqs {
     ) -> Result<Reply, Fault> {
         let name = request::queue(&input.queue_url)?;
         let label = label(&input.label)?;
-        let setup = context.asker.setup(&Name::new(name.as_bytes())).await?;
+        let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         let there = queue::text(&setup.settings.tags, "Policy");
         let policy = policy::remove(there, &self.place.arn(name), label)?;
         self.set_policy(context, name, policy.as_deref()).await
@@ -528,15 +537,15 @@ pub(crate) struct Listed {
 ///
 /// # Errors
 /// As the shards say.
-pub(crate) async fn listed(asker: &Asker, wanted: Listed) -> Result<Vec<String>, Fault> {
-    listed_if(asker, wanted, |_| true).await
+pub(crate) async fn listed(shards: &ShardClient, wanted: Listed) -> Result<Vec<String>, Fault> {
+    listed_if(shards, wanted, |_| true).await
 }
 
 /// Names that are asked for of a shard at once.
 const NAMES_AT_ONCE: usize = 1000;
 
 async fn listed_if(
-    asker: &Asker,
+    shards: &ShardClient,
     wanted: Listed,
     fits: impl Fn(&str) -> bool,
 ) -> Result<Vec<String>, Fault> {
@@ -558,7 +567,7 @@ async fn listed_if(
                 dead_letter: wanted.dead_letter.clone(),
                 max: u32::try_from(most.min(NAMES_AT_ONCE)).unwrap_or(u32::MAX),
             };
-            let StatsReply::Names(page) = asker.stats(of).await? else {
+            let StatsReply::Names(page) = shards.stats(of).await? else {
                 return Err(unexpected());
             };
             for name in page.names {

@@ -128,7 +128,7 @@ impl Sqs {
         let asked = self.asked(input)?;
         let queue = Name::new(asked.name.as_bytes());
         if self.options.auto_create && names::is_ours(&asked.name, self.options.open) {
-            self.make_if_absent(&context.asker, &asked.name).await?;
+            self.make_if_absent(&context.shards, &asked.name).await?;
         }
         let mut take = Take {
             queues: [queue.clone()].into_iter().collect(),
@@ -156,7 +156,7 @@ impl Sqs {
         let began = Instant::now();
         let mut messages = self.take(context, take.clone()).await?;
         if messages.is_empty() && asked.wait_ms.is_none_or(|ms| ms == 0) {
-            let setup = context.asker.as_server().setup(&queue).await?;
+            let setup = context.shards.as_server().setup(&queue).await?;
             let wait = queue::text(&setup.settings.tags, "ReceiveMessageWaitTimeSeconds");
             let wait = wait.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
             if asked.wait_ms.is_none() && wait > 0 {
@@ -164,7 +164,7 @@ impl Sqs {
                 messages = self.take(context, take).await?;
             } else if setup.settings.in_flight_max > 0
                 && !names::is_fifo(&asked.name)
-                && context.asker.as_server().numbers(&queue).await?.limited
+                && context.shards.as_server().numbers(&queue).await?.limited
                     == Some(TakeLimit::InFlight)
             {
                 return Err(Fault::new(
@@ -178,9 +178,9 @@ impl Sqs {
             _ => began.elapsed(),
         };
         // Armed before anything can fail, or the client go.
-        let undo = Undo::new(&context.asker.lost, context.asker.caller, messages);
+        let undo = Undo::new(&context.shards.lost, context.shards.caller, messages);
         if !undo.messages().is_empty() {
-            let (client_id, agent) = (context.asker.caller.client_id, context.agent.as_deref());
+            let (client_id, agent) = (context.shards.caller.client_id, context.agent.as_deref());
             let clients = &self.settings.clients;
             clients.took(client_id, "sqs", context.key.as_deref(), agent);
         }
@@ -217,12 +217,12 @@ impl Sqs {
         let attempts = &self.settings.clients.attempts;
         let attempt = match (&take.token, take.queues.first()) {
             (Some(token), Some(queue)) => {
-                let user = context.asker.caller.principal;
+                let user = context.shards.caller.principal;
                 Some(attempts.begin(user, queue.as_bytes(), token).await)
             }
             _ => None,
         };
-        let mut coming = context.asker.begin(Command::Take(take));
+        let mut coming = context.shards.begin(Command::Take(take));
         let mut stops = context.stops.clone();
         let over = async {
             let replaced = async {
@@ -249,15 +249,15 @@ impl Sqs {
                 outcome = coming.outcome() => outcome,
                 () = over => {
                     // The take itself is answered with the outcome.
-                    drop(context.asker.begin(Command::StopWaiting));
+                    drop(context.shards.begin(Command::StopWaiting));
                     coming.outcome().await
                 }
             },
         };
         match said(outcome)? {
             Outcome::Messages(messages) if client.is_some_and(Client::has_ended) => {
-                let lost = &context.asker.lost;
-                lost.give_back(context.asker.caller, messages.into_vec());
+                let lost = &context.shards.lost;
+                lost.give_back(context.shards.caller, messages.into_vec());
                 Ok(Handed::new())
             }
             Outcome::Messages(messages) => Ok(messages),
@@ -272,7 +272,7 @@ impl Sqs {
         asked: &ReceiveRequest,
         message: &Message,
     ) -> Result<Received, Fault> {
-        let bytes = context.asker.bytes(&message.body).await?;
+        let bytes = context.shards.bytes(&message.body).await?;
         let text = std::str::from_utf8(&bytes)
             .ok()
             .filter(|text| message::is_text(text));

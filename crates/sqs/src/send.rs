@@ -7,7 +7,7 @@ use quintet_types::{
 };
 use ring::digest;
 
-use crate::ask::{Asker, said, unexpected};
+use crate::ask::{ShardClient, said, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
@@ -184,7 +184,7 @@ impl Sqs {
             return Ok(None);
         }
         let queue = Name::new(name.as_bytes());
-        match context.asker.as_server().setup(&queue).await {
+        match context.shards.as_server().setup(&queue).await {
             Ok(setup) => Ok(Some(setup)),
             Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
                 Ok(None)
@@ -263,16 +263,16 @@ impl Sqs {
         name: &str,
         puts: Vec<Put>,
     ) -> Result<Stored, Fault> {
-        let asker = context.asker.clone();
+        let shards = context.shards.clone();
         let in_batch = puts.len() > 1;
         let make = (self.options.auto_create && names::is_ours(name, self.options.open))
             .then(|| Arc::clone(self));
         let queue = name.to_owned();
         let put = async move {
             if let Some(own) = make {
-                own.make_if_absent(&asker, &queue).await?;
+                own.make_if_absent(&shards, &queue).await?;
             }
-            put_all(&asker, puts, in_batch).await
+            put_all(&shards, puts, in_batch).await
         };
         match context.call {
             Some(call) => self.once.run(call, put).await,
@@ -298,13 +298,17 @@ fn given_bytes(entry: &SendEntry) -> u64 {
     (body + attributes.sum::<usize>()) as u64
 }
 
-async fn put_all(asker: &Asker, mut puts: Vec<Put>, in_batch: bool) -> Result<Stored, Fault> {
+async fn put_all(
+    shards: &ShardClient,
+    mut puts: Vec<Put>,
+    in_batch: bool,
+) -> Result<Stored, Fault> {
     for put in &mut puts {
         if let Some(bytes) = put.body.as_small()
             && bytes.len() > 64 << 10
             && let Ok(text) = String::from_utf8(bytes.to_vec())
         {
-            put.body = asker.store(&put.queue, text).await?;
+            put.body = shards.store(&put.queue, text).await?;
         }
     }
     let queue = puts
@@ -313,21 +317,21 @@ async fn put_all(asker: &Asker, mut puts: Vec<Put>, in_batch: bool) -> Result<St
         .unwrap_or_default();
     if puts.len() > 1 {
         // All at once, unless one of them is refused.
-        let all = asker.begin(Command::PutMany(puts.clone())).outcome().await;
+        let all = shards.begin(Command::PutMany(puts.clone())).outcome().await;
         if let Outcome::PutMany(ids) = all {
             return Ok(ids.into_iter().map(|id| Ok(id.0)).collect());
         }
     }
     let mut coming: Vec<_> = puts
         .into_iter()
-        .map(|put| asker.begin(Command::Put(put)))
+        .map(|put| shards.begin(Command::Put(put)))
         .collect();
     let mut stored = Vec::with_capacity(coming.len());
     for came in &mut coming {
         let came = match said(came.outcome().await) {
             Ok(Outcome::Put { id, .. }) => Ok(id.0),
             Ok(_) => Err(unexpected()),
-            Err(fault) => Err(of_queue(asker, &queue, fault, in_batch).await),
+            Err(fault) => Err(of_queue(shards, &queue, fault, in_batch).await),
         };
         stored.push(came);
     }
@@ -345,11 +349,11 @@ async fn put_all(asker: &Asker, mut puts: Vec<Put>, in_batch: bool) -> Result<St
 }
 
 /// An error in the words of the queue: how long a message may be there.
-async fn of_queue(asker: &Asker, queue: &Name, fault: Fault, in_batch: bool) -> Fault {
+async fn of_queue(shards: &ShardClient, queue: &Name, fault: Fault, in_batch: bool) -> Fault {
     if fault.text != quintet_types::CommandError::MessageTooLarge.text() {
         return fault;
     }
-    match asker.as_server().setup(queue).await {
+    match shards.as_server().setup(queue).await {
         Ok(setup) => message::too_long(setup.settings.message_bytes_max, in_batch),
         Err(fault) => fault,
     }

@@ -59,7 +59,7 @@ impl Sqs {
             how: How::Finish,
         };
         Ok(Begun {
-            coming: context.asker.begin(command),
+            coming: context.shards.begin(command),
             changes: false,
             fifo: names::is_fifo(queue),
         })
@@ -109,7 +109,7 @@ impl Sqs {
             },
         };
         Ok(Begun {
-            coming: context.asker.begin(command),
+            coming: context.shards.begin(command),
             changes: true,
             fifo: names::is_fifo(queue),
         })
@@ -181,7 +181,7 @@ impl Sqs {
     /// There is no such queue.
     async fn must_be(&self, context: &RequestContext, queue: &str) -> Result<(), Fault> {
         let name = Name::new(queue.as_bytes());
-        context.asker.as_server().numbers(&name).await.map(drop)
+        context.shards.as_server().numbers(&name).await.map(drop)
     }
 
     /// The reply for one message. Where nothing was done, it checks that there is such a queue.

@@ -16,7 +16,7 @@ use crate::deck::Deck;
 use crate::ledger::PROTOCOLS;
 use crate::load::Load;
 use crate::operations::{ACTS, Act, ENDINGS, Ending, cut_at_call};
-use crate::server::{Era, Server, Started};
+use crate::server::{Generation, Server, Started};
 use crate::table::Sums;
 
 /// Of the tally of starts that a cut ended.
@@ -98,13 +98,13 @@ impl Campaign<'_> {
             era_at += 1;
             let home = folder.join(era_at.to_string());
             let chance = mixed(self.seed, self.sums.rounds + (1 << 20));
-            let era = Era::new(&home, &mut Random::new(chance))?;
+            let generation = Generation::new(&home, &mut Random::new(chance))?;
             println!(
                 "stress: {:>5} s  directory {era_at}: {}",
                 began.elapsed().as_secs(),
-                era.settings()
+                generation.settings()
             );
-            let faults = Faults::new(&self.args.scratch, &home.join("control"), &era.data)
+            let faults = Faults::new(&self.args.scratch, &home.join("control"), &generation.data)
                 .context("the library of faults")?;
             faults.skip_syncs();
             for _ in 0..CHECKS {
@@ -112,9 +112,9 @@ impl Campaign<'_> {
                     if self.is_over(began) {
                         break;
                     }
-                    self.round(&era, &faults)?;
+                    self.round(&generation, &faults)?;
                 }
-                self.check(&era, &faults)?;
+                self.check(&generation, &faults)?;
                 let ledger = self.load.ledger();
                 let puts: u64 = ledger.counts.iter().map(|counts| counts.puts).sum();
                 println!(
@@ -126,7 +126,7 @@ impl Campaign<'_> {
                 );
             }
             self.sums.undone += faults.undone();
-            self.sums.script_runs += era.ran().len() as u64;
+            self.sums.script_runs += generation.ran().len() as u64;
             self.load.ledger().forget();
             self.checker = Checker::default();
             // It was right to the end: nobody needs it.
@@ -137,9 +137,9 @@ impl Campaign<'_> {
     }
 
     /// Starts without faults; that must go well.
-    fn start(&self, era: &Era, sync: &str, faults: &Faults) -> Result<Server> {
+    fn start(&self, generation: &Generation, sync: &str, faults: &Faults) -> Result<Server> {
         faults.end_rules();
-        match Server::start(&self.args.quintet, era, sync, faults)? {
+        match Server::start(&self.args.quintet, generation, sync, faults)? {
             Started::Ready(server) => {
                 if !faults.is_attached() {
                     bail!("the library of faults was not loaded");
@@ -150,7 +150,7 @@ impl Campaign<'_> {
         }
     }
 
-    fn round(&mut self, era: &Era, faults: &Faults) -> Result<()> {
+    fn round(&mut self, generation: &Generation, faults: &Faults) -> Result<()> {
         let round = {
             let mut ledger = self.load.ledger();
             ledger.round += 1;
@@ -178,9 +178,9 @@ impl Campaign<'_> {
         }
         faults.shift_clock(clock);
         if self.random.chance(1, 3) {
-            self.cut_start(era, faults)?;
+            self.cut_start(generation, faults)?;
         }
-        let mut server = self.start(era, sync, faults)?;
+        let mut server = self.start(generation, sync, faults)?;
         let what = || {
             let operations: Vec<&str> = operations.iter().map(|act| act.name).collect();
             format!(
@@ -188,7 +188,10 @@ impl Campaign<'_> {
                 operations.join(", ")
             )
         };
-        log(era, &format!("{}, undo {undo:?}, clock {clock} ms", what()))?;
+        log(
+            generation,
+            &format!("{}, undo {undo:?}, clock {clock} ms", what()),
+        )?;
         let load = &self.load;
         let sums = &mut self.sums;
         let random = &mut self.random;
@@ -222,7 +225,7 @@ impl Campaign<'_> {
     }
 
     /// The power fails while it starts, if it comes to the call.
-    fn cut_start(&mut self, era: &Era, faults: &Faults) -> Result<()> {
+    fn cut_start(&mut self, generation: &Generation, faults: &Faults) -> Result<()> {
         let calls = [
             Call::Write,
             Call::Sync,
@@ -234,10 +237,10 @@ impl Campaign<'_> {
         faults.end_rules();
         let rule = cut_at_call(&mut self.random, &calls, 6);
         faults.rule(1, rule);
-        log(era, &format!("a start with {rule:?}"))?;
-        match Server::start(&self.args.quintet, era, "always", faults)? {
+        log(generation, &format!("a start with {rule:?}"))?;
+        match Server::start(&self.args.quintet, generation, "always", faults)? {
             Started::Ready(mut server) => {
-                log(era, "it was ready, then cut")?;
+                log(generation, "it was ready, then cut")?;
                 faults.cut();
                 server.end()?;
                 self.sums.add(CUT_AT_START, 0);
@@ -251,15 +254,17 @@ impl Campaign<'_> {
     }
 
     /// Takes out everything there is and compares.
-    fn check(&mut self, era: &Era, faults: &Faults) -> Result<()> {
+    fn check(&mut self, generation: &Generation, faults: &Faults) -> Result<()> {
         self.sums.checks += 1;
-        log(era, "a check")?;
+        log(generation, "a check")?;
         faults.shift_clock(0);
-        let server = self.start(era, "always", faults).context("at a check")?;
+        let server = self
+            .start(generation, "always", faults)
+            .context("at a check")?;
         let nodes = std::slice::from_ref(&server.addresses);
         let result = self
             .checker
-            .compare(&self.load, nodes, &|| era.ran(), &mut self.random)
+            .compare(&self.load, nodes, &|| generation.ran(), &mut self.random)
             .and_then(|()| self.load.ledger().settled());
         if let Err(error) = result {
             let text = format!("at a check; the server said:\n{}", server.said());
@@ -397,11 +402,11 @@ fn ends_soon(server: &mut Server, time: Duration) -> Result<bool> {
 }
 
 /// A line of what was done, kept with the directory of a violation.
-fn log(era: &Era, line: &str) -> Result<()> {
+fn log(generation: &Generation, line: &str) -> Result<()> {
     let mut log = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
-        .open(era.folder().join("rounds.log"))?;
+        .open(generation.folder().join("rounds.log"))?;
     Ok(writeln!(log, "{line}")?)
 }
 

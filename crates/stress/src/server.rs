@@ -17,7 +17,7 @@ use crate::protocols::Addresses;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A data directory's life: what is fixed when it is made.
-pub(crate) struct Era {
+pub(crate) struct Generation {
     pub(crate) data: PathBuf,
     shards: u64,
     io_threads: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Era {
     chunk: &'static str,
 }
 
-impl Era {
+impl Generation {
     /// One in `folder`, with settings by chance.
     pub(crate) fn new(folder: &Path, random: &mut Random) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
@@ -139,11 +139,16 @@ pub(crate) enum Started {
 }
 
 impl Server {
-    /// Starts on the era's directory under `faults`.
-    pub(crate) fn start(binary: &Path, era: &Era, sync: &str, faults: &Faults) -> Result<Started> {
-        let config = era.folder().join("quintet.toml");
-        std::fs::write(&config, era.config(sync))?;
-        let log = era.folder().join("server.log");
+    /// Starts on the generation's directory under `faults`.
+    pub(crate) fn start(
+        binary: &Path,
+        generation: &Generation,
+        sync: &str,
+        faults: &Faults,
+    ) -> Result<Started> {
+        let config = generation.folder().join("quintet.toml");
+        std::fs::write(&config, generation.config(sync))?;
+        let log = generation.folder().join("server.log");
         let mut command = Command::new(binary);
         command
             .args(["serve", "--config"])
@@ -151,7 +156,7 @@ impl Server {
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null());
         faults.attach(&mut command);
-        let process = quintet_testkit::Server::spawn_logged(&era.data, command, &log);
+        let process = quintet_testkit::Server::spawn_logged(&generation.data, command, &log);
         let mut process = process.context("the server cannot be started")?;
         let ended = process.try_ready();
         let ended = ended.with_context(|| format!("no start in time:\n{}", process.said()))?;

@@ -20,8 +20,8 @@ use quintet_types::{Command, Outcome, Principal};
 use crate::{metrics, rights};
 use quintet_http::{
     Answering, App, AuthenticatedClient, Client, Denied, DoneTo, DoneWith, Errand, Guard,
-    OnlyCounted, Payer, Problem, Replied, Requester, Serve, Settings, heard, held, pace, paths,
-    replies,
+    OnlyCounted, Payer, Problem, Replied, Requester, Serve, Settings, held, interruptible, pace,
+    paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -210,7 +210,7 @@ impl Site {
         peer: Option<IpAddr>,
         request: hyper::Request<Incoming>,
     ) -> Result<Response, Problem> {
-        let mut request = heard(request);
+        let mut request = interruptible(request);
         let path = paths::inside(request.uri().path(), &self.settings().relative_root)
             .ok_or_else(|| Problem::not_found("Page"))?
             .into_owned();

@@ -15,7 +15,7 @@ pub(crate) const WID_MAX: usize = 255;
 /// Workers known at once at most, each of up to sixteen KiB; more are refused.
 const WORKERS_MAX: usize = 10_000;
 /// Time between two searches for silent workers, unless the table is full.
-const SWEEP_MS: u64 = 1000;
+const CHECK_MS: u64 = 1000;
 /// Jobs of a worker that are remembered to tell it of their cancels: the newest.
 const JOBS_MAX: usize = 100;
 /// Longest id of such a job, bytes.
@@ -219,7 +219,7 @@ impl WorkerEntry {
 pub struct Workers {
     known: BTreeMap<Box<str>, WorkerEntry>,
     /// When those that are gone were last looked for.
-    bulk_done: Ms,
+    checked: Ms,
 }
 
 impl Workers {
@@ -231,7 +231,7 @@ impl Workers {
     /// Answers a session; `None`: nobody has said this name, or whoever did is gone; to who
     /// joins, that there are too many.
     pub fn answer(&mut self, ask: WorkerRequest, now: Ms) -> Option<Arc<Worker>> {
-        if now.since(self.bulk_done) >= SWEEP_MS {
+        if now.since(self.checked) >= CHECK_MS {
             self.forget_gone(now);
         }
         match ask {
@@ -271,7 +271,7 @@ impl Workers {
 
     /// Forgets those that were silent for too long.
     pub fn forget_gone(&mut self, now: Ms) {
-        self.bulk_done = now;
+        self.checked = now;
         self.known.retain(|_, known| !known.is_gone(now));
     }
 

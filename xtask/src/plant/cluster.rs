@@ -158,7 +158,7 @@ pub(super) const CLUSTER: &[Planted] = &[
         what: "who follows keeps deduplication records and entries of tables that are over",
         edits: &[(
             "crates/engine/src/engine.rs",
-            "        self.store.forget_dedupe(now, COLLECT_PER_FRAME);\n        self.sweep_tables(now);\n",
+            "        self.store.forget_dedupe(now, COLLECT_PER_FRAME);\n        self.expire_tables(now);\n",
             "",
         )],
         tests: &[&["--lib", "who_follows_forgets_what_is_over"]],

@@ -61,7 +61,7 @@ struct Stream {
 }
 
 /// The end of a search.
-enum Found {
+enum SeekResult {
     Message(Box<Message>, Option<Share>),
     /// No message fits before this place, and there are more behind it.
     Nothing(Cursor),
@@ -163,11 +163,11 @@ impl Newest<'_> {
         let begin = self.streams[stream].after.unwrap_or(top);
         let mut before = begin;
         loop {
-            let found = self.seek(&lane, before).await?;
-            let (priority, place, message) = match found {
-                Found::End => return Ok(()),
-                Found::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
-                Found::Message(message, room) => {
+            let result = self.seek(&lane, before).await?;
+            let (priority, place, message) = match result {
+                SeekResult::End => return Ok(()),
+                SeekResult::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
+                SeekResult::Message(message, room) => {
                     let (priority, place) = lane.place(&message);
                     (priority, place, Some((*message, room)))
                 }
@@ -201,7 +201,7 @@ impl Newest<'_> {
     }
 
     /// The newest message of a lane, or of those with a lower number, before this place in it.
-    async fn seek(&mut self, lane: &Lane, before: Place) -> Result<Found, Problem> {
+    async fn seek(&mut self, lane: &Lane, before: Place) -> Result<SeekResult, Problem> {
         let (state, filter) = match lane.buried {
             true => (ListState::Buried, Filter::default()),
             false => (
@@ -234,18 +234,18 @@ impl Newest<'_> {
             let bulk_done = self.api.bulk_done(self.requester, bulk_op.clone()).await;
             let (bulk_done, room) = match bulk_done {
                 // It was deleted since its numbers were told.
-                Err(problem) if problem.status == 404 => return Ok(Found::End),
+                Err(problem) if problem.status == 404 => return Ok(SeekResult::End),
                 bulk_done => bulk_done?,
             };
             if let Some(message) = bulk_done.messages.into_iter().next() {
-                return Ok(Found::Message(Box::new(message), room));
+                return Ok(SeekResult::Message(Box::new(message), room));
             }
             match bulk_done.next {
                 Some(next) => bulk_op.after = Some(next),
-                None => return Ok(Found::End),
+                None => return Ok(SeekResult::End),
             }
         }
-        Ok(bulk_op.after.map_or(Found::End, Found::Nothing))
+        Ok(bulk_op.after.map_or(SeekResult::End, SeekResult::Nothing))
     }
 
     async fn merge(&mut self) -> Result<Over, Problem> {
@@ -282,9 +282,9 @@ impl Newest<'_> {
     /// Adds the next head of a lane.
     async fn go_on(&mut self, stream: usize, place: Place, lane: Lane) -> Result<(), Problem> {
         let (priority, place, message) = match self.seek(&lane, place).await? {
-            Found::End => return Ok(()),
-            Found::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
-            Found::Message(message, room) => {
+            SeekResult::End => return Ok(()),
+            SeekResult::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
+            SeekResult::Message(message, room) => {
                 let (priority, place) = lane.place(&message);
                 (priority, place, Some((*message, room)))
             }

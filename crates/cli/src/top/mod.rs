@@ -1,7 +1,7 @@
 //! `quintet top`.
 
-mod look;
 mod screen;
+mod snapshot;
 mod view;
 
 use std::io::{IsTerminal as _, Write as _, stdout};
@@ -21,8 +21,8 @@ use super::progress::count_of;
 use super::table::{named, table};
 use super::tail;
 use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
-use look::{Connection, Dead, Findings, Look, Queue};
 use screen::{Act, Column, Key, Page, Screen};
+use snapshot::{Connection, Dead, Findings, Queue, Snapshot};
 
 /// Arguments of `top`.
 #[derive(clap::Args)]
@@ -66,7 +66,7 @@ impl Top {
             began: Instant::now(),
         };
         let mut screen = Screen::new(self.filter);
-        screen.seen(server.look()?);
+        screen.seen(server.snapshot()?);
         if self.once || !stdout().is_terminal() {
             return print(&screen);
         }
@@ -78,7 +78,7 @@ impl Top {
     }
 }
 
-/// The view of a single look.
+/// The view of a single snapshot.
 const PRINTED: [Column; 9] = [
     Column::Name,
     Column::Ready,
@@ -101,7 +101,7 @@ const SLICES: u32 = 10;
 fn print(screen: &Screen) -> Result<ExitCode> {
     let mut out = stdout().lock();
     writeln!(out, "{}", view::title(screen, usize::MAX))?;
-    for line in screen.look.findings.iter().flat_map(Findings::lines) {
+    for line in screen.snapshot.findings.iter().flat_map(Findings::lines) {
         writeln!(out, "{line}")?;
     }
     let mut rows = vec![PRINTED.map(|column| column.name().to_owned())];
@@ -119,14 +119,14 @@ struct Server {
 }
 
 impl Server {
-    fn look(&mut self) -> Result<Look> {
+    fn snapshot(&mut self) -> Result<Snapshot> {
         let queues = self.api.queues()?;
         let connections = match self.api.list(CONNECTIONS) {
             Err(error) if Refused::is(&error, CommandError::NotPermitted) => None,
             told => Some(told?),
         };
         let at_ms = self.began.elapsed().as_millis();
-        Ok(Look {
+        Ok(Snapshot {
             at_ms: u64::try_from(at_ms).unwrap_or(u64::MAX),
             queues: queues.iter().map(Queue::of).collect(),
             connections: connections.map(|all| all.iter().map(connection).collect()),
@@ -268,12 +268,12 @@ fn watch(
             Page::Follow(queue) => tail::events(&server.at, &queue, &mut followed, "")
                 .map(|events| screen.followed(events.iter().map(tail::line))),
             Page::Dead(queue) => server.dead(&queue).map(|dead| screen.dead = Some(dead)),
-            Page::Queue(queue) => server.look().map(|look| {
-                screen.seen(look);
+            Page::Queue(queue) => server.snapshot().map(|snapshot| {
+                screen.seen(snapshot);
                 screen.why_slow = server.why_slow(&queue);
             }),
             Page::Queues | Page::Connections | Page::Attention | Page::Help => {
-                server.look().map(|look| screen.seen(look))
+                server.snapshot().map(|snapshot| screen.seen(snapshot))
             }
         };
         if let Err(error) = seen {
@@ -295,8 +295,8 @@ fn obey(
         drawn && !is_stopped()
     });
     screen.says = done.unwrap_or_else(|error| format!("{error:#}"));
-    if let Ok(look) = server.look() {
-        screen.seen(look);
+    if let Ok(snapshot) = server.snapshot() {
+        screen.seen(snapshot);
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Screens of `top`: keys and looks go in, actions come out.
+//! Screens of `top`: keys and snapshots go in, actions come out.
 
 use std::collections::VecDeque;
 
-use super::look::{Dead, Finding, Look, Queue};
+use super::snapshot::{Dead, Finding, Queue, Snapshot};
 
 /// A key, as far as it means something here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ quintet_types::named! {
     pub(super) enum Column, name {
         Name = "name",
         Ready = "ready",
-        /// How many were ready at the last looks.
+        /// How many were ready at the last snapshots.
         Trend = "trend",
         Oldest = "oldest",
         Delayed = "delayed",
@@ -118,7 +118,7 @@ pub(super) enum Page {
 
 /// Meaning of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Asks {
+pub(super) enum Prompt {
     Nothing,
     /// The filter is typed; it was this before.
     Filter(String),
@@ -135,11 +135,11 @@ const PAGE: usize = 10;
 quintet_types::defaults! {
     /// The state of it all.
     pub(super) struct Screen {
-        pub(super) look: Look = Look::default(),
+        pub(super) snapshot: Snapshot = Snapshot::default(),
         pub(super) page: Page = Page::Queues,
         /// Pages that Esc leads back to, the next one last.
         behind: Vec<Page> = Vec::new(),
-        pub(super) asks: Asks = Asks::Nothing,
+        pub(super) prompt: Prompt = Prompt::Nothing,
         pub(super) sort: Column = Column::Ready,
         /// The other way round: numbers begin with the largest, names with A.
         pub(super) reversed: bool = false,
@@ -169,8 +169,8 @@ impl Screen {
     }
 
     /// Takes what was seen.
-    pub(super) fn seen(&mut self, look: Look) {
-        self.look = look.since(&self.look);
+    pub(super) fn seen(&mut self, snapshot: Snapshot) {
+        self.snapshot = snapshot.since(&self.snapshot);
     }
 
     /// Takes what a followed queue's messages did.
@@ -184,13 +184,13 @@ impl Screen {
     pub(super) fn counted(&mut self, queue: String, messages: u64) {
         match messages {
             0 => self.says = format!("nothing waits in {queue}"),
-            _ => self.asks = Asks::Purge(queue, messages),
+            _ => self.prompt = Prompt::Purge(queue, messages),
         }
     }
 
     /// The queues that are shown, in order.
     pub(super) fn rows(&self) -> Vec<&Queue> {
-        let queues = self.look.queues.iter();
+        let queues = self.snapshot.queues.iter();
         let mut rows: Vec<&Queue> = queues
             .filter(|queue| queue.shown.contains(&self.filter))
             .collect();
@@ -223,9 +223,11 @@ impl Screen {
     /// The queue that keys are about: the page's, or the one that is picked.
     pub(super) fn subject(&self) -> Option<&Queue> {
         match &self.page {
-            Page::Queue(name) | Page::Dead(name) | Page::Follow(name) => {
-                self.look.queues.iter().find(|queue| queue.name == *name)
-            }
+            Page::Queue(name) | Page::Dead(name) | Page::Follow(name) => self
+                .snapshot
+                .queues
+                .iter()
+                .find(|queue| queue.name == *name),
             Page::Queues | Page::Connections | Page::Attention | Page::Help => {
                 self.rows().get(self.at()).copied()
             }
@@ -234,7 +236,7 @@ impl Screen {
 
     /// Why queues need attention, as far as the server says.
     pub(super) fn findings(&self) -> &[Finding] {
-        match &self.look.findings {
+        match &self.snapshot.findings {
             Some(findings) => findings.listed.as_slice(),
             None => &[],
         }
@@ -252,13 +254,13 @@ impl Screen {
         if key == Key::Interrupt {
             return Act::Quit;
         }
-        match std::mem::replace(&mut self.asks, Asks::Nothing) {
-            Asks::Nothing => {}
-            Asks::Filter(before) => {
+        match std::mem::replace(&mut self.prompt, Prompt::Nothing) {
+            Prompt::Nothing => {}
+            Prompt::Filter(before) => {
                 self.type_filter(key, before);
                 return Act::Nothing;
             }
-            Asks::Purge(queue, messages) => {
+            Prompt::Purge(queue, messages) => {
                 if matches!(key, Key::Char('y' | 'Y')) {
                     return Act::Purge(queue, messages);
                 }
@@ -286,7 +288,7 @@ impl Screen {
             Key::Up | Key::Down | Key::PageUp | Key::PageDown | Key::Home | Key::End => {}
             Key::Interrupt => {}
         }
-        self.asks = Asks::Filter(before);
+        self.prompt = Prompt::Filter(before);
     }
 
     fn key_of_queues(&mut self, key: Key) -> Act {
@@ -302,7 +304,7 @@ impl Screen {
             Key::Char('>' | 's') => self.sort = self.sort.beside(1),
             Key::Char('<') => self.sort = self.sort.beside(Column::ALL.len() - 1),
             Key::Char('i') => self.reversed = !self.reversed,
-            Key::Char('/') => self.asks = Asks::Filter(self.filter.clone()),
+            Key::Char('/') => self.prompt = Prompt::Filter(self.filter.clone()),
             Key::Char('c') => self.open(Page::Connections),
             Key::Char('a') => self.open(Page::Attention),
             Key::Char('?') => self.open(Page::Help),
@@ -356,11 +358,11 @@ impl Screen {
         let all = match self.page {
             Page::Dead(_) => self.dead.as_ref().map_or(0, Vec::len),
             Page::Attention => {
-                let findings = self.look.findings.as_ref();
+                let findings = self.snapshot.findings.as_ref();
                 findings.map_or(0, |findings| findings.lines().count())
             }
             Page::Queues | Page::Connections | Page::Queue(_) | Page::Follow(_) | Page::Help => {
-                self.look.connections.as_ref().map_or(0, Vec::len)
+                self.snapshot.connections.as_ref().map_or(0, Vec::len)
             }
         };
         // Fewer lines than a page has are on a screen only where keys for one line lead there.

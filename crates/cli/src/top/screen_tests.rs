@@ -1,8 +1,8 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::super::look::Findings;
-use super::super::look::tests::queue;
+use super::super::snapshot::Findings;
+use super::super::snapshot::tests::queue;
 use super::super::view;
 use super::*;
 
@@ -11,7 +11,7 @@ fn screen() -> Screen {
     let mut mails = queue("mails", 30, 5);
     mails["paused"] = true.into();
     let queues = [queue("work", 20, 0), mails, queue("other", 10, 9)];
-    screen.seen(Look {
+    screen.seen(Snapshot {
         at_ms: 1000,
         queues: queues.iter().map(Queue::of).collect(),
         connections: None,
@@ -74,9 +74,9 @@ fn purge_asks_with_the_count_and_only_yes_does_it() {
     screen.counted("mails".to_owned(), 30);
     let purge = Act::Purge("mails".to_owned(), 30);
     assert_eq!(screen.key(Key::Char('y')), purge);
-    assert_eq!(screen.asks, Asks::Nothing);
+    assert_eq!(screen.prompt, Prompt::Nothing);
     screen.counted("mails".to_owned(), 0);
-    assert_eq!(screen.asks, Asks::Nothing, "there is nothing to ask");
+    assert_eq!(screen.prompt, Prompt::Nothing, "there is nothing to ask");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn bad() -> Screen {
     let mut many = queue(name, 10_435, 1_234_567);
     many["delayed"] = 1_200_000.into();
     many["total_discarded"] = 25.into();
-    let look = |at_ms, queues: &[serde_json::Value]| Look {
+    let snapshot = |at_ms, queues: &[serde_json::Value]| Snapshot {
         at_ms,
         queues: queues.iter().map(Queue::of).collect(),
         connections: None,
@@ -145,10 +145,10 @@ fn bad() -> Screen {
         }),
     };
     let umlaut = queue("stra\\xc3\\x9fe", 1, 0);
-    screen.seen(look(1000, &[many.clone(), umlaut.clone()]));
+    screen.seen(snapshot(1000, &[many.clone(), umlaut.clone()]));
     many["total_discarded"] = 75.into();
     many["ready"] = 10_385.into();
-    screen.seen(look(3000, &[many, umlaut]));
+    screen.seen(snapshot(3000, &[many, umlaut]));
     screen
 }
 
@@ -220,7 +220,7 @@ fn the_end_of_a_list_is_a_page_of_it() {
         text: format!("finding {at}."),
         ..Finding::default()
     };
-    screen.look.findings = Some(Findings {
+    screen.snapshot.findings = Some(Findings {
         listed: (0..30).map(finding).collect(),
         more: 0,
     });
@@ -251,7 +251,7 @@ fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
     for part in ["dropped/s", "25.0", "10385", "no consumers", "within 1m"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let name = screen.look.queues[0].name.clone();
+    let name = screen.snapshot.queues[0].name.clone();
     assert_eq!(screen.key(Key::Char('p')), Act::Pause(name.clone()));
     screen.key(Key::Char('d'));
     assert_eq!(screen.page, Page::Dead(name.clone()));
@@ -268,7 +268,7 @@ fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
     screen.key(Key::Escape);
     assert_eq!(screen.page, Page::Queue(name));
     assert!(screen.why_slow.is_empty(), "it is asked for again");
-    screen.look.queues.clear();
+    screen.snapshot.queues.clear();
     assert!(shown(&screen).contains("the queue is gone"));
     assert_eq!(screen.key(Key::Char('p')), Act::Nothing);
     screen.key(Key::Escape);

@@ -1,4 +1,4 @@
-//! How `top` looks.
+//! The screens of `top` as text.
 
 use quintet_client::words::count;
 use quintet_types::Left;
@@ -10,8 +10,8 @@ use ratatui::widgets::{Cell, List, ListItem, Paragraph, Row, Table, TableState, 
 
 use super::super::progress::count_of;
 use super::super::table::{age, elide, named, pad, rate, width};
-use super::look::{Connection, Finding, Findings, Queue, TREND};
-use super::screen::{Asks, Column, Page, Screen};
+use super::screen::{Column, Page, Prompt, Screen};
+use super::snapshot::{Connection, Finding, Findings, Queue, TREND};
 
 /// Cells of a queue's name before columns are left out for it.
 const NAME_MIN: usize = 16;
@@ -96,9 +96,9 @@ fn fitting<'a>(parts: impl IntoIterator<Item = &'a str>, between: &str, cells: u
 
 /// The first line, in so many cells: what is shown, and sums.
 pub(super) fn title(screen: &Screen, cells: usize) -> String {
-    let sum = |of: fn(&Queue) -> u64| screen.look.queues.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&Queue) -> u64| screen.snapshot.queues.iter().map(of).sum::<u64>();
     let speed = |of: fn(&Queue) -> Option<f64>| {
-        let known = screen.look.queues.iter().filter_map(of);
+        let known = screen.snapshot.queues.iter().filter_map(of);
         rate(Some(known.sum::<f64>()))
     };
     let text = match &screen.page {
@@ -108,13 +108,13 @@ pub(super) fn title(screen: &Screen, cells: usize) -> String {
         Page::Help => "Keys".to_owned(),
         Page::Attention => "Needs attention, the worst first".to_owned(),
         Page::Queues | Page::Connections => {
-            let connections = screen.look.connections.as_ref();
+            let connections = screen.snapshot.connections.as_ref();
             let connections = connections.map_or_else(
                 || "- connections".to_owned(),
                 |all| count_of(all.len() as u64, "connection"),
             );
             let parts = [
-                count_of(screen.look.queues.len() as u64, "queue"),
+                count_of(screen.snapshot.queues.len() as u64, "queue"),
                 format!("{} ready", sum(|queue| queue.ready)),
                 format!("{} reserved", sum(|queue| queue.reserved)),
                 format!("{} buried", sum(|queue| queue.buried)),
@@ -129,17 +129,17 @@ pub(super) fn title(screen: &Screen, cells: usize) -> String {
 }
 
 fn footing(screen: &Screen) -> String {
-    match &screen.asks {
-        Asks::Filter(_) => format!("filter: {}_", screen.filter),
-        Asks::Purge(queue, messages) => {
+    match &screen.prompt {
+        Prompt::Filter(_) => format!("filter: {}_", screen.filter),
+        Prompt::Purge(queue, messages) => {
             format!(
                 "{} of {} will be purged. Continue? [y/N]",
                 count_of(*messages, "message"),
                 named(queue)
             )
         }
-        Asks::Nothing if !screen.says.is_empty() => screen.says.clone(),
-        Asks::Nothing => match screen.page {
+        Prompt::Nothing if !screen.says.is_empty() => screen.says.clone(),
+        Prompt::Nothing => match screen.page {
             Page::Queues => KEYS.to_owned(),
             Page::Queue(_) | Page::Dead(_) => KEYS_OF_QUEUE.to_owned(),
             Page::Connections | Page::Attention | Page::Help | Page::Follow(_) => {
@@ -264,7 +264,7 @@ fn of_finding(finding: &Finding) -> Style {
 /// A line of each finding from `first` on.
 fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
     let all = screen.findings();
-    let more = screen.look.findings.as_ref().map_or(0, |all| all.more);
+    let more = screen.snapshot.findings.as_ref().map_or(0, |all| all.more);
     let shown = all.iter().skip(first).take(usize::from(area.height));
     let items = shown.enumerate().map(|(at, finding)| {
         let cells = usize::from(area.width);
@@ -279,7 +279,7 @@ fn findings(screen: &Screen, first: usize, frame: &mut Frame<'_>, area: Rect) {
 }
 
 fn attention(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
-    let text = match &screen.look.findings {
+    let text = match &screen.snapshot.findings {
         None => "the server does not show it",
         Some(all) if all.listed.is_empty() => "nothing needs attention",
         Some(_) => "",
@@ -289,7 +289,7 @@ fn attention(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
         return;
     }
     let styles = screen.findings().iter().map(of_finding);
-    let texts = screen.look.findings.iter().flat_map(Findings::lines);
+    let texts = screen.snapshot.findings.iter().flat_map(Findings::lines);
     let lines = texts.zip(styles.chain([Style::new()]));
     let lines: Vec<_> = lines
         .skip(screen.scrolled)
@@ -385,7 +385,7 @@ fn lines<const N: usize>(
 }
 
 fn connections(screen: &Screen, frame: &mut Frame<'_>, area: Rect) {
-    let Some(all) = &screen.look.connections else {
+    let Some(all) = &screen.snapshot.connections else {
         frame.render_widget(
             "not permitted: the list of connections needs the right \"server\"",
             area,

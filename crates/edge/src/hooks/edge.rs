@@ -43,7 +43,7 @@ impl Host for Shards {
         let mut did = locked(&self.did);
         let did = &mut *did;
         if looks(&command) {
-            let (outcome, name, required) = self.core.look(command);
+            let (outcome, name, required) = self.core.peek(command);
             did.required = did.required.and(required);
             return (Some(outcome), name);
         }

@@ -377,7 +377,7 @@ impl IoThread {
         };
         if delivery.claimed {
             // A wait over several shards stands in line nowhere any more.
-            self.visit(|access| access.leave_lines(delivery.to));
+            self.with_access(|access| access.leave_lines(delivery.to));
         }
         if !self.may_be_handed(slot, &delivery) {
             self.give_back(delivery);
@@ -406,13 +406,13 @@ impl IoThread {
 
     /// Takes steps in the shards. What they leave is seen to at the end of the
     /// turn.
-    pub(super) fn visit<T>(&mut self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+    pub(super) fn with_access<T>(&mut self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
         work(&mut Access::new(&self.edge.core, self.now, &mut self.trail))
     }
 
     pub(super) fn restore(&mut self, caller: Caller, messages: Vec<Message>) {
         if !messages.is_empty() {
-            self.visit(|access| access.restore(caller, messages));
+            self.with_access(|access| access.restore(caller, messages));
         }
     }
 
@@ -616,7 +616,7 @@ impl IoThread {
         }
         let unsent = conn.out.take_unsent();
         self.restore(conn.caller, unsent);
-        self.visit(|access| access.disconnect(conn.caller.client_id));
+        self.with_access(|access| access.disconnect(conn.caller.client_id));
         self.sort_outgoing();
     }
 

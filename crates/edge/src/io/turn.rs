@@ -394,7 +394,7 @@ impl IoThread {
     pub(super) fn stop_waiting(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot) {
             let caller = conn.caller;
-            self.visit(|access| access.submit(caller, Command::StopWaiting));
+            self.with_access(|access| access.submit(caller, Command::StopWaiting));
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Accounts(Mutex<AccountTable>);
 #[derive(Default)]
 struct AccountTable {
     by: HashMap<Box<[u8]>, Weak<Account>>,
-    sweep_at: usize,
+    cleanup_at: usize,
 }
 
 impl Accounts {
@@ -29,9 +29,9 @@ impl Accounts {
         if let Some(account) = known.by.get(maker).and_then(Weak::upgrade) {
             return Some(account);
         }
-        if known.by.len() >= known.sweep_at {
+        if known.by.len() >= known.cleanup_at {
             known.by.retain(|_, account| account.strong_count() > 0);
-            known.sweep_at = (known.by.len() * 2).max(LEAST);
+            known.cleanup_at = (known.by.len() * 2).max(LEAST);
         }
         let account = Arc::new(Account::default());
         account.limit(queues, bytes);

@@ -113,7 +113,7 @@ pub struct Quotas {
 struct Used {
     by: HashMap<Whose, (LimitSubject, Arc<Quota>)>,
     /// So many, and those of whom nothing has to be remembered are forgotten.
-    sweep_at: usize,
+    cleanup_at: usize,
 }
 
 impl Quotas {
@@ -131,7 +131,7 @@ impl Quotas {
             accounts: Accounts::default(),
             used: Mutex::new(Used {
                 by: HashMap::new(),
-                sweep_at: REMEMBERED_LEAST,
+                cleanup_at: REMEMBERED_LEAST,
             }),
             refused: Default::default(),
             delayed: Default::default(),
@@ -350,7 +350,7 @@ impl Quotas {
     ) -> Option<T> {
         let (whose, known, limits) = whose?;
         let mut used = locked(&self.used);
-        if used.by.len() >= used.sweep_at && !used.by.contains_key(&whose) {
+        if used.by.len() >= used.cleanup_at && !used.by.contains_key(&whose) {
             used.drop_idle(self.now_ns(Instant::now()));
         }
         let (_, quota) = used
@@ -446,6 +446,6 @@ impl Used {
         if idle.count() >= REMEMBERED_MAX {
             self.by.retain(|_, (_, quota)| quota.has_connections());
         }
-        self.sweep_at = (self.by.len() * 2).max(REMEMBERED_LEAST);
+        self.cleanup_at = (self.by.len() * 2).max(REMEMBERED_LEAST);
     }
 }

@@ -119,7 +119,7 @@ impl Engine {
     ) -> Result<Vec<u32>, Cold> {
         let after = after.map(|slot| self.store.messages.at(slot));
         let order = |state_index: StateIndex| after.map(|message| state_index.order(message));
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let from = after.map_or(Edge::Unbounded, |message| Edge::Excluded(message.id));
         let by_id = |map: &Ascending<MessageId, u32>| {
             let slots = map.range((from, Edge::Unbounded));
@@ -155,7 +155,7 @@ impl Engine {
         after: Option<Order>,
         max: usize,
     ) -> Vec<u32> {
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let end = self
             .store
             .next_cold(id, state_index, after)
@@ -293,7 +293,7 @@ impl Engine {
         }
         let mut message = old.clone();
         let old = message.id;
-        let settings = &self.store.seated(at.queue).live.settings;
+        let settings = &self.store.expect_queue(at.queue).live.settings;
         if body.len() > settings.message_bytes_max {
             return Err(CommandError::MessageTooLarge);
         }
@@ -345,7 +345,7 @@ impl Engine {
         overrides: Option<&Overrides>,
     ) -> Result<Outcome, CommandError> {
         let id = self.find_or_make(cx.call(), queue)?;
-        let mut all = self.store.seated(id).own().clone();
+        let mut all = self.store.expect_queue(id).own().clone();
         match overrides {
             None => all = Overrides::default(),
             Some(newer) => all.merge(newer),
@@ -362,7 +362,7 @@ impl Engine {
         to: &Overrides,
     ) -> Result<Outcome, CommandError> {
         let id = self.existing(queue)?;
-        match self.store.seated(id).own() == from {
+        match self.store.expect_queue(id).own() == from {
             true => {
                 // Tags that are taken away are gone.
                 let mut all = Overrides::default();
@@ -381,7 +381,7 @@ impl Engine {
     ) -> Result<Outcome, CommandError> {
         // Only the file decides what is logged, and what is locked.
         (all.memory, all.locked) = (None, 0);
-        let there = self.store.seated(id);
+        let there = self.store.expect_queue(id);
         let (before, child) = (there.told_bytes, there.parent.is_some());
         let tags = all.tags.as_ref();
         let may = match tags.is_some_and(|tags| tags.bytes() > TAGS_BYTES_MAX) {
@@ -441,7 +441,7 @@ impl Engine {
                 return Err(command_error);
             }
         };
-        let queue = self.store.seated(child);
+        let queue = self.store.expect_queue(child);
         let told = queue_weight(&queue.name, true, queue.own(), queue.maker.as_deref());
         let more = told + queue.told_of_aging() - queue.told_bytes;
         let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
@@ -455,7 +455,7 @@ impl Engine {
             return Err(command_error);
         }
         self.record_queue(cx, parent);
-        let queue = self.store.seated(child);
+        let queue = self.store.expect_queue(child);
         let fact = Fact::QueueMade {
             queue: child,
             name: queue.name.clone(),
@@ -514,13 +514,13 @@ impl Engine {
     /// From now on no put into the queue repeats an earlier one, unless the message of that one
     /// still says so.
     pub(super) fn forget_repeats<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
-        if self.store.seated(queue).timed_dedupe > 0 {
+        if self.store.expect_queue(queue).timed_dedupe > 0 {
             self.fact(cx, Fact::DedupeForgotten { queue });
         }
     }
 
     fn flush_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId, reserved: bool) -> u64 {
-        let there = self.store.seated(id);
+        let there = self.store.expect_queue(id);
         let held = if reserved { there.reserved.len() } else { 0 };
         let (count, through) = (there.waiting() + held as u64, self.store.last_id());
         let (queue, recorded) = (id, there.live.recorded);
@@ -556,7 +556,7 @@ impl Engine {
         let Some(id) = self.store.find(name) else {
             return Ok(Outcome::Count(0));
         };
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         if !queue.live.recorded {
             return Ok(Outcome::Count(0));
         }
@@ -565,7 +565,7 @@ impl Engine {
         // refer to it mean what has that name.
         let again = Maker::of(queue);
         self.end_waits_for_queue(cx, id);
-        let named = self.store.seated(id).live.is_named();
+        let named = self.store.expect_queue(id).live.is_named();
         let line = self.store.recount(id, |live| {
             let looks = (
                 std::mem::take(&mut live.lookers),
@@ -679,7 +679,7 @@ impl Engine {
                 // Its reply was sent as it was taken.
                 extra.reply = None;
                 // The clock may have been dropped meanwhile.
-                let clock = self.store.seated(queue).aging.as_deref();
+                let clock = self.store.expect_queue(queue).aging.as_deref();
                 let stands_at = clock.map_or(0, |clock| clock.at(self.now));
                 extra.aged_from = extra.aged_from.min(stands_at);
             }

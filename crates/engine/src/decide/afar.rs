@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::Stop;
-use super::after::Asked;
+use super::after::Awaited;
 use quintet_types::{
     AFTER_MAX, CommandError, Delivery, MessageId, Ms, ParentState, Principal, Put, PutAfter,
 };
@@ -62,12 +62,12 @@ impl Engine {
         self.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.serve(&mut cx);
         let puts: Vec<&mut PutAfter> = puts.into_iter().filter_map(asks).collect();
         let ids = puts.iter().flat_map(|after| after.ids.iter().copied());
         let ids: BTreeSet<MessageId> = ids.filter(|id| self.is_of_our_shard(*id)).collect();
-        let bad = match self.may_wait_for_these(asker, &Asked::from_afar(ids)) {
+        let bad = match self.may_wait_for_these(asker, &Awaited::from_afar(ids)) {
             Ok(bad) => bad,
             Err(Stop::Refused(command_error)) => return Err(command_error),
             Err(Stop::Cold(_)) => return Err(CommandError::Conflict),

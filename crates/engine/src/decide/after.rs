@@ -27,7 +27,7 @@ const PARENTS_PER_STEP: usize = 16;
 
 /// The messages for which puts ask to be held.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct Awaited {
     ids: BTreeSet<MessageId>,
     /// Those of puts that were stored before, or are stored in other shards.
     of_repeats: BTreeSet<MessageId>,
@@ -37,7 +37,7 @@ pub(super) struct Asked {
     names: BTreeMap<Arc<[u8]>, MessageId>,
 }
 
-impl Asked {
+impl Awaited {
     /// Messages of this shard, for puts of others.
     pub(super) fn from_afar(ids: BTreeSet<MessageId>) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Engine {
         if puts.is_empty() {
             return Ok(());
         }
-        let (mut asked, mut left) = (Asked::default(), AFTER_ALL_MAX);
+        let (mut awaited, mut left) = (Awaited::default(), AFTER_ALL_MAX);
         for put in &puts {
             let Some((more, after)) = waits_of(put) else {
                 continue;
@@ -87,33 +87,33 @@ impl Engine {
             if own.is_some_and(|own| after.names.contains(own)) {
                 return Err(CommandError::AfterItself.into());
             }
-            asked.afar.extend(&after.afar);
+            awaited.afar.extend(&after.afar);
             let mut ids = after.ids.clone();
             for name in &after.names {
-                if !asked.names.contains_key(name)
+                if !awaited.names.contains_key(name)
                     && let Some(id) = self.tracked_parent(call.caller.principal, name)
                 {
-                    asked.names.insert(Arc::clone(name), id);
+                    awaited.names.insert(Arc::clone(name), id);
                 }
-                match asked.names.get(name) {
+                match awaited.names.get(name) {
                     Some(id) => ids.push(*id),
                     None if is_repeat => {}
                     None => return Err(CommandError::AfterNotFound(MessageId(0)).into()),
                 }
             }
             match is_repeat {
-                true => asked.of_repeats.extend(ids),
-                false => asked.ids.extend(ids),
+                true => awaited.of_repeats.extend(ids),
+                false => awaited.ids.extend(ids),
             }
         }
-        let bad = self.may_wait_for_these(call.caller.principal, &asked)?;
+        let bad = self.may_wait_for_these(call.caller.principal, &awaited)?;
         for put in puts {
             let more = put.more.as_deref_mut();
             let Some(after) = more.and_then(|more| more.after.as_deref_mut()) else {
                 continue;
             };
             let names = std::mem::take(&mut after.names).into_iter();
-            let ids = names.filter_map(|name| asked.names.get(&name).copied());
+            let ids = names.filter_map(|name| awaited.names.get(&name).copied());
             after.ids.extend(ids);
             after.ids.retain(|id| !bad.contains_key(id));
         }
@@ -132,13 +132,13 @@ impl Engine {
         }
     }
 
-    /// Those of the asked messages for which no put may wait; of repeats alone.
+    /// Those of the awaited messages for which no put may wait; of repeats alone.
     pub(super) fn may_wait_for_these(
         &mut self,
         asker: Principal,
-        asked: &Asked,
+        awaited: &Awaited,
     ) -> Result<BTreeMap<MessageId, CommandError>, Stop> {
-        let all: BTreeSet<MessageId> = asked.ids.union(&asked.of_repeats).copied().collect();
+        let all: BTreeSet<MessageId> = awaited.ids.union(&awaited.of_repeats).copied().collect();
         let gone = all.iter().filter(|id| self.store.slot(**id).is_none());
         let gone: BTreeSet<MessageId> = gone.copied().collect();
         // The record of ends before the runs, and once for all.
@@ -149,7 +149,7 @@ impl Engine {
             let not_found = CommandError::AfterNotFound(id);
             if !self.is_of_our_shard(id) {
                 // Whoever routes puts locks that shard too, and asks it.
-                let answer = asked.afar.get(&id).copied();
+                let answer = awaited.afar.get(&id).copied();
                 if let Err(command_error) = answer.unwrap_or(Err(CommandError::Conflict)) {
                     bad.insert(id, command_error);
                 }
@@ -184,7 +184,7 @@ impl Engine {
                 bad.insert(id, not_found);
             }
         }
-        if let Some((_, command_error)) = bad.iter().find(|(id, _)| asked.ids.contains(id)) {
+        if let Some((_, command_error)) = bad.iter().find(|(id, _)| awaited.ids.contains(id)) {
             return Err((*command_error).into());
         }
         found?;

@@ -15,7 +15,7 @@ impl Engine {
     #[cold]
     pub(crate) fn begin_aging<J: Journal>(&mut self, cx: &mut Cx<'_, J>, message: &mut Message) {
         self.follow_aging(cx, message.queue);
-        let clock = self.store.seated(message.queue).aging.as_deref();
+        let clock = self.store.expect_queue(message.queue).aging.as_deref();
         let aged_from = clock.map_or(0, |clock| clock.at(self.now));
         if aged_from > 0 || message.extra.is_some() {
             message.extra_mut().aged_from = aged_from;
@@ -24,7 +24,7 @@ impl Engine {
 
     /// The queue's clock of aging goes as its setting says, from now on.
     pub(super) fn follow_aging<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let rate = queue.live.settings.aging;
         let clock = queue.aging.as_deref().copied();
         let goes = clock.map_or(Rate::default(), |clock| clock.rate);
@@ -44,7 +44,7 @@ impl Engine {
     /// to 0 at most.
     #[inline]
     pub(crate) fn risen(&self, queue: QueueId, (priority, position, id): Order) -> Order {
-        let clock = self.store.seated(queue).aging.as_deref();
+        let clock = self.store.expect_queue(queue).aging.as_deref();
         let steps = clock.map_or(0, |clock| clock.at(self.now));
         (priority.saturating_sub(steps), position, id)
     }

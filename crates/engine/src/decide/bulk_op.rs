@@ -217,7 +217,7 @@ impl Engine {
             ListState::Buried => StateIndex::Buried,
             ListState::Archived => StateIndex::Archived,
             ListState::Reserved | ListState::Prepared => {
-                let queue = self.store.seated(id);
+                let queue = self.store.expect_queue(id);
                 let map = match state == ListState::Reserved {
                     true => &queue.reserved,
                     false => &queue.prepared,

@@ -152,7 +152,7 @@ impl Engine {
             let walked = seen.iter().find(|walked| walked.queue == queue);
             if let Some(walked) = walked.filter(|_| !take.look) {
                 let (count, leased) = (walked.count, take.lease.is_some());
-                let queue = self.store.seated(queue);
+                let queue = self.store.expect_queue(queue);
                 if queue.is_limited_after(self.now, count, leased) {
                     continue;
                 }
@@ -192,7 +192,7 @@ impl Engine {
         walking: Walking<'_>,
     ) -> Best {
         self.store.promote(id, self.now);
-        if self.store.seated(id).groups.is_some() {
+        if self.store.expect_queue(id).groups.is_some() {
             return self.candidate_of_groups(cx, take, id, after, walking);
         }
         self.candidate_in_order(cx, take, id, after)
@@ -208,7 +208,7 @@ impl Engine {
         after: Option<MessageId>,
     ) -> Best {
         loop {
-            let queue = self.store.seated(id);
+            let queue = self.store.expect_queue(id);
             let limited = !take.look && queue.is_limited(self.now);
             if queue.live.settings.down || limited || queue.is_paused(self.now) {
                 return Best::Nothing;
@@ -364,7 +364,7 @@ impl Engine {
         let Some(key) = message.key() else {
             return slots;
         };
-        let queue = self.store.seated(best.queue);
+        let queue = self.store.expect_queue(best.queue);
         if let Some(groups) = queue.groups.as_ref().filter(|g| g.is_ordered()) {
             return self.ordered_companions(groups, slots, limit, take);
         }

@@ -243,7 +243,7 @@ impl Engine {
     /// Decides what could not be decided before, in the order it came.
     pub(crate) fn go_on<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         self.reading.room_waits = false;
-        self.sweep_expired(cx);
+        self.remove_expired(cx);
         for Parked { caller, command } in std::mem::take(&mut self.reading.parked) {
             let looks = if let Command::Take(take) = &command {
                 take.look
@@ -258,7 +258,7 @@ impl Engine {
                 }
             }
         }
-        self.sweep_expired(cx);
+        self.remove_expired(cx);
         for batch in std::mem::take(&mut self.reading.callbacks) {
             self.store.put_off_batch(batch, self.now);
         }

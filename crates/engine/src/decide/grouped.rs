@@ -124,7 +124,7 @@ impl Engine {
 
     /// True if nothing is handed out of a queue, whatever is in it.
     pub(super) fn is_closed(&self, take: &Take, id: QueueId) -> bool {
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let limited = !take.look && queue.is_limited(self.now);
         queue.live.settings.down || limited || queue.is_paused(self.now)
     }
@@ -233,7 +233,8 @@ impl Engine {
         walk: &Walk,
     ) -> GroupCandidate {
         let from = KeyGroups::passed(walk).map_or(Edge::Unbounded, Edge::Excluded);
-        let ready = self.store.seated(id).ready.range((from, Edge::Unbounded));
+        let queue = self.store.expect_queue(id);
+        let ready = queue.ready.range((from, Edge::Unbounded));
         let leased = take.lease.is_some();
         let mut ready = ready.take(PASSED_AT_ONCE);
         let found = ready.find(|&(_, &slot)| {
@@ -335,7 +336,7 @@ impl Engine {
     pub(super) fn walk_on(&self, walk: &mut Option<Box<(QueueId, Walk)>>, slot: u32, got: bool) {
         let message = self.store.messages.at(slot);
         let queue = message.queue;
-        let Some(groups) = &self.store.seated(queue).groups else {
+        let Some(groups) = &self.store.expect_queue(queue).groups else {
             *walk = None;
             return;
         };

@@ -22,7 +22,7 @@ impl Engine {
         let until = self.after(for_ms);
         let Some(key) = key else {
             self.may_pause(id)?;
-            if for_ms > 0 && self.store.seated(id).is_paused_until(until) {
+            if for_ms > 0 && self.store.expect_queue(id).is_paused_until(until) {
                 return Ok(Outcome::Done);
             }
             return self.pause(cx, queue, Some(for_ms));
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     fn may_pause(&self, id: QueueId) -> Result<(), CommandError> {
-        let locked = self.store.seated(id).live.settings.locked;
+        let locked = self.store.expect_queue(id).live.settings.locked;
         match locked & Overrides::bit("paused") != 0 {
             true => Err(CommandError::Locked),
             false => Ok(()),
@@ -91,12 +91,12 @@ impl Engine {
             .then(|| self.user_of(cx.call().caller.principal))
             .flatten();
         let stamp = by.map(|name| [format!("{} ", self.now.0).as_bytes(), &name].concat());
-        let mut all = self.store.seated(id).own().clone();
+        let mut all = self.store.expect_queue(id).own().clone();
         let mut tags = Tags::default();
         tags.set(Tags::PAUSED_BY, stamp.as_deref());
         let tags = tags.over(&all.tags.take().unwrap_or_default());
         all.tags = (!tags.is_empty()).then_some(tags);
-        if all != *self.store.seated(id).own() {
+        if all != *self.store.expect_queue(id).own() {
             let _unsigned = self.settle_own(cx, id, all);
         }
     }
@@ -114,14 +114,14 @@ impl Engine {
         let message = self.store.messages.at(slot);
         let (queue, key) = (message.queue, message.key().cloned());
         // Nothing is handed out of a queue that was dropped.
-        if for_ms == 0 || self.store.seated(queue).live.dropped {
+        if for_ms == 0 || self.store.expect_queue(queue).live.dropped {
             return self.settle(cx, client_id, id, by, how);
         }
         let until = self.after(for_ms);
         if let Holding::Queue(_) = hold {
             self.may_pause(queue)?;
             let outcome = self.settle(cx, client_id, id, by, how)?;
-            if self.store.seated(queue).is_paused_until(until) {
+            if self.store.expect_queue(queue).is_paused_until(until) {
                 return Ok(outcome);
             }
             self.pause_queue(cx, queue, Some(for_ms));
@@ -140,13 +140,13 @@ impl Engine {
     pub(super) fn held_keys(&mut self, queue: &Name) -> Result<Vec<HeldKey>, CommandError> {
         let id = self.existing(queue)?;
         self.store.end_holds(id, self.now);
-        let held = self.store.seated(id).held_keys.as_ref();
+        let held = self.store.expect_queue(id).held_keys.as_ref();
         Ok(held.map_or(Vec::new(), |held| held.iter().collect()))
     }
 
     fn held_until(&mut self, id: QueueId, key: &[u8]) -> Option<quintet_types::Ms> {
         self.store.end_holds(id, self.now);
-        let held = self.store.seated(id).held_keys.as_ref()?;
+        let held = self.store.expect_queue(id).held_keys.as_ref()?;
         held.until(key)
     }
 
@@ -154,7 +154,7 @@ impl Engine {
         if self.held_until(id, key).is_some() {
             return Ok(());
         }
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         if queue.groups.is_none() {
             return Err(CommandError::KeysUnused);
         }

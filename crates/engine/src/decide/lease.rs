@@ -12,7 +12,7 @@ use crate::take_tokens::LeaseGrant;
 impl Engine {
     pub(crate) fn lease_for(&self, client_id: ClientId, slot: u32, ask: &LeaseRequest) -> Lease {
         let message = self.store.messages.at(slot);
-        let queue = self.store.seated(message.queue);
+        let queue = self.store.expect_queue(message.queue);
         let default = queue.live.settings.default_ttr_ms;
         let span_ms = match ask.time {
             LeaseTime::OwnTtr => message.ttr_ms.unwrap_or(0),

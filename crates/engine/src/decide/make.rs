@@ -11,7 +11,7 @@ impl Engine {
     /// The queue of this name, if it is more than what somebody waits on or refers to.
     pub(crate) fn there(&self, name: &Name) -> Result<QueueId, CommandError> {
         let id = self.existing(name)?;
-        match self.store.seated(id).live.recorded {
+        match self.store.expect_queue(id).live.recorded {
             true => Ok(id),
             false => Err(CommandError::QueueNotFound),
         }
@@ -72,14 +72,14 @@ impl Engine {
         };
         queue.live.account = maker.account;
         queue.live.used = self.now;
-        self.store.seat_queue(queue);
+        self.store.insert_queue(queue);
         self.resettle(id);
         id
     }
 
     /// Makes sure the log knows the queue before a fact names it.
     pub(crate) fn record_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         if queue.live.recorded {
             return;
         }
@@ -95,7 +95,7 @@ impl Engine {
 
     /// Tells the log who made a queue that it knows.
     pub(crate) fn record_maker<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId) {
-        if let Some(maker) = self.store.seated(queue).maker.clone() {
+        if let Some(maker) = self.store.expect_queue(queue).maker.clone() {
             self.fact(cx, Fact::QueueMaker { queue, maker });
         }
     }
@@ -108,7 +108,7 @@ impl Engine {
             && !queue.live.is_named()
             && queue.is_empty()
         {
-            self.store.unseat_queue(id);
+            self.store.remove_queue(id);
         }
     }
 }

@@ -41,7 +41,7 @@ impl Engine {
         match &by_name.action {
             // It was answered above.
             NamedAction::Track => Err(CommandError::NotFound.into()),
-            NamedAction::Look => {
+            NamedAction::Peek => {
                 let message = self.store.message(id).ok_or(CommandError::NotFound)?;
                 Ok(Outcome::Messages(SmallVec::from_iter([message.clone()])))
             }

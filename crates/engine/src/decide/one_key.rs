@@ -75,7 +75,7 @@ impl Engine {
 
     /// The first of those of a key that are ready, in memory and may leave alone.
     fn oldest_of_key(&self, id: QueueId, key: &Arc<[u8]>) -> Option<u32> {
-        let group = self.store.seated(id).keys.get(key)?;
+        let group = self.store.expect_queue(id).keys.get(key)?;
         let (&(not_selectable, priority, ..), _) = group.first_key_value()?;
         if not_selectable {
             return None;
@@ -92,5 +92,5 @@ pub(super) fn lacks_key(store: &mut Store, waiter: &Waiter, now: Ms) -> bool {
         return false;
     };
     store.promote(*id, now);
-    !store.seated(*id).keys.contains_key(key)
+    !store.expect_queue(*id).keys.contains_key(key)
 }

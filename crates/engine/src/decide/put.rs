@@ -149,7 +149,7 @@ impl Engine {
         self.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.serve(&mut cx);
         let call = Call {
             vouched: true,
@@ -300,7 +300,7 @@ impl Engine {
     /// looked for.
     fn dedupe_records_of(&self, id: QueueId, put: &Put) -> SmallVec<[Left; 1]> {
         let mut dedupe_records = SmallVec::new();
-        let settings = &self.store.seated(id).live.settings;
+        let settings = &self.store.expect_queue(id).live.settings;
         let more = put.more.as_deref();
         let mut leave = |kind, dedupe_record: &[u8], window_ms: u64, scope, on_repeat| {
             let until = match (window_ms, scope) {
@@ -383,7 +383,7 @@ impl Engine {
         put: &Put,
         (count, bytes): (u64, u64),
     ) -> Result<Repeat, CommandError> {
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let settings = &queue.live.settings;
         if self.draining {
             return Err(CommandError::Draining);
@@ -452,7 +452,7 @@ impl Engine {
     /// True if it leaves nothing behind by which a repeat is known.
     #[inline(always)]
     fn is_unmarked(&self, queue: QueueId, put: &Put) -> bool {
-        put.more.is_none() && !self.store.seated(queue).live.settings.unique_by_body
+        put.more.is_none() && !self.store.expect_queue(queue).live.settings.unique_by_body
     }
 
     #[inline(always)]
@@ -587,7 +587,7 @@ impl Engine {
         live.used = now;
         let memory = live.settings.memory;
         let number = self.next_id(cx, !memory);
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let settings = &queue.live.settings;
         let expires = match put.expires {
             Expiry::Default => (settings.ttl_ms > 0).then(|| self.after(settings.ttl_ms)),

@@ -244,7 +244,7 @@ impl Engine {
         message.position = message.id.0 as i64;
         message.queue = queue;
         message.extra_mut().expires = self.expiry_in(queue);
-        if self.store.seated(queue).ages() {
+        if self.store.expect_queue(queue).ages() {
             self.begin_aging(cx, &mut message);
         }
         self.fact_alone(cx, Fact::Put(message));

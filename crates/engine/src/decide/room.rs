@@ -104,7 +104,7 @@ impl Engine {
 
     /// True if `count` more messages with `bytes` bytes are within the limits.
     pub(super) fn fits(&self, id: QueueId, count: u64, bytes: u64) -> bool {
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let settings = &queue.live.settings;
         (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)
             && (settings.bytes_max == 0 || queue.all_waiting_bytes() + bytes <= settings.bytes_max)
@@ -176,7 +176,7 @@ impl Engine {
     /// in a FIFO, its head. When nothing is ready, the first one that is not selectable, then the
     /// delayed one that is due last.
     fn victim(&self, id: QueueId) -> Victim {
-        let queue = self.store.seated(id);
+        let queue = self.store.expect_queue(id);
         let hot = queue.ready.last_key().map(|(priority, ..)| priority);
         let cold = queue.cold.as_ref().and_then(|cold| cold.last_priority());
         if let Some(priority) = hot.max(cold) {

@@ -310,7 +310,7 @@ impl Engine {
             return;
         }
         let own = self.store.messages.at(slot).retry();
-        let settings = &self.store.seated(at.queue).live.settings;
+        let settings = &self.store.expect_queue(at.queue).live.settings;
         let failed: Option<Box<[u8]>> = match back.failed {
             Some(Failed::Error(error)) => Some(cut(error, ERROR_BYTES_MAX).into()),
             Some(Failed::ByPolicy)
@@ -333,7 +333,7 @@ impl Engine {
             .map_or(BackTo::Position, |lease| lease.back_to);
         // In an ordered queue a message keeps its place, however it comes back; a
         // lease that was given there says so itself.
-        let queue = self.store.seated(at.queue);
+        let queue = self.store.expect_queue(at.queue);
         let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
         let asked = match back.to {
             Some(_) if ordered && message.key().is_some() => BackTo::Position,
@@ -341,10 +341,10 @@ impl Engine {
         };
         let position = match asked {
             BackTo::Position => at.position,
-            BackTo::Head => self.store.seated(at.queue).head.min(0) - 1,
+            BackTo::Head => self.store.expect_queue(at.queue).head.min(0) - 1,
             BackTo::Tail => self.tail_position(cx, at.queue),
         };
-        let settings = &self.store.seated(at.queue).live.settings;
+        let settings = &self.store.expect_queue(at.queue).live.settings;
         let (mut due, mut enough) = (back.due, false);
         if failed.is_some() && !spent {
             let failures = self.store.messages.at(slot).failures().saturating_add(1);
@@ -389,7 +389,7 @@ impl Engine {
         {
             return position;
         }
-        let logged = !self.store.seated(queue).live.settings.memory;
+        let logged = !self.store.expect_queue(queue).live.settings.memory;
         let position = self.next_id(cx, logged).0 as i64;
         (cx.step.tail, self.reading.tail) = (Some(position), Some(position));
         position
@@ -407,7 +407,7 @@ impl Engine {
         let Some(message) = self.store.message(id) else {
             return false;
         };
-        let queue = self.store.seated(message.queue);
+        let queue = self.store.expect_queue(message.queue);
         let max = queue.live.settings.attempts_max;
         max > 0 && message.reserves >= max
     }
@@ -480,7 +480,7 @@ impl Engine {
             return;
         };
         let at = message.at();
-        let queue = self.store.seated(at.queue);
+        let queue = self.store.expect_queue(at.queue);
         let rule = queue.live.settings.dead_letter.clone();
         let now = self.now;
         let why = self.why_dead(id);
@@ -531,7 +531,7 @@ impl Engine {
             .store
             .queue(to)
             .is_some_and(|queue| !queue.live.settings.memory);
-        if self.store.seated(to).ages() {
+        if self.store.expect_queue(to).ages() {
             self.follow_aging(cx, to);
         }
         let position = self.next_id(cx, logged).0 as i64;
@@ -561,7 +561,7 @@ impl Engine {
 
     /// When a message that begins to live in this queue now is gone.
     pub(crate) fn expiry_in(&self, queue: QueueId) -> Option<Ms> {
-        let settings = &self.store.seated(queue).live.settings;
+        let settings = &self.store.expect_queue(queue).live.settings;
         let spans = [settings.ttl_ms, settings.ttl_max_ms];
         let least = spans.into_iter().filter(|&ms| ms > 0).min();
         least.map(|ms| self.after(ms))

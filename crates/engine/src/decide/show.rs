@@ -217,7 +217,7 @@ impl Engine {
             }
             page.next = Some(name.clone());
             let Ok(id) = self.there(name) else { continue };
-            let rule = &self.store.seated(id).live.settings.dead_letter;
+            let rule = &self.store.expect_queue(id).live.settings.dead_letter;
             let goes = |to| matches!(rule, DeadLetter::To(own) if own == to);
             if dead_letter.is_none_or(goes) {
                 page.names.push(name.clone());

@@ -50,7 +50,7 @@ impl Engine {
         let now = self.now;
         for &id in queues {
             self.count_live(id, |totals| totals.misses += 1);
-            let queue = self.store.seated(id);
+            let queue = self.store.expect_queue(id);
             let keys = queue.groups.as_ref();
             let limited = keys.is_some_and(|groups| groups.limited_len() > 0);
             if (limited || queue.is_limited(now))
@@ -473,7 +473,7 @@ impl Engine {
                 self.store.rearm(at.queue);
             }
         }
-        if self.store.seated(at.queue).groups.is_some() {
+        if self.store.expect_queue(at.queue).groups.is_some() {
             let key = self.store.messages.at(slot).key().cloned();
             self.store.handed_of_key(at.queue, key.as_ref(), now);
         }
@@ -537,7 +537,7 @@ impl Engine {
             };
             let walked = &mut seen[at];
             (walked.last, walked.count) = (last, walked.count + count);
-            if let Some(groups) = &self.store.seated(queue).groups {
+            if let Some(groups) = &self.store.expect_queue(queue).groups {
                 let message = self.store.messages.at(best.slot);
                 walked.walk.pass(message, groups.is_ordered());
             }
@@ -745,7 +745,7 @@ impl Engine {
 
     /// Ends the waits that a queue must exist for.
     pub(crate) fn end_waits_for_queue<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: QueueId) {
-        let line = &self.store.seated(id).live.line;
+        let line = &self.store.expect_queue(id).live.line;
         let ends = |number: &u64| {
             let waiter = self.waiters.get(*number);
             waiter.is_some_and(|waiter| waiter.take.must_exist && !waiter.standing)

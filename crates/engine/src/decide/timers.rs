@@ -169,15 +169,15 @@ impl Engine {
     /// Removes expired messages; answers how many. Asked with every command,
     /// mostly in vain.
     #[inline]
-    pub(crate) fn sweep_expired<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> u64 {
+    pub(crate) fn remove_expired<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> u64 {
         match self.store.expiries.first() {
-            Some(&(at, _)) if at <= self.now => self.sweep_due(cx),
+            Some(&(at, _)) if at <= self.now => self.remove_due(cx),
             _ => 0,
         }
     }
 
     #[cold]
-    fn sweep_due<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> u64 {
+    fn remove_due<J: Journal>(&mut self, cx: &mut Cx<'_, J>) -> u64 {
         let mut count = 0;
         for _ in 0..STEPS {
             let Some(&(at, id)) = self.store.expiries.first() else {

@@ -172,7 +172,7 @@ impl Engine {
             NamedAction::Until(_) => (None, None),
             NamedAction::Cancel(cancel) => return self.cancel_tracked(cx, by_name, cancel),
             NamedAction::Track
-            | NamedAction::Look
+            | NamedAction::Peek
             | NamedAction::Settle(_)
             | NamedAction::SettleHolding(..)
             | NamedAction::Extend(_) => {

@@ -104,7 +104,7 @@ impl Engine {
         self.advance(now);
         let mut step = Step::default();
         let mut cx = Cx::new(journal, deliveries, &mut step);
-        self.sweep_expired(&mut cx);
+        self.remove_expired(&mut cx);
         self.serve(&mut cx);
         let call = Call {
             vouched: true,
@@ -213,13 +213,13 @@ impl Engine {
         }
         let most = self.settings.tables_bytes_max;
         if self.table_bytes_after(effects) > most {
-            self.store.sweep_tables(self.now);
+            self.store.expire_tables(self.now);
             if self.table_bytes_after(effects) > most {
                 return Err(CommandError::TablesFull);
             }
         }
         if self.may_tell_tables(effects).is_err() {
-            self.store.sweep_tables(self.now);
+            self.store.expire_tables(self.now);
             return self.may_tell_tables(effects);
         }
         Ok(())

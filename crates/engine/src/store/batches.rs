@@ -20,7 +20,7 @@ const OWED: u64 = 96;
 
 /// A batch, and what of it is forgotten at a restart.
 #[derive(Debug)]
-struct Seat {
+struct BatchEntry {
     batch: Box<Batch>,
     /// When it is next looked whether its callback can be put; `None`: nothing
     /// has happened that is not said.
@@ -30,10 +30,10 @@ struct Seat {
 /// Those of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Batches {
-    seats: BTreeMap<BatchId, Seat>,
-    /// When each is gone. An index over `seats`.
+    entries: BTreeMap<BatchId, BatchEntry>,
+    /// When each is gone. An index over `entries`.
     ends: BTreeSet<(Ms, BatchId)>,
-    /// Those with something to say. An index over `seats`.
+    /// Those with something to say. An index over `entries`.
     due: BTreeSet<(Ms, BatchId)>,
     /// Changes here of members of other shards' batches.
     owed: BTreeMap<BatchId, Tally>,
@@ -43,18 +43,18 @@ pub(crate) struct Batches {
 
 impl Batches {
     pub(crate) fn len(&self) -> usize {
-        self.seats.len()
+        self.entries.len()
     }
 
     pub(crate) fn get(&self, id: BatchId) -> Option<&Batch> {
-        self.seats.get(&id).map(|seat| &*seat.batch)
+        self.entries.get(&id).map(|entry| &*entry.batch)
     }
 
     /// Those made after this one, by age.
     pub(crate) fn after(&self, id: BatchId) -> impl Iterator<Item = &Batch> {
         use std::ops::Bound::{Excluded, Unbounded};
-        let seats = self.seats.range((Excluded(id), Unbounded));
-        seats.map(|(_, seat)| &*seat.batch)
+        let entries = self.entries.range((Excluded(id), Unbounded));
+        entries.map(|(_, entry)| &*entry.batch)
     }
 
     pub(crate) fn first_end(&self) -> Option<(Ms, BatchId)> {
@@ -83,8 +83,8 @@ impl Batches {
 
     /// It is not looked at again before then.
     pub(super) fn put_off(&mut self, id: BatchId, until: Ms) {
-        if let Some(seat) = self.seats.get_mut(&id)
-            && let Some(due) = &mut seat.due
+        if let Some(entry) = self.entries.get_mut(&id)
+            && let Some(due) = &mut entry.due
         {
             let before = std::mem::replace(due, until);
             let was = self.due.remove(&(before, id));
@@ -108,15 +108,15 @@ impl Batches {
         let due = batch.progress.next().map(|_| Ms(0));
         self.due.extend(due.map(|due| (due, id)));
         let batch = Box::new(batch);
-        self.seats.insert(id, Seat { batch, due });
+        self.entries.insert(id, BatchEntry { batch, due });
     }
 
     pub(super) fn progress(&mut self, id: BatchId, progress: Progress) {
-        let Some(seat) = self.seats.get_mut(&id) else {
+        let Some(entry) = self.entries.get_mut(&id) else {
             // Replay may begin behind its end.
             return;
         };
-        let before = std::mem::replace(&mut seat.batch.progress, progress);
+        let before = std::mem::replace(&mut entry.batch.progress, progress);
         if before.until != progress.until {
             let was = self.ends.remove(&(before.until, id));
             assert!(was, "a batch is among the ends by its time before");
@@ -124,9 +124,9 @@ impl Batches {
         }
         // What could not be said keeps its turn, unless another event is next.
         let next = progress.next();
-        if next != before.next() || next.is_some() != seat.due.is_some() {
+        if next != before.next() || next.is_some() != entry.due.is_some() {
             let due = next.map(|_| Ms(0));
-            if let Some(old) = std::mem::replace(&mut seat.due, due) {
+            if let Some(old) = std::mem::replace(&mut entry.due, due) {
                 let was = self.due.remove(&(old, id));
                 assert!(
                     was,
@@ -138,16 +138,16 @@ impl Batches {
     }
 
     pub(super) fn remove(&mut self, id: BatchId) {
-        if let Some(seat) = self.seats.remove(&id) {
-            let bytes = seat.batch.made.bytes();
+        if let Some(entry) = self.entries.remove(&id) {
+            let bytes = entry.batch.made.bytes();
             assert!(
                 self.bytes >= bytes,
                 "the bytes of a batch were counted with it"
             );
             self.bytes -= bytes;
-            let ended = self.ends.remove(&(seat.batch.progress.until, id));
+            let ended = self.ends.remove(&(entry.batch.progress.until, id));
             assert!(ended, "a batch leaves its end with it");
-            let was = seat.due.is_none_or(|due| self.due.remove(&(due, id)));
+            let was = entry.due.is_none_or(|due| self.due.remove(&(due, id)));
             assert!(was, "a batch that goes leaves those that are due");
         }
     }
@@ -162,7 +162,7 @@ impl Batches {
 
     /// Bytes they take in a snapshot at most.
     pub(super) fn told_bytes(&self) -> u64 {
-        self.bytes + self.seats.len() as u64 * TOLD + self.owed.len() as u64 * OWED
+        self.bytes + self.entries.len() as u64 * TOLD + self.owed.len() as u64 * OWED
     }
 
     /// The same of one that is to be made.
@@ -171,12 +171,12 @@ impl Batches {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.bytes + self.seats.len() as u64 * IN_MEMORY + self.owed.len() as u64 * OWED
+        self.bytes + self.entries.len() as u64 * IN_MEMORY + self.owed.len() as u64 * OWED
     }
 
     pub(super) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
-        for seat in self.seats.values() {
-            record(&Fact::BatchMade(seat.batch.clone()));
+        for entry in self.entries.values() {
+            record(&Fact::BatchMade(entry.batch.clone()));
         }
         for (&batch, &owed) in &self.owed {
             record(&Fact::BatchOwed { batch, owed });
@@ -187,15 +187,15 @@ impl Batches {
     /// An index or a sum is not what it is made from.
     pub(super) fn verify(&self) -> Result<(), String> {
         let (mut due, mut bytes) = (0, 0);
-        for (&id, seat) in &self.seats {
-            bytes += seat.batch.made.bytes();
-            if seat.batch.id != id || !self.ends.contains(&(seat.batch.progress.until, id)) {
+        for (&id, entry) in &self.entries {
+            bytes += entry.batch.made.bytes();
+            if entry.batch.id != id || !self.ends.contains(&(entry.batch.progress.until, id)) {
                 return Err(format!("{id} has no end"));
             }
-            if seat.due.is_some() != seat.batch.progress.next().is_some() {
-                return Err(format!("{id} is due at {:?}", seat.due));
+            if entry.due.is_some() != entry.batch.progress.next().is_some() {
+                return Err(format!("{id} is due at {:?}", entry.due));
             }
-            if let Some(at) = seat.due {
+            if let Some(at) = entry.due {
                 due += 1;
                 if !self.due.contains(&(at, id)) {
                     return Err(format!("{id} is not among those that are due"));
@@ -203,7 +203,7 @@ impl Batches {
             }
         }
         let counted = (self.bytes, self.due.len(), self.ends.len());
-        match (bytes, due, self.seats.len()) == counted {
+        match (bytes, due, self.entries.len()) == counted {
             true => Ok(()),
             false => Err(format!(
                 "batches: {bytes} bytes, {due} due, not {counted:?}"

@@ -244,7 +244,7 @@ const MESSAGES: &[Row] = &[
         "the alarm of a queue that goes is among the shard's",
         delayed,
         |s| s.alarms.clear(),
-        |s| s.unseat_queue(Q),
+        |s| s.remove_queue(Q),
     ),
     (
         "a segment is counted while something lives in it",

@@ -257,8 +257,8 @@ impl Store {
     }
 
     /// A queue exists in memory; the log knows of it when it is recorded.
-    pub(crate) fn seat_queue(&mut self, queue: Queue) {
-        self.0.seat_queue(queue);
+    pub(crate) fn insert_queue(&mut self, queue: Queue) {
+        self.0.insert_queue(queue);
     }
 
     /// Counts queues with those of whoever made them.
@@ -267,8 +267,8 @@ impl Store {
     }
 
     /// It does not any more, and was never recorded.
-    pub(crate) fn unseat_queue(&mut self, id: QueueId) {
-        self.0.unseat_queue(id);
+    pub(crate) fn remove_queue(&mut self, id: QueueId) {
+        self.0.remove_queue(id);
     }
 
     pub(crate) fn rearm(&mut self, id: QueueId) {
@@ -365,7 +365,7 @@ impl Store {
         self.0.dependencies.found(id);
     }
 
-    pub(crate) fn sweep_tables(&mut self, now: Ms) {
+    pub(crate) fn expire_tables(&mut self, now: Ms) {
         self.0.tables.drop_expired(now);
     }
 

@@ -442,7 +442,7 @@ impl Durable {
             let (totals, memory) = (queue.totals, queue.live.settings.memory);
             self.counts_of(memory).gone.add(&totals);
             self.sums.totals.add(&totals);
-            self.unseat_queue(id);
+            self.remove_queue(id);
         }
     }
 }

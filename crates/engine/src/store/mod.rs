@@ -177,7 +177,7 @@ impl Durable {
     }
 
     /// A queue that an index, a waiter or a message names: it is there.
-    pub(crate) fn seated(&self, id: QueueId) -> &Queue {
+    pub(crate) fn expect_queue(&self, id: QueueId) -> &Queue {
         self.queue(id).expect("what names a queue goes before it")
     }
 
@@ -225,7 +225,7 @@ impl Durable {
     }
 
     /// Makes room for a queue of this number.
-    pub(crate) fn seat_queue(&mut self, queue: Queue) {
+    pub(crate) fn insert_queue(&mut self, queue: Queue) {
         let at = queue.id.0 as usize;
         if self.queues.len() <= at {
             self.queues.resize_with(at + 1, || None);
@@ -239,7 +239,7 @@ impl Durable {
     }
 
     /// Forgets a queue that is empty (and, if it was recorded, dropped).
-    pub(crate) fn unseat_queue(&mut self, id: QueueId) {
+    pub(crate) fn remove_queue(&mut self, id: QueueId) {
         self.leave_account(id);
         self.drop_holds(id);
         let Some(queue) = self.queues.get_mut(id.0 as usize).and_then(Option::take) else {

@@ -143,8 +143,8 @@ pub(crate) struct Live {
 pub(crate) enum WaitsTo {
     /// A message of its own.
     Take,
-    /// A look at one.
-    Look,
+    /// A peek at one.
+    Peek,
     /// The same, by a peeking subscription.
     Watch,
 }

@@ -22,7 +22,7 @@ impl Durable {
             }
             None => {
                 self.counts.made += 1;
-                self.seat_queue(Queue {
+                self.insert_queue(Queue {
                     id,
                     name,
                     parent,

@@ -406,7 +406,7 @@ fn the_members_of_a_batch_are_cancelled_together_and_count_as_failed() {
         };
         let Some(Outcome::BulkDone(bulk_done)) = w.ask(9, Command::BulkOp(Box::new(bulk_op)))
         else {
-            panic!("it is not swept");
+            panic!("it is not done");
         };
         assert_eq!(bulk_done.matched, expected, "{state:?}");
     }

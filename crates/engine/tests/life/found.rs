@@ -357,7 +357,7 @@ fn what_an_epoch_gives_back_is_counted_by_who_reads_from_behind() {
 /// A standby that read the whole log still has what is left of a dropped queue: a lease, purged
 /// messages and deduplication records. An owner that began later gives the number to a new queue.
 #[test]
-fn a_reader_of_the_whole_log_seats_a_new_queue_on_a_dropped_ones_number() {
+fn a_reader_of_the_whole_log_gives_a_new_queue_a_dropped_ones_number() {
     let unique = |queue: &str, body: &str| Put {
         more: Some(Box::new(PutMore {
             dedupe: Some(Dedupe {

@@ -63,7 +63,7 @@ fn whoever_can_name_a_message_under_a_lease_of_time_settles_it() {
     assert_eq!(finish(&mut w, "jo"), "message not found");
     // Also after a restart, which ends no lease of time.
     w.restart();
-    assert_eq!(by_name(&mut w, 3, "job", NamedAction::Look), "a");
+    assert_eq!(by_name(&mut w, 3, "job", NamedAction::Peek), "a");
     assert_eq!(finish(&mut w, "job"), "Done");
     assert_eq!(finish(&mut w, "job"), "message not found");
 }
@@ -98,14 +98,14 @@ fn of_several_with_one_name_the_one_leased_longest_ago_is_settled() {
     assert_eq!(w.take(1, timed("b", 1000, BackTo::Position)), "b");
     w.wait(5);
     assert_eq!(w.take(1, timed("a", 50, BackTo::Position)), "a");
-    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Look), "b");
+    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Peek), "b");
     w.wait(5);
     // Its time begins anew, so the other one's has run longer.
     assert_eq!(by_name(&mut w, 1, "job", NamedAction::Extend(None)), "Done");
-    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Look), "a");
+    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Peek), "a");
     w.restart();
     assert_eq!(finish(&mut w, "job"), "Done");
-    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Look), "b");
+    assert_eq!(by_name(&mut w, 1, "job", NamedAction::Peek), "b");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn names_have_1_to_255_bytes() {
 }
 
 #[test]
-fn a_sweep_finds_messages_by_name_in_any_state() {
+fn a_bulk_operation_finds_messages_by_name_in_any_state() {
     let mut w = World::new();
     for name in ["x", "job", "y", "job"] {
         put(&mut w, "q", name, named(name));
@@ -146,7 +146,7 @@ fn a_sweep_finds_messages_by_name_in_any_state() {
         }))
     };
     let Some(Outcome::BulkDone(bulk_done)) = w.ask(1, bulk_op(BulkAction::Delete)) else {
-        panic!("swept");
+        panic!("not done");
     };
     assert_eq!(bulk_done.matched, 2);
     assert_eq!((w.pop("q"), w.pop("q")), ("x".into(), "y".into()));

@@ -16,7 +16,7 @@ use crate::calendar::iso;
 use crate::fields::span;
 use crate::host::Level;
 use crate::meter::Meter;
-use crate::register::{Beat, Timer};
+use crate::register::{Recurrence, Timer};
 use crate::shared::{Shared, locked};
 use crate::step::Work;
 use quintet_policy::Cron;
@@ -129,7 +129,7 @@ fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
                 return Err("at least 10 ms expected".into());
             }
             env.registering(|registered| {
-                let when = Beat::Every(ms);
+                let when = Recurrence::Every(ms);
                 registered.timers.push(Timer { when, function });
                 Ok(())
             })
@@ -140,7 +140,7 @@ fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         lua,
         "quintet.at",
         |_, env, (cron, function): (String, Function)| {
-            let when = Beat::At(Cron::parse(&cron)?);
+            let when = Recurrence::At(Cron::parse(&cron)?);
             env.registering(|registered| {
                 registered.timers.push(Timer { when, function });
                 Ok(())

@@ -289,12 +289,16 @@ impl Drop for Access<'_> {
 
 impl Core {
     /// Steps that no connection's turn is about; sees to what they leave.
-    pub fn visit<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
-        self.visit_for(Work::Connection, work)
+    pub fn with_access<T>(&self, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+        self.with_access_for(Work::Connection, work)
     }
 
     /// The same, for work of the server's own.
-    pub(crate) fn visit_for<T>(&self, of: Work, work: impl FnOnce(&mut Access<'_>) -> T) -> T {
+    pub(crate) fn with_access_for<T>(
+        &self,
+        of: Work,
+        work: impl FnOnce(&mut Access<'_>) -> T,
+    ) -> T {
         let mut trail = Trail::default();
         let mut access = Access::new(self, self.clock.now(), &mut trail);
         access.work = of;

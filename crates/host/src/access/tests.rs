@@ -475,7 +475,7 @@ fn connections_that_race_past_the_same_guard_never_both_win() {
 
 /// [`ask`] beside others.
 fn ask_in(core: &Core, command: Command) -> Outcome {
-    match core.visit(|access| access.submit(Caller::default(), command)) {
+    match core.with_access(|access| access.submit(Caller::default(), command)) {
         Decided::Now(outcome, ..) => outcome,
         Decided::Later => panic!("nothing here waits"),
     }

@@ -49,7 +49,7 @@ impl Node {
         if let Some(serving) = self.host() {
             serving
                 .core
-                .visit(|access| access.disconnect(ClientId(client_id)));
+                .with_access(|access| access.disconnect(ClientId(client_id)));
             self.turn();
         }
     }

@@ -17,7 +17,7 @@ use super::bucket::Bucket;
 use super::oracle::{Oracle, SHARDS, image};
 use crate::clock::ByHand;
 use crate::keep::tests::{everything_leaves, keep};
-use crate::recover::take_seat_at;
+use crate::recover::take_ownership_at;
 use crate::{Clock, Core, Layout, Owner, Post, Replay, Required, Room, SyncPolicy, Work, locked};
 
 /// Bytes of a segment, so few that there are many.
@@ -165,7 +165,7 @@ impl Node {
     /// It owns now: the epoch is begun, soon.
     pub(super) fn owns(&self, owned: Owned<Replay>) {
         *locked(&self.owned) = Some(owned);
-        self.soon(Duration::ZERO, Self::take_seat);
+        self.soon(Duration::ZERO, Self::take_ownership);
     }
 
     /// The owner has appended nothing for the time of a heartbeat.
@@ -211,7 +211,7 @@ impl Node {
     }
 
     /// Begins the epoch that was claimed.
-    fn take_seat(&self) {
+    fn take_ownership(&self) {
         let Some(Owned {
             log,
             recovery,
@@ -241,10 +241,10 @@ impl Node {
         self.set(&hand);
         let lead_ms = lead_ms.filter(|_| self.ground.without != Without::Time);
         let clock = Clock::by_hand(Arc::clone(&hand), Ms(recovery.last_time_ms), lead_ms);
-        let opened = take_seat_at(clock, state, Box::new(log), recovery, &runs, &layout);
+        let opened = take_ownership_at(clock, state, Box::new(log), recovery, &runs, &layout);
         let opened = opened.unwrap_or_else(|error| match error.downcast_ref::<LogError>() {
             Some(lost) if is_lost(lost) => self.process.exit(),
-            _ => panic!("node {} cannot take the seat: {error:#}", self.number),
+            _ => panic!("node {} cannot take ownership: {error:#}", self.number),
         });
         let mail: Vec<Arc<dyn Post>> = vec![Arc::new(Mailbox(Weak::clone(&self.itself)))];
         let room = Room::new("/".into(), SEGMENT);

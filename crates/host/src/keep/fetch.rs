@@ -67,7 +67,7 @@ impl Core {
     /// Hands a shard what was read, and its answers to those who waited.
     pub(super) fn supply(&self, number: usize, found: Vec<LookupResult>) {
         self.shards[number].give_way();
-        self.visit_for(Work::Load, |access| {
+        self.with_access_for(Work::Load, |access| {
             access.step(number, |at| {
                 at.engine.supply(at.now, found, at.journal, at.deliveries);
             });

@@ -105,7 +105,7 @@ impl Core {
             });
         }
         let id = RunId(run.name().number.0);
-        let needed = self.visit_for(Work::Rewrite, |access| {
+        let needed = self.with_access_for(Work::Rewrite, |access| {
             access.step(number, |at| {
                 at.engine
                     .replace_runs(at.now, old, id, &blocks, at.journal, at.deliveries);

@@ -107,7 +107,7 @@ impl Core {
     /// A step: puts that now have room are decided, by the timer thread.
     fn set_room(&self, number: usize, bytes: u64) {
         self.shards[number].give_way();
-        self.visit_for(Work::Spill, |access| {
+        self.with_access_for(Work::Spill, |access| {
             access.step(number, |at| {
                 let stops = self.runs.stops.load(Ordering::SeqCst);
                 at.engine.set_memory_room(if stops { 0 } else { bytes });

@@ -23,7 +23,7 @@ use quintet_host::{
 };
 use quintet_types::{Delivery, Ms, Name, Principal, QueueId};
 
-use of_fact::{Told, event, lost};
+use of_fact::{UnnamedEvent, event, lost};
 
 /// Bytes of the log that are read for a page, but for one frame more.
 const READ_BYTES: u64 = 4 << 20;
@@ -320,9 +320,9 @@ impl Page<'_> {
         }
         // Each shard has its own.
         let again = logged.shard > 0 && matches!(logged.fact, Ok(Fact::Epoch { .. }));
-        let told = logged.fact.map_or_else(|why| Some(lost(why)), event);
-        if let Some(told) = told.filter(|_| !again)
-            && let Some(mut event) = self.shown(told, logged.shard, names)
+        let unnamed = logged.fact.map_or_else(|why| Some(lost(why)), event);
+        if let Some(unnamed) = unnamed.filter(|_| !again)
+            && let Some(mut event) = self.shown(unnamed, logged.shard, names)
         {
             event.at = logged.time;
             self.bytes += EVENT_BYTES + bytes_of_texts(&event);
@@ -333,12 +333,12 @@ impl Page<'_> {
     }
 
     /// The event with the names that the reader may see; `None`: it is not for the reader.
-    fn shown(&mut self, told: Told, shard: u64, names: &Names) -> Option<MessageEvent> {
-        let Told {
+    fn shown(&mut self, unnamed: UnnamedEvent, shard: u64, names: &Names) -> Option<MessageEvent> {
+        let UnnamedEvent {
             queue,
             to,
             mut event,
-        } = told;
+        } = unnamed;
         let request = self.request;
         if event.kind == EventKind::Lost {
             return Some(event);

@@ -5,12 +5,12 @@ use quintet_engine::Fact;
 use quintet_host::NoFact;
 use quintet_types::{Message, MessageId, Ms, Name, QueueId, Removal, Return, State, Transfer, cut};
 
-/// Bytes of an error that are told.
+/// Bytes of an error in an event.
 const ERROR_BYTES: usize = 1024;
 
 /// An event before its queues have names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Told {
+pub(super) struct UnnamedEvent {
     /// `None`: it is about no queue.
     pub(super) queue: Option<QueueId>,
     /// The queue it went to, in the same shard.
@@ -18,8 +18,8 @@ pub(super) struct Told {
     pub(super) event: MessageEvent,
 }
 
-fn told(queue: QueueId, id: MessageId, kind: EventKind, why: &'static str) -> Told {
-    Told {
+fn unnamed(queue: QueueId, id: MessageId, kind: EventKind, why: &'static str) -> UnnamedEvent {
+    UnnamedEvent {
         queue: Some(queue),
         to: None,
         event: MessageEvent {
@@ -38,7 +38,7 @@ fn told(queue: QueueId, id: MessageId, kind: EventKind, why: &'static str) -> To
     }
 }
 
-impl Told {
+impl UnnamedEvent {
     fn with_error(mut self, error: &[u8]) -> Self {
         if !error.is_empty() {
             self.event.error = Some(cut(error, ERROR_BYTES).into());
@@ -65,14 +65,14 @@ impl Told {
 }
 
 /// A part of the log is not there.
-pub(super) fn lost(why: NoFact) -> Told {
+pub(super) fn lost(why: NoFact) -> UnnamedEvent {
     let why = match why {
         NoFact::CutOut => "",
         NoFact::Unreadable => "unreadable",
     };
-    Told {
+    UnnamedEvent {
         queue: None,
-        ..told(QueueId(0), MessageId(0), EventKind::Lost, why).of_many(None)
+        ..unnamed(QueueId(0), MessageId(0), EventKind::Lost, why).of_many(None)
     }
 }
 
@@ -82,21 +82,21 @@ pub(super) fn lost(why: NoFact) -> Told {
     clippy::wildcard_enum_match_arm,
     reason = "the rest happens to no message"
 )]
-pub(super) fn event(fact: &Fact) -> Option<Told> {
+pub(super) fn event(fact: &Fact) -> Option<UnnamedEvent> {
     use EventKind as Kind;
     Some(match fact {
         // It is put when its producer commits it.
         Fact::Put(message) if message.state == State::Prepared => return None,
-        Fact::Put(message) => told(message.queue, message.id, Kind::Put, "").of_message(message),
-        Fact::Committed { at } => told(at.queue, at.id, Kind::Put, "committed"),
+        Fact::Put(message) => unnamed(message.queue, message.id, Kind::Put, "").of_message(message),
+        Fact::Committed { at } => unnamed(at.queue, at.id, Kind::Put, "committed"),
         Fact::Arrived { message, from } => {
-            let mut told = told(message.queue, message.id, Kind::Moved, "arrived");
-            told.event.was = Some(*from);
-            told.of_message(message)
+            let mut unnamed = unnamed(message.queue, message.id, Kind::Moved, "arrived");
+            unnamed.event.was = Some(*from);
+            unnamed.of_message(message)
         }
-        Fact::Restored(message) => told(message.queue, message.id, Kind::Released, "undone"),
-        Fact::Leased { at, .. } => told(at.queue, at.id, Kind::Reserved, ""),
-        Fact::Reheld { at, .. } => told(at.queue, at.id, Kind::Reserved, "again"),
+        Fact::Restored(message) => unnamed(message.queue, message.id, Kind::Released, "undone"),
+        Fact::Leased { at, .. } => unnamed(at.queue, at.id, Kind::Reserved, ""),
+        Fact::Reheld { at, .. } => unnamed(at.queue, at.id, Kind::Reserved, "again"),
         Fact::Released {
             at, why, failed, ..
         } => {
@@ -112,40 +112,40 @@ pub(super) fn event(fact: &Fact) -> Option<Told> {
                 Return::Unheard => "undelivered",
             };
             let error = failed.as_deref().unwrap_or_default();
-            told(at.queue, at.id, kind, why).with_error(error)
+            unnamed(at.queue, at.id, kind, why).with_error(error)
         }
-        Fact::Kicked { at } => told(at.queue, at.id, Kind::Released, "kicked"),
+        Fact::Kicked { at } => unnamed(at.queue, at.id, Kind::Released, "kicked"),
         Fact::Buried {
             at, dead, reason, ..
         } => {
             let why = if *dead { "attempts" } else { "buried" };
-            told(at.queue, at.id, Kind::Dead, why).with_error(reason)
+            unnamed(at.queue, at.id, Kind::Dead, why).with_error(reason)
         }
-        Fact::Archived { at, .. } => told(at.queue, at.id, Kind::Finished, "archived"),
+        Fact::Archived { at, .. } => unnamed(at.queue, at.id, Kind::Finished, "archived"),
         Fact::Removed { at, why } => {
             let (kind, why) = removal(*why);
-            told(at.queue, at.id, kind, why)
+            unnamed(at.queue, at.id, kind, why)
         }
         Fact::Moved { at, to, why, .. } => {
             let (kind, why) = transfer(*why);
-            told(at.queue, at.id, kind, why).going_to(Some(*to), None)
+            unnamed(at.queue, at.id, kind, why).going_to(Some(*to), None)
         }
         Fact::Sent { at, to, why, .. } => {
             let (kind, why) = transfer(*why);
-            told(at.queue, at.id, kind, why).going_to(None, Some(to.clone()))
+            unnamed(at.queue, at.id, kind, why).going_to(None, Some(to.clone()))
         }
         Fact::QueueFlushed { queue, count, .. } => {
-            told(*queue, MessageId(0), Kind::Removed, "flushed").of_many(Some(*count))
+            unnamed(*queue, MessageId(0), Kind::Removed, "flushed").of_many(Some(*count))
         }
         Fact::QueuePurged { queue, count, .. } => {
-            told(*queue, MessageId(0), Kind::Removed, "purged").of_many(Some(*count))
+            unnamed(*queue, MessageId(0), Kind::Removed, "purged").of_many(Some(*count))
         }
         Fact::QueueDropped { queue, .. } => {
-            told(*queue, MessageId(0), Kind::Removed, "queue_deleted").of_many(None)
+            unnamed(*queue, MessageId(0), Kind::Removed, "queue_deleted").of_many(None)
         }
-        Fact::Epoch { .. } => Told {
+        Fact::Epoch { .. } => UnnamedEvent {
             queue: None,
-            ..told(QueueId(0), MessageId(0), Kind::Restart, "").of_many(None)
+            ..unnamed(QueueId(0), MessageId(0), Kind::Restart, "").of_many(None)
         },
         _ => return None,
     })

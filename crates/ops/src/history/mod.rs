@@ -27,18 +27,18 @@ const SAVED: u64 = 5;
 const REST: u32 = 9;
 /// And this much at most.
 const REST_MAX: Duration = Duration::from_millis(20);
-/// The minute may be longer than time of the machine: looked at again by then.
-const LOOK_MAX: Duration = Duration::from_secs(60);
+/// The minute may be longer than time of the machine: the histories are sampled again by then.
+const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
 /// The history of all queues, and the bell that ends its thread.
 #[derive(Default)]
-pub struct Looks {
+pub struct HistoryRecorder {
     inside: Mutex<Histories>,
     stops: Mutex<bool>,
     bell: Condvar,
 }
 
-impl Looks {
+impl HistoryRecorder {
     /// A queue's history.
     pub fn of(&self, queue: &Name) -> Option<History> {
         locked(&self.inside).of(queue)
@@ -82,7 +82,7 @@ impl Looks {
 
 /// The thread of histories at work.
 struct Runner<'a> {
-    looks: &'a Looks,
+    recorder: &'a HistoryRecorder,
     surroundings: &'a Surroundings<'a>,
 }
 
@@ -94,11 +94,11 @@ pub struct Surroundings<'a> {
     pub audit: &'a Audit,
 }
 
-impl Looks {
+impl HistoryRecorder {
     /// The thread of histories: runs until `stop`.
     pub fn run(&self, surroundings: &Surroundings<'_>, stop: &AtomicBool) {
         let runner = Runner {
-            looks: self,
+            recorder: self,
             surroundings,
         };
         runner.run(stop);
@@ -108,7 +108,12 @@ impl Looks {
 impl Runner<'_> {
     fn run(&self, stop: &AtomicBool) {
         let path = locked(self.surroundings.config).data.join(FILE);
-        let loaded = kept::load(&self.looks.inside, &path, self.now(), self.histories_max());
+        let loaded = kept::load(
+            &self.recorder.inside,
+            &path,
+            self.now(),
+            self.histories_max(),
+        );
         match loaded {
             Err(error) if error.kind() != io::ErrorKind::NotFound => tracing::warn!(
                 "cannot use the history of queues in {}: {error}",
@@ -129,7 +134,7 @@ impl Runner<'_> {
         if self.surroundings.core.is_full() {
             return;
         }
-        if let Err(error) = kept::save(&self.looks.inside, path) {
+        if let Err(error) = kept::save(&self.recorder.inside, path) {
             let path = path.display();
             tracing::warn!("cannot write the history of queues to {path}: {error}");
         }
@@ -149,7 +154,7 @@ impl Runner<'_> {
             let next = Ms((minute + 1) * MINUTE);
             while self.now() < next {
                 let left = Duration::from_millis(next.since(self.now()));
-                if self.looks.rest(left.min(LOOK_MAX)) || stop.load(Ordering::SeqCst) {
+                if self.recorder.rest(left.min(SAMPLE_MAX)) || stop.load(Ordering::SeqCst) {
                     return;
                 }
             }
@@ -163,28 +168,28 @@ impl Runner<'_> {
         }
     }
 
-    /// Looks at all queues once, page by page. False: it is to end.
+    /// HistoryRecorder at all queues once, page by page. False: it is to end.
     fn look_at_queues(&self) -> bool {
         let client = ScopedClient::new(self.surroundings.client_api);
         let most = self.histories_max();
-        locked(&self.looks.inside).begin(self.now());
+        locked(&self.recorder.inside).begin(self.now());
         let mut next = Some((0, 0));
         while let Some(from) = next.take() {
             let began = Instant::now();
             let Outcome::Stats(stats) = client.ask(Command::Stats(StatsOf::Queues { from })) else {
                 // It is stopping, or of no node that owns: an unfinished pass forgets nothing.
-                return !self.looks.rest(Duration::ZERO);
+                return !self.recorder.rest(Duration::ZERO);
             };
             if let StatsReply::Queues(page) = *stats {
-                locked(&self.looks.inside).look(self.now(), &page.queues, most);
+                locked(&self.recorder.inside).sample(self.now(), &page.queues, most);
                 next = page.next;
             }
             let rest = (began.elapsed() * REST).min(REST_MAX);
-            if next.is_some() && self.looks.rest(rest) {
+            if next.is_some() && self.recorder.rest(rest) {
                 return false;
             }
         }
-        locked(&self.looks.inside).end(self.now());
+        locked(&self.recorder.inside).end(self.now());
         true
     }
 }

@@ -255,8 +255,8 @@ impl Histories {
         self.left_out_now = 0;
     }
 
-    /// Looks at some queues, as they were at `now`; `most` have rings.
-    pub(crate) fn look(&mut self, now: Ms, queues: &[QueueStats], most: usize) {
+    /// Samples some queues, as they were at `now`; `most` have rings.
+    pub(crate) fn sample(&mut self, now: Ms, queues: &[QueueStats], most: usize) {
         let Some(began) = self.began else { return };
         let step = (began.0 / MINUTE).saturating_sub(1);
         for queue in queues {

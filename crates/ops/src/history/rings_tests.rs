@@ -28,7 +28,7 @@ fn queue(name: &str, into: u64, out: u64) -> QueueStats {
 fn pass(all: &mut Histories, minute: u64, queues: &[QueueStats], most: usize) {
     let now = Ms(START + minute * MINUTE);
     all.begin(now);
-    all.look(now, queues, most);
+    all.sample(now, queues, most);
     all.end(now);
 }
 
@@ -318,7 +318,7 @@ fn the_hour_of_all_queues_is_that_of_each_together() {
         pass(&mut all, minute, &both[..1 + usize::from(minute > 1)], 9);
     }
     all.begin(Ms(START + 5 * MINUTE));
-    all.look(Ms(START + 5 * MINUTE), &[queue("a", 600, 0)], 9);
+    all.sample(Ms(START + 5 * MINUTE), &[queue("a", 600, 0)], 9);
     for name in ["a", "b", "none"] {
         all.add_hour(&Name::from(name), &mut sum);
     }

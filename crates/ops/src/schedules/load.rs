@@ -180,7 +180,7 @@ pub(super) fn page(table: &str, after: Option<Box<[u8]>>, max: u32) -> Command {
 /// commands. What nobody answers has an unknown outcome.
 pub(super) fn ask_all(
     client_api: &dyn ClientApi,
-    visit: &ScopedClient<'_>,
+    client: &ScopedClient<'_>,
     commands: Vec<Command>,
 ) -> Vec<Outcome> {
     let unknown = || Outcome::Refused(CommandError::Unknown);
@@ -192,7 +192,7 @@ pub(super) fn ask_all(
             // This thread waits until all are told or dropped.
             let _heard = tell.send((at, outcome));
         });
-        client_api.submit(Caller::server(visit.client_id()), command, reply);
+        client_api.submit(Caller::server(client.client_id()), command, reply);
     }
     drop(tell);
     for (at, outcome) in told {

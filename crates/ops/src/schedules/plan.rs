@@ -113,7 +113,7 @@ impl From<How> for u8 {
 
 /// The next step of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum NextStep {
     /// Nothing yet.
     Rest,
     /// This is to be remembered, then looked at again.
@@ -220,7 +220,7 @@ pub(crate) fn has_ended(schedule: &Schedule, mark: &Mark) -> bool {
 
 /// When a schedule is to be looked at next, by the wall clock; [`Ms::NEVER`]: it is paused or has
 /// ended.
-pub(crate) fn next_look(schedule: &Schedule, mark: &Mark) -> Ms {
+pub(crate) fn next_check(schedule: &Schedule, mark: &Mark) -> Ms {
     if mark.policy != schedule.policy {
         return Ms(0);
     }
@@ -231,20 +231,20 @@ pub(crate) fn next_look(schedule: &Schedule, mark: &Mark) -> Ms {
 }
 
 /// The next step when the wall clock shows `now`. At most one message is put in it.
-pub(crate) fn look(schedule: &Schedule, mark: &Mark, now: Ms) -> Look {
+pub(crate) fn next_step(schedule: &Schedule, mark: &Mark, now: Ms) -> NextStep {
     if mark.policy != schedule.policy {
         let mark = mark.of_policy(&schedule.policy, now);
-        return Look::Note { mark, missed: 0 };
+        return NextStep::Note { mark, missed: 0 };
     }
-    let due = next_look(schedule, mark);
+    let due = next_check(schedule, mark);
     if due > now {
-        return Look::Rest;
+        return NextStep::Rest;
     }
     let late = late_at(now);
     if due > late || (schedule.missed == Missed::All && mark.late < ALL_MAX) {
         let late = if due > late { 0 } else { mark.late + 1 };
         let mark = put(mark, due, due, now);
-        return Look::Put {
+        return NextStep::Put {
             mark: Mark { late, ..mark },
             missed: 0,
             due,
@@ -265,10 +265,10 @@ pub(crate) fn look(schedule: &Schedule, mark: &Mark, now: Ms) -> Look {
         if let Some(run) = mark.runs.last_mut() {
             run.4 = missed;
         }
-        return Look::Put { mark, missed, due };
+        return NextStep::Put { mark, missed, due };
     }
     after.add(Run(due.0, now.0, 0, How::Missed, missed));
-    Look::Note {
+    NextStep::Note {
         mark: after,
         missed,
     }

@@ -1,7 +1,7 @@
 use super::*;
 
 use chrono_tz::Tz;
-use quintet_policy::{Beat, Cron, Overlap, Timing};
+use quintet_policy::{Cron, Overlap, Recurrence, Timing};
 use quintet_types::{Body, Name, Put};
 
 const MINUTE: u64 = 60_000;
@@ -20,9 +20,9 @@ struct Table {
     missed: u64,
 }
 
-fn timing(beat: Beat) -> Timing {
+fn timing(recurrence: Recurrence) -> Timing {
     Timing {
-        beat,
+        recurrence,
         start: Ms(0),
         end: Ms::NEVER,
         count: None,
@@ -33,7 +33,7 @@ impl Table {
     /// As it is when it was first looked at `since`.
     fn new(schedule: &str, zone: Tz, missed: Missed, since: u64) -> Self {
         let cron = Cron::parse(schedule).expect("a schedule");
-        Self::of(timing(Beat::Cron(cron, zone)), missed, since)
+        Self::of(timing(Recurrence::Cron(cron, zone)), missed, since)
     }
 
     fn of(timing: Timing, missed: Missed, since: u64) -> Self {
@@ -50,13 +50,16 @@ impl Table {
             mark: Mark::default(),
             missed: 0,
         };
-        assert!(!table.look(since), "nothing was due before it was there");
+        assert!(
+            !table.puts_once(since),
+            "nothing was due before it was there"
+        );
         table
     }
 
     /// Looks until there is nothing to do; true: it was put, never twice.
-    fn look(&mut self, now: u64) -> bool {
-        match self.looks(now) {
+    fn puts_once(&mut self, now: u64) -> bool {
+        match self.count_puts(now) {
             0 => false,
             1 => true,
             puts => panic!("{puts} puts at {now}"),
@@ -64,23 +67,20 @@ impl Table {
     }
 
     /// Looks until there is nothing to do; answers how often it was put.
-    fn looks(&mut self, now: u64) -> u64 {
+    fn count_puts(&mut self, now: u64) -> u64 {
         let mut puts = 0;
         for _ in 0..5000 {
-            match look(&self.schedule, &self.mark, Ms(now)) {
-                Look::Rest => {
-                    assert!(next_look(&self.schedule, &self.mark).0 > now);
+            match next_step(&self.schedule, &self.mark, Ms(now)) {
+                NextStep::Rest => {
+                    assert!(next_check(&self.schedule, &self.mark).0 > now);
                     return puts;
                 }
-                Look::Note { mark, missed } => {
-                    assert!(
-                        next_look(&self.schedule, &self.mark).0 <= now,
-                        "it is looked at"
-                    );
+                NextStep::Note { mark, missed } => {
+                    assert!(next_check(&self.schedule, &self.mark).0 <= now, "it is due");
                     self.mark = mark;
                     self.missed += missed;
                 }
-                Look::Put { mark, missed, due } => {
+                NextStep::Put { mark, missed, due } => {
                     // Of several missed times it is the first.
                     let behind = self.schedule.timing.next(Ms(self.mark.done));
                     let is_fresh = due.0 == mark.done && due.0 + LATE_MS >= now;
@@ -98,7 +98,7 @@ impl Table {
     /// When it is put while the clock goes from one time to another.
     fn puts(&mut self, from: &str, to: &str) -> Vec<String> {
         let times = (at(from)..at(to)).step_by(20_000);
-        let put = times.filter(|&now| self.look(now)).collect::<Vec<_>>();
+        let put = times.filter(|&now| self.puts_once(now)).collect::<Vec<_>>();
         let shown = put.into_iter().map(|ms| {
             let time = chrono::DateTime::from_timestamp_millis(ms.try_into().expect("small"));
             time.expect("a time").format("%d %H:%M").to_string()
@@ -115,8 +115,8 @@ fn each_due_time_is_put_once() {
     assert_eq!(puts, ["01 00:10", "01 00:20", "01 00:30"]);
     assert_eq!(table.missed, 0);
     // Not before it is due, by a millisecond.
-    assert!(!table.look(start + 39 * MINUTE + 29_999));
-    assert!(table.look(start + 39 * MINUTE + 30_000));
+    assert!(!table.puts_once(start + 39 * MINUTE + 29_999));
+    assert!(table.puts_once(start + 39 * MINUTE + 30_000));
 }
 
 #[test]
@@ -125,10 +125,13 @@ fn missed_runs_are_skipped_or_made_up_for_once() {
     for missed in [Missed::Skip, Missed::Once] {
         let mut table = Table::new("0 * * * *", Tz::UTC, missed, start);
         let now = start + 5 * HOUR + 10 * MINUTE;
-        assert_eq!(table.look(now), missed == Missed::Once);
+        assert_eq!(table.puts_once(now), missed == Missed::Once);
         assert_eq!(table.missed, 5);
-        assert!(!table.look(now + 1000), "at most one");
-        assert!(table.look(at("2026-01-01T06:00:00Z")), "and on it goes");
+        assert!(!table.puts_once(now + 1000), "at most one");
+        assert!(
+            table.puts_once(at("2026-01-01T06:00:00Z")),
+            "and on it goes"
+        );
         assert_eq!(table.missed, 5);
     }
 }
@@ -139,12 +142,12 @@ fn late_by_a_minute_is_not_missed() {
     let due = at("2026-01-01T01:00:00Z");
     for (late, put, missed) in [(LATE_MS - 1, true, 0), (LATE_MS, false, 1)] {
         let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
-        assert_eq!(table.look(due + late), put, "{late}");
+        assert_eq!(table.puts_once(due + late), put, "{late}");
         assert_eq!(table.missed, missed);
     }
     // After an hour of nothing every minute's schedule has one put.
     let mut table = Table::new("* * * * *", Tz::UTC, Missed::Once, start);
-    assert!(table.look(due));
+    assert!(table.puts_once(due));
     assert_eq!(table.missed, 59);
 }
 
@@ -152,7 +155,7 @@ fn late_by_a_minute_is_not_missed() {
 #[test]
 fn due_times_of_the_last_minute_are_put_each() {
     let second = || {
-        timing(Beat::Every {
+        timing(Recurrence::Every {
             ms: 1000,
             phase_ms: 0,
         })
@@ -160,11 +163,11 @@ fn due_times_of_the_last_minute_are_put_each() {
     let start = at("2026-01-01T00:00:30Z");
     for missed in [Missed::Skip, Missed::Once, Missed::All] {
         let mut table = Table::of(second(), missed, start);
-        assert_eq!((table.looks(start + 59_000), table.missed), (59, 0));
+        assert_eq!((table.count_puts(start + 59_000), table.missed), (59, 0));
     }
     // What is older is missed, and noted once.
     let mut table = Table::of(second(), Missed::Skip, start);
-    assert_eq!((table.looks(start + 100_000), table.missed), (60, 40));
+    assert_eq!((table.count_puts(start + 100_000), table.missed), (60, 40));
     let missed = |run: &&Run| run.3 == How::Missed;
     assert!(table.mark.runs.iter().filter(missed).count() <= 1);
 }
@@ -177,7 +180,7 @@ fn an_entry_grows_no_more_after_it_was_made() {
     let mut table = Table::new("* * * * *", Tz::UTC, Missed::Skip, start);
     let made = bytes(&Mark::default().of_policy("p", Ms(start)), false);
     for minutes in 1..30 {
-        assert!(table.look(start + minutes * MINUTE));
+        assert!(table.puts_once(start + minutes * MINUTE));
         table.mark = table.mark.with_message(u64::MAX >> 8);
         table.mark.missed = 1 << 40;
         assert_eq!(bytes(&table.mark, false), made);
@@ -193,13 +196,13 @@ fn an_entry_grows_no_more_after_it_was_made() {
 fn a_clock_that_is_set_repeats_nothing() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
-    assert!(table.look(at("2026-01-01T01:00:00Z")));
+    assert!(table.puts_once(at("2026-01-01T01:00:00Z")));
     // Back by half a day: silent until the clock is there again.
-    assert!(!table.look(at("2025-12-31T13:00:00Z")));
-    assert!(!table.look(at("2026-01-01T01:00:00Z")));
-    assert!(table.look(at("2026-01-01T02:00:00Z")));
+    assert!(!table.puts_once(at("2025-12-31T13:00:00Z")));
+    assert!(!table.puts_once(at("2026-01-01T01:00:00Z")));
+    assert!(table.puts_once(at("2026-01-01T02:00:00Z")));
     // Forward by years: counted, up to a bound, and nothing put.
-    assert!(!table.look(at("2036-01-01T02:30:00Z")));
+    assert!(!table.puts_once(at("2036-01-01T02:30:00Z")));
     assert_eq!(table.missed, COUNTED_MAX);
 }
 
@@ -208,7 +211,7 @@ fn a_new_schedule_owes_nothing() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Once, start);
     table.mark.policy = "another".to_owned();
-    assert!(!table.look(start + DAY));
+    assert!(!table.puts_once(start + DAY));
     assert_eq!(table.missed, 0);
 }
 
@@ -220,7 +223,7 @@ fn a_pause_lets_go_what_is_due_in_it() {
         table.mark = table.mark.paused();
         let paused = table.mark.clone();
         for hours in 0..30 {
-            assert!(!table.look(start + hours * HOUR));
+            assert!(!table.puts_once(start + hours * HOUR));
         }
         assert_eq!(table.mark, paused, "a pause writes nothing");
         let run = paused.by_hand(Ms(start + DAY));
@@ -229,8 +232,8 @@ fn a_pause_lets_go_what_is_due_in_it() {
         // Resumed at half past: neither a put nor a miss.
         let now = start + DAY + 30 * MINUTE;
         table.mark = table.mark.resumed(Ms(now));
-        assert!(!table.look(now));
-        assert!(table.look(at("2026-01-02T01:00:00Z")));
+        assert!(!table.puts_once(now));
+        assert!(table.puts_once(at("2026-01-02T01:00:00Z")));
         assert_eq!((table.missed, table.mark.missed), (0, 0));
         // Nothing is let go where there was no pause.
         let same = table.mark.resumed(Ms(now + DAY));
@@ -244,7 +247,7 @@ fn another_schedule_leaves_a_pause() {
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Once, start);
     table.mark = table.mark.paused();
     table.mark.policy = "another".to_owned();
-    assert!(!table.look(start + DAY));
+    assert!(!table.puts_once(start + DAY));
     assert!(table.mark.paused);
     assert_eq!(table.mark.policy, "p");
 }
@@ -254,9 +257,9 @@ fn marks_tell_what_was_missed_and_those_of_before_are_read() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
     let now = start + 5 * HOUR + 10 * MINUTE;
-    assert!(!table.look(now));
+    assert!(!table.puts_once(now));
     assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
-    assert!(table.look(at("2026-01-01T06:00:00Z")));
+    assert!(table.puts_once(at("2026-01-01T06:00:00Z")));
     assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
     let old = r#"{"policy":"0 * * * * UTC","done":7,"last_run":6,"last_id":5}"#;
     let old: Mark = serde_json::from_str(old).expect("a mark");
@@ -303,22 +306,22 @@ fn an_hour_that_comes_twice() {
 fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::All, start);
-    assert_eq!(table.looks(start + 5 * HOUR), 5);
+    assert_eq!(table.count_puts(start + 5 * HOUR), 5);
     assert_eq!((table.missed, table.mark.puts), (0, 5));
     let due: Vec<u64> = table.mark.runs.iter().map(|run| run.0).collect();
     let hour = at("2026-01-01T01:00:00Z");
     assert_eq!(due, [0, 1, 2, 3, 4].map(|hours| hour + hours * HOUR));
     // Of each second of an hour: so many, then the rest is missed at once, and on it goes.
-    let seconds = timing(Beat::Every {
+    let seconds = timing(Recurrence::Every {
         ms: 1000,
         phase_ms: 0,
     });
     let mut table = Table::of(seconds, Missed::All, start);
-    assert_eq!(table.looks(start + HOUR), ALL_MAX + 60);
+    assert_eq!(table.count_puts(start + HOUR), ALL_MAX + 60);
     assert_eq!(table.missed, COUNTED_MAX);
-    assert_eq!(table.looks(start + HOUR + 1000), 1);
+    assert_eq!(table.count_puts(start + HOUR + 1000), 1);
     assert_eq!(
-        table.looks(start + HOUR + 4000),
+        table.count_puts(start + HOUR + 4000),
         3,
         "late by less than a minute"
     );
@@ -328,7 +331,7 @@ fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
 fn each_second_for_ever_ends_in_a_minute_of_puts_whatever_the_clock_does() {
     let start = at("2026-01-01T00:00:30Z");
     let seconds = || {
-        timing(Beat::Every {
+        timing(Recurrence::Every {
             ms: 1000,
             phase_ms: 0,
         })
@@ -336,11 +339,11 @@ fn each_second_for_ever_ends_in_a_minute_of_puts_whatever_the_clock_does() {
     for missed in [Missed::Skip, Missed::Once] {
         let mut table = Table::of(seconds(), missed, start);
         for second in 1..100 {
-            assert!(table.look(start + second * 1000));
+            assert!(table.puts_once(start + second * 1000));
         }
         assert_eq!(table.missed, 0);
         // Ten years at once.
-        assert_eq!(table.looks(at("2036-01-01T00:00:00Z")), 60);
+        assert_eq!(table.count_puts(at("2036-01-01T00:00:00Z")), 60);
         assert_eq!(table.missed, COUNTED_MAX);
     }
 }
@@ -349,7 +352,7 @@ fn each_second_for_ever_ends_in_a_minute_of_puts_whatever_the_clock_does() {
 fn a_count_a_start_and_an_end_bound_the_runs() {
     let start = at("2026-01-01T00:00:30Z");
     let of = |count, from, to| {
-        let hours = Beat::Every {
+        let hours = Recurrence::Every {
             ms: HOUR,
             phase_ms: 0,
         };
@@ -362,12 +365,13 @@ fn a_count_a_start_and_an_end_bound_the_runs() {
         Table::of(timing, Missed::Skip, start)
     };
     let puts = |table: &mut Table| -> u64 {
-        let hours = (0..24).map(|hours| table.looks(at("2026-01-01T00:00:00Z") + hours * HOUR));
+        let hours =
+            (0..24).map(|hours| table.count_puts(at("2026-01-01T00:00:00Z") + hours * HOUR));
         hours.sum()
     };
     let mut table = of(Some(3), 0, u64::MAX);
     assert_eq!(puts(&mut table), 3);
-    assert_eq!(next_look(&table.schedule, &table.mark), Ms::NEVER);
+    assert_eq!(next_check(&table.schedule, &table.mark), Ms::NEVER);
     // A put by hand is none of them, and other times begin again.
     let mut table = of(Some(3), 0, u64::MAX);
     table.mark = table.mark.by_hand(Ms(start));
@@ -382,10 +386,10 @@ fn a_count_a_start_and_an_end_bound_the_runs() {
 fn a_run_that_stored_nothing_is_told_as_skipped() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
-    table.look(at("2026-01-01T01:00:00Z"));
+    table.puts_once(at("2026-01-01T01:00:00Z"));
     let before = table.mark.with_message(7);
     let now = Ms(at("2026-01-01T02:00:00Z"));
-    let Look::Put { mark, .. } = look(&table.schedule, &before, now) else {
+    let NextStep::Put { mark, .. } = next_step(&table.schedule, &before, now) else {
         panic!("it is due");
     };
     let after = before.skipped(&mark, now);
@@ -393,7 +397,7 @@ fn a_run_that_stored_nothing_is_told_as_skipped() {
     assert_eq!((after.done, after.last_skipped), (now.0, Some(now.0)));
     let how: Vec<How> = after.runs.iter().map(|run| run.3).collect();
     assert_eq!(how, [How::Put, How::Skipped]);
-    assert_eq!(look(&table.schedule, &after, now), Look::Rest);
+    assert_eq!(next_step(&table.schedule, &after, now), NextStep::Rest);
 }
 
 /// A 29 February comes in leap years alone, and 2100 is none.
@@ -421,10 +425,10 @@ fn a_leap_day_comes_in_leap_years() {
 #[test]
 fn an_interval_follows_no_clock_change() {
     let (from, to) = ("2026-03-28T12:00:30Z", "2026-03-30T12:00:00Z");
-    let beat = Beat::Every {
+    let recurrence = Recurrence::Every {
         ms: 12 * HOUR,
         phase_ms: HOUR,
     };
-    let puts = Table::of(timing(beat), Missed::Skip, at(from)).puts(from, to);
+    let puts = Table::of(timing(recurrence), Missed::Skip, at(from)).puts(from, to);
     assert_eq!(puts, ["28 13:00", "29 01:00", "29 13:00", "30 01:00"]);
 }

@@ -16,7 +16,7 @@ use super::book::Book;
 use super::load::{
     DEFINITIONS, Loaded, MARKS, ask_all, entries, get, is_full, page, set, set_mark, step,
 };
-use super::plan::{Look, Mark, late_at, look, next_look};
+use super::plan::{Mark, NextStep, late_at, next_check, next_step};
 use super::{Schedules, forgotten};
 
 /// The attribute that says when a message was due.
@@ -42,7 +42,7 @@ const AHEAD_BYTES: u64 = 1024;
 pub(super) struct Runner<'a> {
     pub(super) schedules: &'a Schedules,
     pub(super) client_api: &'a dyn ClientApi,
-    visit: ScopedClient<'a>,
+    client: ScopedClient<'a>,
     /// Schedules that are due soon. A changed one fails its guards, and is read again.
     ahead: RefCell<HashMap<Arc<str>, Loaded>>,
     /// Marks with the messages of puts, to be written with the next commands.
@@ -66,7 +66,7 @@ impl Schedules {
         let runner = Runner {
             schedules: self,
             client_api,
-            visit: ScopedClient::new(client_api),
+            client: ScopedClient::new(client_api),
             ahead: RefCell::default(),
             notes: RefCell::default(),
         };
@@ -120,7 +120,7 @@ impl Runner<'_> {
         let mut all = self.notes.take();
         let notes = all.len();
         all.extend(commands);
-        let mut outcomes = ask_all(self.client_api, &self.visit, all);
+        let mut outcomes = ask_all(self.client_api, &self.client, all);
         outcomes.split_off(notes)
     }
 
@@ -353,7 +353,7 @@ impl Runner<'_> {
     pub(super) fn take(&self, name: &str, loaded: &Loaded) {
         let mut inside = locked(&self.schedules.inside);
         let due = match &loaded.schedule {
-            Ok(schedule) => next_look(schedule, &loaded.mark),
+            Ok(schedule) => next_check(schedule, &loaded.mark),
             Err(why) => {
                 let news = inside
                     .book
@@ -443,14 +443,14 @@ impl Runner<'_> {
                 continue;
             };
             let wall = self.client_api.wall();
-            let (mark, missed, due) = match look(schedule, &loaded.mark, wall) {
-                Look::Rest => {
+            let (mark, missed, due) = match next_step(schedule, &loaded.mark, wall) {
+                NextStep::Rest => {
                     self.take(name, &loaded);
                     self.was_looked_at(name);
                     continue;
                 }
-                Look::Note { mark, missed } => (mark, missed, None),
-                Look::Put { mark, missed, due } => (mark, missed, Some(due)),
+                NextStep::Note { mark, missed } => (mark, missed, None),
+                NextStep::Put { mark, missed, due } => (mark, missed, Some(due)),
             };
             let run = |full| {
                 let put = due.map(|due| Effect::Put(scheduled(&schedule.put, due)));
@@ -559,7 +559,7 @@ impl Runner<'_> {
                 item.error = None;
             }
         });
-        inside.book.look_at(name, next_look(schedule, mark));
+        inside.book.look_at(name, next_check(schedule, mark));
     }
 
     fn was_looked_at(&self, name: &str) {

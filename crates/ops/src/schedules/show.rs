@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quintet_client::{LastRun, RunSeen, ScheduleSeen, ScheduleSpec, WhichSchedules};
 use quintet_host::locked;
-use quintet_policy::{Beat, Schedule};
+use quintet_policy::{Recurrence, Schedule};
 
 use super::load::{DEFINITIONS, Loaded, MARKS, entries, get};
 use super::next_ms;
@@ -131,20 +131,20 @@ fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> Sc
         seen.queue = schedule.queue().to_string();
         seen.missed = schedule.missed.word();
         seen.overlap = schedule.overlap.word();
-        seen.schedule = match &schedule.timing.beat {
-            Beat::Cron(_, zone) => {
+        seen.schedule = match &schedule.timing.recurrence {
+            Recurrence::Cron(_, zone) => {
                 // The policy of a table begins with its schedule and its zone.
                 let text = schedule.policy.split_once(zone.name());
                 let text = text.map_or("", |(text, _)| text);
                 text.trim_end().to_owned()
             }
-            Beat::Every { ms, phase_ms } => ScheduleSpec {
+            Recurrence::Every { ms, phase_ms } => ScheduleSpec {
                 every_ms: Some(*ms),
                 phase_ms: Some(*phase_ms),
                 ..ScheduleSpec::default()
             }
             .words(),
-            Beat::At(moments) => ScheduleSpec {
+            Recurrence::At(moments) => ScheduleSpec {
                 at_ms: Some(moments.iter().map(|at| at.0).collect()),
                 ..ScheduleSpec::default()
             }

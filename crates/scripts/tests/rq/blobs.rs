@@ -84,7 +84,7 @@ fn node(client_api: &Arc<SimApi>, blobs: &Arc<Folder>) -> World {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(folder.path());
     options.blobs = Some(Arc::<Folder>::clone(blobs));
-    options.limits.sweep_every = Duration::from_millis(20);
+    options.limits.cleanup_every = Duration::from_millis(20);
     World::start(Arc::clone(client_api), options, folder)
 }
 

@@ -178,7 +178,7 @@ impl World {
     }
 
     /// A day's folder of a queue with a folder without a message, which has
-    /// this file. It comes whole: a sweep may look at any moment.
+    /// this file. It comes whole: a cleanup may look at any moment.
     pub(crate) fn orphan(&self, queue: &str, file: &str) -> PathBuf {
         let day = self.folder.path().join("20200101");
         let file = day.join("20200101.0000.00.000.99").join(file);
@@ -191,10 +191,10 @@ impl World {
         there
     }
 
-    /// Waits for a sweep that begins from now on.
-    pub(crate) fn await_sweep(&self, queue: &str) {
+    /// Waits for a cleanup that begins from now on.
+    pub(crate) fn await_cleanup(&self, queue: &str) {
         let orphan = self.orphan(queue, "job/stdio.log");
-        eventually("a sweep", || {
+        eventually("a cleanup", || {
             (!fs::exists(&orphan).expect("asked")).then_some(())
         });
     }

@@ -167,7 +167,7 @@ fn thousands_at_once_and_what_fails_meanwhile_is_not_among_them() {
 
 #[test]
 fn files_stay_with_one_that_had_moved() {
-    let world = World::with(|options| options.limits.sweep_every = Duration::from_millis(20));
+    let world = World::with(|options| options.limits.cleanup_every = Duration::from_millis(20));
     world.queue("one", "echo done >&3");
     world.queue("two", "echo err bad >&3");
     // As a message is that was carried to another shard: it has a new id, and
@@ -200,7 +200,7 @@ fn files_stay_with_one_that_had_moved() {
     let messages = world.root().join("queue/one/msg");
     fs::create_dir_all(&messages).expect("made");
     fs::rename(day, messages.join("20190101")).expect("put there");
-    world.await_sweep("one");
+    world.await_cleanup("one");
     let id = world.rq.list("two", "errack", 1).expect("a list").pop();
     let path = world
         .rq

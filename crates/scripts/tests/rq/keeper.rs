@@ -1,4 +1,4 @@
-//! Events that happen by themselves: sweeps, schedules, timers, linked folders, changed settings.
+//! Events that happen by themselves: cleanups, schedules, timers, linked folders, changed settings.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -30,8 +30,8 @@ fn still() -> World {
 }
 
 #[test]
-fn folders_without_a_message_are_swept() {
-    let world = World::with(|options| options.limits.sweep_every = LOOK);
+fn folders_without_a_message_are_removed() {
+    let world = World::with(|options| options.limits.cleanup_every = LOOK);
     world.queue("test", "echo done >&3");
     let prep = world
         .rq
@@ -73,7 +73,7 @@ fn folders_without_a_message_are_swept() {
 
 #[test]
 fn files_stay_with_a_message_that_moves() {
-    let world = World::with(|options| options.limits.sweep_every = LOOK);
+    let world = World::with(|options| options.limits.cleanup_every = LOOK);
     world.queue("one", "echo done >&3");
     world.queue("two", "cat ../attach/a >out; echo done >&3");
     for name in ["one", "two"] {
@@ -99,8 +99,8 @@ fn files_stay_with_a_message_that_moves() {
     let moved = eventually("it is done", || {
         world.rq.list("two", "done", 1).expect("a list").pop()
     });
-    // A sweep that finds nothing else to do has been there since.
-    world.await_sweep("one");
+    // A cleanup that finds nothing else to do has been there since.
+    world.await_cleanup("one");
     let path = world
         .rq
         .attachment_path("two", &moved, "a")
@@ -109,7 +109,7 @@ fn files_stay_with_a_message_that_moves() {
 }
 
 #[test]
-fn copies_a_crash_cut_short_are_swept_at_the_start() {
+fn copies_a_crash_cut_short_are_removed_at_the_start() {
     let client_api = SimApi::ticking(Settings::default());
     let attrs = vec![(b"copying".as_slice().into(), b"1".as_slice().into())];
     let put = Command::Put(Put {

@@ -141,7 +141,7 @@ fn a_backlog_larger_than_memory_outlives_its_owner() {
     assert!(runs("a") > 0, "nothing has left memory");
     a.kill();
     b.wait_for("quintet owner");
-    // Nobody owns before every run in force is there. Later they are emptied, and swept.
+    // Nobody owns before every run in force is there. Later they are emptied, and removed.
     assert!(runs("b") > 0, "nothing was fetched");
     let mut client = b.client();
     for (number, body) in put.iter().enumerate() {

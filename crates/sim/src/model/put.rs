@@ -253,7 +253,7 @@ impl Model {
 
     fn is_in_scope(&self, dedupe_record: &DedupeKind) -> bool {
         let message = self.item(dedupe_record.id).map(|item| &item.message);
-        // What was put as expired is swept away with the next step.
+        // What was put as expired is removed with the next step.
         let here = message.filter(|message| {
             message.queue == dedupe_record.queue && !message.is_expired(self.now)
         });

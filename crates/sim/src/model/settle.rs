@@ -103,7 +103,7 @@ impl Model {
         let message = first.message.clone();
         match by_name.action {
             NamedAction::Track => Err(CommandError::NotFound),
-            NamedAction::Look => Ok(Outcome::Messages([message].into_iter().collect())),
+            NamedAction::Peek => Ok(Outcome::Messages([message].into_iter().collect())),
             NamedAction::Settle(how) => self.settle(client_id, message.id, by_name.by, how),
             NamedAction::SettleHolding(how, hold) => {
                 self.settle_holding((client_id, by_name.by), message.id, how, hold)

@@ -22,7 +22,7 @@ use super::{COUNT, SHORT};
 use crate::Args;
 use crate::ledger::PROTOCOLS;
 use crate::protocols::{Addresses, CONTROL};
-use crate::server::{Era, PATIENCE, listeners, pid_of};
+use crate::server::{Generation, PATIENCE, listeners, pid_of};
 
 pub(super) const NODES: [&str; COUNT] = ["a", "b", "c"];
 
@@ -185,10 +185,10 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Starts all in `era`'s folder. `power`: each server's store is a file system of its own.
-    pub(super) fn start(args: &Args, era: &Era, power: bool) -> Result<Self> {
+    /// Starts all in the folder of `generation`. `power`: each server has a file system of its own.
+    pub(super) fn start(args: &Args, generation: &Generation, power: bool) -> Result<Self> {
         let (quintet, build) = (&args.quintet, &args.scratch);
-        let folder = era.folder().to_owned();
+        let folder = generation.folder().to_owned();
         // Ports are no matter of the seed: others have theirs.
         let time = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
         let mut ports = Ports {
@@ -225,7 +225,7 @@ impl Fleet {
         }
         for (at, joint) in joints.into_iter().enumerate() {
             let mut port = || ports.another();
-            fleet.add_node(at, joint, quintet, era, build, &mut port)?;
+            fleet.add_node(at, joint, quintet, generation, build, &mut port)?;
         }
         let processes = fleet.servers.iter_mut().chain(&mut fleet.nodes);
         for process in processes {
@@ -260,7 +260,7 @@ impl Fleet {
         at: usize,
         joint: u16,
         quintet: &Path,
-        era: &Era,
+        generation: &Generation,
         build: &Path,
         port: &mut dyn FnMut() -> Result<u16>,
     ) -> Result<()> {
@@ -281,8 +281,8 @@ impl Fleet {
              memory = \"256MiB\"\nchunk_bytes = \"64KiB\"\n{}{}\
              [cluster]\nnats = {nats:?}\nmonitor = {monitors:?}\nname = \"stress\"\nnode = {name:?}\n\
              listen = \"127.0.0.1:{joint}\"\nadvertise = \"127.0.0.1:{}\"\n",
-            era.shared(),
-            era.queues(),
+            generation.shared(),
+            generation.queues(),
             listeners(|protocol| addresses.of[protocol].clone()),
             self.links.of_node(at),
         );

@@ -26,7 +26,7 @@ use crate::deck::Deck;
 use crate::ledger::{PROTOCOLS, body};
 use crate::load::{Load, STRICT};
 use crate::protocols::{Client, MEMCACHE};
-use crate::server::{Era, PATIENCE};
+use crate::server::{Generation, PATIENCE};
 use crate::table::Sums;
 use fleet::{Fleet, NODES};
 use inflict::acknowledged;
@@ -49,7 +49,7 @@ struct Campaign<'a> {
     outages: Outages,
     deck: Deck,
     fleet: Fleet,
-    era: Era,
+    generation: Generation,
     checker: Checker,
 }
 
@@ -76,12 +76,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .scratch
         .join(format!("cluster-{seed}-{}", std::process::id()));
     let mut random = Random::new(seed);
-    let era = Era::new(&folder, &mut random)?;
+    let generation = Generation::new(&folder, &mut random)?;
     let power = args.power
         && kinds(args, true)?
             .iter()
             .any(|kind| KINDS[*kind].0.needs_disks());
-    let fleet = Fleet::start(args, &era, power)?;
+    let fleet = Fleet::start(args, &generation, power)?;
     let kinds = kinds(args, power)?;
     let mut campaign = Campaign {
         args,
@@ -92,14 +92,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         outages: Outages::default(),
         deck: Deck::of(kinds),
         fleet,
-        era,
+        generation,
         checker: Checker::default(),
     };
     campaign.load.backlog.store(BACKLOG, Relaxed);
     let began = Instant::now();
     let result = campaign.go(began);
     campaign.sums.seconds = began.elapsed().as_secs();
-    campaign.sums.script_runs = campaign.era.ran().len() as u64;
+    campaign.sums.script_runs = campaign.generation.ran().len() as u64;
     let ledger = campaign.load.ledger();
     println!("\n{}", campaign.sums.counts(&ledger));
     println!("{}", campaign.outages.table());
@@ -268,7 +268,7 @@ impl Campaign<'_> {
     }
 
     fn compare(&mut self) -> Result<()> {
-        let ran = || self.era.ran();
+        let ran = || self.generation.ran();
         let nodes = &self.fleet.addresses;
         let compared = self
             .checker

@@ -38,7 +38,7 @@ pub enum Holding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamedAction {
     /// It is shown: [`Outcome::Messages`](crate::Outcome::Messages).
-    Look,
+    Peek,
     /// Asks for the outcome of the tracked message of this name
     /// ([`PutMore::tracked`](super::PutMore)), whatever its state and also if it is gone:
     /// [`Outcome::Tracked`](crate::Outcome::Tracked). Of several it is the one that was put last;
@@ -64,7 +64,7 @@ impl NamedAction {
     /// The verb that rights and audit know it by.
     pub fn verb(&self) -> Verb {
         match self {
-            NamedAction::Look | NamedAction::Track => Verb::Peek,
+            NamedAction::Peek | NamedAction::Track => Verb::Peek,
             NamedAction::Settle(_) | NamedAction::SettleHolding(..) => Verb::Settle,
             NamedAction::Cancel(_) => Verb::Delete,
             NamedAction::Extend(_) | NamedAction::Until(_) | NamedAction::Progress(..) => {

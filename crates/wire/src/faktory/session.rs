@@ -552,7 +552,7 @@ impl FaktorySession {
             FaktoryReply::Track(jid, true)
                 if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
             {
-                let look = ent::of_job(&jid, NamedAction::Look);
+                let look = ent::of_job(&jid, NamedAction::Peek);
                 return self.owed.again(FaktoryReply::Track(jid, false), look);
             }
             FaktoryReply::Track(jid, _)

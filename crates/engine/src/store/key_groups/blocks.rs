@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::super::{Hash, Order};
-use super::{BlockScan, Building, Head, KNOWN_MAX, KeyGroups, Pos, Seat};
+use super::{BlockScan, Building, Eligibility, Head, KNOWN_MAX, KeyGroups, Pos};
 use quintet_types::{Message, StateIndex};
 
 use crate::cold::{Block, BlockAt};
@@ -126,9 +126,9 @@ impl KeyGroups {
         }
         for key in order_of {
             let group = key.and_then(|key| self.find(key));
-            let seat = group.and_then(|group| group.seat);
-            survey.stuck &=
-                group.is_some() && !matches!(seat, Some((Seat::Free | Seat::OverShare, _)));
+            let is = group.and_then(|group| group.eligibility);
+            let may_go = matches!(is, Some((Eligibility::Free | Eligibility::OverShare, _)));
+            survey.stuck &= group.is_some() && !may_go;
             let first = firsts[&key];
             survey.firsts.push((key.cloned(), first));
         }
@@ -196,7 +196,7 @@ impl KeyGroups {
                     }
                     self.members = self.members - before + self.group(number).members();
                     firsts.push((Some(number), pos));
-                    self.reseat(number);
+                    self.update_eligibility(number);
                 }
                 // Those without a key that are delayed hold nobody up.
                 (None, StateIndex::Delayed) => {}
@@ -272,7 +272,7 @@ impl KeyGroups {
                 }
             }
             self.members = self.members - before + self.group(number).members();
-            self.reseat(number);
+            self.update_eligibility(number);
             self.forget_idle(number);
         }
     }

@@ -107,9 +107,9 @@ pub(crate) enum Head {
     Cold(BlockAt),
 }
 
-/// Where a group's head is entered.
+/// Whether a group's head can be taken: decides the index that lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seat {
+enum Eligibility {
     /// Among those that may go.
     Free,
     /// Among those that a limit holds back.
@@ -145,7 +145,7 @@ struct Group {
     /// Its entry among those that time lets go.
     rings: Option<Ms>,
     is_noisy: bool,
-    seat: Option<(Seat, Order)>,
+    eligibility: Option<(Eligibility, Order)>,
     looked: Option<BlockScan>,
 }
 
@@ -161,7 +161,7 @@ impl Group {
             held: None,
             rings: None,
             is_noisy: false,
-            seat: None,
+            eligibility: None,
             looked: None,
         }
     }
@@ -439,7 +439,7 @@ impl KeyGroups {
         if reserved {
             self.weigh_noise(Some(number));
         }
-        self.reseat(number);
+        self.update_eligibility(number);
     }
 
     /// It left.
@@ -494,7 +494,7 @@ impl KeyGroups {
         if reserved {
             self.weigh_noise(Some(number));
         }
-        self.reseat(number);
+        self.update_eligibility(number);
         self.forget_idle(number);
     }
 
@@ -529,7 +529,7 @@ impl KeyGroups {
     }
 
     /// Where the head of a group belongs.
-    fn seat_of(&self, group: &Group) -> Option<(Seat, Order, Head)> {
+    fn eligibility_of(&self, group: &Group) -> Option<(Eligibility, Order, Head)> {
         let ((_, position, id), &(priority, head)) = group.ready.first_key_value()?;
         if group
             .blocking
@@ -541,39 +541,40 @@ impl KeyGroups {
         let max = self.rules.in_flight_max;
         let full = max > 0 && group.in_flight >= max;
         let waits = full || group.held.is_some() || group.pace.rings().is_some();
-        let seat = match (waits, group.is_noisy) {
-            (true, _) => Seat::Limited,
-            (false, true) => Seat::OverShare,
-            (false, false) => Seat::Free,
+        let eligibility = match (waits, group.is_noisy) {
+            (true, _) => Eligibility::Limited,
+            (false, true) => Eligibility::OverShare,
+            (false, false) => Eligibility::Free,
         };
-        Some((seat, (priority, position, id), head))
+        Some((eligibility, (priority, position, id), head))
     }
 
     /// Enters the head of a group where it belongs now.
-    fn reseat(&mut self, number: u32) {
+    fn update_eligibility(&mut self, number: u32) {
         let group = self.group(number);
-        let old = group.seat;
-        let new = self.seat_of(group);
-        if new.map(|(seat, order, _)| (seat, order)) == old {
+        let old = group.eligibility;
+        let new = self.eligibility_of(group);
+        if new.map(|(eligibility, order, _)| (eligibility, order)) == old {
             return;
         }
-        if let Some((seat, order)) = old {
-            match seat {
-                Seat::Free => self.free.remove(&order),
-                Seat::Limited => self.limited.remove(&order),
-                Seat::OverShare => None,
+        if let Some((eligibility, order)) = old {
+            match eligibility {
+                Eligibility::Free => self.free.remove(&order),
+                Eligibility::Limited => self.limited.remove(&order),
+                Eligibility::OverShare => None,
             };
         }
-        if let Some((seat, order, head)) = new {
-            match seat {
-                Seat::Free => self.free.insert(order, head),
-                Seat::Limited => self.limited.insert(order, head),
-                Seat::OverShare => None,
+        if let Some((eligibility, order, head)) = new {
+            match eligibility {
+                Eligibility::Free => self.free.insert(order, head),
+                Eligibility::Limited => self.limited.insert(order, head),
+                Eligibility::OverShare => None,
             };
             // Those that a limit holds back can be looked at.
             self.freed = true;
         }
-        self.group_mut(number).seat = new.map(|(seat, order, _)| (seat, order));
+        self.group_mut(number).eligibility =
+            new.map(|(eligibility, order, _)| (eligibility, order));
     }
 
     /// Adjusts to a change of the messages under leases, in this group or outside of all.
@@ -599,11 +600,11 @@ impl KeyGroups {
         let before = std::mem::replace(&mut self.over_share, over_share.clone());
         for &number in before.iter().filter(|number| !over_share.contains(number)) {
             self.group_mut(number).is_noisy = false;
-            self.reseat(number);
+            self.update_eligibility(number);
         }
         for &number in over_share.iter().filter(|number| !before.contains(number)) {
             self.group_mut(number).is_noisy = true;
-            self.reseat(number);
+            self.update_eligibility(number);
         }
     }
 
@@ -658,7 +659,7 @@ impl KeyGroups {
             let new = rings.is_none_or(|at| self.rings.insert((at, number)));
             assert!(new, "a group rings once");
         }
-        self.reseat(number);
+        self.update_eligibility(number);
     }
 
     /// Frees the heads whose time has come.

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::super::{Ascending, Hash, Order};
-use super::{Head, KeyGroups, Position, QUIET_RUN, Seat};
+use super::{Eligibility, Head, KeyGroups, Position, QUIET_RUN};
 use quintet_types::{Message, Ms};
 
 use crate::pace::Pace;
@@ -63,8 +63,8 @@ impl KeyGroups {
     pub(super) fn noisy_heads(&self) -> impl Iterator<Item = u32> + use<> {
         let heads = self.over_share.iter().filter_map(|&number| {
             let group = self.group(number);
-            let (seat, order) = group.seat?;
-            (seat == Seat::OverShare).then_some((group.in_flight, order, number))
+            let (eligibility, order) = group.eligibility?;
+            (eligibility == Eligibility::OverShare).then_some((group.in_flight, order, number))
         });
         let mut heads: SmallVec<[(u64, Order, u32); 9]> = heads.collect();
         heads.sort_unstable();

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Group, Head, KeyGroups, Pos, Position, Seat};
+use super::{Eligibility, Group, Head, KeyGroups, Pos, Position};
 use quintet_types::StateIndex;
 
 use crate::cold::{Block, BlockAt};
@@ -47,15 +47,15 @@ impl KeyGroups {
             if !same || group.is_idle() && !spared {
                 return Err(format!("group {group:?} should be {other:?}"));
             }
-            let seat = self.seat_of(group).map(|(seat, order, _)| (seat, order));
+            let eligibility = self.eligibility_of(group).map(|(is, order, _)| (is, order));
             let head = group.ready.first_key_value().map(|(_, (_, head))| *head);
-            let entered = match seat {
-                Some((Seat::Free, order)) => self.free.get(&order).copied() == head,
-                Some((Seat::Limited, order)) => self.limited.get(&order).copied() == head,
-                Some((Seat::OverShare, _)) | None => true,
+            let entered = match eligibility {
+                Some((Eligibility::Free, order)) => self.free.get(&order).copied() == head,
+                Some((Eligibility::Limited, order)) => self.limited.get(&order).copied() == head,
+                Some((Eligibility::OverShare, _)) | None => true,
             };
-            if seat != group.seat || !entered {
-                return Err(format!("{group:?} should be seated {seat:?}"));
+            if eligibility != group.eligibility || !entered {
+                return Err(format!("{group:?} should be entered as {eligibility:?}"));
             }
         }
         #[expect(clippy::disallowed_methods, reason = "all of them are looked for")]
@@ -64,9 +64,10 @@ impl KeyGroups {
                 return Err(format!("no group of {key:?}"));
             }
         }
-        let seated = |which: Seat| {
-            let seats = self.list.iter().flatten().filter_map(|group| group.seat);
-            seats.filter(|(seat, _)| *seat == which).count()
+        let entered_as = |which: Eligibility| {
+            let groups = self.list.iter().flatten();
+            let entered = groups.filter_map(|group| group.eligibility);
+            entered.filter(|(is, _)| *is == which).count()
         };
         #[expect(clippy::disallowed_methods, reason = "they are counted")]
         for list in self.known.values() {
@@ -77,8 +78,8 @@ impl KeyGroups {
                 .list
                 .iter()
                 .flatten()
-                .filter_map(|g| g.seat)
-                .filter(|(s, _)| *s == Seat::Free)
+                .filter_map(|g| g.eligibility)
+                .filter(|(s, _)| *s == Eligibility::Free)
                 .count();
         #[expect(clippy::disallowed_methods, reason = "they are counted")]
         let keyless = self
@@ -97,8 +98,8 @@ impl KeyGroups {
         let should = (
             self.members,
             self.known_firsts,
-            seated(Seat::Limited),
-            seated(Seat::Free) + free + keyless,
+            entered_as(Eligibility::Limited),
+            entered_as(Eligibility::Free) + free + keyless,
             slow.in_flight,
         );
         if sums != should {

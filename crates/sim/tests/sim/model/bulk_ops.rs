@@ -73,7 +73,7 @@ pub(super) fn holding() -> impl Strategy<Value = quintet_types::Holding> {
 
 pub(super) fn by_name() -> impl Strategy<Value = ByName> {
     let action = prop_oneof![
-        2 => Just(NamedAction::Look),
+        2 => Just(NamedAction::Peek),
         6 => Just(NamedAction::Track),
         1 => (1_000_000..1_000_100u64).prop_map(|at| NamedAction::Until(Ms(at))),
         4 => how().prop_map(NamedAction::Settle),

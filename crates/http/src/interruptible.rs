@@ -26,7 +26,7 @@ struct InterruptibleBody {
 }
 
 /// A request whose body breaks off so, if it came by a connection.
-pub fn heard(request: Request<Incoming>) -> Request<Body> {
+pub fn interruptible(request: Request<Incoming>) -> Request<Body> {
     let client = request.extensions().get::<Arc<Client>>().cloned();
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     request.map(|body| match client {

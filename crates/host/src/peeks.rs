@@ -1,4 +1,4 @@
-//! Looking at the shards on behalf of hooks, which cannot wait in line: what
+//! Peeks at the shards on behalf of hooks, which cannot wait in line: what
 //! has to be read from a run is waited for on the spot.
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ type OutcomeSender = SyncSender<(Outcome, Name, Required)>;
 
 /// Commands that wait for a run to be read.
 #[derive(Default)]
-pub(crate) struct Looks {
+pub(crate) struct Peeks {
     waiting: Mutex<Waiting>,
     last: AtomicU32,
 }
@@ -29,7 +29,7 @@ struct Waiting {
     ended: bool,
 }
 
-impl Looks {
+impl Peeks {
     /// A new client, which is nobody's connection.
     pub(crate) fn client_id(&self) -> ClientId {
         let last = self.last.fetch_add(1, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Looks {
         .client_id()
     }
 
-    /// Leaves an outcome with whoever looks, if it is for one of them.
+    /// Leaves an outcome with the thread that waits for it, if there is one.
     pub(super) fn hand(&self, delivery: Delivery, required: Required) {
         if ClientKey::of(delivery.to).thread == THREAD
             && let Some(told) = locked(&self.waiting).told.remove(&delivery.to)
@@ -53,10 +53,10 @@ impl Looks {
 }
 
 impl Core {
-    /// Answers a command that only looks, and what a reply that tells of it
+    /// Answers a command that only reads, and what a reply that tells of it
     /// waits for. Keeps the thread while a run is being read.
-    pub fn look(&self, command: Command) -> (Outcome, Name, Required) {
-        let client_id = self.looks.client_id();
+    pub fn peek(&self, command: Command) -> (Outcome, Name, Required) {
+        let client_id = self.peeks.client_id();
         let caller = Caller::server(client_id);
         let (tell, told) = sync_channel(1);
         let stopping = || {
@@ -65,23 +65,23 @@ impl Core {
         };
         // Before it is asked: it may be told at once.
         {
-            let mut waiting = locked(&self.looks.waiting);
+            let mut waiting = locked(&self.peeks.waiting);
             if waiting.ended {
                 return stopping();
             }
             waiting.told.insert(client_id, tell);
         }
-        let answer = match self.visit(|access| access.submit(caller, command)) {
+        let answer = match self.with_access(|access| access.submit(caller, command)) {
             Decided::Now(outcome, name, required) => Some((outcome, name, required)),
             Decided::Later => told.recv().ok(),
         };
-        locked(&self.looks.waiting).told.remove(&client_id);
+        locked(&self.peeks.waiting).told.remove(&client_id);
         answer.unwrap_or_else(stopping)
     }
 
-    /// The server stops: each look, and each that is still to come, is refused.
-    pub fn end_looks(&self) {
-        let mut waiting = locked(&self.looks.waiting);
+    /// The server stops: each peek, and each that is still to come, is refused.
+    pub fn end_peeks(&self) {
+        let mut waiting = locked(&self.peeks.waiting);
         waiting.ended = true;
         waiting.told.clear();
     }

@@ -35,7 +35,7 @@ pub(super) struct Queue {
     pub(super) out: Option<f64>,
     /// The same by why they left.
     pub(super) left: Option<Left<f64>>,
-    /// Ready messages at the last looks, the newest last.
+    /// Ready messages at the last snapshots, the newest last.
     pub(super) trend: Vec<u64>,
     created_ms: u64,
     totals: QueueTotals,
@@ -82,13 +82,13 @@ pub(super) struct Connection {
     pub(super) waits_on: String,
 }
 
-/// All of it.
+/// The server at a moment.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Look {
+pub(super) struct Snapshot {
     /// A clock of the client's own that nobody sets, ms.
     pub(super) at_ms: u64,
     pub(super) queues: Vec<Queue>,
-    /// `None`: whoever looks may not see them.
+    /// `None`: the principal may not list connections.
     pub(super) connections: Option<Vec<Connection>>,
     /// `None`: the server does not say.
     pub(super) findings: Option<Findings>,
@@ -179,10 +179,10 @@ impl Findings {
     }
 }
 
-impl Look {
-    /// Works out how fast queues moved since the look before. One that is new or made anew keeps
+impl Snapshot {
+    /// Works out how fast queues moved since the last snapshot. One that is new or made anew keeps
     /// what the server says of its last minute.
-    pub(super) fn since(mut self, before: &Look) -> Self {
+    pub(super) fn since(mut self, before: &Snapshot) -> Self {
         let ms = self.at_ms.saturating_sub(before.at_ms);
         let known = before.queues.iter();
         let known: HashMap<&str, &Queue> =
@@ -231,7 +231,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn rates_are_those_between_two_looks_and_of_the_last_minute_before() {
+    fn rates_are_those_between_two_snapshots_and_of_the_last_minute_before() {
         let of_the_last_minute = |queue: &Value| {
             let mut queue = queue.clone();
             if queue["name"] == "work" {
@@ -239,18 +239,18 @@ pub(super) mod tests {
             }
             Queue::of(&queue)
         };
-        let look = |at_ms, queues: &[Value]| Look {
+        let snapshot = |at_ms, queues: &[Value]| Snapshot {
             at_ms,
             queues: queues.iter().map(of_the_last_minute).collect(),
             connections: None,
             findings: None,
         };
-        let first = look(1000, &[queue("work", 10, 0)]);
+        let first = snapshot(1000, &[queue("work", 10, 0)]);
         assert_eq!(
             (first.queues[0].into, first.queues[0].out),
             (Some(7.5), Some(0.0))
         );
-        let second = look(3000, &[queue("work", 10, 40), queue("new", 1, 0)]).since(&first);
+        let second = snapshot(3000, &[queue("work", 10, 40), queue("new", 1, 0)]).since(&first);
         assert_eq!(
             (second.queues[0].into, second.queues[0].out),
             (Some(20.0), Some(20.0))
@@ -261,13 +261,13 @@ pub(super) mod tests {
         assert_eq!(second.queues[1].into, None);
         let mut last = second.clone();
         for at_ms in 4..20 {
-            last = look(at_ms * 1000, &[queue("work", at_ms, 40)]).since(&last);
+            last = snapshot(at_ms * 1000, &[queue("work", at_ms, 40)]).since(&last);
         }
         let trend: Vec<u64> = (12..20).collect();
         assert_eq!(last.queues[0].trend, trend);
         let mut anew = queue("work", 1, 0);
         anew["created_ms"] = 9.into();
-        let third = look(4000, &[anew]).since(&second);
+        let third = snapshot(4000, &[anew]).since(&second);
         assert_eq!(third.queues[0].into, Some(7.5), "it is another queue");
     }
 

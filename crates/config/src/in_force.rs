@@ -16,7 +16,7 @@ const RULE: &str = "[[queue]]";
 impl Config {
     /// All settings but users and grants, in the order of `--print-config`.
     /// `given`: what the command line said.
-    pub fn told(&self, given: &CommandLine) -> Vec<Setting> {
+    pub fn settings_in_force(&self, given: &CommandLine) -> Vec<Setting> {
         let (mut own, mut usual) = (self.clone(), Self::default());
         print::hide_logins(&mut own.cluster.nats);
         let mut all = Vec::new();
@@ -38,7 +38,7 @@ impl Config {
                 });
             }
         }
-        all.extend(self.told_of_queues());
+        all.extend(self.settings_of_queues());
         let listeners = self.listen.iter().map(|listen| Setting {
             table: format!("[[listen]] {}", listen.served.name()),
             key: "address".to_owned(),
@@ -57,7 +57,7 @@ impl Config {
     }
 
     /// Settings of every queue, then the differences of each rule.
-    fn told_of_queues(&self) -> Vec<Setting> {
+    fn settings_of_queues(&self) -> Vec<Setting> {
         let usual = QueueSettings::of_server();
         let mut settings = usual.clone();
         self.defaults.lay_over(&mut settings);
@@ -108,7 +108,7 @@ impl Config {
 
 impl Config {
     /// The settings of a queue in force.
-    pub fn told_of_queue(&self, setup: &QueueSetup) -> Vec<Setting> {
+    pub fn settings_of_queue(&self, setup: &QueueSetup) -> Vec<Setting> {
         let usual = QueueSettings::of_server();
         let rules = self.rules.iter();
         let rules = rules.filter(|(name, _)| Pattern::new(name).matches(setup.name.as_bytes()));
@@ -190,7 +190,7 @@ mod tests {
             "[defaults]\ntake_burst = 1\n[[queue]]\nname = 'wor?'\ndefault_delay = 0\n\
              [[queue]]\nname = 'other'\nttl = 0\n",
         );
-        let all = config.expect("read").told_of_queue(&QueueSetup {
+        let all = config.expect("read").settings_of_queue(&QueueSetup {
             name: "work".into(),
             settings,
             own,
@@ -222,7 +222,7 @@ mod tests {
             sync: Some("never".to_owned()),
             ..CommandLine::default()
         };
-        let all = config.told(&given);
+        let all = config.settings_in_force(&given);
         for (table, key, value, source) in [
             ("", "queues_max", "77", Source::File),
             ("", "sync", "\"never\"", Source::CommandLine),

@@ -1,4 +1,4 @@
-//! The sweep: folders and kept attachments whose message is gone, and copies a crash cut short.
+//! Cleanup of folders and attachments whose message is gone, and of copies that a crash cut short.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,7 +21,7 @@ const COPY_MS: u64 = 3_600_000;
 impl Rq {
     /// Removes folders without a message, and copies that a service before this
     /// one began and did not commit. `first`: right after the start.
-    pub(crate) fn sweep(&self, first: bool) {
+    pub(crate) fn clean_up(&self, first: bool) {
         let queues = self.queues();
         let now = self.client_api.now();
         for queue in &queues {
