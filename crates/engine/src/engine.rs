@@ -178,7 +178,11 @@ impl Engine {
         }
         let (now, rules) = (self.now, Rules::of(&settings));
         if let Some(live) = self.store.live_mut(id) {
-            live.pace.settle(Speed::of_takes(&settings), now);
+            let speed = Speed::of_takes(&settings);
+            if speed != Speed::of_takes(&live.settings) {
+                live.pace.change(speed, now);
+            }
+            live.pace.settle(speed, now);
             live.settings = settings;
         }
         self.store.set_groups(id, rules);

@@ -79,6 +79,14 @@ impl Pace {
         Self { due_ns, ..self }
     }
 
+    /// Another speed begins: nothing waits longer than behind a burst of it.
+    pub(crate) fn change(&mut self, speed: Speed, now: Ms) {
+        if let Some(interval) = speed.rate.interval_ns() {
+            let burst = early_ns(speed, interval).saturating_add(interval);
+            self.due_ns = self.due_ns.min(ns(now).saturating_add(burst));
+        }
+    }
+
     /// The settings have changed, or the time has come.
     pub(crate) fn settle(&mut self, speed: Speed, now: Ms) {
         self.rings = self.next(speed, now);
@@ -127,6 +135,26 @@ mod tests {
         // Two in a minute.
         let moments = [at(0), at(29_999), at(30_000), at(60_000)];
         assert_eq!(handed(2, 60_000, 1, &moments), [1, 0, 1, 1]);
+    }
+
+    #[test]
+    fn a_higher_rate_begins_at_once() {
+        let speed = |count, burst| Speed {
+            rate: Rate {
+                count,
+                per_ms: 3_600_000,
+            },
+            burst,
+        };
+        let mut pace = Pace::default();
+        pace.handed(speed(1, 1), Ms(5000));
+        assert_eq!(pace.next(speed(1, 1), Ms(6000)), Some(Ms(3_605_000)));
+        pace.change(speed(3600, 1), Ms(6000));
+        let next = pace.next(speed(3600, 1), Ms(6000)).expect("it waits");
+        assert!(next <= Ms(7000), "{next:?}");
+        // A lower rate does not begin with a burst.
+        pace.change(speed(1, 5), Ms(6000));
+        assert!(pace.next(speed(1, 5), Ms(6000)).is_none());
     }
 
     #[test]

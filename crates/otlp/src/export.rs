@@ -88,7 +88,10 @@ impl Collector {
         let endpoint = self.endpoint.trim_end_matches('/');
         let uri: ureq::http::Uri = endpoint
             .parse()
-            .map_err(|error| format!("otlp_endpoint {endpoint:?}: {error}"))?;
+            .map_err(|error| format!("otlp_endpoint is no address: {error}"))?;
+        if uri.authority().is_some_and(|to| to.as_str().contains('@')) {
+            return Err("otlp_endpoint takes no login: write it into otlp_headers_file".to_owned());
+        }
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none() {
             return Err(format!(
                 "otlp_endpoint takes an address such as http://localhost:4318; not {endpoint:?}"

@@ -82,12 +82,19 @@ pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
         let works = matches!(
             parts[..],
             ["queues", _, "messages" | "record" | "records" | "reserve"]
-                | ["queues", _, "names", _, "finish" | "extend"]
+                | [
+                    "queues",
+                    _,
+                    "names",
+                    _,
+                    "finish" | "release" | "fail" | "bury" | "extend"
+                ]
                 | ["take"]
         );
         let forgets = *method == Method::DELETE;
         let held = act.starts_with("leases/") || (act.starts_with("batches") && !forgets);
-        return !reads && !works && !held;
+        // Reading the whole configuration is one, too.
+        return act == "server/config" || !reads && !works && !held;
     }
     // What the console's buttons do, apart from putting messages.
     if let [

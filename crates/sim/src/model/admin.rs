@@ -298,13 +298,15 @@ impl Model {
         all: Overrides,
     ) -> Result<Outcome, CommandError> {
         let before = self.meaning_of_keys(number);
-        let locked = self.settings_of(number).locked;
+        let settings = self.settings_of(number);
+        let (locked, speed) = (settings.locked, (settings.take_rate, settings.take_burst));
         let queue = self.queue_mut(number);
         queue.overrides.may_become(&all, locked)?;
         (queue.made, queue.overrides) = (true, all);
         if self.meaning_of_keys(number) != before {
             self.queue_mut(number).keys = Default::default();
         }
+        self.change_speed(number, speed);
         Ok(Outcome::Done)
     }
 

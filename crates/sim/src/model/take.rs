@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use quintet_types::{
     AT_ONCE_MS, Bound, ClientId, CommandError, End, LeaseOwner, LeaseRequest, LeaseTime, Message,
-    MessageId, Ms, Name, Outcome, Pick, QueueId, Return, State, Take, Wait,
+    MessageId, Ms, Name, Outcome, Pick, QueueId, Rate, Return, State, Take, Wait,
 };
 
 use super::batch::Fares;
@@ -415,6 +415,20 @@ impl Model {
         let (interval, burst) = (self.interval_ns(queue), self.settings_of(queue).take_burst);
         let early = (u64::from(burst.max(1)) - 1) * interval + 999_999;
         interval > 0 && self.queue(queue).paced_ns > self.now.0 * 1_000_000 + early
+    }
+
+    /// A queue had another rate and burst: nothing waits longer than behind a burst of the new ones.
+    pub(super) fn change_speed(&mut self, queue: QueueId, before: (Rate, u32)) {
+        let (rate, burst) = {
+            let settings = self.settings_of(queue);
+            (settings.take_rate, settings.take_burst)
+        };
+        let (interval, now) = (self.interval_ns(queue), self.now.0 * 1_000_000);
+        if (rate, burst) != before && interval > 0 {
+            let most = now + u64::from(burst.max(1)) * interval + 999_999;
+            let queue = self.queue_mut(queue);
+            queue.paced_ns = queue.paced_ns.min(most);
+        }
     }
 
     fn handed_out(&mut self, queue: QueueId) {
