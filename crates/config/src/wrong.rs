@@ -419,7 +419,7 @@ mod tests {
     fn each_wrong_value_is_shown_with_its_line_its_name_and_what_is_taken() {
         use super::super::webhooks::WEBHOOK;
         use super::super::{auth, limits::LIMIT, schedules::CRON, schedules::SCHEDULE};
-        use super::{CLUSTER, QUEUE_SETTINGS, SCRIPT_KEYS, SETTINGS};
+        use super::{CLUSTER, QUEUE_SETTINGS, SCRIPT_KEYS, SECRETS, SETTINGS};
         let mut keys: Vec<(&str, &str)> = Vec::new();
         keys.extend(SETTINGS.iter().map(|spec| ("", spec.key)));
         keys.extend(CLUSTER.iter().map(|spec| ("[cluster]", spec.key)));
@@ -437,6 +437,7 @@ mod tests {
         for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
             keys.push(("[[listen]]\nprotocol = 'memcache'", key));
         }
+        keys.push(("[[listen]]\nprotocol = 'sqs'", "users"));
         assert!(keys.len() > 100, "{}", keys.len());
         for (table, key) in keys {
             let secret = SECRETS.contains(&key);
