@@ -14,8 +14,8 @@ use quintet_client::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracesta
 use quintet_client::{Did, StoreError};
 use quintet_types::{
     BatchId, Body, BulkAction, BulkOp, By, Command, CommandError, Dedupe, Edit, Expiry, Filter,
-    Guard, Message, MessageId, MessageVersion, Name, Outcome, Peek, Put, PutMore, ReplyTo, Tie,
-    Transaction, Verb, When,
+    Guard, KEY_BYTES_MAX, Message, MessageId, MessageVersion, Name, Outcome, Peek, Put, PutMore,
+    ReplyTo, Tie, Transaction, Verb, When,
 };
 
 use super::call::{Answer, Call, RequestBody};
@@ -201,6 +201,14 @@ impl Api {
                 return Err(Problem::field(&format!("{field}headers.{own}"), detail));
             }
         }
+        let key = message.key.as_ref().map_or(0, String::len);
+        let dedupe = message.dedupe.as_ref().map_or(0, |dedupe| dedupe.id.len());
+        for (own, len) in [("key", key), ("dedupe.id", dedupe)] {
+            if len > KEY_BYTES_MAX {
+                let detail = format!("takes {KEY_BYTES_MAX} bytes at most");
+                return Err(Problem::field(&format!("{field}{own}"), detail));
+            }
+        }
         let batch = match message.batch.as_deref().map(BatchId::parse) {
             Some(None) => {
                 let field = format!("{field}batch");
@@ -219,9 +227,12 @@ impl Api {
                 let field = format!("{field}correlation_id");
                 return Err(Problem::field(&field, "takes 1 to 255 bytes"));
             }
+            (Some(queue), _) if !TOKEN_BYTES.contains(&Name::of_shown(&queue).as_bytes().len()) => {
+                let detail = "takes the name of a queue, 1 to 255 bytes";
+                return Err(Problem::field(&format!("{field}reply_to"), detail));
+            }
             (Some(queue), id) => Some(Box::new(ReplyTo {
-                queue: read::queue(&queue)
-                    .map_err(|_| Problem::field(&format!("{field}reply_to"), read::NOT_A_QUEUE))?,
+                queue: Name::of_shown(&queue),
                 correlation: id.unwrap_or_default().into_bytes().into(),
             })),
         };

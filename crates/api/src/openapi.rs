@@ -68,6 +68,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Cancel", "grace_ms", GRACE),
     ("Changes", "body_base64", BASE64),
     ("Child", "name", NAME),
+    ("Dedupe", "id", KEY),
     ("Dedupe", "window_ms", r#"{"minimum": 0}"#),
     ("Extend", "lease_ms", LEASE),
     ("Finish", "hold_key_ms", LEASE),
@@ -78,7 +79,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("NewMessage", "after", r#"{"maxItems": 1000}"#),
     ("NewMessage", "body_base64", BASE64),
     ("NewMessage", "correlation_id", NAME_255),
-    ("NewMessage", "reply_to", NAME),
+    ("NewMessage", "key", KEY),
+    ("NewMessage", "reply_to", NAME_255),
     ("NewMessage", "name", NAME_255),
     ("Progress", "percent", r#"{"minimum": 0, "maximum": 100}"#),
     ("Puts", "messages", r#"{"minItems": 1, "maxItems": 1000}"#),
@@ -111,6 +113,7 @@ const GRACE: &str = r#"{"minimum": 0, "maximum": 604800000}"#;
 const WAIT: &str = r#"{"minimum": 0, "maximum": 60000}"#;
 const HUNDRED: &str = r#"{"minimum": 1, "maximum": 100}"#;
 const EVERY: &str = r#"{"minimum": 1000, "maximum": 316224000000}"#;
+const KEY: &str = r#"{"maxLength": 65535}"#;
 const NAME_255: &str = r#"{"minLength": 1, "maxLength": 255}"#;
 const NAME: &str = r#"{"minLength": 1}"#;
 const PAGE: &str = r#"{"minimum": 1, "maximum": 1000}"#;

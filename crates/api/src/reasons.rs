@@ -1,6 +1,8 @@
 //! Errors of the shards in sentences: the reason, and the next step.
 
-use quintet_types::{AFTER_MAX, CommandError, HELD_KEYS_MAX, MESSAGE_NAME_BYTES_MAX};
+use quintet_types::{
+    AFTER_MAX, CommandError, HELD_KEYS_MAX, KEY_BYTES_MAX, MESSAGE_NAME_BYTES_MAX,
+};
 
 /// The sentence for a problem. It begins with the short text that protocols show.
 pub(crate) fn detail(command_error: CommandError) -> String {
@@ -32,7 +34,12 @@ pub(crate) fn detail(command_error: CommandError) -> String {
         }
         CommandError::BadName => "it has 1 to 65535 bytes",
         CommandError::QueueFull => "it has messages_max messages or bytes_max bytes",
-        CommandError::MessageTooLarge => "the body is longer than message_bytes_max of the queue",
+        CommandError::MessageTooLarge => {
+            return format!(
+                "{text}: the body is longer than message_bytes_max of the queue, or the key or \
+                 deduplication id than {KEY_BYTES_MAX} bytes"
+            );
+        }
         CommandError::NotFound => "it is gone or never existed, or its state does not allow this",
         CommandError::TokenUsed(_) => "give each request its own Idempotency-Key",
         CommandError::Draining => "it rejects puts until `quintet undrain` or its next start",

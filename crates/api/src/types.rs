@@ -33,7 +33,7 @@ pub struct NewMessage {
     pub body: Option<String>,
     /// The body in base64.
     pub body_base64: Option<String>,
-    /// Grouping key.
+    /// Grouping key, 65535 bytes at most.
     pub key: Option<String>,
     /// The message's own name, 1 to 255 bytes, by which its sender knows it; not unique.
     pub name: Option<String>,
@@ -59,7 +59,7 @@ pub struct NewMessage {
     pub tracked: bool,
     /// The batch it is counted in.
     pub batch: Option<String>,
-    /// The queue into which its result is put when it ends.
+    /// The queue into which its result is put when it ends; a name of 1 to 255 bytes.
     pub reply_to: Option<String>,
     /// The reply's header of this name, 1 to 255 bytes; left out: the message's name, else its id.
     pub correlation_id: Option<String>,

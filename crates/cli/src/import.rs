@@ -289,12 +289,13 @@ impl Import {
             }
         }
         let done = moved(&mut importer, &mut *peer);
+        let fault = peer.fault();
         let back = peer.give_back();
         importer.progress.clear();
         let stopped = stop.load(Ordering::Relaxed);
         if done.is_err() || stopped || !self.quiet {
             match importer.count.settled() {
-                0 if done.is_ok() && !stopped => eprintln!("nothing to import"),
+                0 if done.is_ok() && !stopped && fault.is_none() => eprintln!("nothing to import"),
                 _ if self.quiet => eprintln!("{}", importer.count),
                 _ => eprintln!("{} ({})", importer.count, importer.progress.text()),
             }
@@ -312,11 +313,15 @@ impl Import {
                 );
             }
         }
+        if let Some(fault) = &fault {
+            eprintln!("{fault}");
+        }
         done.with_context(|| {
             format!("{from}: repeat the command to continue; some of the last may come twice")
         })?;
         Ok(match stopped {
             true => ExitCode::from(STOPPED),
+            false if fault.is_some() => ExitCode::FAILURE,
             false => ExitCode::SUCCESS,
         })
     }

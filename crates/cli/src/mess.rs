@@ -259,23 +259,29 @@ fn finish(id: &str) -> Option<String> {
 }
 
 impl Load {
+    fn connect(server: &Server) -> Result<Self> {
+        let faulty = FAULTS[..9]
+            .iter()
+            .map(|(queue, ..)| Worker::of(server, queue));
+        let healthy = HEALTHY.iter().map(|queue| Worker::of(server, queue));
+        Ok(Self {
+            faulty: faulty.collect::<Result<_>>()?,
+            healthy: healthy.collect::<Result<_>>()?,
+        })
+    }
+
     /// Plants the faults.
     fn begin(server: &Server) -> Result<Self> {
         for tenant in 1..=TENANTS {
             Worker::of(server, &format!("tenant-{tenant}.export"))?.put(12, 60)?;
         }
-        let faulty = FAULTS[..9]
-            .iter()
-            .map(|(queue, ..)| Worker::of(server, queue));
-        let mut faulty = faulty.collect::<Result<Vec<_>>>()?;
+        let mut load = Self::connect(server)?;
         let begin = [400, 50, 30, 150, 12, 6, 110, 40, 25];
-        for (at, (worker, count)) in faulty.iter_mut().zip(begin).enumerate() {
+        for (at, (worker, count)) in load.faulty.iter_mut().zip(begin).enumerate() {
             worker.put(count, if at == STUCK { 1 } else { 60 })?;
         }
-        faulty[DEAD].take(12, |id| Some(format!("bury {id} 1024")))?;
-        let healthy = HEALTHY.iter().map(|queue| Worker::of(server, queue));
-        let healthy = healthy.collect::<Result<Vec<_>>>()?;
-        Ok(Self { faulty, healthy })
+        load.faulty[DEAD].take(12, |id| Some(format!("bury {id} 1024")))?;
+        Ok(load)
     }
 
     fn step(&mut self) -> Result<()> {
@@ -329,7 +335,11 @@ impl Demo {
         writeln!(out, "\nCtrl-C ends the server and removes everything.")?;
         out.flush()?;
         while !stop.load(Ordering::Relaxed) {
-            load.step()?;
+            // The operator may close connections. An end of the server is found below.
+            if let Err(error) = load.step() {
+                eprintln!("quintet: {error}: connecting again");
+                load = Load::connect(&server).unwrap_or(load);
+            }
             if let Some(status) = server.running.0.try_wait()? {
                 bail!("the server has ended: {status}");
             }

@@ -38,7 +38,7 @@ pub use transaction::{
 };
 
 /// The longest key that the one protocol with keys can name (pinpriq).
-const KEY_BYTES_MAX: usize = 65_535;
+pub const KEY_BYTES_MAX: usize = 65_535;
 
 /// A moment named by a client: sessions have no clock of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

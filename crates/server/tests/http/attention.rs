@@ -205,6 +205,24 @@ fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
     let many = last[9]["text"].as_str();
     assert_eq!(many, Some("20 queues have no consumers: 240 ready."));
 
+    // It connects again when an operator closes a connection.
+    let workers = || -> Vec<Value> {
+        let reply = Client::tcp(&address).page("GET /api/v1/connections", "");
+        let all = reply.json();
+        let all = all.as_array().expect("a list").iter();
+        let workers = all.filter(|one| one["protocol"] == "beanstalk");
+        workers.map(|one| one["id"].clone()).collect()
+    };
+    let before = workers();
+    assert_eq!(before.len(), 15);
+    let closed = &before[0];
+    let path = format!("DELETE /api/v1/connections/{closed}");
+    assert_eq!(Client::tcp(&address).page(&path, "").status, 204);
+    await_that("it has all connections again", || {
+        let now = workers();
+        now.len() == 15 && !now.contains(closed)
+    });
+
     let pid = rustix::process::Pid::from_child(&demo);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
     assert!(demo.wait().expect("waited").success());

@@ -222,6 +222,39 @@ fn exactly_one_reply_comes_over_shards_and_a_kill() {
 }
 
 #[test]
+fn errors_about_long_names_and_keys_tell_their_own_limits() {
+    let server = Start::default().listen(&["http=0"]).serve();
+    let dedupe = |len: usize| json!({"dedupe": {"id": "x".repeat(len)}});
+    let of = |field: &str, len: usize| json!({field: "x".repeat(len)});
+    let name = "takes the name of a queue, 1 to 255 bytes";
+    let key = "takes 65535 bytes at most";
+    for (message, field, detail) in [
+        (of("reply_to", 256), "reply_to", name),
+        (of("reply_to", 0), "reply_to", name),
+        (of("key", 65_536), "key", key),
+        (dedupe(65_536), "dedupe.id", key),
+    ] {
+        let messages = json!({"messages": [message]});
+        let refused = post(&server, "/queues/q/messages", &messages);
+        assert_eq!(refused.status, 400, "{}", refused.json);
+        assert_eq!(refused.json["field"], format!("messages[0].{field}"));
+        assert_eq!(refused.json["detail"], detail);
+    }
+    for message in [of("reply_to", 255), of("key", 65_535), dedupe(65_535)] {
+        put(&server, "q", message);
+    }
+    let document = get(&server, "/openapi.json").json;
+    for (schema, field, most) in [
+        ("NewMessage", "reply_to", 255),
+        ("NewMessage", "key", 65_535),
+        ("Dedupe", "id", 65_535),
+    ] {
+        let known = &document["components"]["schemas"][schema]["properties"][field];
+        assert_eq!(known["maxLength"], most, "{known}");
+    }
+}
+
+#[test]
 fn a_reply_queue_needs_the_right_to_put() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek']\n[[grant]]\nuser = 'ann'\nqueues = ['unseen']\n\

@@ -574,23 +574,29 @@ fn receives_that_are_never_answered_are_told_of() {
 }
 
 #[test]
-fn a_body_that_came_as_another_is_not_stored() {
+fn a_body_that_came_as_another_stays_there_and_the_others_move() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
     let old = Sqs::start();
     let md5 = |of: &str| json!({"MD5OfBody": quintet_sqs::md5_of_body(of.as_bytes())});
-    old.put("work", "good", None, md5("good"));
     old.put("work", "bad", None, md5("other"));
-    let output = import(&server, &old.address, "work", &[]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("MD5OfBody"), "{said}");
-    let (shown, hidden) = old.left();
-    let there = bodies(&server).len() + shown.len() + hidden.len();
-    assert_eq!(
-        (there, bodies(&server).contains(&"bad".to_owned())),
-        (2, false)
-    );
+    old.put("work", "good", None, md5("good"));
+    old.put("work", "worse", None, md5("another"));
+    old.many("work", 12, None);
+    let stay = ["bad", "worse"].map(str::to_owned).to_vec();
+    // The second time there is nothing else.
+    for _ in 0..2 {
+        let output = import(&server, &old.address, "work", &[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("do not match their MD5OfBody: 2;"), "{said}");
+        assert!(!said.contains("nothing to import"), "{said}");
+        let mut wanted = vec!["good".to_owned()];
+        wanted.extend((0..12).map(|number| format!("message {number}")));
+        assert_eq!(bodies(&server), wanted);
+        // They are hidden no longer than the command runs.
+        assert_eq!(old.left(), (stay.clone(), Vec::new()));
+    }
 }
 
 /// Which are its attributes, ids and times, and how long its queue hides and keeps messages.

@@ -34,6 +34,11 @@ pub(in crate::import) trait Peer: Source {
     /// The peer is gone: then it gives them back itself.
     fn give_back(&mut self) -> Result<u64>;
 
+    /// Why the import fails although it went on; ask before [`Self::give_back`].
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
     /// This end of a connection to it that stands and that it has accepted, if there is one.
     fn local(&mut self) -> Option<SocketAddr>;
 

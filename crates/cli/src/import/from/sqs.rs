@@ -52,6 +52,8 @@ const REST: Duration = Duration::from_millis(100);
 const SHOWN_AGAIN: Duration = Duration::from_secs(HIDDEN_S as u64 + 10);
 /// A message whose retention is over is kept at least so long here: somebody has just moved it.
 const KEPT_MS: u64 = 60_000;
+/// With so many mismatched messages the import ends: those hidden first would soon come again.
+const MISMATCHED_MAX: usize = 10_000;
 
 /// Which queues, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +85,8 @@ impl Place {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Message {
+    #[serde(default)]
+    message_id: String,
     receipt_handle: String,
     #[serde(default)]
     body: String,
@@ -125,6 +129,8 @@ pub(super) struct Sqs {
     taken: VecDeque<(Arc<str>, Message)>,
     /// Given out and not stored.
     given: VecDeque<HiddenMessage>,
+    /// Received with a body that does not match its MD5OfBody, by message id; they stay there.
+    mismatched: BTreeMap<String, HiddenMessage>,
     large: Large,
     shown: String,
     passed: u64,
@@ -161,6 +167,7 @@ impl Sqs {
             through: false,
             taken: VecDeque::new(),
             given: VecDeque::new(),
+            mismatched: BTreeMap::new(),
             large: Large::default(),
             passed: 0,
             twice: 0,
@@ -313,6 +320,9 @@ impl Sqs {
         let Some(url) = self.queues.front().cloned() else {
             return Ok(true);
         };
+        if self.mismatched.len() >= MISMATCHED_MAX {
+            bail!("{} sends too many bodies that do not match", self.host);
+        }
         // Behind what is held may be more of its group: no reason to wait.
         let held = !self.given.is_empty();
         let asked = json!({
@@ -361,11 +371,10 @@ impl Sqs {
             })?;
             let sum = quintet_sqs::md5_of_body(message.body.as_bytes());
             if message.md5.as_ref().is_some_and(|md5| *md5 != sum) {
-                bail!(
-                    "{}: a message of {} came with another MD5OfBody",
-                    self.host,
-                    name_of(&url)
-                );
+                let (url, handle) = (Arc::clone(&url), message.receipt_handle);
+                let hidden = HiddenMessage { url, handle };
+                self.mismatched.insert(message.message_id, hidden);
+                continue;
             }
             self.taken.push_back((Arc::clone(&url), message));
         }
@@ -565,7 +574,21 @@ impl Peer for Sqs {
         });
         let held: Vec<HiddenMessage> = self.given.drain(..).chain(taken).collect();
         let at_once = json!({ "VisibilityTimeout": 0 });
-        self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)
+        let back = self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)?;
+        let mismatched = std::mem::take(&mut self.mismatched).into_values();
+        let mismatched: Vec<HiddenMessage> = mismatched.collect();
+        self.acted(&mismatched, "ChangeMessageVisibilityBatch", &at_once)?;
+        Ok(back)
+    }
+
+    fn fault(&self) -> Option<String> {
+        let (count, host) = (self.mismatched.len(), &self.host);
+        let fault = || {
+            format!(
+                "bodies that do not match their MD5OfBody: {count}; these messages stay at {host}"
+            )
+        };
+        (count > 0).then(fault)
     }
 
     fn local(&mut self) -> Option<SocketAddr> {
