@@ -1,7 +1,7 @@
 //! Changes to the settings of one queue while the server runs, and who made them.
 
 use quintet_client::{Change, NoChange, SetBy};
-use quintet_types::{Overrides, QueueSettings, QueueSetup, Tags};
+use quintet_types::{Overrides, QueueSettings, QueueSetup, RetryOn, Tags};
 
 use super::queues::{QUEUE_SETTINGS, QueueSpec, SCRIPT_KEYS, SET_BY};
 use super::together::{WHY, clash};
@@ -117,7 +117,8 @@ fn keep_policy(
     by: &SetBy,
 ) -> Result<(), String> {
     let mut kept = setup.settings.clone();
-    if kept.retry_by_default {
+    // One that the file has chosen alone stays.
+    if kept.retry_by_default && kept.retry_on == RetryOn::NONE {
         kept.retry_on = QueueSettings::default().retry_on;
     }
     for spec in RETRY.iter().filter_map(|key| spec_of(key).ok()) {

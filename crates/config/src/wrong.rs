@@ -437,7 +437,6 @@ mod tests {
         for key in ["address", "idle", "user", "insecure", "tls", "tls_cert"] {
             keys.push(("[[listen]]\nprotocol = 'memcache'", key));
         }
-        keys.push(("[[listen]]\nprotocol = 'sqs'", "users"));
         assert!(keys.len() > 100, "{}", keys.len());
         for (table, key) in keys {
             let secret = SECRETS.contains(&key);
@@ -458,6 +457,20 @@ mod tests {
                 );
             }
             assert!(refused > 0, "{table} {key}");
+        }
+        for (table, value) in [
+            ("[[listen]]\nprotocol = 'sqs'\nusers", "['key:hush-hush']"),
+            (
+                "[[queue]]\nname = 'a'\nscript = '/s'\nenv_vars",
+                "'T=hush-hush'",
+            ),
+        ] {
+            let error = from_text(&format!("{table} = {value}")).expect_err("a wrong type");
+            let error = format!("{error:#}");
+            assert!(
+                error.contains("takes") && !error.contains("hush"),
+                "{error}"
+            );
         }
     }
 

@@ -168,7 +168,7 @@ impl Runner<'_> {
         }
     }
 
-    /// HistoryRecorder at all queues once, page by page. False: it is to end.
+    /// Samples all queues once, page by page. False: it is to end.
     fn look_at_queues(&self) -> bool {
         let client = ScopedClient::new(self.surroundings.client_api);
         let most = self.histories_max();

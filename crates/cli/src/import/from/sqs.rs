@@ -376,6 +376,7 @@ impl Sqs {
                 self.mismatched.insert(message.message_id, hidden);
                 continue;
             }
+            self.mismatched.remove(&message.message_id);
             self.taken.push_back((Arc::clone(&url), message));
         }
         Ok(true)
