@@ -465,7 +465,9 @@ mod tests {
                 "'T=hush-hush'",
             ),
         ] {
-            let error = from_text(&format!("{table} = {value}")).expect_err("a wrong type");
+            let Err(error) = from_text(&format!("{table} = {value}")) else {
+                panic!("{table} takes {value}");
+            };
             let error = format!("{error:#}");
             assert!(
                 error.contains("takes") && !error.contains("hush"),
