@@ -98,7 +98,7 @@ impl Unit {
         }
     }
 
-    /// What stands at the lines of a chart, from the top down.
+    /// The labels of a chart's lines, from the top down.
     fn levels(self, top: u64) -> Vec<String> {
         let thirds = [3, 2, 1].map(|third| self.text(top / 3 * third));
         thirds.into_iter().chain(["0".to_owned()]).collect()

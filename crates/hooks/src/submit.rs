@@ -341,7 +341,8 @@ impl HookState {
     }
 }
 
-/// What a client does under conditions, such as that a lease lasts; else the command itself.
+/// The command that a transaction only puts under conditions, such as that a lease lasts; else the
+/// command itself.
 fn inner(command: &Command) -> &Command {
     if let Command::Transaction(step) = command
         && step.effects.is_empty()

@@ -25,7 +25,7 @@ impl App {
         Arc::new(Self { http, rq, uploads })
     }
 
-    /// What came of the form that led to this address, if one did.
+    /// The result of the form that led to this address, if one did.
     pub(crate) fn notice(&self, uri: &Uri) -> Option<String> {
         self.http.notice(uri).map(|notice| pages::seen(&notice))
     }

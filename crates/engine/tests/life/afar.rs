@@ -308,10 +308,29 @@ fn records_of_both_shards_stay_while_segments_go() {
 fn the_copying_of_many_records_of_both_kinds_ends() {
     const MANY: usize = 5000;
     let mut all = four();
-    let parents: Vec<MessageId> = (0..MANY / 2).map(|_| all[1].put("b", "b")).collect();
-    for &parent in &parents {
-        for queue in ["a", "mail", "b", "b"] {
-            put(&mut all, queue, &[parent]);
+    // Many puts without a look at all indexes behind each.
+    let submit = |world: &mut World, put: Put| {
+        let caller = Caller {
+            client_id: ClientId(9),
+            principal: Principal(0),
+        };
+        match world.submit(caller, Command::Put(put)) {
+            Answer::Now(Outcome::Put { id, .. }, _) => id,
+            other => panic!("{other:?}"),
+        }
+    };
+    let none = || after(&[], AfterOn::Success, IfFailed::Fail);
+    let parents: Vec<MessageId> = (0..MANY / 2)
+        .map(|_| submit(&mut all[1], put_of("b", "b", none())))
+        .collect();
+    for at in 0..MANY {
+        let parent = parents[at % parents.len()];
+        let after = after(&[parent], AfterOn::Success, IfFailed::Fail);
+        submit(&mut all[1], put_of("b", "b", after));
+    }
+    for parents in parents.chunks(1000) {
+        for queue in ["a", "mail"] {
+            put(&mut all, queue, parents);
         }
     }
     let world = &mut all[1];

@@ -469,7 +469,7 @@ fn a_stop_answers_reads_that_wait() {
     }
 }
 
-/// Whoever reads nothing of a long reply is not waited for.
+/// The server does not wait for a client that reads nothing of a long reply.
 #[test]
 fn a_stop_gives_up_clients_that_do_not_read() {
     for protocol in ["http", "memcache"] {

@@ -1,4 +1,4 @@
-//! What time does: ends of leases, retention, expiry, queues that nobody uses.
+//! Effects of time: ends of leases, retention, expiry, queues that nobody uses.
 
 use std::collections::BTreeSet;
 
