@@ -187,4 +187,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--test=http", "who_is_too_slow_holds_nothing_back"]],
     },
+    Planted {
+        name: "webhook-gap-not-counted",
+        what: "the log that a webhook was not told of is not counted",
+        edits: &[(
+            "crates/ops/src/webhooks.rs",
+            "let bytes = apart(from, oldest);",
+            "let bytes = apart(oldest, from);",
+        )],
+        tests: &[&["--test=http", "a_webhook_that_the_log_has_passed"]],
+    },
 ];
