@@ -124,3 +124,28 @@ fn a_settle_that_holds_its_queue_is_decided_too() {
     };
     assert_eq!(said(t.submit(&client(2), settle)), "denied: not finish");
 }
+
+#[test]
+fn a_settle_sees_why_its_message_is_cancelled() {
+    let mut t = trial(
+        "function settle(s)
+           if s.how == 'finish' then return false, quintet.get(s.id).cancelled or 'wanted' end
+         end",
+    );
+    put(&mut t, "q", "x");
+    assert_eq!(reserve(&mut t, "q", 0), "x");
+    let finish = || Command::Settle {
+        id: MessageId(1),
+        by: By::Anyone,
+        how: How::Finish,
+    };
+    assert_eq!(said(t.submit(&client(2), finish())), "denied: wanted");
+    let cancel = Cancel {
+        reason: b"sold out".as_slice().into(),
+        grace_ms: 1000,
+    };
+    let cancel = Command::Cancel(MessageId(1), Box::new(cancel));
+    assert_eq!(said(t.submit(&client(2), cancel)), "Done");
+    assert_eq!(said(t.submit(&client(2), finish())), "denied: sold out");
+    assert_eq!(log(&t), [""; 0]);
+}
