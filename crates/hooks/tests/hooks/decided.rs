@@ -149,3 +149,28 @@ fn a_settle_sees_why_its_message_is_cancelled() {
     assert_eq!(said(t.submit(&client(2), finish())), "denied: sold out");
     assert_eq!(log(&t), [""; 0]);
 }
+
+#[test]
+fn a_hook_cancels_a_message_that_waits_and_one_that_a_worker_holds() {
+    let mut t = trial(
+        "quintet.command('CANCEL', function(args)
+           quintet.cancel(tonumber(args[1]), 'sold out', 1000)
+           return 'asked'
+         end)",
+    );
+    put(&mut t, "q", "held");
+    put(&mut t, "q", "waits");
+    assert_eq!(reserve(&mut t, "q", 0), "held");
+    // The second cancel of a message has no effect.
+    for id in [1, 1, 2] {
+        assert_eq!(batches::added(&mut t, &format!("CANCEL {id}")), "asked");
+    }
+    assert_eq!(take(&mut t, "q"), "empty");
+    let peek = Command::Peek(Peek::Id(MessageId(1)));
+    let Decided::Now(Outcome::Messages(held), _) = t.submit(&client(2), peek) else {
+        panic!("its worker has it");
+    };
+    let cancelled = held[0].cancelled().expect("it is cancelled");
+    assert_eq!(&*cancelled.reason, b"sold out");
+    assert_eq!(log(&t), [""; 0]);
+}
