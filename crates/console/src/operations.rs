@@ -257,14 +257,19 @@ async fn hold_key(
         for_ms,
     };
     asked.ask(hold).await?;
-    let key = names::seen(&String::from_utf8_lossy(&key));
-    Ok(match for_ms {
-        0 => format!("The message group {key} is no longer held."),
-        ms => format!(
-            "The message group {key} is held for {}.",
-            words::duration(ms)
-        ),
-    })
+    let seen = names::seen(&String::from_utf8_lossy(&key));
+    if for_ms == 0 {
+        return Ok(format!("The message group {seen} is no longer held."));
+    }
+    // A longer hold stays. The clock may count one more millisecond.
+    let api = &asked.console.api;
+    let held = api.held_keys(&asked.requester, queue).await;
+    let held = held.unwrap_or_default();
+    let held = held.iter().find(|held| *held.key == *key);
+    let left = held.map(|held| held.until.since(api.client_api().now()));
+    let left = left.filter(|ms| *ms > for_ms + 1).unwrap_or(for_ms);
+    let time = words::duration(left);
+    Ok(format!("The message group {seen} is held for {time}."))
 }
 
 /// Does what was asked, if the answer is to that question.
