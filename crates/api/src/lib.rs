@@ -70,7 +70,7 @@ pub use over::Group;
 pub use path::Path;
 pub use problem::{Problem, in_a_line};
 use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, Waits};
-pub use read::version;
+pub use read::{DURATION_MAX_MS, version};
 pub use schedules::{Schedule, nexts};
 pub use setup::version as version_of_setup;
 pub use types::NewMessage;

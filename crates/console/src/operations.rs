@@ -22,7 +22,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, words};
-use quintet_api::{HOLD_MAX_MS, Path, Problem};
+use quintet_api::{DURATION_MAX_MS, HOLD_MAX_MS, Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
 /// All but what is reserved.
@@ -33,9 +33,6 @@ pub(super) const STATES: [ListState; 5] = [
     ListState::Prepared,
     ListState::Archived,
 ];
-
-/// The longest pause that has an end, 3660 days: the longest interval of a schedule.
-const PAUSE_MAX_MS: u64 = 3660 * 86_400_000;
 
 /// How many messages a queue has, apart from those under a lease.
 pub(super) fn waiting(stats: &QueueStats) -> u64 {
@@ -173,7 +170,7 @@ pub(super) async fn on_queue(
                 true => None,
                 false => Some(time(
                     typed,
-                    PAUSE_MAX_MS,
+                    DURATION_MAX_MS,
                     "Write 10s, 5m or 2h, up to 3660d.",
                 )?),
             }

@@ -305,12 +305,13 @@ fn a_message_is_put_by_the_form() {
         &world,
         &form,
         "/put",
-        "queue=a&body=%3Cb%3E&ttl=3+weeks&priority=-1",
+        "queue=a&body=%3Cb%3E&ttl=3+weeks&priority=-1&delay=3661d",
     );
     assert_eq!(wrong.status, 400);
     let text = wrong.text();
     assert!(text.contains("id=\"ttl-e\">Not a duration"), "{text}");
     assert!(text.contains("id=\"priority-e\">A number"), "{text}");
+    assert!(text.contains("id=\"delay-e\">3660d at most."), "{text}");
     assert!(
         text.contains("value=\"3 weeks\"") && text.contains("&#60;b&#62;"),
         "{text}"
