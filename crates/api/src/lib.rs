@@ -79,6 +79,9 @@ use uploads::Uploads;
 /// Estimated size of a row of a list before it is known, bytes.
 const ROW_BYTES: u64 = 256;
 
+/// A page of a list ends behind so many bytes.
+const PAGE_BYTES: u64 = 1 << 20;
+
 /// Memory of a list of connections while it is made, bytes.
 const LIST_BYTES: u64 = 4 << 20;
 

@@ -639,6 +639,23 @@ fn long_names_make_short_pages_that_leave_nothing_out() {
 }
 
 #[test]
+fn leases_of_queues_with_long_names_make_a_short_page() {
+    let world = World::new();
+    for n in 100..200 {
+        let name = "\\x01".repeat(247) + &n.to_string();
+        let name: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
+        put(&world, &name, "body");
+        let reserve = format!("/api/v1/queues/{name}/reserve");
+        assert_eq!(world.post_json(&reserve, &json!({})).status, 200);
+    }
+    let shown = page(&world, "/leases");
+    assert!(shown.len() < 100 << 10, "{} bytes", shown.len());
+    let rows = shown.matches("data-row href=\"/messages/").count();
+    let told = shown.contains(&format!(">{rows} of 100 leases"));
+    assert!(rows > 1 && told, "{rows}");
+}
+
+#[test]
 fn it_lives_below_a_root() {
     let world = World::with(|settings| settings.relative_root = "/mq/".to_owned());
     let reply = world.post_json(
