@@ -143,7 +143,11 @@ impl Put {
         let says = Some(problem.detail.clone());
         match problem.field.as_deref() {
             Some(field) if field.ends_with("body_base64") => self.body.wrong = says,
-            _ => self.wrong = says,
+            Some(field) => {
+                let name = field.rsplit("].").next().unwrap_or(field);
+                self.wrong = Some(format!("{name}: {}", problem.detail));
+            }
+            None => self.wrong = says,
         }
     }
 }

@@ -322,6 +322,14 @@ fn a_message_is_put_by_the_form() {
             .text()
             .contains("id=\"body-e\">takes base64 with padding")
     );
+    for (field, name) in [("key", "key"), ("dedupe", "dedupe.id")] {
+        let long = format!("queue=a&{field}={}", "k".repeat(65_536));
+        let text = send(&world, &form, "/put", &long).text();
+        assert!(
+            text.contains(&format!("{name}: takes 65535 bytes at most")),
+            "{field}"
+        );
+    }
     assert_eq!(world.get("/api/v1/queues/a").status, 404);
 }
 
