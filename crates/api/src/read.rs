@@ -121,11 +121,23 @@ fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// # Errors
 /// It is longer than [`DURATION_MAX_MS`].
 pub(super) fn duration_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    match Option::<u64>::deserialize(from)? {
-        Some(ms) if ms > DURATION_MAX_MS => Err(D::Error::custom(format!(
+    let ms = Option::deserialize(from)?;
+    within(ms).map_err(D::Error::custom)?;
+    Ok(ms)
+}
+
+/// # Errors
+/// The duration of a field is longer than [`DURATION_MAX_MS`].
+pub(super) fn duration(field: &str, ms: Option<u64>) -> Result<(), Problem> {
+    within(ms).map_err(|why| Problem::field(field, why))
+}
+
+fn within(ms: Option<u64>) -> Result<(), String> {
+    match ms {
+        Some(ms) if ms > DURATION_MAX_MS => Err(format!(
             "takes at most {DURATION_MAX_MS} ms, which is 3660 days; not {ms}"
-        ))),
-        ms => Ok(ms),
+        )),
+        Some(_) | None => Ok(()),
     }
 }
 
