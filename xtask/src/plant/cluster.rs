@@ -294,6 +294,16 @@ pub(super) const CLUSTER: &[Planted] = &[
         tests: &[&["--lib", "what_clients_of_three_nodes"]],
     },
     Planted {
+        name: "chunks-counted-where-they-were",
+        what: "who follows counts a large body where its chunks were before they were written again",
+        edits: &[(
+            "crates/host/src/recover.rs",
+            "                    body.set_places(Vec::new(), oldest);\n",
+            "",
+        )],
+        tests: &[&["--lib", "a_message_lives_where_its_chunks"]],
+    },
+    Planted {
         name: "expired-without-its-hook",
         what: "a message that expires goes without asking the hook",
         edits: &[(
