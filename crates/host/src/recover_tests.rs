@@ -149,7 +149,7 @@ fn messages_that_a_first_snapshot_counts_are_in_runs_that_it_names() {
 fn a_message_lives_where_its_chunks_were_written_again() {
     let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
     let message = Message {
-        id: MessageId(1 << 55 | 5),
+        id: MessageId((1 << 55) | 5),
         position: 5,
         created: Ms(5),
         body: Body::Large(LargeBody::new(9, 4, 0)),
