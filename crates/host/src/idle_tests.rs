@@ -16,7 +16,7 @@ use quintet_types::{
 
 use super::clock::{ByHand, Clock};
 use super::keep::tests::{PATIENCE, ask, open_shards};
-use super::{ClientKey, Core, Decided, Work, locked};
+use super::{ClientKey, Core, Decided, Work};
 
 /// In shard 0, and where its messages go: in shard 1.
 const WORK: &str = "a";
