@@ -242,6 +242,11 @@ function quintet.take(queue) end
 function quintet.get(id) end
 ---@param message integer|quintet.Message
 function quintet.delete(message) end
+---Cancels a message; a worker that holds it may end its work meanwhile.
+---@param message integer|quintet.Message
+---@param reason string?
+---@param grace_ms integer? 30 s if left out.
+function quintet.cancel(message, reason, grace_ms) end
 ---@param message integer|quintet.Message
 ---@param queue string
 function quintet.move(message, queue) end

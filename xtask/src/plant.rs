@@ -7,6 +7,7 @@
 //! may be none.
 
 mod cluster;
+mod features;
 mod random;
 mod waits;
 
@@ -331,7 +332,8 @@ const PLANTED: &[Planted] = &[
 ];
 
 fn all() -> impl Iterator<Item = &'static Planted> {
-    PLANTED.iter().chain(cluster::CLUSTER).chain(waits::WAITS)
+    let features = features::FEATURES.iter().chain(waits::WAITS);
+    PLANTED.iter().chain(cluster::CLUSTER).chain(features)
 }
 
 /// A defect as it is planted.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::context::Run;
 use crate::show::{line_of, say, shown};
 
 /// A program of tests.
@@ -53,7 +54,9 @@ fn built_once(root: &Path) -> Result<(Vec<Program>, usize)> {
 
 fn build(root: &Path) -> Result<(Vec<Program>, usize)> {
     let mut command = clippy_command(root);
-    let (messages, warnings) = messages(command.args(["test", "--workspace", "--no-run"]))?;
+    // Without the examples: `--long` builds these.
+    command.args(["test", "--workspace", "--no-run", "--tests"]);
+    let (messages, warnings) = messages(&mut command)?;
     let mut programs: Vec<Program> = messages.lines().filter_map(program).collect();
     programs.sort_by(|a, b| (&a.package, &a.name).cmp(&(&b.package, &b.name)));
     Ok((programs, warnings))
@@ -94,16 +97,21 @@ pub(crate) fn build_seconds() -> Option<u64> {
 ///
 /// # Errors
 /// The build fails, or clippy warns.
-pub(crate) fn clippy(root: &Path) -> Result<()> {
-    let mut command = clippy_command(root);
-    let (_, alone) = messages(
-        command
-            .args(["build", "--workspace", "--bins", "--no-default-features"])
-            // It is never run.
-            .args(["--config", "profile.dev.package.quintet.opt-level=0"]),
-    )?;
-    let (_, warnings) = built_once(root)?;
-    ensure!(warnings + alone == 0, "clippy warns; its output is above");
+pub(crate) fn clippy(run: &Run) -> Result<()> {
+    let build = |what: &[&str]| {
+        let mut command = clippy_command(&run.root);
+        messages(command.args(["build", "--workspace"]).args(what))
+    };
+    let (_, alone) = build(&["--bins", "--no-default-features"])?;
+    let (_, warnings) = built_once(&run.root)?;
+    let examples = match run.long {
+        true => build(&["--examples"])?.1,
+        false => 0,
+    };
+    ensure!(
+        warnings + alone + examples == 0,
+        "clippy warns; its output is above"
+    );
     Ok(())
 }
 

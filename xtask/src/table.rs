@@ -220,7 +220,7 @@ pub(crate) const PARTS: &[Part] = &[
         seconds: 600,
         lane: Lane::Build,
         needs: &[BUILD],
-        run: |run, _| programs::clippy(&run.root),
+        run: |run, _| programs::clippy(run),
         ..PART
     },
     Part {

@@ -56,6 +56,8 @@ pub struct Row {
     pub failures: AtomicU64,
     /// Times that the log had gone past the position, or had lost a part.
     pub gaps: AtomicU64,
+    /// Bytes of the log that were retired before it was told of them.
+    pub gap_bytes: AtomicU64,
     /// Up to there events were accepted.
     position: Mutex<String>,
     work: Arc<Signal>,
@@ -108,6 +110,7 @@ impl Webhooks {
                 sent: AtomicU64::default(),
                 failures: AtomicU64::default(),
                 gaps: AtomicU64::default(),
+                gap_bytes: AtomicU64::default(),
                 position: Mutex::default(),
                 work: Arc::default(),
             })
@@ -279,6 +282,14 @@ impl Sender<'_> {
             request.since = Since::Oldest;
             read = self.client_api.events(&request);
             if read.is_ok() {
+                // Positions of another log cannot be compared.
+                if let Since::Position(from) = since
+                    && let NoEvents::Gone { oldest, retired } = &no
+                    && *retired
+                {
+                    let bytes = apart(from, oldest);
+                    self.row.gap_bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
                 self.row.gaps.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!("[[webhook]] {name} goes on at the oldest event: {no}");
             }

@@ -249,8 +249,6 @@ impl ScriptRun {
     /// The engine removes the message as soon as its lease ends.
     fn end_cancelled(&self) {
         self.tell_hooks("cancelled", "cancelled");
-        self.queue
-            .note_end("cancelled", self.message.id.0, short_id(&self.message));
         let (priority, due, back_to) = (None, When::Now, None);
         self.settle_one(
             &self.message,

@@ -158,6 +158,7 @@ impl Engine {
                 Effect::Put(_)
                 | Effect::Settle { .. }
                 | Effect::Delete(_)
+                | Effect::Cancel(..)
                 | Effect::Move { .. }
                 | Effect::Kick(_)
                 | Effect::Edit(..)
@@ -279,7 +280,9 @@ impl Engine {
         };
         let pending = self.pending.contains_key(&id);
         let reserved = message.state == State::Reserved;
-        if reserved && !pending && !self.allows(client_id, id, By::Owner) {
+        // Its holder is told, and keeps it for the grace.
+        let cancels = matches!(effect, Effect::Cancel(..));
+        if reserved && !pending && !cancels && !self.allows(client_id, id, By::Owner) {
             return false;
         }
         match effect {
@@ -292,6 +295,7 @@ impl Engine {
             Effect::Put(_)
             | Effect::Settle { .. }
             | Effect::Delete(_)
+            | Effect::Cancel(..)
             | Effect::Move { .. }
             | Effect::Kick(_)
             | Effect::MakeBatch { .. }
@@ -347,6 +351,15 @@ impl Engine {
                 Effect::Delete(id) => {
                     self.pending.remove(&id);
                     self.settle_one(cx, id, &How::Finish);
+                }
+                Effect::Cancel(id, cancel) => {
+                    if let Some(message) = self.store.message(id)
+                        && self.may_cancel(message).is_ok()
+                    {
+                        let queue = message.queue;
+                        self.cancel_one(cx, id, &cancel);
+                        cx.wake(queue);
+                    }
                 }
                 Effect::Move { id, .. } if self.end_cancelled(cx, id) => {}
                 Effect::Move { id, to } => {

@@ -2,15 +2,18 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Caller, Command, Effect, How, ListState, Message, MessageId, MessageResult, Name, Outcome,
-    Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf, StatsReply,
+    Caller, Cancel, Command, Effect, How, ListState, Message, MessageId, MessageResult, Name,
+    Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf, StatsReply,
 };
 
 use super::{Env, failed};
-use crate::fields::{self, bytes_of, got, name, put_from};
+use crate::fields::{self, bytes_of, got, name, put_from, span};
 use crate::step::Work;
 
 type Answer<T> = std::result::Result<T, String>;
+
+/// The grace of a cancel that gives none, ms, as in the API.
+const GRACE_MS: u64 = 30_000;
 
 /// A message's id: a number, or a message.
 fn id(value: &Value) -> Answer<MessageId> {
@@ -173,6 +176,23 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         effect(env, Effect::Delete(id(&which)?), 0)
     })?;
     quintet.set("delete", delete)?;
+    type CancelArgs = (Value, Option<mlua::String>, Value);
+    let cancel = env.function(
+        lua,
+        "quintet.cancel",
+        |_, env, (which, why, grace): CancelArgs| {
+            let reason = why.map_or_else(Vec::new, |why| why.as_bytes().to_vec());
+            let grace_ms = match grace.is_nil() {
+                true => GRACE_MS,
+                false => span("grace_ms", &grace)?,
+            };
+            let (id, bytes) = (id(&which)?, reason.len());
+            let reason = reason.into();
+            let cancel = Box::new(Cancel { reason, grace_ms });
+            effect(env, Effect::Cancel(id, cancel), bytes)
+        },
+    )?;
+    quintet.set("cancel", cancel)?;
     let moved = env.function(
         lua,
         "quintet.move",

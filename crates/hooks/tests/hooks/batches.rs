@@ -8,7 +8,7 @@ use quintet_types::{SegmentRef, Settings};
 use super::{log, put, take, trial};
 
 /// The reply of a command that hooks have added.
-fn added(t: &mut Trial, line: &str) -> String {
+pub(super) fn added(t: &mut Trial, line: &str) -> String {
     match t.state.added(&client(1), line.as_bytes()) {
         Some(HookReply::Text(text)) => String::from_utf8(text).expect("text"),
         other => format!("{other:?}"),

@@ -124,3 +124,53 @@ fn a_settle_that_holds_its_queue_is_decided_too() {
     };
     assert_eq!(said(t.submit(&client(2), settle)), "denied: not finish");
 }
+
+#[test]
+fn a_settle_sees_why_its_message_is_cancelled() {
+    let mut t = trial(
+        "function settle(s)
+           if s.how == 'finish' then return false, quintet.get(s.id).cancelled or 'wanted' end
+         end",
+    );
+    put(&mut t, "q", "x");
+    assert_eq!(reserve(&mut t, "q", 0), "x");
+    let finish = || Command::Settle {
+        id: MessageId(1),
+        by: By::Anyone,
+        how: How::Finish,
+    };
+    assert_eq!(said(t.submit(&client(2), finish())), "denied: wanted");
+    let cancel = Cancel {
+        reason: b"sold out".as_slice().into(),
+        grace_ms: 1000,
+    };
+    let cancel = Command::Cancel(MessageId(1), Box::new(cancel));
+    assert_eq!(said(t.submit(&client(2), cancel)), "Done");
+    assert_eq!(said(t.submit(&client(2), finish())), "denied: sold out");
+    assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
+fn a_hook_cancels_a_message_that_waits_and_one_that_a_worker_holds() {
+    let mut t = trial(
+        "quintet.command('CANCEL', function(args)
+           quintet.cancel(tonumber(args[1]), 'sold out', 1000)
+           return 'asked'
+         end)",
+    );
+    put(&mut t, "q", "held");
+    put(&mut t, "q", "waits");
+    assert_eq!(reserve(&mut t, "q", 0), "held");
+    // The second cancel of a message has no effect.
+    for id in [1, 1, 2] {
+        assert_eq!(batches::added(&mut t, &format!("CANCEL {id}")), "asked");
+    }
+    assert_eq!(take(&mut t, "q"), "empty");
+    let peek = Command::Peek(Peek::Id(MessageId(1)));
+    let Decided::Now(Outcome::Messages(held), _) = t.submit(&client(2), peek) else {
+        panic!("its worker has it");
+    };
+    let cancelled = held[0].cancelled().expect("it is cancelled");
+    assert_eq!(&*cancelled.reason, b"sold out");
+    assert_eq!(log(&t), [""; 0]);
+}

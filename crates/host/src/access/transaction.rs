@@ -67,6 +67,7 @@ impl Access<'_> {
                 Effect::Set { table, .. } => self.core.shard_of_queue(table.as_bytes()),
                 Effect::Settle { id, .. }
                 | Effect::Delete(id)
+                | Effect::Cancel(id, _)
                 | Effect::Move { id, .. }
                 | Effect::Kick(id)
                 | Effect::Edit(id, _)

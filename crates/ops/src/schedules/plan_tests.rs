@@ -206,6 +206,23 @@ fn a_clock_that_is_set_repeats_nothing() {
     assert_eq!(table.missed, COUNTED_MAX);
 }
 
+/// It put while the clock was ten years ahead.
+#[test]
+fn a_clock_that_was_far_ahead_silences_a_schedule_until_then_or_until_its_times_change() {
+    let start = at("2026-01-01T00:00:30Z");
+    for changes in [false, true] {
+        let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Once, start);
+        assert!(table.puts_once(at("2036-01-01T00:30:00Z")));
+        // The clock is right again.
+        if changes {
+            table.mark.policy = "another".to_owned();
+        }
+        assert!(!table.puts_once(start + 2 * HOUR));
+        assert_eq!(table.puts_once(start + 3 * HOUR), changes);
+        assert!(table.puts_once(at("2036-01-01T01:00:00Z")));
+    }
+}
+
 #[test]
 fn a_new_schedule_owes_nothing() {
     let start = at("2026-01-01T00:00:30Z");

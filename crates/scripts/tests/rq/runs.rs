@@ -456,6 +456,29 @@ fn webhooks_become_messages() {
 }
 
 #[test]
+fn webhooks_hear_that_a_message_was_cancelled() {
+    let world = World::new();
+    world.queue("webhook", "cat >/dev/null; echo done >&3");
+    let goes_on = "echo run $$ >&3; while :; do sleep 0.01; done";
+    world.queue("test", &format!("trap 'exit 1' TERM; {goes_on}"));
+    let id = world.put("test", json!({"post_run_webhook": ["http://one/"]}));
+    eventually("it runs", || {
+        let status = world.status("test", &id);
+        status.starts_with("run - ").then_some(())
+    });
+    cancel(&world, 600_000);
+    let told = eventually("it is told", || {
+        let done = world.rq.list("webhook", "done", 10).expect("a list");
+        done.into_iter().next()
+    });
+    let shown = world.json("webhook", &told);
+    let payload: serde_json::Value =
+        serde_json::from_str(shown["param2"].as_str().expect("text")).expect("json");
+    let status = payload["status"].as_str().expect("text");
+    assert!(status.starts_with("cancelled"), "{payload}");
+}
+
+#[test]
 fn two_hundred_at_once() {
     let many = crate::common::many(10);
     let world = World::new();

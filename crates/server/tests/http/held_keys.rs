@@ -338,3 +338,34 @@ fn a_queue_whose_pause_the_file_decides_is_not_held() {
     // The lease is as it was.
     assert_eq!(post(&server, &release, &json!({})).status, 204);
 }
+
+#[test]
+fn a_hold_by_an_operator_needs_a_right_and_is_in_the_audit() {
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['calls']\n\
+                  rights = ['put', 'take', 'settle', 'peek']\n[[grant]]\nuser = 'ann'\n\
+                  queues = ['own']\nrights = ['put', 'admin']\n\
+                  [[queue]]\nname = 'calls'\ngroups = 'fair'\n\
+                  [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
+    let server = Start::of(config).serve_as_configured();
+    put(&server, "calls", &[("k", "a")]);
+    put(&server, "own", &[("k", "a")]);
+    let hold = |path: &str| post(&server, path, &json!({ "hold_ms": HOUR }));
+    for path in ["/queues/calls/keys/k/hold", "/queues/calls/hold"] {
+        assert_eq!(error(&hold(path)), (403, "not_permitted"), "{path}");
+    }
+    assert_eq!(hold("/queues/own/hold").status, 204);
+    // The worker of a message needs no more than its lease.
+    let (_, lease) = reserve(&server, "calls").unwrap();
+    let release = format!("/leases/{lease}/release");
+    let holds = json!({ "hold_key_ms": HOUR });
+    assert_eq!(post(&server, &release, &holds).status, 204);
+    assert_eq!(held(&server).len(), 1);
+    let audit = server.printed(&["audit"]);
+    for line in [
+        "POST /api/v1/queues/calls/keys/k/hold 403",
+        "POST /api/v1/queues/calls/hold 403",
+        "POST /api/v1/queues/own/hold 204",
+    ] {
+        assert!(audit.contains(line), "{line}: {audit}");
+    }
+}

@@ -691,6 +691,8 @@ fn a_webhook_that_the_log_has_passed_goes_on_at_the_oldest_event() {
         reply(&mut stream, "200 OK");
     }
     assert_eq!(server.number("webhook_slow_gaps"), 1);
+    // More was retired than one body of `retire`.
+    assert!(server.number("webhook_slow_gap_bytes") > 60_000);
 }
 
 /// A receiver under TLS with this certificate. Answers the body of the next request, with 204, or

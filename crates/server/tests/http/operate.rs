@@ -516,6 +516,27 @@ fn whom_a_limit_holds_back_is_shown() {
 }
 
 #[test]
+fn a_message_that_a_worker_holds_is_cancelled_on_its_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(&dir, "");
+    let id = text(&server.run(&["put", "work", "x"]).stdout);
+    let path = format!("/messages/{}", id.trim());
+    let held = server.ask("POST /api/v1/queues/work/reserve", http::JSON, "{}");
+    assert_eq!(held.status, 200, "{held:?}");
+    let form = format!("csrf={}", token(&shown(&server, &path)));
+    let (status, to) = post(&server, &format!("{path}/do/cancel"), &form);
+    assert_eq!(status, 303);
+    let page = shown(&server, &to);
+    assert!(page.contains("has 30 s to end its work"), "{page}");
+    let message = server.ask(&format!("GET /api/v1{path}"), "", "").json();
+    let reason = &message["cancelled"]["reason"];
+    assert_eq!(reason, "cancelled in the console", "{message}");
+    let audit = server.printed(&["audit"]);
+    let line = format!("POST {path}/do/cancel of work 303");
+    assert!(audit.contains(&line), "{audit}");
+}
+
+#[test]
 fn a_message_that_vanishes_while_its_page_is_open_is_told_to_be_gone() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, "");

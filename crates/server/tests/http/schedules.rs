@@ -442,23 +442,34 @@ fn a_schedule_outlives_a_kill_and_makes_up_for_what_it_missed() {
     );
     let stats = ask(&server, "GET /queues/all", "", "").json;
     assert_eq!(stats["ready"], 5);
-    // A table of the same name wins, and says so.
+    // A table of the same name wins, and says so. It shares the pause.
+    let steer = |act: &str| {
+        let head = format!("POST /schedules/all/{act}");
+        assert_eq!(ask(&server, &head, "", "").status, 200, "{act}");
+    };
+    steer("pause");
     server.configure(&format!("{config}{}", CRON.replace("nightly", "all")));
     server.printed(&["reload"]);
     let all = show(&server, "all");
     assert_eq!(
-        (&all["source"], &all["shadows"]),
-        (&json!("file"), &json!(true)),
+        (&all["source"], &all["shadows"], &all["paused"]),
+        (&json!("file"), &json!(true), &json!(true)),
         "{all}"
     );
     server.configure(config);
     server.printed(&["reload"]);
     let all = show(&server, "all");
     assert_eq!(
-        (&all["source"], &all["definition"]["count"]),
-        (&json!("api"), &json!(5)),
+        (&all["source"], &all["definition"]["count"], &all["paused"]),
+        (&json!("api"), &json!(5), &json!(true)),
         "{all}"
     );
+    // Without the table it continues, and its count begins anew.
+    steer("resume");
+    eventually("its count begins anew", || {
+        let all = show(&server, "all");
+        (all["runs"] == 0 && all["ended"] == false).then_some(())
+    });
 }
 
 /// A thousand that are due in one moment are put, and how late they were is printed.

@@ -264,6 +264,11 @@ fn the_events_pages_session_works() {
 }
 
 #[test]
+fn the_schedules_pages_session_works() {
+    work_from_top_to_bottom(include_str!("../../../../docs/schedules.md"));
+}
+
+#[test]
 fn the_hooks_pages_session_works() {
     let page = include_str!("../../../../docs/hooks.md");
     let (_, from) = page.split_once("```lua\n").expect("it begins with a hook");

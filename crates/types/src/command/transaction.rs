@@ -8,6 +8,7 @@
 use crate::batch::NewBatch;
 use crate::command::{Command, Edit, How, Put};
 use crate::id::{MessageId, QueueId};
+use crate::lease::Cancel;
 use crate::message::{Message, State};
 use crate::name::Name;
 use crate::tie::BatchId;
@@ -93,6 +94,9 @@ pub enum Effect {
     Settle { id: MessageId, how: How },
     /// A message is removed.
     Delete(MessageId),
+    /// As [`Command::Cancel`], also of a message that another client holds; no effect on one that is
+    /// done or cancelled.
+    Cancel(MessageId, Box<Cancel>),
     /// A message goes to the tail of a queue and is ready there.
     Move {
         id: MessageId,
@@ -134,6 +138,7 @@ impl Effect {
         match self {
             Effect::Settle { id, .. }
             | Effect::Delete(id)
+            | Effect::Cancel(id, _)
             | Effect::Move { id, .. }
             | Effect::Kick(id)
             | Effect::Edit(id, _)

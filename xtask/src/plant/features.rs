@@ -1,0 +1,200 @@
+//! Cancelling, schedules, waits for results, dependencies, holds, gathering, aging and events: for
+//! each a rule that its page promises, broken.
+
+use super::Planted;
+
+pub(super) const FEATURES: &[Planted] = &[
+    Planted {
+        name: "schedule-once-as-skip",
+        what: "`missed = once` puts nothing for missed runs",
+        edits: &[(
+            "crates/ops/src/schedules/plan.rs",
+            "if schedule.missed == Missed::Once && ",
+            "if schedule.missed == Missed::All && ",
+        )],
+        tests: &[&["--lib", "missed_runs_are_skipped_or_made_up_for_once"]],
+    },
+    Planted {
+        name: "schedule-once-as-all",
+        what: "`missed = once` puts a message for each missed run",
+        edits: &[(
+            "crates/ops/src/schedules/plan.rs",
+            "(schedule.missed == Missed::All && mark.late < ALL_MAX)",
+            "(schedule.missed != Missed::Skip && mark.late < ALL_MAX)",
+        )],
+        tests: &[&["--lib", "missed_runs_are_skipped_or_made_up_for_once"]],
+    },
+    Planted {
+        name: "schedule-skipped-hour",
+        what: "a run in the hour that clocks skip is left out, and one with a star comes after it",
+        edits: &[(
+            "crates/policy/src/cron.rs",
+            "LocalResult::None if self.every_hour => None,",
+            "LocalResult::None if !self.every_hour => None,",
+        )],
+        tests: &[&["--lib", "an_hour_that_never_comes"]],
+    },
+    Planted {
+        name: "schedule-repeated-hour",
+        what: "a daily run in the hour that clocks repeat comes twice",
+        edits: &[(
+            "crates/policy/src/cron.rs",
+            "if self.every_hour && later < before {",
+            "if later < before {",
+        )],
+        tests: &[&["--lib", "an_hour_that_comes_twice"]],
+    },
+    Planted {
+        name: "schedule-overlap-ignored",
+        what: "`overlap = skip` puts while the message of an earlier run is not done",
+        edits: &[(
+            "crates/policy/src/schedule.rs",
+            "Overlap::Allow => return self,\n            Overlap::Skip => OnRepeat::Refuse,",
+            "Overlap::Allow | Overlap::Skip => return self,",
+        )],
+        tests: &[&["--test=http", "runs_that_must_not_overlap"]],
+    },
+    Planted {
+        name: "schedule-end-ignored",
+        what: "a schedule goes on after its `end`",
+        edits: &[(
+            "crates/policy/src/schedule.rs",
+            "match next <= self.end {",
+            "match next <= Ms::NEVER {",
+        )],
+        tests: &[&["--lib", "moments_come_once_and_bounds_hold"]],
+    },
+    Planted {
+        name: "schedule-count-ignored",
+        what: "a schedule puts once more than its `count`",
+        edits: &[(
+            "crates/ops/src/schedules/plan.rs",
+            ".is_some_and(|count| mark.puts >= count)",
+            ".is_some_and(|count| mark.puts > count)",
+        )],
+        tests: &[&["--lib", "a_count_a_start_and_an_end_bound_the_runs"]],
+    },
+    Planted {
+        name: "schedule-pause-ignored",
+        what: "a paused schedule puts what is due",
+        edits: &[(
+            "crates/ops/src/schedules/plan.rs",
+            "match mark.paused || has_ended(schedule, mark) {",
+            "match has_ended(schedule, mark) {",
+        )],
+        tests: &[&["--lib", "a_pause_lets_go_what_is_due_in_it"]],
+    },
+    Planted {
+        name: "schedule-pause-made-up-for",
+        what: "due times of a pause are missed runs when it ends",
+        edits: &[(
+            "crates/ops/src/schedules/plan.rs",
+            "done: self.done.max(now.0),",
+            "done: self.done.min(now.0),",
+        )],
+        tests: &[&["--lib", "a_pause_lets_go_what_is_due_in_it"]],
+    },
+    Planted {
+        name: "cancel-without-grace",
+        what: "a cancel ends the lease at once, whatever the grace",
+        edits: &[(
+            "crates/engine/src/decide/cancel.rs",
+            "works && cancel.grace_ms > 0;",
+            "works && cancel.grace_ms > u64::MAX / 2;",
+        )],
+        tests: &[&["--test=life", "the_holder_hears_of_it_and_has_the_grace"]],
+    },
+    Planted {
+        name: "cancel-beats-finish",
+        what: "a message that is finished within the grace ends as cancelled",
+        edits: &[(
+            "crates/engine/src/decide/settle.rs",
+            "if matches!(how, How::Bury { .. }) && self.end_cancelled(cx, id) {",
+            "if self.end_cancelled(cx, id) {",
+        )],
+        tests: &[&["--test=life", "a_finish_within_the_grace_wins"]],
+    },
+    Planted {
+        name: "wait-result-of-dead",
+        what: "a message that is buried does not end the waits for its result",
+        edits: &[(
+            "crates/engine/src/decide/result.rs",
+            "        Fact::Buried { at, .. } => (at.id, ResultState::Dead),\n",
+            "",
+        )],
+        tests: &[&["--test=life", "each_end_of_a_message_is_an_answer"]],
+    },
+    Planted {
+        name: "after-freed-twice",
+        what: "a message whose parents are done is freed twice",
+        edits: &[(
+            "crates/engine/src/decide/after.rs",
+            "        self.fact(cx, Fact::Freed { at, after });\n",
+            "        let again = after.clone();\n        self.fact(cx, Fact::Freed { at, after });\n        self.fact(cx, Fact::Freed { at, after: again });\n",
+        )],
+        tests: &[&["--test=life", "freed_in_slices_and_none_twice"]],
+    },
+    Planted {
+        name: "after-end-as-success",
+        what: "`on = end` counts as `on = success`",
+        edits: &[(
+            "crates/types/src/after.rs",
+            "in_state(ParentState::Failed).filter(|_| self.on == AfterOn::Success);",
+            "in_state(ParentState::Failed);",
+        )],
+        tests: &[&["--test=life", "what_a_failed_parent_means"]],
+    },
+    Planted {
+        name: "held-key-handed-out",
+        what: "messages of a held key are handed out",
+        edits: &[(
+            "crates/engine/src/store/key_groups/mod.rs",
+            "full || group.held.is_some() || group.pace.rings().is_some();",
+            "full || group.pace.rings().is_some();",
+        )],
+        tests: &[&["--test=life", "nothing_of_a_held_key_is_handed_out"]],
+    },
+    Planted {
+        name: "gather-below-min",
+        what: "a reserve that gathers replies with the next message, below `min` and in time",
+        edits: &[(
+            "crates/api/src/gather.rs",
+            "            if counted >= gather.min as usize {\n",
+            "            if waited || counted >= gather.min as usize {\n",
+        )],
+        tests: &[&["--test=http", "a_reserve_is_answered_when_there_are_enough"]],
+    },
+    Planted {
+        name: "aging-clock-not-in-snapshot",
+        what: "a snapshot leaves out the clock of aging",
+        edits: &[(
+            "crates/engine/src/store/image.rs",
+            "if let Some(clock) = &queue.aging {",
+            "if let Some(clock) = queue.aging.as_ref().filter(|_| queue.pause.is_some()) {",
+        )],
+        tests: &[&[
+            "--test=life",
+            "a_snapshot_keeps_what_messages_have_risen_by",
+        ]],
+    },
+    Planted {
+        name: "events-gone-not-told",
+        what: "a reader whose position the log has passed goes on and is not told (410)",
+        edits: &[(
+            "crates/ops/src/events/mod.rs",
+            "Err(NotThere::Retired) => return Err(gone(true)),",
+            "Err(NotThere::Retired) => (Vec::new(), core.oldest_place()),",
+        )],
+        tests: &[&["--test=http", "who_is_too_slow_holds_nothing_back"]],
+    },
+    Planted {
+        name: "webhook-gap-not-counted",
+        what: "the log that a webhook was not told of is not counted",
+        edits: &[(
+            "crates/ops/src/webhooks.rs",
+            "let bytes = apart(from, oldest);",
+            "let bytes = apart(oldest, from);",
+        )],
+        tests: &[&["--test=http", "a_webhook_that_the_log_has_passed"]],
+    },
+];
