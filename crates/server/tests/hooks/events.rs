@@ -208,8 +208,7 @@ fn a_taken_message_is_changed_or_kept_also_when_it_was_waited_for() {
     let mut waits = server.client();
     waits.send(b"get w/t=120000\r\n");
     await_that("a consumer in line", || {
-        let stats = server.run(&["stats", "w", "--json"]);
-        text(&stats.stdout).contains("\"waiters\":1")
+        server.number_of("w", "waiters") == Some(1)
     });
     client.put("w", b"b");
     waits.expect_value("w", b"b!");
