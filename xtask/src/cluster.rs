@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use crate::clients::pip;
 use crate::needs::{Need, how_to_get, is_root, library, missing, names, program as needed};
-use crate::run;
+use crate::{cargo_command, run};
 
 /// The needs of a folder of Python's packages.
 pub(crate) const PIP: &[Need] = &[
@@ -83,6 +83,44 @@ pub(crate) fn program(root: &Path) -> Result<PathBuf> {
         Some(program) => Ok(program.into()),
         None => nats_server(root, "nats-server.txt", None),
     }
+}
+
+/// The commit whose build nodes are upgraded from, with `--long`.
+const OLD: &str = "8486fd84";
+
+/// The program of an older build: `QUINTET_OLD`, or where it takes so `long` the one that is built
+/// from [`OLD`], if that commit is here.
+///
+/// # Errors
+/// It does not build.
+pub(crate) fn old_program(root: &Path, long: bool) -> Result<Option<PathBuf>> {
+    if let Some(program) = std::env::var_os("QUINTET_OLD") {
+        return Ok(Some(std::path::absolute(program)?));
+    }
+    if !long {
+        return Ok(None);
+    }
+    let tree = crate::target(root).join("old");
+    std::fs::create_dir_all(&tree)?;
+    let archive = tree.join("old.tar");
+    let mut git = Command::new("git");
+    git.args(["archive", "--output"]).arg(&archive).arg(OLD);
+    let is_here = git.current_dir(root).output();
+    if !is_here.is_ok_and(|output| output.status.success()) {
+        return Ok(None);
+    }
+    run(Command::new("tar")
+        .arg("-xf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(&tree))?;
+    let build = tree.join("target");
+    run(cargo_command()
+        .args(["build", "--bin", "quintet"])
+        .env("RUSTFLAGS", "--cap-lints=warn")
+        .env("CARGO_TARGET_DIR", &build)
+        .current_dir(&tree))?;
+    Ok(Some(build.join("debug/quintet")))
 }
 
 /// A newer version's, by which servers are replaced one by one.

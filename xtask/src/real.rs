@@ -1,6 +1,7 @@
 //! The tests and the campaign over real NATS servers, side by side.
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, anyhow, ensure};
@@ -13,6 +14,8 @@ use crate::{cluster, stress};
 /// Tests at a time. Each has three servers, which sync each entry: more would wait for each other's
 /// elections.
 const AT_A_TIME: usize = 2;
+/// The tests that need the program of an older build.
+const UPGRADE: &str = "upgrade::";
 
 /// Runs the tests that need real servers, a power cut, and the `campaign` with these options, side
 /// by side: all mostly wait.
@@ -22,10 +25,11 @@ const AT_A_TIME: usize = 2;
 pub(crate) fn run(run: &Run, campaign: &[String]) -> Result<()> {
     let now = cluster::program(&run.root)?;
     cluster::next_program(&run.root)?;
+    let old = cluster::old_program(&run.root, run.long)?;
     built(&run.root)?;
     let (others, campaign) = std::thread::scope(|scope| {
         let named = || std::thread::Builder::new().name("real".to_owned());
-        let tests = named().spawn_scoped(scope, || tests(run, &now));
+        let tests = named().spawn_scoped(scope, || tests(run, &now, old));
         let power = named().spawn_scoped(scope, || cut_power(run, &now));
         let campaign = stress::run_cluster(&run.root, campaign);
         let others = [tests, power].map(|thread| {
@@ -60,11 +64,23 @@ fn both(one: Result<()>, other: Result<()>) -> Result<()> {
     }
 }
 
-fn tests(run: &Run, server: &Path) -> Result<()> {
+/// Without an `old` program no nodes are upgraded.
+fn tests(run: &Run, server: &Path, old: Option<PathBuf>) -> Result<()> {
     let mut failed = Vec::new();
+    let mut environment: Vec<(&str, OsString)> = vec![("QUINTET_NATS_SERVER", server.into())];
+    let mut skipped = vec![UPGRADE];
+    match old {
+        Some(old) => {
+            environment.push(("QUINTET_OLD", old.into()));
+            skipped.clear();
+        }
+        None => {
+            let why = "set QUINTET_OLD to the program of an older build";
+            run.note_left_out(format!("cluster: an upgrade of nodes: {why}"));
+        }
+    }
     for program in built(&run.root)?.iter().filter(|one| one.name == REAL) {
-        let environment = [("QUINTET_NATS_SERVER", server.into())];
-        failed.extend(run_one(run, program, AT_A_TIME, &[], &environment)?);
+        failed.extend(run_one(run, program, AT_A_TIME, &skipped, &environment)?);
     }
     ensure!(
         failed.is_empty(),

@@ -53,6 +53,7 @@ pub(super) struct NewCallback {
     /// 0 is the most urgent; left out: the queue's default.
     priority: Option<u32>,
     /// Time to run of its leases, ms; left out: as the queue says.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     ttr_ms: Option<u64>,
 }
 

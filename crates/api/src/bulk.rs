@@ -89,6 +89,17 @@ pub struct ErrorKind {
     pub from: Option<Name>,
 }
 
+/// Bytes of a queue's name on a page, where a byte may take four letters.
+pub(super) fn name_bytes(queue: &Name) -> u64 {
+    4 * queue.as_bytes().len() as u64
+}
+
+/// So many messages of a queue, `max` at most, have room on a page: each is shown with its name.
+pub(super) fn rows(queue: &Name, max: u32) -> u32 {
+    let fit = super::PAGE_BYTES / name_bytes(queue).max(1);
+    max.min(u32::try_from(fit).unwrap_or(u32::MAX))
+}
+
 /// When it became what it is: buried, or a dead letter.
 pub fn since(message: &Message) -> Ms {
     let changed = message

@@ -11,6 +11,7 @@ pub struct Dedupe {
     pub id: String,
     /// For how long the first put is remembered at most, ms; left out: as the
     /// queue's `unique_for` says.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub window_ms: Option<u64>,
     /// Event that also ends that; left out: as the queue's `unique_until` says.
     pub until: Option<Until>,

@@ -12,19 +12,16 @@ use quintet_types::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Api;
 use super::bytes_in_json::{base64_unless_text, lossy};
 use super::call::{Answer, Call, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
+use super::{Api, PAGE_BYTES};
 use quintet_http::{DoneTo, DoneWith, reply};
 
 /// A key or queue is held for so long at most, ms.
 pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
-
-/// A page of held keys takes so much memory, about.
-const PAGE_BYTES: u64 = 1 << 20;
 
 /// So much of a key is in a cursor, as an address has no room for a long one.
 const CURSOR_BYTES: usize = 1024;

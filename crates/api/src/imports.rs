@@ -242,10 +242,13 @@ pub(super) async fn show(
 #[serde(deny_unknown_fields, default)]
 pub(super) struct NewQueue {
     /// How long a lease of a message lasts that says nothing else.
+    #[serde(deserialize_with = "super::read::duration_ms")]
     ttr_ms: Option<u64>,
     /// How long a message stays.
+    #[serde(deserialize_with = "super::read::duration_ms")]
     ttl_ms: Option<u64>,
     /// How long a message waits before it is ready.
+    #[serde(deserialize_with = "super::read::duration_ms")]
     delay_ms: Option<u64>,
     /// How messages with keys leave: `ordered` or `fair`.
     groups: Option<String>,

@@ -70,7 +70,7 @@ pub use over::Group;
 pub use path::Path;
 pub use problem::{Problem, in_a_line};
 use quintet_http::{App, Client, ConnectionSlot, Consumer, Guest, Losses, Requester, Undo, Waits};
-pub use read::version;
+pub use read::{DURATION_MAX_MS, version};
 pub use schedules::{Schedule, nexts};
 pub use setup::version as version_of_setup;
 pub use types::NewMessage;
@@ -78,6 +78,9 @@ use uploads::Uploads;
 
 /// Estimated size of a row of a list before it is known, bytes.
 const ROW_BYTES: u64 = 256;
+
+/// A page of a list ends behind so many bytes.
+const PAGE_BYTES: u64 = 1 << 20;
 
 /// Memory of a list of connections while it is made, bytes.
 const LIST_BYTES: u64 = 4 << 20;

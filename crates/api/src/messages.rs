@@ -398,8 +398,10 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
     let attrs: Option<Vec<_>> = query.all("header").map(pair).collect();
     let bytes = |name: &str| query.get(name).map(|text| text.as_bytes().into());
     let named = |name, base64| read::bytes_of(name, query.get(name), query.get(base64));
+    let queue = read::queue(queue)?;
     Ok(BulkOp {
-        queue: read::queue(queue)?,
+        max: bulk::rows(&queue, read::page_size(query)?),
+        queue,
         state: read::state(query.get("state").unwrap_or("ready"))?,
         filter: Filter {
             body: bytes("contains"),
@@ -414,7 +416,6 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
         },
         action: BulkAction::Show,
         after: query.get("cursor").map(bulk::cursor).transpose()?,
-        max: read::page_size(query)?,
     })
 }
 

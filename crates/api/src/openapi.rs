@@ -67,25 +67,35 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("Act", "grace_ms", GRACE),
     ("Cancel", "grace_ms", GRACE),
     ("Changes", "body_base64", BASE64),
+    ("Changes", "delay_ms", DURATION),
     ("Child", "name", NAME),
     ("Dedupe", "id", KEY),
-    ("Dedupe", "window_ms", r#"{"minimum": 0}"#),
+    ("Dedupe", "window_ms", DURATION),
     ("Extend", "lease_ms", LEASE),
     ("Finish", "hold_key_ms", LEASE),
     ("Finish", "result", r#"{"maxLength": 65536}"#),
     ("HoldFor", "hold_ms", GRACE),
     ("NewCallback", "body_base64", BASE64),
     ("NewCallback", "queue", NAME),
+    ("NewCallback", "ttr_ms", DURATION),
     ("NewMessage", "after", r#"{"maxItems": 1000}"#),
     ("NewMessage", "body_base64", BASE64),
     ("NewMessage", "correlation_id", NAME_255),
+    ("NewMessage", "delay_ms", DURATION),
     ("NewMessage", "key", KEY),
     ("NewMessage", "reply_to", NAME_255),
     ("NewMessage", "name", NAME_255),
+    ("NewMessage", "ttl_ms", DURATION),
+    ("NewMessage", "ttr_ms", DURATION),
+    ("NewQueue", "delay_ms", DURATION),
+    ("NewQueue", "ttl_ms", DURATION),
+    ("NewQueue", "ttr_ms", DURATION),
+    ("PauseFor", "for_ms", DURATION),
     ("Progress", "percent", r#"{"minimum": 0, "maximum": 100}"#),
     ("Puts", "messages", r#"{"minItems": 1, "maxItems": 1000}"#),
     ("Puts", "wait_ms", WAIT),
     ("Reserve", "lease_ms", LEASE),
+    ("Release", "delay_ms", DURATION),
     ("Release", "hold_key_ms", LEASE),
     ("Reserve", "linger_ms", WAIT),
     ("Reserve", "max", HUNDRED),
@@ -113,6 +123,7 @@ const GRACE: &str = r#"{"minimum": 0, "maximum": 604800000}"#;
 const WAIT: &str = r#"{"minimum": 0, "maximum": 60000}"#;
 const HUNDRED: &str = r#"{"minimum": 1, "maximum": 100}"#;
 const EVERY: &str = r#"{"minimum": 1000, "maximum": 316224000000}"#;
+const DURATION: &str = r#"{"minimum": 0, "maximum": 316224000000}"#;
 const KEY: &str = r#"{"maxLength": 65535}"#;
 const NAME_255: &str = r#"{"minLength": 1, "maxLength": 255}"#;
 const NAME: &str = r#"{"minLength": 1}"#;

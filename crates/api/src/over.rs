@@ -11,7 +11,7 @@ use quintet_types::{BulkOp, Cursor, Filter, ListState, Message, Name, Order, Que
 use super::call::{Answer, Call};
 use super::problem::Problem;
 use super::types::{MessageView, Page};
-use super::{Api, bulk, read};
+use super::{Api, PAGE_BYTES, bulk, read};
 
 use quintet_http::{Requester, reply};
 
@@ -20,8 +20,6 @@ const SLICES: u32 = 64;
 const SEEKS: u32 = 4;
 /// Pages of queues looked through for a page of messages at most.
 const QUEUE_PAGES: u32 = 64;
-/// A page ends behind so many bytes of messages.
-const BYTES: u64 = 1 << 20;
 
 quintet_types::named! {
     /// Which messages of all queues.
@@ -195,7 +193,8 @@ impl Api {
                         ..BulkOp::show(stats.name.clone(), state, 0)
                     };
                     loop {
-                        bulk_op.max = max - u32::try_from(found.messages.len()).unwrap_or(max);
+                        let left = max - u32::try_from(found.messages.len()).unwrap_or(max);
+                        bulk_op.max = bulk::rows(&stats.name, left);
                         let bulk_done = match self.bulk_done(requester, bulk_op.clone()).await {
                             // It was deleted since its numbers were told.
                             Err(problem) if problem.status == 404 => break,
@@ -204,20 +203,24 @@ impl Api {
                         let (bulk_done, room) = bulk_done;
                         found.room.extend(room);
                         slices += 1;
-                        bytes += bulk_done.messages.iter().map(Message::size).sum::<u64>();
+                        let sizes = bulk_done
+                            .messages
+                            .iter()
+                            .map(|message| message.size() + bulk::name_bytes(&stats.name));
+                        bytes += sizes.sum::<u64>();
                         let named = bulk_done.messages.into_iter();
                         let named = named.map(|message| (message, stats.name.clone()));
                         found.messages.extend(named);
                         let full = found.messages.len() >= max as usize;
                         match bulk_done.next {
-                            Some(next) if full || slices >= SLICES || bytes >= BYTES => {
+                            Some(next) if full || slices >= SLICES || bytes >= PAGE_BYTES => {
                                 at.page = (shard, stats.id.0);
                                 at.inside = Some((stats.name.clone(), state, next));
                                 found.next = Some(at.text());
                                 return Ok(found);
                             }
                             Some(next) => bulk_op.after = Some(next),
-                            None if full => {
+                            None if full || bytes >= PAGE_BYTES => {
                                 // What stands behind it is behind everything of this state.
                                 let end = Cursor {
                                     not_selectable: true,
@@ -282,7 +285,7 @@ impl Api {
                 // What stands behind it in its queue is not known yet.
                 break;
             };
-            bytes += message.size();
+            bytes += message.size() + bulk::name_bytes(&head.queue);
             found.messages.push((message, head.queue.clone()));
             found.room.extend(room);
             self.seek(requester, asked, head.queue, after, &mut heads)
@@ -290,7 +293,7 @@ impl Api {
             if heads.is_empty() && !cut {
                 return Ok(found);
             }
-            if found.messages.len() >= most || bytes >= BYTES {
+            if found.messages.len() >= most || bytes >= PAGE_BYTES {
                 break;
             }
         }

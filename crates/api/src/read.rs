@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
 use percent_encoding::percent_decode_str;
 use quintet_types::{BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State};
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize as _, DeserializeOwned, Deserializer, Error as _};
 use serde_json::Value;
 
 use super::problem::Problem;
@@ -17,6 +17,8 @@ use quintet_http::{App, RequestMemory, Whole, content_type, form};
 
 /// A request waits so long at most, ms.
 pub(super) const WAIT_MAX_MS: u64 = 60_000;
+/// A pause, delay or lifetime lasts so long at most, ms, as the longest interval of a schedule.
+pub const DURATION_MAX_MS: u64 = 3660 * 86_400_000;
 /// Messages of a page at most.
 const PAGE_MAX: u64 = 1000;
 
@@ -112,6 +114,31 @@ fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     json.end()
         .map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;
     Ok(value)
+}
+
+/// Reads a duration; for `deserialize_with`.
+///
+/// # Errors
+/// It is longer than [`DURATION_MAX_MS`].
+pub(super) fn duration_ms<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let ms = Option::deserialize(from)?;
+    within(ms).map_err(D::Error::custom)?;
+    Ok(ms)
+}
+
+/// # Errors
+/// The duration of a field is longer than [`DURATION_MAX_MS`].
+pub(super) fn duration(field: &str, ms: Option<u64>) -> Result<(), Problem> {
+    within(ms).map_err(|why| Problem::field(field, why))
+}
+
+fn within(ms: Option<u64>) -> Result<(), String> {
+    match ms {
+        Some(ms) if ms > DURATION_MAX_MS => Err(format!(
+            "takes at most {DURATION_MAX_MS} ms, which is 3660 days; not {ms}"
+        )),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The fields of a query.
@@ -328,7 +355,37 @@ pub(super) fn if_match(headers: &HeaderMap) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Query, page_size, sum};
+    use serde::de::DeserializeOwned;
+
+    use super::{DURATION_MAX_MS, Query, page_size, parsed, sum};
+    use crate::types::{PauseFor, Puts};
+
+    #[test]
+    fn durations_have_a_bound_and_errors_name_it() {
+        fn read<T: DeserializeOwned>(json: &str, ms: u64) -> Result<(), (Option<String>, String)> {
+            let json = json.replace("MS", &ms.to_string());
+            let read = parsed::<T>(json.as_bytes());
+            read.map(drop)
+                .map_err(|problem| (problem.field, problem.detail))
+        }
+        let (most, over) = (DURATION_MAX_MS, DURATION_MAX_MS + 1);
+        let wrong = |field: &str| -> Result<(), _> {
+            let detail = format!("takes at most {most} ms, which is 3660 days; not {over}");
+            Err((Some(field.to_owned()), detail))
+        };
+        for field in ["delay_ms", "ttl_ms", "ttr_ms"] {
+            let json = format!(r#"{{"messages": [{{"{field}": MS}}]}}"#);
+            assert_eq!(read::<Puts>(&json, most), Ok(()));
+            assert_eq!(
+                read::<Puts>(&json, over),
+                wrong(&format!("messages[0].{field}"))
+            );
+        }
+        let pause = r#"{"for_ms": MS}"#;
+        assert_eq!(read::<PauseFor>(pause, most), Ok(()));
+        assert_eq!(read::<PauseFor>(pause, over), wrong("for_ms"));
+        assert_eq!(read::<PauseFor>("{}", 0), Ok(()));
+    }
 
     #[test]
     fn a_page_has_1_to_1000_and_errors_say_so() {

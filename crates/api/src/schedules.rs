@@ -210,6 +210,14 @@ impl Api {
     ) -> Result<Steered, Problem> {
         let schedule = spec.schedule(name);
         let schedule = schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
+        // One that is stored may have more.
+        for (field, ms) in [
+            ("delay_ms", spec.delay_ms),
+            ("ttl_ms", spec.ttl_ms),
+            ("ttr_ms", spec.ttr_ms),
+        ] {
+            read::duration(field, ms)?;
+        }
         if !requester.may_to(Verb::Put, schedule.queue()) {
             return Err(Problem::refused(CommandError::NotPermitted));
         }

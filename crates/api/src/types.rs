@@ -43,10 +43,13 @@ pub struct NewMessage {
     /// 0 is the most urgent; left out: the queue's default.
     pub priority: Option<u32>,
     /// Not taken before so many ms are over.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub delay_ms: Option<u64>,
     /// Gone after so many ms.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub ttl_ms: Option<u64>,
     /// Time to run of its leases, ms; 0: no deadline.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub ttr_ms: Option<u64>,
     /// Flags of a memcache client.
     #[serde(default)]
@@ -129,6 +132,7 @@ pub(super) struct Release {
     /// New priority.
     pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub(super) delay_ms: Option<u64>,
     /// No message of its key is handed out for so many ms, 1 to a week.
     pub(super) hold_key_ms: Option<u64>,
@@ -300,6 +304,7 @@ pub(super) struct Changes {
     /// New priority.
     pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over; 0: ready at once.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub(super) delay_ms: Option<u64>,
     /// New body as text, 64 KiB at most; the message has another id then.
     pub(super) body: Option<String>,
@@ -319,7 +324,8 @@ pub(super) struct Target {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PauseFor {
-    /// So many ms; left out: until it is resumed.
+    /// So many ms, 3660 days at most; left out: until it is resumed.
+    #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub(super) for_ms: Option<u64>,
 }
 

@@ -105,7 +105,10 @@ fn spec_of(key: &str) -> Result<&'static QueueSpec, String> {
 fn value_of(json: &str) -> Result<toml::Value, String> {
     let table = format!("v = {json}").parse::<toml::Table>().ok();
     let value = table.and_then(|mut table| table.remove("v"));
-    value.ok_or_else(|| "takes a number, true, false, a text or a list".to_owned())
+    value.ok_or_else(|| match json.parse::<f64>() {
+        Ok(_) => format!("takes numbers up to {}; not {json}", i64::MAX),
+        Err(_) => "takes a number, true, false, a text or a list".to_owned(),
+    })
 }
 
 /// Makes those of the retry policy that are in force the queue's own. If nobody has chosen a policy
@@ -149,4 +152,17 @@ fn set_tag(own: &mut Overrides, key: &str, value: Option<&[u8]>) {
 
 fn tag(key: &str) -> Vec<u8> {
     [SET_BY, key.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::value_of;
+
+    #[test]
+    fn a_number_beyond_64_bits_is_told_what_is_possible() {
+        let wrong = value_of("18446744073709551615").expect_err("too large");
+        let says = "takes numbers up to 9223372036854775807; not 18446744073709551615";
+        assert_eq!(wrong, says);
+        assert!(value_of("null").expect_err("nothing").ends_with("a list"));
+    }
 }

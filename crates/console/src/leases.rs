@@ -91,6 +91,9 @@ impl LeaseWalk {
     fn keep_first(&mut self) {
         self.rows.sort_by_key(|row| (row.until, row.id));
         self.rows.truncate(ROWS);
+        let weights = self.rows.iter().map(|row| row.queue.weight());
+        let fit = names::fitting(weights, names::PAGE_BYTES);
+        self.rows.truncate(fit);
     }
 }
 

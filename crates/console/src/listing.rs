@@ -235,10 +235,27 @@ pub(super) async fn list(
     which: &Which,
     after: Option<&str>,
 ) -> Result<Page, Problem> {
+    let page = first(asked, queue, which, after, ROWS).await?;
+    let fit = names::fitting(page.lines.iter().map(Line::weight), names::PAGE_BYTES);
+    if fit == page.lines.len() {
+        return Ok(page);
+    }
+    let rows = u32::try_from(fit).unwrap_or(ROWS);
+    first(asked, queue, which, after, rows).await
+}
+
+/// The first of them, so many at most.
+async fn first(
+    asked: &PageRequest,
+    queue: &Name,
+    which: &Which,
+    after: Option<&str>,
+    rows: u32,
+) -> Result<Page, Problem> {
     let mut bulk_op = BulkOp {
         filter: which.filter(),
         after: after.map(cursor).transpose()?,
-        ..BulkOp::show(queue.clone(), which.state, ROWS)
+        ..BulkOp::show(queue.clone(), which.state, rows)
     };
     let mut page = Page {
         lines: Vec::new(),
@@ -258,11 +275,11 @@ pub(super) async fn list(
             .extend(lines.map(|(message, lease)| Line::new(message, lease, now)));
         page.looked += bulk_done.looked;
         bulk_op.after = bulk_done.next;
-        let found = u32::try_from(page.lines.len()).unwrap_or(ROWS);
-        if bulk_done.next.is_none() || found >= ROWS {
+        let found = u32::try_from(page.lines.len()).unwrap_or(rows);
+        if bulk_done.next.is_none() || found >= rows {
             break;
         }
-        bulk_op.max = ROWS - found;
+        bulk_op.max = rows - found;
     }
     page.next = bulk_op.after.map(cursor_text);
     Ok(page)
@@ -309,9 +326,16 @@ pub(super) async fn kinds(
             },
         }
     });
+    let mut kinds: Vec<Kind> = kinds.collect();
+    let weights = kinds.iter().map(|kind| {
+        let from = kind.from.as_ref().map_or(0, Named::weight);
+        names::html_len(&kind.error) + kind.query.len() + from
+    });
+    let fit = names::fitting(weights, names::PAGE_BYTES);
+    kinds.truncate(fit);
     let of = match next {
         None => format!("all {}", words::count(looked as u64)),
         Some(_) => format!("the first {}", words::count(looked as u64)),
     };
-    Ok((kinds.collect(), of))
+    Ok((kinds, of))
 }

@@ -7,6 +7,9 @@ use quintet_types::Name;
 /// Letters of a name in a label, and bytes of it in a mark, at most.
 const SHORT: usize = 64;
 
+/// Bytes of names, bodies and reasons on a page, about: it ends behind them.
+pub(super) const PAGE_BYTES: usize = 48 << 10;
+
 /// The first line of a body, of its first 200 bytes.
 pub(super) fn first_line(body: &[u8]) -> Vec<Piece> {
     let head = &body[..body.len().min(200)];

@@ -22,7 +22,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, words};
-use quintet_api::{HOLD_MAX_MS, Path, Problem};
+use quintet_api::{DURATION_MAX_MS, HOLD_MAX_MS, Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
 /// All but what is reserved.
@@ -33,9 +33,6 @@ pub(super) const STATES: [ListState; 5] = [
     ListState::Prepared,
     ListState::Archived,
 ];
-
-/// The longest pause that has an end, 3660 days: the longest interval of a schedule.
-const PAUSE_MAX_MS: u64 = 3660 * 86_400_000;
 
 /// How many messages a queue has, apart from those under a lease.
 pub(super) fn waiting(stats: &QueueStats) -> u64 {
@@ -173,7 +170,7 @@ pub(super) async fn on_queue(
                 true => None,
                 false => Some(time(
                     typed,
-                    PAUSE_MAX_MS,
+                    DURATION_MAX_MS,
                     "Write 10s, 5m or 2h, up to 3660d.",
                 )?),
             }
@@ -257,14 +254,19 @@ async fn hold_key(
         for_ms,
     };
     asked.ask(hold).await?;
-    let key = names::seen(&String::from_utf8_lossy(&key));
-    Ok(match for_ms {
-        0 => format!("The message group {key} is no longer held."),
-        ms => format!(
-            "The message group {key} is held for {}.",
-            words::duration(ms)
-        ),
-    })
+    let seen = names::seen(&String::from_utf8_lossy(&key));
+    if for_ms == 0 {
+        return Ok(format!("The message group {seen} is no longer held."));
+    }
+    // A longer hold stays. The clock may count one more millisecond.
+    let api = &asked.console.api;
+    let held = api.held_keys(&asked.requester, queue).await;
+    let held = held.unwrap_or_default();
+    let held = held.iter().find(|held| *held.key == *key);
+    let left = held.map(|held| held.until.since(api.client_api().now()));
+    let left = left.filter(|ms| *ms > for_ms + 1).unwrap_or(for_ms);
+    let time = words::duration(left);
+    Ok(format!("The message group {seen} is held for {time}."))
 }
 
 /// Does what was asked, if the answer is to that question.

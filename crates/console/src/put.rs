@@ -12,7 +12,7 @@ use quintet_types::{Body, Command, CommandError, Edit, Message, Name, Outcome, V
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::{Answer, PageRequest, body, words};
-use quintet_api::{Dedupe, NewMessage, Path, Problem, SMALL, version};
+use quintet_api::{DURATION_MAX_MS, Dedupe, NewMessage, Path, Problem, SMALL, version};
 use quintet_http::{DoneTo, Form, reply};
 
 /// Attributes that the form has room for.
@@ -143,7 +143,11 @@ impl Put {
         let says = Some(problem.detail.clone());
         match problem.field.as_deref() {
             Some(field) if field.ends_with("body_base64") => self.body.wrong = says,
-            _ => self.wrong = says,
+            Some(field) => {
+                let name = field.rsplit("].").next().unwrap_or(field);
+                self.wrong = Some(format!("{name}: {}", problem.detail));
+            }
+            None => self.wrong = says,
         }
     }
 }
@@ -153,8 +157,9 @@ fn duration(field: &mut Field) -> Option<u64> {
         return None;
     }
     match words::typed_duration(&field.value) {
-        Ok(ms) => Some(ms),
-        Err(why) => {
+        Ok(ms) if ms <= DURATION_MAX_MS => Some(ms),
+        wrong => {
+            let why = wrong.err().unwrap_or("3660d at most.");
             field.wrong = Some(why.to_owned());
             None
         }

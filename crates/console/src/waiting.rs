@@ -7,13 +7,10 @@ use quintet_types::{ListState, Message, Name, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Line};
-use super::names::{Named, fitting};
+use super::names::{Named, PAGE_BYTES, fitting};
 use super::{Answer, PageRequest};
 use quintet_api::Group;
 use quintet_http::reply;
-
-/// Bytes of names, bodies and reasons on a page, about: it ends behind them.
-const BYTES: usize = 48 << 10;
 
 struct Row {
     queue: Named,
@@ -52,7 +49,7 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     let weights = rows
         .iter()
         .map(|row| row.queue.weight() + row.line.weight());
-    let fit = fitting(weights, BYTES);
+    let fit = fitting(weights, PAGE_BYTES);
     if fit < rows.len() {
         drop(over);
         over = list(u32::try_from(fit).unwrap_or(listing::ROWS)).await?;

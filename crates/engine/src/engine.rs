@@ -156,6 +156,11 @@ impl Engine {
             .collect();
         for queue in queues {
             self.resettle(queue);
+            // Nobody else tells those who wait that a limit or a pause is gone.
+            let there = self.store.queue(queue);
+            if there.is_some_and(|queue| !queue.live.line.is_empty()) {
+                self.store.look_again(queue);
+            }
         }
     }
 

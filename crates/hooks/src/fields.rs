@@ -339,7 +339,7 @@ pub(crate) fn batch_id(field: &str, value: &Value) -> Result<BatchId, String> {
     id.ok_or_else(|| format!("{field}: an id of a batch expected, b- and 16 hex digits"))
 }
 
-/// The name of a message.
+/// The name of a message, or of a queue for its reply.
 pub(crate) fn message_name(field: &str, value: &Value) -> Result<Vec<u8>, String> {
     let name = bytes(field, value, MESSAGE_NAME_BYTES_MAX)?;
     match name.is_empty() {
@@ -502,7 +502,7 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
         "tracked" => put.more.get_or_insert_default().tracked = truth(field, value)?,
         "reply_to" => {
             let reply = &mut put.more.get_or_insert_default().reply;
-            reply.get_or_insert_default().queue = name(field, value)?;
+            reply.get_or_insert_default().queue = Name::new(&message_name(field, value)?);
         }
         "after" => {
             let after = match value.as_table() {

@@ -97,6 +97,12 @@ impl Acked {
         self.settled.raise();
     }
 
+    /// Where the frames of the newest batch that is on its way end, and the batch.
+    #[cfg(test)]
+    pub(crate) fn newest(&self) -> Option<(Position, u64)> {
+        locked(&self.sent).back().copied()
+    }
+
     /// Batches that are on their way.
     pub(crate) fn on_way(&self) -> usize {
         locked(&self.sent).len()

@@ -112,8 +112,8 @@ fn assert_seen_to(core: &Core) {
     }
 }
 
-#[test]
-fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
+/// A host with a message that waits until hooks decide what becomes of it.
+fn with_a_pending_message() -> Core {
     let rule = Overrides {
         attempts_max: Some(1),
         dead_letter: Some(DeadLetter::To(ELSEWHERE.into())),
@@ -141,10 +141,23 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
     ));
     // The client that `ask` asks for.
     core.with_access(|access| access.disconnect(ClientId(1)));
-    assert_eq!(
-        std::mem::take(&mut *locked(&core.pending_decisions)).len(),
-        1
-    );
+    core
+}
+
+#[test]
+fn hooks_are_asked_when_what_they_decide_can_be_kept() {
+    let core = with_a_pending_message();
+    core.set_available(false);
+    assert!(core.take_pending_decisions().is_empty());
+    core.set_available(true);
+    assert_eq!(core.take_pending_decisions().len(), 1);
+    assert!(core.take_pending_decisions().is_empty());
+}
+
+#[test]
+fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
+    let core = with_a_pending_message();
+    assert_eq!(core.take_pending_decisions().len(), 1);
     wait_elsewhere(&core);
     assert_seen_to(&core);
     assert_eq!(brought(&core), [b""; 0]);

@@ -362,8 +362,12 @@ impl Core {
         run.number.0 < self.runs.first_of_this_life() && !self.runs.has(run.number.0)
     }
 
-    /// The events that wait for hooks to decide, each returned once.
+    /// The events that wait for hooks to decide, each returned once; none while what hooks decide
+    /// would be refused, as their messages would then wait for ever.
     pub fn take_pending_decisions(&self) -> Vec<PendingDecision> {
+        if !self.is_available() {
+            return Vec::new();
+        }
         std::mem::take(&mut *locked(&self.pending_decisions))
     }
 

@@ -485,10 +485,12 @@ impl Replay {
                         .flatten()
                         .map(|position| position.segment);
                     let oldest = oldest.min().unwrap_or(segment_ref.0);
-                    found
+                    let body = found
                         .body
-                        .get_or_insert_with(|| LargeBody::new(id, len, oldest))
-                        .clone()
+                        .get_or_insert_with(|| LargeBody::new(id, len, oldest));
+                    // Those that a retirement has written again count from there.
+                    body.set_places(Vec::new(), oldest);
+                    body.clone()
                 })
                 .map_err(|error| error.to_string())?;
                 if let Some(named) = in_snapshot {

@@ -1,9 +1,12 @@
 //! Replay, frame by frame: what a snapshot's counters say of the frames before it.
 
-use quintet_engine::format::put_group;
+use quintet_engine::format::{put_chunk_head, put_group};
 use quintet_engine::{Block, DedupeId, DedupeKind, Fact};
 use quintet_log::{Epoch, FrameKind, Position, ReplayFrame, SegmentNumber};
-use quintet_types::{MessageId, Ms, QueueId, QueueTotals, RunId, Scope, Settings, StateIndex};
+use quintet_types::{
+    Body, LargeBody, Message, MessageId, Ms, QueueId, QueueTotals, RunId, Scope, SegmentRef,
+    Settings, State, StateIndex,
+};
 
 use crate::Replay;
 
@@ -137,6 +140,53 @@ fn messages_that_a_first_snapshot_counts_are_in_runs_that_it_names() {
     for (images, known) in [(vec![], 0), (vec![named(8)], 8)] {
         let told = format!("queue q: 9 living messages are counted, {known} are known");
         assert_eq!(lacks(images), Some(told));
+    }
+}
+
+/// A retirement writes the chunks and the image of a living message again. Who followed until then
+/// must count it where the owner does, or retires the newer segment under it.
+#[test]
+fn a_message_lives_where_its_chunks_were_written_again() {
+    let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
+    let message = Message {
+        id: MessageId((1 << 55) | 5),
+        position: 5,
+        created: Ms(5),
+        body: Body::Large(LargeBody::new(9, 4, 0)),
+        extra: None,
+        ttr_ms: None,
+        priority: 1,
+        queue: QueueId(1),
+        flags: 0,
+        reserves: 0,
+        segment_ref: SegmentRef(0),
+        generation: 0,
+        ordinal: 0,
+        state: State::Ready,
+        selectable: true,
+        doomed: false,
+    };
+    let mut payload = Vec::new();
+    put_chunk_head(&mut payload, 9, 0);
+    payload.extend_from_slice(b"body");
+    assert_eq!(frame(&mut replay, Some(1), &[made()]), None);
+    for (segment, live) in [(3, [1, 0]), (10, [0, 1])] {
+        let chunk = ReplayFrame {
+            position: Position(0),
+            epoch: Epoch(1),
+            time_ms: 5,
+            kind: FrameKind::Body,
+            segment: SegmentNumber(segment),
+            offset: 0,
+            first_in_segment: false,
+            count: 1,
+            payload: &payload,
+        };
+        replay.apply(&chunk).expect("a chunk");
+        let image = Fact::Image(message.clone(), None);
+        assert_eq!(frame(&mut replay, Some(segment), &[image]), None);
+        let counted = |segment| replay.engines[1].segment_refs_live(SegmentRef(segment));
+        assert_eq!([3, 10].map(counted), live, "after segment {segment}");
     }
 }
 

@@ -4,19 +4,31 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use hyper::Request;
 use hyper::body::{Body as HyperBody, Frame, Incoming, SizeHint};
+use hyper::header::EXPECT;
+use tokio::runtime::Handle;
+use tokio::time::sleep;
 
 use crate::clients::Client;
 use crate::slots::{Apart, ConnectionSlot, Waits};
 
+/// A body that no handler reads is read and dropped up to this length, and for this time.
+const UNREAD_BYTES_MAX: u64 = 1 << 20;
+const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// Breaks off when the client ends its side of the connection, and when the server stops while
 /// more of the body is waited for.
 struct InterruptibleBody {
-    body: Incoming,
+    /// `None` only once it is dropped.
+    body: Option<Incoming>,
+    /// No handler has asked for it, and the client sends it without waiting for a word.
+    is_unread: bool,
     client: Arc<Client>,
     connection_slot: Option<Arc<ConnectionSlot>>,
     /// Its connection's place is another's while it waits.
@@ -29,9 +41,11 @@ struct InterruptibleBody {
 pub fn interruptible(request: Request<Incoming>) -> Request<Body> {
     let client = request.extensions().get::<Arc<Client>>().cloned();
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
+    let is_unread = !request.headers().contains_key(EXPECT);
     request.map(|body| match client {
         Some(client) if !body.is_end_stream() => Body::new(InterruptibleBody {
-            body,
+            body: Some(body),
+            is_unread,
             client,
             connection_slot,
             apart: None,
@@ -50,9 +64,13 @@ impl HyperBody for InterruptibleBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(cx) {
+        this.is_unread = false;
+        let Some(body) = &mut this.body else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
             this.client.waits_for_body(false);
-            if this.body.is_end_stream() {
+            if body.is_end_stream() {
                 this.apart = None;
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)));
@@ -80,10 +98,42 @@ impl HyperBody for InterruptibleBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(HyperBody::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body
+            .as_ref()
+            .map_or_else(SizeHint::default, HyperBody::size_hint)
+    }
+}
+
+/// The reply to a request whose body nobody reads would be lost if the connection closed while the
+/// client still sends.
+impl Drop for InterruptibleBody {
+    fn drop(&mut self) {
+        let Some(mut body) = self.body.take().filter(|_| self.is_unread) else {
+            return;
+        };
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let client = Arc::clone(&self.client);
+        let read = async move {
+            let mut bytes = 0;
+            while bytes + body.size_hint().lower() <= UNREAD_BYTES_MAX {
+                match body.frame().await {
+                    Some(Ok(frame)) => bytes += frame.data_ref().map_or(0, Bytes::len) as u64,
+                    Some(Err(_)) | None => return,
+                }
+            }
+        };
+        runtime.spawn(async move {
+            tokio::select! {
+                () = read => {}
+                () = client.reads_no_more() => {}
+                () = sleep(UNREAD_TIME_MAX) => {}
+            }
+        });
     }
 }

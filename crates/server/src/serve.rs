@@ -130,6 +130,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
         Some(_) => None,
     };
     let ends = Arc::new(AtomicBool::new(false));
+    server.security.hooks.begin(&server.core);
     let helpers = start_helpers(&server, spares, &ends)?;
     server.core.look_at_room();
     server.core.catch_up();

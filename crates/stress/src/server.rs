@@ -46,7 +46,7 @@ impl Generation {
         std::fs::set_permissions(&script, mode)?;
         Ok(Self {
             data: folder.join("data"),
-            shards: [1, 4][random.index(2)],
+            shards: [1, 2, 4][random.index(3)],
             io_threads: [1, 2, 4][random.index(3)],
             spares: 1 + random.below(2),
             chunk: ["64KiB", "256KiB"][random.index(2)],

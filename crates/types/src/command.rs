@@ -297,7 +297,8 @@ pub enum LeaseTime {
     /// The message's ttr if it was given one, else no deadline.
     OwnTtr,
     /// The message's ttr, else the queue's default, which the consumer is then
-    /// shown as if it were the message's own. [`crate::AT_ONCE_MS`]: as [`LeaseTime::Over`].
+    /// shown as if it were the message's own. [`crate::AT_ONCE_MS`]: it runs out
+    /// in the step that gives it.
     TtrOrDefault,
     /// The same, but no time is none: it is over in the step that gives it.
     TtrOrOver,
@@ -309,7 +310,7 @@ pub enum LeaseTime {
     /// The message's ttr, else so many ms (0: no deadline), which the consumer is
     /// then shown as if it were the message's own.
     TtrElse(u64),
-    /// It is over in the step that gives it, as one that ran out: a look that counts.
+    /// It is released in the step that gives it: a look that counts.
     Over,
 }
 

@@ -344,14 +344,20 @@ impl Overrides {
 
     /// Lays a queue's own ones over `settings`, but for those that are locked there.
     pub fn lay_own_over(&self, settings: &mut QueueSettings) {
-        match self.given() & settings.locked {
-            0 => self.lay_over(settings),
-            locked => {
-                let mut unlocked = self.clone();
-                unlocked.clear(locked);
-                unlocked.lay_over(settings);
-            }
+        let locked = settings.locked;
+        if locked == 0 || self.given() == 0 {
+            return self.lay_over(settings);
         }
+        let (mut unlocked, below) = (self.clone(), settings.clone());
+        unlocked.clear(locked);
+        unlocked.lay_over(settings);
+        // A retry policy also replaces values that it does not give.
+        macro_rules! restore {
+            ($($field:ident),* $(,)?) => {
+                $(if locked & Self::bit(stringify!($field)) != 0 { settings.$field = below.$field; })*
+            };
+        }
+        each_override!(restore);
     }
 
     /// The bit that stands for the setting of this field; 0: there is none.
@@ -596,6 +602,30 @@ mod tests {
             overrides.lay_over(&mut settings);
         }
         assert_eq!((settings.retry_delay_ms, settings.retry_max), (7, 3));
+    }
+
+    #[test]
+    fn a_lock_holds_against_a_retry_policy_that_does_not_name_the_setting() {
+        let policy = |locked: &[&str]| {
+            let own = Overrides {
+                retry_max: Some(3),
+                ..Overrides::default()
+            };
+            let mut settings = QueueSettings {
+                locked: locked.iter().map(|field| Overrides::bit(field)).sum(),
+                ..QueueSettings::of_server()
+            };
+            own.lay_own_over(&mut settings);
+            (
+                settings.retry_delay_ms,
+                settings.retry_max,
+                settings.retry_on,
+            )
+        };
+        assert_eq!(policy(&[]), (0, 3, RetryOn::ALL));
+        assert_eq!(policy(&["retry_on"]), (0, 3, RetryOn::NONE));
+        assert_eq!(policy(&["retry_delay_ms"]), (1000, 3, RetryOn::ALL));
+        assert_eq!(policy(&["retry_max"]), (1000, 24, RetryOn::NONE));
     }
 
     #[test]

@@ -183,4 +183,134 @@ pub(super) const CLUSTER: &[Planted] = &[
         )],
         tests: &[&["--lib", "the_server_of_a_damaged_copy"]],
     },
+    Planted {
+        name: "second-answer-not-awaited",
+        what: "a connection whose server does not answer answers for the other one too",
+        edits: &[(
+            "crates/jetstream/src/client.rs",
+            "        return rest.await;\n",
+            "        return None;\n",
+        )],
+        tests: &[&["--lib", "the_newer_of_two_answers_counts"]],
+    },
+    Planted {
+        name: "silent-server-kept",
+        what: "a server that answers no question is not left for another",
+        edits: &[(
+            "crates/jetstream/src/line.rs",
+            "over(self.since, UNANSWERED)",
+            "over(self.since, UNANSWERED * 9)",
+        )],
+        tests: &[&["--lib", "where_nothing_is_answered_another"]],
+    },
+    Planted {
+        name: "silent-owner-kept",
+        what: "a tunnel to a silent machine stays open when another node owns",
+        edits: &[(
+            "crates/proxy/src/tunnel.rs",
+            "hint.epoch > epoch);",
+            "hint.epoch > epoch + 9);",
+        )],
+        tests: &[&["--test=tunnel", "a_deposed_owner_is_left"]],
+    },
+    Planted {
+        name: "own-twin-refused",
+        what: "a node with an emptied data directory takes its own entry for another process",
+        edits: &[(
+            "crates/nodes/src/registry.rs",
+            "entry.at_ms));\n                Ok(false)\n",
+            "entry.at_ms));\n                Err(reason)\n",
+        )],
+        tests: &[&["--lib", "a_process_of_the_same_name_is_waited_for"]],
+    },
+    Planted {
+        name: "ended-listener-refused",
+        what: "a client is closed where the listener of a deposed owner has ended",
+        edits: &[(
+            "crates/proxy/src/peer_connection.rs",
+            "            Ok(false) => Answer::Nobody,\n",
+            "            Ok(false) => Answer::Refused(String::new()),\n",
+        )],
+        tests: &[&["--test=tunnel", "a_client_waits_where_the_owners_listener"]],
+    },
+    Planted {
+        name: "unknown-is-draining-in-sqs",
+        what: "SQS tells an unknown outcome as an error of a server that stops",
+        edits: &[(
+            "crates/sqs/src/ask.rs",
+            "Refused(CommandError::Unknown)",
+            "Refused(CommandError::Draining)",
+        )],
+        tests: &[&["--test=sqs", "a_send_that_nobody_acknowledges"]],
+    },
+    Planted {
+        name: "unknown-is-unavailable-in-api",
+        what: "the API tells an unknown outcome as an error of a cluster without quorum",
+        edits: &[(
+            "crates/api/src/problem.rs",
+            "            Class::Unknown => StatusCode::INTERNAL_SERVER_ERROR,\n",
+            "            Class::Unknown => StatusCode::SERVICE_UNAVAILABLE,\n",
+        )],
+        tests: &[&["--test=web", "a_put_that_nobody_acknowledges"]],
+    },
+    Planted {
+        name: "unknown-not-told",
+        what: "without quorum a connection whose reply is due for long is not closed",
+        edits: &[(
+            "crates/host/src/acked.rs",
+            "&& waited >= REPLY_WAIT",
+            "&& waited >= REPLY_WAIT * 9",
+        )],
+        tests: &[&["--lib", "clients_are_read_no_further_while_too_much_waits"]],
+    },
+    Planted {
+        name: "use-needs-a-quorum",
+        what: "beanstalk's `use` and `watch` are refused without quorum",
+        edits: &[(
+            "crates/host/src/access.rs",
+            "        let is_logged = !matches!(command, Command::Refer { .. });\n",
+            "        let is_logged = !matches!(command, Command::FlushAll);\n",
+        )],
+        tests: &[&["--lib", "nothing_is_decided_without_a_place"]],
+    },
+    Planted {
+        name: "hooks-asked-without-quorum",
+        what: "hooks are asked for what they decide while nothing can be kept",
+        edits: &[(
+            "crates/host/src/lib.rs",
+            "        if !self.is_available() {\n            return Vec::new();",
+            "        if self.has_failed() {\n            return Vec::new();",
+        )],
+        tests: &[&["--lib", "hooks_are_asked_when_what_they_decide"]],
+    },
+    Planted {
+        name: "chunks-not-known",
+        what: "a new owner does not know where the chunks of large bodies are",
+        edits: &[(
+            "crates/host/src/recover.rs",
+            "            body.set_places(places, segment_ref);\n",
+            "            drop((places, segment_ref));\n",
+        )],
+        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+    },
+    Planted {
+        name: "chunks-counted-where-they-were",
+        what: "who follows counts a large body where its chunks were before they were written again",
+        edits: &[(
+            "crates/host/src/recover.rs",
+            "                    body.set_places(Vec::new(), oldest);\n",
+            "",
+        )],
+        tests: &[&["--lib", "a_message_lives_where_its_chunks"]],
+    },
+    Planted {
+        name: "expired-without-its-hook",
+        what: "a message that expires goes without asking the hook",
+        edits: &[(
+            "crates/engine/src/decide/settle.rs",
+            "        if !self.withholds(cx, id, PendingDecisionKind::Expire) {\n",
+            "        if id.0 & 7 == 0 || !self.withholds(cx, id, PendingDecisionKind::Expire) {\n",
+        )],
+        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+    },
 ];

@@ -17,9 +17,9 @@ use quintet_types::{
     BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name, TURN_SHIFT, Verb,
 };
 
-use super::{BYTES, Over};
+use super::Over;
 use crate::problem::Problem;
-use crate::{Api, bulk, read};
+use crate::{Api, PAGE_BYTES, bulk, read};
 use quintet_http::Requester;
 
 /// Slices in which the next message of a lane is searched, before the page ends without it.
@@ -265,11 +265,11 @@ impl Newest<'_> {
                 found.next = Some(self.cursor());
                 return Ok(found);
             };
-            bytes += message.size();
+            bytes += message.size() + bulk::name_bytes(&head.lane.queue);
             found.messages.push((message, head.lane.queue.clone()));
             found.room.extend(room);
             self.go_on(stream, place, head.lane).await?;
-            let is_full = found.messages.len() >= self.max || bytes >= BYTES;
+            let is_full = found.messages.len() >= self.max || bytes >= PAGE_BYTES;
             let is_more = self.cut || self.next_stream().is_some();
             if is_full && is_more {
                 found.next = Some(self.cursor());

@@ -68,17 +68,45 @@ impl Hold {
             ),
             None => (format!("/queues/{queue}/hold"), "queue", &self.queue),
         };
-        let hold_ms = self.time.unwrap_or(0);
-        api.ask("POST", &path, Some(&json!({ "hold_ms": hold_ms })))?;
+        let asked_ms = self.time.unwrap_or(0);
+        api.ask("POST", &path, Some(&json!({ "hold_ms": asked_ms })))?;
+        let hold_ms = match asked_ms {
+            0 => Some(0),
+            ms => self.left_ms(&mut api, &queue, ms),
+        };
+        let shown = seen(name);
         match (self.json, hold_ms) {
             (true, _) => writeln!(stdout(), "{}", json!({ what: name, "hold_ms": hold_ms }))?,
-            (false, 0) => writeln!(stdout(), "{} is not held", seen(name))?,
-            (false, ms) => {
+            (false, None) => writeln!(stdout(), "{shown} stays paused until it is resumed")?,
+            (false, Some(0)) => writeln!(stdout(), "{shown} is not held")?,
+            (false, Some(ms)) if ms == asked_ms => {
                 let time = quintet_config::show_duration(ms);
-                writeln!(stdout(), "{} is held for {time}", seen(name))?;
+                writeln!(stdout(), "{shown} is held for {time}")?;
             }
+            (false, Some(ms)) => writeln!(stdout(), "{shown} stays held for {}", age(ms))?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Duration of the hold after this request, ms: `asked_ms`, or more where a longer hold or
+    /// pause stays. `None`: a pause without an end. A client that may not see the queue gets
+    /// `asked_ms`.
+    fn left_ms(&self, api: &mut Api, queue: &str, asked_ms: u64) -> Option<u64> {
+        let left = match &self.with_key {
+            Some(key) => {
+                let path = format!("/queues/{queue}/keys/held");
+                let held = api.pages(&path, "keys", "cursor", "cursor");
+                let held = held.unwrap_or_default();
+                let held = held.iter().find(|held| held["key"] == key.as_str());
+                held.and_then(|held| held["left_ms"].as_u64())
+            }
+            None => match api.get(&format!("/queues/{queue}")) {
+                Ok(shown) if shown["paused"] == true => Some(shown["paused_left_ms"].as_u64()?),
+                Ok(_) | Err(_) => None,
+            },
+        };
+        // The clock may count one more millisecond.
+        Some(left.filter(|ms| *ms > asked_ms + 1).unwrap_or(asked_ms))
     }
 
     fn print(&self, held: &[Value]) -> Result<()> {

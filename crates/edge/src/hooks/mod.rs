@@ -137,6 +137,15 @@ impl Hooks {
         runner.as_mut().map(work)
     }
 
+    /// Says which events they decide, before any happens: a start does what was due meanwhile.
+    pub fn begin(&self, core: &Arc<Core>) {
+        let client_id = core.own_client();
+        let decide = |runner: &mut Runner| runner.state.pending_decisions(client_id);
+        if let Some(pending_decisions) = self.at_dispatcher(core, decide) {
+            core.want_pending_decisions(pending_decisions);
+        }
+    }
+
     /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
     pub fn may_log_in(&self, core: &Arc<Core>, user: &str, secret: &[u8]) -> Option<bool> {
         let who = at_client_api(Caller::server(ClientId::default()));

@@ -61,8 +61,13 @@ impl Engine {
         ask: &LeaseRequest,
         handed: &[Message],
     ) {
+        // A consumer that asked for no time was not late.
+        let why = match ask.time == LeaseTime::Over {
+            true => Return::Released,
+            false => Return::Timeout,
+        };
         for message in handed.iter().filter(|message| is_over(ask, message.ttr_ms)) {
-            self.give_back(cx, message.id, Return::Timeout);
+            self.give_back(cx, message.id, why);
             cx.wake(message.queue);
         }
     }

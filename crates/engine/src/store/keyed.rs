@@ -73,12 +73,7 @@ impl Durable {
         let Some(queue) = self.queue(id) else { return };
         let rules = rules.filter(|_| !queue.live.dropped);
         if queue.groups.as_ref().map(|groups| groups.rules()) != rules {
-            let waited_for = !queue.live.line.is_empty();
             self.group_anew(id, rules);
-            // Nobody else tells those who wait, if a file said so.
-            if waited_for {
-                self.look_again(id);
-            }
         }
     }
 

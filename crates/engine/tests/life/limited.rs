@@ -184,3 +184,47 @@ fn a_rate_of_nothing_is_no_rate_and_lets_those_who_wait_go() {
     assert_eq!(w.delivered(), served);
     assert_eq!(w.pop("q"), "d");
 }
+
+/// A file that is read again lets those who wait go, as a change of the queue's own settings does.
+#[test]
+fn a_limit_that_the_file_lifts_lets_those_who_wait_go() {
+    const HOURLY: Rate = Rate {
+        count: 1,
+        per_ms: 3_600_000,
+    };
+    type Change = fn(&mut QueueSettings);
+    let cases: [(Change, Change, &str); 6] = [
+        (|to| to.in_flight_max = 1, |to| to.in_flight_max = 2, "b"),
+        (|to| to.in_flight_max = 1, |_| (), "b"),
+        (
+            |to| to.take_rate = HOURLY,
+            |to| (to.take_rate, to.take_burst) = (HOURLY, 2),
+            "b",
+        ),
+        (|to| to.take_rate = HOURLY, |_| (), "b"),
+        (|to| to.paused = true, |_| (), "a"),
+        (|to| to.paused = true, |to| to.down = true, "a"),
+    ];
+    for (number, (before, after, expected)) in cases.into_iter().enumerate() {
+        let mut w = World::new();
+        let configure = |w: &mut World, change: Change| {
+            let mut settings = w.settings.clone();
+            change(&mut settings.defaults);
+            w.engine.configure(settings);
+            w.wait(0);
+        };
+        configure(&mut w, before);
+        w.put("q", "a");
+        w.put("q", "b");
+        let first = w.take(1, reserve("q"));
+        assert_eq!(first == "a", expected == "b", "case {number}: {first}");
+        assert_eq!(w.ask(2, Command::Take(reserve_waiting("q"))), None);
+        configure(&mut w, after);
+        if number == 5 {
+            assert_eq!(w.delivered(), [], "case {number}");
+            configure(&mut w, |_| ());
+        }
+        let served = [(2, expected.to_owned())];
+        assert_eq!(w.delivered(), served, "case {number}");
+    }
+}

@@ -166,6 +166,30 @@ fn a_lease_that_is_over_as_it_is_given_counts_and_shows_each_once() {
 }
 
 #[test]
+fn a_lease_of_no_time_is_released_and_one_of_a_queue_without_time_runs_out() {
+    let mut w = World::new();
+    let overrides = Overrides {
+        default_ttr_ms: Some(AT_ONCE_MS),
+        ..Overrides::default()
+    };
+    let (queue, overrides) = ("q".into(), Box::new(overrides));
+    w.ask(9, Command::Create { queue, overrides });
+    w.put("q", "x");
+    for (time, counts) in [(LeaseTime::Over, (1, 0)), (LeaseTime::TtrOrOver, (1, 1))] {
+        assert_eq!(w.take(1, for_ms("q", time)), "x");
+        let asked = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
+        let Some(Outcome::Stats(reply)) = asked else {
+            panic!("{asked:?}");
+        };
+        let StatsReply::Queue(stats) = *reply else {
+            panic!("numbers of a queue");
+        };
+        let totals = &stats.totals;
+        assert_eq!((totals.releases, totals.timeouts), counts, "{time:?}");
+    }
+}
+
+#[test]
 fn too_many_such_leases_are_too_many_attempts() {
     let mut w = World::new();
     let overrides = Overrides {

@@ -211,3 +211,11 @@ fn a_put_of_a_hook_waits_for_messages_of_any_shard() {
     put(&mut t, "q", "other");
     assert_eq!(log(&t), ["72057594037927943"]);
 }
+
+#[test]
+fn a_queue_for_replies_with_a_long_name_is_told_its_limit() {
+    let mut t = trial("function before_put(msg) msg.reply_to = ('q'):rep(256) end");
+    assert_eq!(put(&mut t, "a", "x"), "1");
+    let says = "hook before_put: hooks.lua:1: msg.reply_to: at most 255 bytes expected";
+    assert_eq!(log(&t), [says]);
+}

@@ -317,10 +317,15 @@ fn nothing_is_decided_without_a_place_to_keep_it() {
         let refused = Outcome::Refused(CommandError::Unavailable);
         assert_eq!(ask(&core, command), refused);
     }
-    assert_ne!(
-        ask(&core, Command::StopWaiting),
-        Outcome::Refused(CommandError::Unavailable)
-    );
+    let refer = Command::Refer {
+        queue: q[0].clone(),
+        uses: Some(true),
+        watches: None,
+    };
+    for kept_nowhere in [Command::StopWaiting, refer] {
+        let refused = Outcome::Refused(CommandError::Unavailable);
+        assert_ne!(ask(&core, kept_nowhere), refused);
+    }
     assert_eq!(image(&core), before);
     core.set_available(true);
     assert_eq!(take_many(&core, &q, 9), ["x", "x", "x"]);

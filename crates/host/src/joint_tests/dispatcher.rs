@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use quintet_cluster::World as _;
-use quintet_types::{Caller, ClientId, Command};
+use quintet_types::{Caller, ClientId, Command, CommandError, Outcome};
 
+use super::bodies::{downloaded, uploaded};
 use super::node::{Node, OutcomeCallback, Serving, TIMER, Without};
 use crate::sync::Turn;
 use crate::{Access, Decided, Required, Trail, locked};
@@ -19,6 +20,14 @@ impl Node {
             return;
         }
         let core = &serving.core;
+        let command = match &self.ground.chunks {
+            Some(written) => uploaded(core, command, written),
+            None => Some(command),
+        };
+        let Some(command) = command else {
+            told(Outcome::Refused(CommandError::NoSpace), serving.epoch);
+            return;
+        };
         let caller = Caller {
             client_id: ClientId(client_id),
             ..Caller::default()
@@ -61,6 +70,7 @@ impl Node {
             return;
         };
         serving.core.fetch_all();
+        self.run_hook(serving);
         self.write(serving);
         self.deliver();
         self.answer(serving);
@@ -124,7 +134,7 @@ impl Node {
             if self.ground.watches() {
                 self.watch(serving, required);
             }
-            told(outcome, serving.epoch);
+            told(downloaded(&serving.core, outcome), serving.epoch);
         }
     }
 

@@ -98,6 +98,7 @@ impl Run {
         let unknown = state.history.calls().iter();
         let unknown = unknown.filter(|call| call.answered.is_none());
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let some = |of: &Option<AtomicU64>| of.as_ref().map_or(0, count);
         RunCounts {
             acknowledged: state.history.acknowledged() as u64,
             troubled,
@@ -110,6 +111,8 @@ impl Run {
             compared: oracle.compared as u64,
             runs: self.ground.bucket.counts()[0] as u64,
             cut: oracle.cut as u64,
+            chunks: some(&self.ground.chunks),
+            hooked: some(&self.ground.hook),
         }
     }
 }

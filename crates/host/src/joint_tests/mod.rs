@@ -2,14 +2,16 @@
 //! ownership, [`quintet_cluster::StreamLog`], engines and committer are those of the program.
 //! Clients put, take and settle; leaders go, answers are lost, late, doubled or stale, links are
 //! cut one way, processes stand still at any step or are killed, clocks jump, and old segments are
-//! purged; of some seeds the stores of leaders are damaged, messages leave memory for runs, or
-//! frames are longer than an entry. Messages are moved over shards, and some puts set an entry of a
-//! table in the same step, as hooks do.
+//! purged; of some seeds the stores of leaders are damaged, messages leave memory for runs, frames
+//! are longer than an entry, bodies come in as chunks, or a hook decides where messages go that
+//! expire. Messages are moved over shards, and some puts set an entry of a table in the same step,
+//! as hooks do.
 //!
 //! In the end everything drains, and what clients were told is checked.
 //!
 //! `SEEDS=10000 cargo test -p quintet-host joint` tries more.
 
+mod bodies;
 mod bucket;
 mod client;
 mod dispatcher;
@@ -67,6 +69,7 @@ fn what_clients_of_three_nodes_were_told_is_so_whatever_goes_wrong() {
     eprintln!("{seeds:?}: {total:?}");
     assert!(total.purges > 0 && total.compared > 0, "{total:?}");
     assert!(total.runs > 0 && total.cut > 0, "{total:?}");
+    assert!(total.chunks > 0 && total.hooked > 0, "{total:?}");
 }
 
 /// Some seed finds out that a fence is missing.

@@ -2,16 +2,53 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quintet_types::{Body, Command, Name, Outcome, Put, Wait};
+use quintet_types::{Body, Caller, Command, Effect, Expiry, Name, Outcome, Put, Transaction, Wait};
 
 use super::client::{QUEUES, number, take_from};
+use super::node::{Node, Serving};
 use super::run::{CALM, Moved, Run};
-use crate::locked;
+use crate::{Access, Decided, Trail, locked};
 
 /// Two queues of different shards that no client takes from.
 const MOVED: [&str; 2] = ["x", "y"];
+
+impl Node {
+    /// The hooks thread, which is slow now and then: what expires goes to the other queue.
+    pub(super) fn run_hook(&self, serving: &Serving) {
+        let Some(decided) = &self.ground.hook else {
+            return;
+        };
+        if locked(&self.dispatcher).random.chance(1, 2) {
+            return;
+        }
+        let core = &serving.core;
+        for pending in core.take_pending_decisions() {
+            let to = MOVED[usize::from(pending.queue.as_bytes() == MOVED[0].as_bytes())];
+            let step = Transaction {
+                effects: vec![Effect::Move {
+                    id: pending.message.id,
+                    to: Name::from(to),
+                }],
+                ..Transaction::default()
+            };
+            let caller = Caller::server(core.own_client());
+            let mut trail = Trail::default();
+            let step = Command::Transaction(Box::new(step));
+            let done = Access::new(core, core.clock.now(), &mut trail).submit(caller, step);
+            if let Decided::Now(outcome, ..) = done {
+                assert!(
+                    matches!(outcome, Outcome::Transaction { .. }),
+                    "{outcome:?}"
+                );
+            }
+            core.see_to(trail);
+            decided.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
 
 impl Run {
     /// Puts a message, or moves one, now and then.
@@ -38,12 +75,19 @@ impl Run {
                     (body, Command::Move { id, to })
                 } else {
                     let (body, from) = (state.next(), state.random.index(2));
+                    let mut put = Put::new(Name::from(MOVED[from]), Body::new(&body.to_le_bytes()));
+                    // A hook moves those that expire.
+                    let hooked = self.ground.hook.is_some() && state.random.chance(1, 2);
+                    if hooked {
+                        put.expires = Expiry::In(1 + state.random.below(3_000));
+                    }
                     let one = Moved {
                         from,
-                        ..Moved::default()
+                        id: None,
+                        asked: hooked,
+                        moved: hooked,
                     };
                     state.moves.insert(body, one);
-                    let put = Put::new(Name::from(MOVED[from]), Body::new(&body.to_le_bytes()));
                     (body, Command::Put(put))
                 };
                 let client_id = state.next();

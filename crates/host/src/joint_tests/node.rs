@@ -11,7 +11,7 @@ use quintet_log::{LogError, Position, Storage};
 use quintet_sim::Random;
 use quintet_sim::cluster::{Clocks, Link, Process, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
-use quintet_types::{Delivery, Ms, Outcome, WallAhead};
+use quintet_types::{Delivery, Ms, Outcome, PendingDecisions, WallAhead};
 
 use super::bucket::Bucket;
 use super::oracle::{Oracle, SHARDS, image};
@@ -63,6 +63,10 @@ pub(super) struct Ground {
     pub(super) spills: bool,
     /// Some bodies are longer than an entry.
     pub(super) large: bool,
+    /// Bodies come in as chunks, and so many chunks were written.
+    pub(super) chunks: Option<AtomicU64>,
+    /// A hook decides what becomes of messages that expire, and has so often.
+    pub(super) hook: Option<AtomicU64>,
 }
 
 impl Ground {
@@ -262,9 +266,18 @@ impl Node {
         self.set(&serving.hand);
         locked(&self.dispatcher).ahead = serving.core.clock.ahead();
         assert!(self.serving.set(serving).is_ok(), "it owns once");
-        self.wrote();
         if let Some(serving) = self.serving.get() {
-            serving.core.catch_up();
+            let core = &serving.core;
+            let end = locked(&core.committer).log.end();
+            self.ended(serving, core.progress.written(), end);
+            if self.ground.hook.is_some() {
+                core.want_pending_decisions(PendingDecisions {
+                    client_id: core.own_client(),
+                    expire: true,
+                    ..PendingDecisions::default()
+                });
+            }
+            core.catch_up();
         }
         self.timer();
         self.upkeep();
@@ -314,7 +327,7 @@ impl Node {
             self.ground
                 .retired
                 .fetch_add(after - before, Ordering::Relaxed);
-            if self.ground.spills {
+            if self.ground.spills || self.ground.chunks.is_some() {
                 keep(&serving.core, rewrites);
                 let core = &serving.core;
                 let cleared = serving.cached.clear(&|run| core.is_left_over(run));
@@ -331,13 +344,18 @@ impl Node {
         }
     }
 
-    /// A batch was written: where it ends, and what the shards are there.
+    /// A batch was written. A chunk that ends a segment writes one while it has the committer.
     fn wrote(&self) {
-        let Some(serving) = self.serving.get() else {
-            return;
-        };
-        let commit_number = serving.core.progress.written();
-        let end = locked(&serving.core.committer).log.end();
+        if let Some(serving) = self.serving.get()
+            && let Some(acked) = &serving.core.acked
+            && let Some((end, commit_number)) = acked.newest()
+        {
+            self.ended(serving, commit_number, end);
+        }
+    }
+
+    /// Where a batch ends, and what the shards are there.
+    fn ended(&self, serving: &Serving, commit_number: u64, end: Position) {
         locked(&self.dispatcher).ends.insert(commit_number, end);
         if self.ground.watches() {
             let mut oracle = locked(&self.ground.oracle);

@@ -45,6 +45,10 @@ pub(super) struct RunCounts {
     pub(super) runs: u64,
     /// Entries that are a part of a frame.
     pub(super) cut: u64,
+    /// Chunks of bodies that were written.
+    pub(super) chunks: u64,
+    /// Messages of which a hook decided what becomes.
+    pub(super) hooked: u64,
 }
 
 impl RunCounts {
@@ -60,6 +64,8 @@ impl RunCounts {
         self.compared += other.compared;
         self.runs += other.runs;
         self.cut += other.cut;
+        self.chunks += other.chunks;
+        self.hooked += other.hooked;
     }
 }
 
@@ -162,6 +168,8 @@ impl Run {
             // Of every third messages leave memory, and of some of the others bodies are large.
             spills: seed % 3 == 1 && !calm,
             large: seed % 15 == 5 && !calm,
+            chunks: (seed % 7 == 3 && !calm).then(AtomicU64::default),
+            hook: (seed % 8 == 6 && !calm).then(AtomicU64::default),
             world: world.clone(),
         });
         // With these a takeover takes longer than a lease, by the slowest and the fastest clock.

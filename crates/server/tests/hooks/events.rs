@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::common::{Client, Server, Start, await_that, http, text};
 use rustix::process::Signal;
@@ -420,6 +421,21 @@ fn listed(server: &Server, queue: &str, file: &Path) -> Vec<String> {
     assert!(exported.status.success(), "{}", text(&exported.stderr));
     let lines = std::fs::read_to_string(file).expect("written");
     lines.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_came_due_while_no_server_ran_is_decided_by_hooks() {
+    let place = Place::new("function expire(msg) return 'expired' end");
+    let server = place.start();
+    let mut client = server.client();
+    client.ask(b"set short 0 1 1\r\nx\r\n", b"STORED\r\n");
+    server.kill();
+    // One second of a ttl, which nothing but time ends.
+    std::thread::sleep(Duration::from_millis(1_100));
+    let server = place.start();
+    let mut client = server.client();
+    client.send(b"get expired/t=120000\r\n");
+    client.expect_value("expired", b"x");
 }
 
 #[test]

@@ -109,6 +109,34 @@ fn messages_with_long_headers_come_in_pages() {
     assert_eq!(status, 4096);
 }
 
+/// Each message is shown with the name of its queue.
+#[test]
+fn messages_of_a_queue_with_a_long_name_come_in_pages() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = served(&dir);
+    let queue = "n".repeat(20_000);
+    let messages = json!({"messages": vec![json!({}); 100]});
+    let put = post(&server, &format!("/queues/{queue}/messages"), &messages);
+    assert_eq!(put.status, 201, "{}", put.json);
+    for list in [
+        format!("/queues/{queue}/messages?max=1000"),
+        "/messages?group=all&max=1000".to_owned(),
+    ] {
+        let (mut seen, mut query) = (0, String::new());
+        loop {
+            let page = get(&server, &format!("{list}{query}"));
+            assert_eq!(page.status, 200, "{}", page.json);
+            assert!(page.json.to_string().len() < PAGE);
+            seen += page.json["messages"].as_array().expect("a list").len();
+            match &page.json["cursor"] {
+                Value::String(cursor) => query = format!("&cursor={cursor}"),
+                _ => break,
+            }
+        }
+        assert_eq!(seen, 100);
+    }
+}
+
 /// Messages with their bodies count as connection memory until they have left.
 #[test]
 fn unread_records_are_counted() {

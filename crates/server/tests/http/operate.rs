@@ -295,6 +295,10 @@ fn a_key_is_held_and_let_go_on_the_page_of_its_queue() {
         "{page}"
     );
     assert!(page.contains("name=\"key\" value=\"YTxi\""), "{page}");
+    // A shorter hold changes nothing.
+    let shorter = post(&server, "/queues/calls/do/hold", &(form("a%3Cb") + "30s"));
+    let page = shown(&server, &shorter.1);
+    assert!(page.contains("a&#60;b is held for 59m "), "{page}");
     assert_eq!(text(&server.run(&["take", "calls"]).stdout), "");
     let (status, to) = post(&server, "/queues/calls/do/unhold", &form(""));
     assert_eq!(status, 400, "{to}");

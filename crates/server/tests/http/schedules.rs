@@ -287,6 +287,10 @@ fn a_definition_that_makes_no_sense_is_refused() {
         (json!({ "every_ms": 10, "queue": "w" }), "every_ms"),
         (json!({ "every_ms": 1000 }), "queue"),
         (
+            json!({ "every_ms": 1000, "queue": "w", "ttl_ms": 316_224_000_001_u64 }),
+            "ttl_ms",
+        ),
+        (
             json!({ "every_ms": 1000, "queue": "w", "colour": "red" }),
             "colour",
         ),

@@ -15,6 +15,7 @@ mod refused;
 #[allow(dead_code, reason = "the log's own tests use the rest")]
 #[path = "../../../jetstream/tests/real/servers.rs"]
 mod servers;
+mod upgrade;
 mod ways;
 
 use std::collections::BTreeSet;

@@ -80,6 +80,23 @@ impl Cluster {
         Self::begin(name, &data, self.command(name, &data, more))
     }
 
+    /// Starts a node of an older build, whose configuration may call a protocol a voice.
+    pub(crate) fn old_node(&self, program: &Path, name: &str) -> Node {
+        let data = self.dir.path().join(name);
+        let config = self.config(name, "");
+        let help = Command::new(program).args(["serve", "--help"]).output();
+        let help = text(&help.expect("the older binary starts").stdout);
+        if help.contains("VOICE") {
+            let told = std::fs::read_to_string(&config).expect("just written");
+            let told = told.replace("protocol = ", "voice = ");
+            std::fs::write(&config, told).expect("written");
+        }
+        let mut command = Command::new(program);
+        command.args(["serve", "--config"]).arg(config);
+        command.arg("--data").arg(&data).env_remove("NOTIFY_SOCKET");
+        Self::begin(name, &data, command)
+    }
+
     /// Starts a node under these faults.
     pub(crate) fn node_under(&self, name: &str, more: &str, faults: &Faults) -> Node {
         let data: PathBuf = self.dir.path().join(name);

@@ -337,7 +337,7 @@ impl Model {
         }
         for (message, ask) in handed.iter().zip(take.lease.iter().cycle()) {
             if !take.look && self.is_over(message.id, ask) {
-                self.give_back(message.id, Return::Timeout);
+                self.give_back(message.id, end_of(ask));
             }
         }
         if !handed.is_empty() {
@@ -595,9 +595,17 @@ impl Model {
         }
         let handed = self.lease(client_id, id, &ask);
         if self.is_over(id, &ask) {
-            self.give_back(id, Return::Timeout);
+            self.give_back(id, end_of(&ask));
         }
         Ok(Outcome::Messages([handed].into_iter().collect()))
+    }
+}
+
+/// Why a lease ends that is over in its own step.
+fn end_of(ask: &LeaseRequest) -> Return {
+    match ask.time == LeaseTime::Over {
+        true => Return::Released,
+        false => Return::Timeout,
     }
 }
 

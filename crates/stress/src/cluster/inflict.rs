@@ -97,6 +97,11 @@ impl Campaign<'_> {
             Kind::SilenceLink => {
                 self.cut(load, Some(FREEZE), &|l| l.cut_link(owner, Off::Silent))?
             }
+            Kind::SilenceMachine => {
+                let server = other(leader, &mut self.random);
+                self.cut(load, None, &|l| l.cut_machine(owner, server))?
+            }
+            Kind::SilenceBoth => self.cut(load, None, &|l| l.cut_machine(owner, leader))?,
             Kind::FillStore => self.fill_store(load, leader, owner)?,
             Kind::ReplaceServers => return self.replace_servers(load),
             Kind::PurgePast => self.purge_past(load, owner)?,

@@ -37,6 +37,9 @@ pub(super) enum Kind {
     /// Of what other nodes bring to the owner.
     BreakLink,
     SilenceLink,
+    /// The owner's, with a server that does not lead; or with the one that does.
+    SilenceMachine,
+    SilenceBoth,
     FillStore,
     /// By another version, if there is one.
     ReplaceServers,
@@ -63,14 +66,15 @@ impl Kind {
     }
 
     /// Whether it is among those that `--plain` leaves out.
-    pub(super) fn is_of_stores(self) -> bool {
-        self.needs_disks() || matches!(self, Self::DamageStore | Self::OldStore)
+    pub(super) fn is_long(self) -> bool {
+        let silent = matches!(self, Self::SilenceMachine | Self::SilenceBoth);
+        silent || self.needs_disks() || matches!(self, Self::DamageStore | Self::OldStore)
     }
 }
 
 /// Each with its name, and within how many ms clients are promised to be served again:
 /// `docs/cluster.md`. Where nothing is promised, or nobody should notice: none.
-pub(super) const KINDS: [(Kind, &str, Option<u64>); 36] = [
+pub(super) const KINDS: [(Kind, &str, Option<u64>); 38] = [
     (Kind::KillOwner, "kill -9 of the owner", Some(5000)),
     (Kind::KillStandby, "kill -9 of a standby", None),
     (
@@ -103,6 +107,12 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 36] = [
     (Kind::BlinkLeader, "leader cut off for 1 s", None),
     (Kind::BreakLink, "links to the owner cut", None),
     (Kind::SilenceLink, "links to the owner silent", None),
+    (Kind::SilenceMachine, "owner's machine silent", Some(5000)),
+    (
+        Kind::SilenceBoth,
+        "machine of owner and leader silent",
+        Some(13000),
+    ),
     (Kind::FillStore, "a server's store full", None),
     (Kind::ReplaceServers, "servers replaced one by one", None),
     (Kind::PurgePast, "purge past a stopped standby", None),

@@ -103,6 +103,16 @@ impl Links {
         self.to_nodes[node].cut(off.cut(false));
     }
 
+    /// Cuts a machine with this node and this server off from all others, in silence.
+    pub(super) fn cut_machine(&self, node: usize, server: usize) {
+        self.cut_node(node, Off::Silent);
+        self.cut_link(node, Off::Silent);
+        self.cut_routes(server, Off::Silent);
+        for proxies in &self.to_servers {
+            proxies[server].cut(Off::Silent.cut(false));
+        }
+    }
+
     /// Mends all; see [`Proxy::mend`].
     pub(super) fn mend(&self, late: bool) {
         let rows = self.to_servers.iter().chain(&self.routes);

@@ -128,7 +128,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// There is no such kind.
 fn kinds(args: &Args, power: bool) -> Result<Vec<usize>> {
     let all = (0..KINDS.len()).filter(|kind| power || !KINDS[*kind].0.needs_disks());
-    let all = all.filter(|kind| !(args.plain && KINDS[*kind].0.is_of_stores()));
+    let all = all.filter(|kind| !(args.plain && KINDS[*kind].0.is_long()));
     let Some(name) = &args.only else {
         return Ok(all.collect());
     };

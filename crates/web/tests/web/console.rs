@@ -305,12 +305,13 @@ fn a_message_is_put_by_the_form() {
         &world,
         &form,
         "/put",
-        "queue=a&body=%3Cb%3E&ttl=3+weeks&priority=-1",
+        "queue=a&body=%3Cb%3E&ttl=3+weeks&priority=-1&delay=3661d",
     );
     assert_eq!(wrong.status, 400);
     let text = wrong.text();
     assert!(text.contains("id=\"ttl-e\">Not a duration"), "{text}");
     assert!(text.contains("id=\"priority-e\">A number"), "{text}");
+    assert!(text.contains("id=\"delay-e\">3660d at most."), "{text}");
     assert!(
         text.contains("value=\"3 weeks\"") && text.contains("&#60;b&#62;"),
         "{text}"
@@ -321,6 +322,14 @@ fn a_message_is_put_by_the_form() {
             .text()
             .contains("id=\"body-e\">takes base64 with padding")
     );
+    for (field, name) in [("key", "key"), ("dedupe", "dedupe.id")] {
+        let long = format!("queue=a&{field}={}", "k".repeat(65_536));
+        let text = send(&world, &form, "/put", &long).text();
+        assert!(
+            text.contains(&format!("{name}: takes 65535 bytes at most")),
+            "{field}"
+        );
+    }
     assert_eq!(world.get("/api/v1/queues/a").status, 404);
 }
 
@@ -635,6 +644,23 @@ fn long_names_make_short_pages_that_leave_nothing_out() {
     let told = shown.matches("data-f=\"need/").count();
     let more = between(&shown, "?only=need\">and ", " more</a>");
     assert!(told > 1 && more == (10 - told).to_string(), "{told} {more}");
+}
+
+#[test]
+fn leases_of_queues_with_long_names_make_a_short_page() {
+    let world = World::new();
+    for n in 100..200 {
+        let name = "\\x01".repeat(247) + &n.to_string();
+        let name: String = form_urlencoded::byte_serialize(name.as_bytes()).collect();
+        put(&world, &name, "body");
+        let reserve = format!("/api/v1/queues/{name}/reserve");
+        assert_eq!(world.post_json(&reserve, &json!({})).status, 200);
+    }
+    let shown = page(&world, "/leases");
+    assert!(shown.len() < 100 << 10, "{} bytes", shown.len());
+    let rows = shown.matches("data-row href=\"/messages/").count();
+    let told = shown.contains(&format!(">{rows} of 100 leases"));
+    assert!(rows > 1 && told, "{rows}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::common;
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use common::{Reply, World};
@@ -283,4 +284,46 @@ fn the_api_names_the_error_of_a_host_that_is_not_ours() {
         page.starts_with("HTTP/1.1 403 ") && !page.contains("wrong_host"),
         "{page}"
     );
+}
+
+/// Reads one reply; the connection stays.
+fn head_of_reply(stream: &mut TcpStream) -> String {
+    let (mut head, mut byte) = (String::new(), [0]);
+    while !head.ends_with("\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("a reply");
+        head.push(char::from(byte[0]));
+    }
+    let mut lines = head.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.and_then(|len| len.parse().ok()).expect("a length");
+    stream.read_exact(&mut vec![0; length]).expect("its body");
+    head
+}
+
+/// A request that is refused before its body is read: the client sends the rest, and goes on.
+#[test]
+fn a_refusal_does_not_cut_off_a_client_that_still_sends() {
+    let world = World::new();
+    let body = vec![b' '; 600_000];
+    for (method, path) in [
+        ("POST", "/api/v1/queues/%ff/hold"),
+        ("POST", "/api/v1/queues/%ff/messages"),
+        ("PUT", "/api/v1/schedules/%ff"),
+        ("POST", "/api/v1/nothing"),
+        ("POST", "/nothing"),
+    ] {
+        let mut stream = world.connect();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).expect("sent");
+        let refusal = head_of_reply(&mut stream);
+        assert!(refusal.starts_with("HTTP/1.1 4"), "{path}: {refusal}");
+        stream.write_all(&body).expect("the server reads it");
+        let next = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        stream.write_all(next).expect("sent");
+        assert_eq!(Reply::read(&mut stream).status, 200, "{path}");
+    }
 }
