@@ -308,7 +308,7 @@ mod tests {
                 return;
             }
             assert!(began.elapsed() < Duration::from_secs(120), "missing");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -344,7 +344,7 @@ mod tests {
             // A list finds no place while the one before it is looked through.
             runs.look(&ten);
             assert!(began.elapsed() < Duration::from_secs(120), "not fetched");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
         for _ in 0..3 {
             runs.look(&ten);

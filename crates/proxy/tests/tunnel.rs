@@ -164,7 +164,7 @@ impl Running {
                 began.elapsed() < PATIENCE,
                 "fewer than {count} were refused"
             );
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -275,7 +275,7 @@ fn bytes_wait_while_nobody_owns() {
     let client = other.client();
     (&client).write_all(b"early\n").expect("it is open");
     while other.proxy.counts().waiting() == 0 {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     // Somebody is named who does not own yet; it is asked until it does.
     other.follows(&owner, 1);
@@ -293,7 +293,7 @@ fn who_waited_at_the_new_owner_itself_is_served() {
     let client = owner.client();
     (&client).write_all(b"early\n").expect("it is open");
     while owner.proxy.counts().waiting() == 0 {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     owner.owns(1);
     let mut heard = String::new();
@@ -333,7 +333,7 @@ fn without_an_owner_a_client_is_closed_in_the_end() {
     let client = alone.client();
     assert_eq!(rest(&client), "");
     while alone.proxy.counts().given_up() != 1 {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -547,7 +547,7 @@ fn clients_count_at_the_front_for_as_long_as_their_handshake_and_if_it_fails() {
         let began = Instant::now();
         while !is() {
             assert!(began.elapsed() < PATIENCE, "in vain: {what}");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     };
     for failed in 1..=2 {
@@ -588,7 +588,7 @@ fn peer_connections_are_encrypted_and_both_sides_are_known() {
             "c",
             0,
             Settings {
-                wait: Duration::from_millis(500),
+                wait: Duration::from_secs(4),
                 ..wrong
             },
         );

@@ -16,6 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::Mode;
@@ -27,6 +28,13 @@ const NICE: i32 = 19;
 
 /// The status a shell gives for a program it cannot start.
 const CANNOT_START: u8 = 127;
+
+/// A script that is open for writing is tried for so long: its writer, or a process that the writer
+/// forked meanwhile, closes it soon.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// Time between two of these tries.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Becomes the script. `args` are what the service hands to
 /// [`crate::Options::launcher`]: bytes of address space (0: no limit), the
@@ -91,5 +99,12 @@ fn become_script(args: impl IntoIterator<Item = OsString>) -> io::Result<Option<
         },
     ];
     script.fd_mappings(mappings).map_err(|_| invalid())?;
-    Err(script.exec())
+    let until = Instant::now() + BUSY;
+    loop {
+        let error = script.exec();
+        if error.kind() != io::ErrorKind::ExecutableFileBusy || Instant::now() > until {
+            return Err(error);
+        }
+        std::thread::sleep(AGAIN);
+    }
 }

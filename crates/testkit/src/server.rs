@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::ops::Deref;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
@@ -350,18 +351,27 @@ impl Server {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
     }
 
+    /// A document of `/api/v1` from the control socket, without the process of a command: waits
+    /// ask for many of them.
+    fn document(&self, path: &str) -> io::Result<serde_json::Value> {
+        let stream = UnixStream::connect(self.data.join("quintet.sock"))?;
+        let connection = Connection::of(Box::new(stream), PATIENCE)?;
+        let reply = http::ask(connection, &format!("GET /api/v1{path}"), "", b"")?;
+        Ok(reply.json())
+    }
+
     /// One number of `quintet stats`.
     #[track_caller]
     pub fn number(&self, name: &str) -> u64 {
-        let stats = self.json(&["stats", "--json"]);
+        let stats = self.document("/server").expect("a reply");
         let number = stats[name].as_u64();
         number.unwrap_or_else(|| panic!("no {name} in {stats}"))
     }
 
     /// One number of a queue's statistics; none: there is no such queue.
     pub fn number_of(&self, queue: &str, name: &str) -> Option<u64> {
-        let stats = self.run(&["stats", queue, "--json"]).stdout;
-        let stats: serde_json::Value = serde_json::from_slice(&stats).ok()?;
+        let escaped: String = queue.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let stats = self.document(&format!("/queues/{escaped}")).ok()?;
         stats[name].as_u64()
     }
 

@@ -124,6 +124,20 @@ fn too_much_memory() {
 }
 
 #[test]
+fn a_script_that_is_open_for_writing_starts_when_it_is_closed() {
+    let world = World::new();
+    world.queue("test", "echo done >&3");
+    let path = world.folder.path().join("test.sh");
+    let writer = fs::File::options().append(true).open(path).expect("there");
+    let id = world.put("test", json!({}));
+    eventually("it is tried", || {
+        (world.state("test", &id) != "que").then_some(())
+    });
+    drop(writer);
+    assert_eq!(world.end("test", &id), "done");
+}
+
+#[test]
 fn a_program_that_cannot_be_started() {
     let world = World::new();
     world.queue("test", "echo done >&3");

@@ -115,7 +115,7 @@ fn a_script_may_finish_while_the_service_stops() {
     let world = World::with(|options| options.limits.grace = PATIENCE);
     world.queue(
         "test",
-        "trap 'echo done in time >&3; exit 0' TERM; echo run on >&3; while :; do sleep 0.01; done",
+        "trap 'echo done in time >&3; exit 0' TERM; echo run on >&3; while :; do sleep 0.1; done",
     );
     let id = world.put("test", json!({}));
     eventually("it runs", || {

@@ -203,7 +203,7 @@ fn cancel(world: &World, grace_ms: u64) {
 
 #[test]
 fn a_cancelled_script_is_asked_to_end_and_killed_after_the_grace() {
-    let goes_on = "echo run $$ >&3; while :; do sleep 0.01; done";
+    let goes_on = "echo run $$ >&3; while :; do sleep 0.1; done";
     for (on_term, grace_ms, done) in [
         ("exit 1", 600_000, false),
         ("", 1500, false),
@@ -459,7 +459,7 @@ fn webhooks_become_messages() {
 fn webhooks_hear_that_a_message_was_cancelled() {
     let world = World::new();
     world.queue("webhook", "cat >/dev/null; echo done >&3");
-    let goes_on = "echo run $$ >&3; while :; do sleep 0.01; done";
+    let goes_on = "echo run $$ >&3; while :; do sleep 0.1; done";
     world.queue("test", &format!("trap 'exit 1' TERM; {goes_on}"));
     let id = world.put("test", json!({"post_run_webhook": ["http://one/"]}));
     eventually("it runs", || {

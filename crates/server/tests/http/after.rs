@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::api::{Reply, ask, get, post};
-use crate::common::{Data, Server, Start, await_that, text};
+use crate::common::{Data, PATIENCE, Server, Start, await_that, text};
 use serde_json::{Value, json};
 
 const LISTEN: &str = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";
@@ -355,8 +355,8 @@ fn many_are_freed_though_the_server_is_killed_on_the_way() {
 }
 
 #[test]
-fn a_hundred_thousand_are_freed_while_others_are_served() {
-    const MANY: u64 = 100_000;
+fn tens_of_thousands_are_freed_while_others_are_served() {
+    const MANY: u64 = 40_000;
     let data = Data::fresh();
     let server = start(&data, 4);
     let parent = put(&server, "a", &json!({}));
@@ -374,7 +374,7 @@ fn a_hundred_thousand_are_freed_while_others_are_served() {
         // In the same shard, in a turn of its own.
         put(&server, "mail+other", &json!({}));
         assert_eq!(taken(&server, "mail+other").len(), 1);
-        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", ready());
+        assert!(began.elapsed() < PATIENCE, "{:?}", ready());
     }
     assert!(server.stop().success());
 }

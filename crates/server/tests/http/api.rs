@@ -332,15 +332,11 @@ fn connections_of_http_are_listed_and_closed_as_others_are() {
         body.len()
     );
     waits.send(request.as_bytes());
-    let began = Instant::now();
-    let found = loop {
+    let found = eventually("somebody waits", || {
         let all = get(&server, "/connections").json;
         let is = |c: &&Value| c["waits_on"] == json!(["work"]);
-        if let Some(found) = all.as_array().unwrap().iter().find(is) {
-            break found.clone();
-        }
-        assert!(began.elapsed() < PATIENCE, "nobody waits: {all}");
-    };
+        all.as_array().unwrap().iter().find(is).cloned()
+    });
     assert_eq!(found["protocol"], "http");
     assert_eq!(found["voice"], "http", "the old name");
     assert_eq!(found["asks"], "POST /api/v1/queues/work/reserve");
@@ -489,11 +485,11 @@ fn rights_are_those_of_every_protocol() {
 #[test]
 fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_rates() {
     // Queues are looked at when a minute ends, and twice before there is a rate. By a clock that
-    // is set the first end is some seconds away.
+    // is set the first end is ten seconds away.
     let data = Data::fresh();
     let faults = faults(&data);
     let now = std::time::UNIX_EPOCH.elapsed().expect("past 1970");
-    faults.shift_clock((56_000 - now.as_millis() as i64).rem_euclid(60_000));
+    faults.shift_clock((50_000 - now.as_millis() as i64).rem_euclid(60_000));
     let start = Start::default().listen(&["memcache=0", "http=0"]);
     let server = Server::start_under(&faults, &data, &start);
     let late = |_| json!({ "body": "x", "delay_ms": 500 });
@@ -515,7 +511,10 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
     let past = loop {
         put(&server, "work", &["more"]);
         let past = get(&server, "/queues/work/history").json;
-        if past["minutes"]["ready"] != json!([]) {
+        // Where the minute ended before the delayed ones were due, the next one has them.
+        let storm = get(&server, "/queues/storm").json;
+        let has_moved = storm["due_per_s"].as_f64() > Some(0.0);
+        if has_moved && past["minutes"]["ready"] != json!([]) {
             break past;
         }
         assert!(began.elapsed() < PATIENCE * 2, "nobody looks: {past}");
@@ -684,15 +683,11 @@ fn a_trace_goes_with_the_message_to_whoever_takes_it_and_into_its_script() {
         reply.json["ids"][0].as_u64().unwrap()
     };
     let ended = |id: u64| {
-        let began = Instant::now();
-        loop {
+        eventually("its script ends", || {
             let shown = get(&server, &format!("/messages/{id}")).json;
-            if shown["state"] == "archived" {
-                return shown["status"].as_str().unwrap().to_owned();
-            }
-            assert!(began.elapsed() < PATIENCE, "{shown}");
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
+            let status = || shown["status"].as_str().unwrap().to_owned();
+            (shown["state"] == "archived").then(status)
+        })
     };
     let both = format!("traceparent: {parent}\r\ntracestate: a=1\r\ntracestate: b=2\r\n");
     let id = sent("traced", &both, json!({}));
@@ -747,7 +742,7 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
     assert_eq!(ask(&server, &finish, "", "").status, 409);
     reserve(&server, &json!({}));
     // There is none: it waits in vain.
-    assert!(reserve(&server, &json!({ "wait_ms": 3000 })).is_empty());
+    assert!(reserve(&server, &json!({ "wait_ms": 6000 })).is_empty());
     let told = server.ask("GET /metrics", "", "").body;
     for line in [
         "quintet_reply_seconds_count{protocol=\"http\",voice=\"http\",family=\"put\"} 2",
@@ -764,7 +759,7 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
         .lines()
         .find_map(|line| line.strip_prefix(sum))
         .unwrap();
-    assert!(sum.parse::<f64>().unwrap() < 3.0, "{sum}");
+    assert!(sum.parse::<f64>().unwrap() < 6.0, "{sum}");
 }
 
 #[test]

@@ -398,14 +398,9 @@ fn a_stop_answers_everybody_who_waits_at_once() {
         halves.push((half, "HTTP/1.1 "));
         // The halves are known once there are as many connections.
         let known = |json: &serde_json::Value| json.as_array().map_or(0, Vec::len);
-        let began = Instant::now();
-        while known(&get(&server, "/connections").json) < 9 {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "{:?}",
-                get(&server, "/connections").json
-            );
-        }
+        await_that("nine connections", || {
+            known(&get(&server, "/connections").json) >= 9
+        });
 
         let began = Instant::now();
         assert!(server.stop().success());
@@ -451,11 +446,7 @@ fn a_stop_answers_reads_that_wait() {
     });
     let busy = |json: &serde_json::Value| json.to_string().matches("GET /api/v1/").count();
     // With the one that asks.
-    let began = Instant::now();
-    while busy(&get(&server, "/connections").json) < 4 {
-        let there = get(&server, "/connections").json;
-        assert!(began.elapsed() < PATIENCE, "they do not wait: {there}");
-    }
+    await_that("all wait", || busy(&get(&server, "/connections").json) >= 4);
     let began = Instant::now();
     assert!(server.stop().success());
     let took = began.elapsed();
@@ -498,7 +489,7 @@ fn a_stop_gives_up_clients_that_do_not_read() {
         assert!(server.stop().success());
         let took = began.elapsed();
         assert!(
-            took < Duration::from_secs(STOP_WAIT_S / 6),
+            took < Duration::from_secs(STOP_WAIT_S / 2),
             "{protocol}: it took {took:?}"
         );
         drop(client);

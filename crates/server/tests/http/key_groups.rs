@@ -36,10 +36,10 @@ fn put(server: &Server, queue: &str, messages: &[(&str, &str)]) {
     assert_eq!(reply.status, 201, "{}", reply.json);
 }
 
-/// Reserves messages for half a minute: bodies, and leases.
+/// Reserves messages for longer than a test takes: bodies, and leases.
 fn reserve(server: &Server, queue: &str, max: u32) -> (Vec<String>, Vec<String>) {
     let path = format!("/queues/{queue}/reserve");
-    let reply = post(server, &path, &json!({ "max": max, "lease_ms": 30_000 }));
+    let reply = post(server, &path, &json!({ "max": max, "lease_ms": 600_000 }));
     assert_eq!(reply.status, 200, "{}", reply.json);
     let held = reply.json["messages"].as_array().unwrap().clone();
     let all = |what: &str| {
@@ -176,7 +176,7 @@ fn limits_of_keys_are_counted_and_configured() {
     server.configure(&raised);
     server.signal(rustix::process::Signal::HUP);
     // It waits for the settings as for a message.
-    let waits = json!({ "lease_ms": 30_000, "wait_ms": 20_000 });
+    let waits = json!({ "lease_ms": 600_000, "wait_ms": 20_000 });
     let reply = post(&server, "/queues/slow/reserve", &waits);
     assert_eq!(reply.json["messages"][0]["body"], json!("b"));
     let shown = get(&server, "/queues/slow/settings").json;

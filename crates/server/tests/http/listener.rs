@@ -125,7 +125,7 @@ fn what_ran_when_the_server_died_runs_again() {
     let data = folder.path().join("data");
     let go = folder.path().join("go");
     let text = format!(
-        "echo run on >&3; while [ ! -e {} ]; do sleep 0.02; done; echo done >&3",
+        "echo run on >&3; while [ ! -e {} ]; do sleep 0.1; done; echo done >&3",
         go.display()
     );
     let text = config(&script(folder.path(), &text), "");
@@ -292,13 +292,13 @@ fn resident(server: &Server) -> u64 {
         << 10
 }
 
-/// The bound does not depend on the size: 128 MiB would break it as 1 GiB
+/// The bound does not depend on the size: 48 MiB would break it as 1 GiB
 /// does. `QUINTET_ATTACHMENT_MIB=1024` tests that too.
 #[test]
 fn large_attachments_pass_through() {
     const GROWTH_MAX: u64 = 20 << 20;
     let mib = std::env::var("QUINTET_ATTACHMENT_MIB").ok();
-    let mib: u64 = mib.and_then(|mib| mib.parse().ok()).unwrap_or(128);
+    let mib: u64 = mib.and_then(|mib| mib.parse().ok()).unwrap_or(48);
     let folder = tempfile::tempdir().expect("a folder");
     let text = config(&script(folder.path(), "echo done >&3"), "");
     let server = start(&folder.path().join("data"), &text);

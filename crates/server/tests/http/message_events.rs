@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use super::api::{ask, get, post};
 use crate::common::{Data, PATIENCE, Server, Start, eventually};
 
+/// Segments are retired soon.
+const SMALL_LOG: &str = "log_bytes = '16MiB'\n";
 const LISTEN: &[&str] = &["memcache=0", "beanstalk=0", "http=0"];
 
 pub(super) fn now(server: &Server) -> String {
@@ -299,7 +301,8 @@ fn retire(server: &Server, segments: u64) {
 
 #[test]
 fn who_is_too_slow_holds_nothing_back_and_is_told_so() {
-    let server = Start::default().sync("never").listen(LISTEN).serve();
+    let start = Start::of(SMALL_LOG).sync("never").listen(LISTEN);
+    let server = start.serve();
     let begin = now(&server);
     put(&server, "work", json!({"body": "a"}));
     // A stream that nobody reads.
@@ -669,8 +672,9 @@ pub(super) fn await_begun(server: &Server, name: &str) {
 fn a_webhook_that_the_log_has_passed_goes_on_at_the_oldest_event() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let config =
-        format!("[[webhook]]\nname = 'slow'\nurl = 'http://{address}/'\nkinds = ['put']\n");
+    let config = format!(
+        "{SMALL_LOG}[[webhook]]\nname = 'slow'\nurl = 'http://{address}/'\nkinds = ['put']\n"
+    );
     let start = || Start::of(&config).sync("never").listen(LISTEN);
     let data = Data::fresh();
     let server = start().serve_at(&data);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::api::{ask, get, post};
-use crate::common::{Data, PATIENCE, Server, Start, text};
+use crate::common::{Data, Server, Start, await_that, text};
 
 fn start(data: &std::path::Path) -> Server {
     Start::of("[[queue]]\nname = \"film\"\nretention = \"1h\"\n")
@@ -130,7 +130,7 @@ fn a_script_says_it_while_it_runs() {
     let (script, go) = (dir.path().join("script"), dir.path().join("go"));
     let text = format!(
         "#!/bin/sh\necho progress 40% scene 4 >&3\n\
-         while [ ! -e {} ]; do sleep 0.01; done\necho done film.mp4 >&3\n",
+         while [ ! -e {} ]; do sleep 0.1; done\necho done film.mp4 >&3\n",
         go.display()
     );
     std::fs::write(&script, text).unwrap();
@@ -147,11 +147,7 @@ fn a_script_says_it_while_it_runs() {
     let stored = post(&server, "/queues/film/messages", &put).json;
     let id = stored["ids"][0].as_u64().expect("an id");
     let until = |wanted: (Value, Value, Value)| {
-        let began = std::time::Instant::now();
-        while seen(&server, id) != wanted {
-            let now = seen(&server, id);
-            assert!(began.elapsed() < PATIENCE, "{now:?}, not {wanted:?}");
-        }
+        await_that(&format!("{wanted:?}"), || seen(&server, id) == wanted);
     };
     until((json!("reserved"), json!(40), json!("40% scene 4")));
     std::fs::write(&go, "").unwrap();

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::api::{Reply, ask};
-use crate::common::{Data, Server, Start, eventually, faults};
+use crate::common::{Data, Server, Start, eventually, faults, http};
 use serde_json::{Value, json};
 
 const CRON: &str = "[[cron]]\nname = 'nightly'\nschedule = '30 2 29 2 *'\nqueue = 'reports'\n\
@@ -74,12 +74,10 @@ fn tables_are_seen_and_steered_over_the_api() {
     assert_eq!(ask(&server, "GET /cron/nightly/run", "", "").status, 405);
     server.run(&["drain"]);
     // A drain is done in a moment.
-    let refused = loop {
+    let refused = eventually("it drains", || {
         let (status, problem) = steer("nightly/run");
-        if status != 200 {
-            break (status, problem["code"].clone());
-        }
-    };
+        (status != 200).then(|| (status, problem["code"].clone()))
+    });
     assert_eq!(refused, (503, json!("draining")));
     let document = ask(&server, "GET /openapi.json", "", "").json;
     let paths = &document["paths"];
@@ -489,9 +487,17 @@ fn a_thousand_are_due_in_one_moment() {
     let server = Server::start_under(&faults, &data, &start);
     let due = now() + HOUR;
     let due = due - due % 1000;
+    let mut client = server.client_of("http");
     for number in 0..COUNT {
         let spec = json!({ "at_ms": [due], "queue": format!("q{}", number % 8), "body": "due" });
-        assert_eq!(define(&server, &format!("s{number:04}"), &spec).status, 201);
+        let (spec, head) = (spec.to_string(), "HTTP/1.1\r\nhost: localhost");
+        let request = format!(
+            "PUT /api/v1/schedules/s{number:04} {head}\r\n{}content-length: {}\r\n\r\n{spec}",
+            http::JSON,
+            spec.len()
+        );
+        client.send(request.as_bytes());
+        assert_eq!(http::read(&mut client).expect("a reply").status, 201);
     }
     assert_eq!(server.number("schedules"), COUNT as u64);
     // Soon it is due.

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::api::{Reply, ask, get, post};
-use crate::common::{Server, Start, http, page};
+use crate::common::{Server, Start, await_that, http, page};
 
 const USERS: &str = "[[user]]\nname = 'anna'\n[[grant]]\nuser = 'anna'\nqueues = ['*']\n\
                      rights = ['put', 'take', 'settle', 'peek', 'admin', 'server']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'anna'\n";
@@ -292,14 +292,7 @@ fn what_cannot_be_changed_says_why() {
         let told = get(&server, "/queues/work/settings").json;
         setting(&told, "in_flight_max")
     };
-    let began = std::time::Instant::now();
-    while locked()["locked"] == false {
-        assert!(
-            began.elapsed() < crate::common::PATIENCE,
-            "never read again"
-        );
-        std::thread::yield_now();
-    }
+    await_that("it is read again", || locked()["locked"] != false);
     assert_eq!(
         (&locked()["value"], &locked()["source"]),
         (&json!(9), &json!("file"))

@@ -138,9 +138,14 @@ impl Shell {
 
     /// Does a command as one who types it, and answers what was printed.
     fn paste(&mut self, command: &str) -> Vec<String> {
+        // A reader's machine has nothing else to do and starts a server at once.
+        let patient = match command.strip_prefix("quintet wait") {
+            Some(more) if !more.contains("--for") => format!("quintet wait --for 100s{more}"),
+            _ => command.to_owned(),
+        };
         let stdin = self.child.stdin.as_mut().expect("it is open");
         // The mark begins a line, also behind one that was not ended.
-        writeln!(stdin, "{command}\nprintf '\\n%s\\n' '{}'", self.mark).expect("it reads");
+        writeln!(stdin, "{patient}\nprintf '\\n%s\\n' '{}'", self.mark).expect("it reads");
         let until = Instant::now() + PATIENCE;
         let mut lines = Vec::new();
         loop {

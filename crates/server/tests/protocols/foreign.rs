@@ -78,7 +78,7 @@ fn a_web_page_puts_nothing() {
         client.expect_end();
         sent += 1;
     }
-    assert_eq!(server.number("connections_spoke_http"), sent);
+    server.await_number("connections_spoke_http", |count| count == sent);
     assert_eq!(server.number("total_puts"), 0);
     // What only begins like it is for the protocol to answer.
     let mut client = server.client_of("beanstalk");

@@ -142,7 +142,7 @@ fn listings_are_whole_while_queues_come_and_go() {
     let server = Start::of("shards = 2\nsync = '50ms'\n")
         .listen(&["memcache=0", "beanstalk=0"])
         .serve();
-    many_queues(&server, 3000);
+    many_queues(&server, 2000);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -157,8 +157,8 @@ fn listings_are_whole_while_queues_come_and_go() {
                 client.until(b"\r\n");
             }
         });
-        let all: BTreeSet<String> = (0..3000).map(listed).collect();
-        for _ in 0..3 {
+        let all: BTreeSet<String> = (0..2000).map(listed).collect();
+        for _ in 0..2 {
             let stays = |name: &&str| !name.starts_with("passing") && *name != "default";
             let once = |names: Vec<&str>| {
                 let stay: Vec<&str> = names.into_iter().filter(stays).collect();
@@ -189,7 +189,7 @@ fn listings_are_whole_while_queues_come_and_go() {
             client.send(b"stats\r\n");
             let text = String::from_utf8(client.until(b"id: ")).unwrap();
             let tubes = text.lines().find_map(|l| l.strip_prefix("current-tubes: "));
-            assert!(tubes.unwrap().parse::<usize>().unwrap() > 3000);
+            assert!(tubes.unwrap().parse::<usize>().unwrap() > 2000);
             let listing = server.run(&["queues", "--json"]).stdout;
             let listing = String::from_utf8(listing).unwrap();
             let queues = listing.lines().map(|line| {
@@ -331,7 +331,7 @@ fn an_address_without_a_connection_gets_one_and_so_does_an_operator() {
     others[0].put("w", b"two");
     others[1].put("w", b"three");
     server.client().expect_end();
-    assert_eq!(server.number("connections_refused"), 1);
+    server.await_number("connections_refused", |n| n == 1);
     let mut elsewhere = Client::unix(&socket);
     elsewhere.take("w", b"one");
     Client::unix(&socket).expect_end();
@@ -356,7 +356,7 @@ fn uploads_keep_to_their_share_of_the_disk_and_end_with_their_connection() {
     put(&mut second);
     let refused = crate::common::text(&second.until(b"\r\n"));
     assert!(refused.contains("disk full"), "{refused}");
-    assert_eq!(server.number("connections_uploads_refused"), 1);
+    server.await_number("connections_uploads_refused", |n| n == 1);
     drop(first);
     server.await_number("connections_upload_bytes", |n| n == 0);
     // What a body was refused to is closed.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quintet_auth::NewToken;
 use rustix::process::Signal;
 
-use crate::common::{Client, PATIENCE, Server, Start, await_that, page, text};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, eventually, page, text};
 use crate::tls::LISTEN;
 
 fn start(config: &str) -> Server {
@@ -19,16 +19,12 @@ fn here(limits: &str) -> String {
 
 /// Connects until the server lets it in: says this and is told that.
 fn comes_in(server: &Server, protocol: &str, words: &str, told: &str) -> Client {
-    let began = Instant::now();
-    loop {
+    eventually("it comes in", || {
         let mut client = server.client_of(protocol);
         client.try_send(words.as_bytes());
         let said = client.exact(told.len());
-        if said == told.as_bytes() {
-            return client;
-        }
-        assert!(began.elapsed() < PATIENCE, "{}", text(&said));
-    }
+        (said == told.as_bytes()).then_some(client)
+    })
 }
 
 #[test]
@@ -52,7 +48,7 @@ fn one_connection_too_many_is_refused_in_its_protocol_s_words() {
     }
     let (status, body) = page(&server, "/healthz");
     assert_eq!((status, body), (429, format!("429 - {why}")));
-    assert_eq!(server.number("limit_refusals_connections_address"), 6);
+    server.await_number("limit_refusals_connections_address", |n| n == 6);
     // Others are unharmed, operators too, and a place that is free is given.
     first.take("q", b"hi");
     drop(second);
@@ -184,7 +180,7 @@ fn bodies_over_http_count_as_bytes_in_flight() {
     let head = text(&other.until(b"\r\n\r\n")).to_lowercase();
     assert!(head.starts_with("http/1.1 429 "), "{head}");
     assert!(head.contains("\r\nretry-after: "), "{head}");
-    assert!(server.number("limit_refusals_bytes_in_flight_address") > 0);
+    server.await_number("limit_refusals_bytes_in_flight_address", |n| n > 0);
     half.send(b"}");
     assert!(text(&half.until(b"\r\n")).starts_with("HTTP/1.1 201 "));
     let mut after = asks(whole);
@@ -204,7 +200,7 @@ fn failed_logins_count_against_their_address() {
     let mut next = server.client_of("lineup");
     next.expect(b"-too many logins or handshakes from this address have failed\r\n");
     next.expect_end();
-    assert_eq!(server.number("limit_refusals_failures_address"), 1);
+    server.await_number("limit_refusals_failures_address", |n| n == 1);
     server.stop();
 }
 
@@ -228,20 +224,15 @@ fn a_user_has_limits_wherever_it_logs_in() {
     let mut other = server.client_of("jobqueue");
     other.expect(b"ERROR\0too many connections of this user\0");
     other.expect_end();
-    assert_eq!(server.number("limit_refusals_connections_user"), 2);
+    server.await_number("limit_refusals_connections_user", |n| n == 2);
     // The connection that was refused goes on, and may log in later.
     ann.send(b"PUSH 2 hi\r\n");
     ann.until(b"\r\n");
     drop(ann);
-    let began = Instant::now();
-    loop {
+    await_that("it may log in", || {
         more.send(login.as_bytes());
-        let said = more.until(b"\r\n");
-        if said == b"OK\r\n" {
-            break;
-        }
-        assert!(began.elapsed() < PATIENCE, "{}", text(&said));
-    }
+        more.until(b"\r\n") == b"OK\r\n"
+    });
     server.stop();
 }
 

@@ -1,12 +1,10 @@
 //! Checks from other people's suites, recorded against AWS, beyond the numbered cases.
 
-use std::time::Instant;
-
 use serde_json::{Value, json};
 
 use crate::cases;
 use crate::client::{Says, Sqs};
-use crate::common::PATIENCE;
+use crate::common::await_that;
 use crate::fifo::{create, send};
 
 /// Longer than a test takes, ms.
@@ -76,10 +74,7 @@ cases! {
         assert_eq!(s.counts("q.fifo"), ["1", "0", "249"]);
         // It is counted from when they were sent.
         delay("q.fifo", "1");
-        let began = Instant::now();
-        while s.counts("q.fifo") != ["250", "0", "0"] {
-            assert!(began.elapsed() < PATIENCE, "{:?}", s.counts("q.fifo"));
-        }
+        await_that("all are visible", || s.counts("q.fifo") == ["250", "0", "0"]);
         delay("q", "0");
         assert_eq!(s.counts("q"), ["0", "0", "1"]);
     }

@@ -112,7 +112,7 @@ cases! {
         s.create("q");
         s.send("q", "x");
         let of = |input: Value| s.receive("q", input)[0]["Attributes"].as_object().cloned();
-        let first = of(json!({"AttributeNames": ["All"], "VisibilityTimeout": 1})).expect("told");
+        let first = of(json!({"AttributeNames": ["All"], "VisibilityTimeout": 3})).expect("told");
         let names: Vec<&str> = first.keys().map(String::as_str).collect();
         assert_eq!(names, ["ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "SenderId", "SentTimestamp"]);
         assert_eq!(first["ApproximateReceiveCount"], "1");
@@ -124,16 +124,18 @@ cases! {
             of["ApproximateFirstReceiveTimestamp"].as_str().and_then(|ms| ms.parse::<i64>().ok()).expect("a time")
         };
         // Told at the first by when it was answered, then by when its lease began.
-        assert!((at(&first) - at(&second)).abs() < 1000, "{first:?} {second:?}");
+        assert!((at(&first) - at(&second)).abs() < 3000, "{first:?} {second:?}");
         assert_eq!(of(json!({"WaitTimeSeconds": 20})), None);
     }
 
     case_38_39_visibility(s) {
         s.create("q");
         let sent = s.send("q", "x");
+        s.create("hidden");
+        s.send("hidden", "x");
+        assert_eq!(s.bodies("hidden", json!({"VisibilityTimeout": 600})), ["x"]);
+        assert_eq!(s.receive("hidden", json!({})).len(), 0);
         let first = s.receive("q", json!({"VisibilityTimeout": 1}));
-        let began = Instant::now();
-        assert_eq!(s.receive("q", json!({})).len() * usize::from(began.elapsed() < Duration::from_millis(900)), 0);
         let second = s.receive("q", json!({"WaitTimeSeconds": 20, "VisibilityTimeout": 0}));
         assert_eq!(second[0]["MessageId"], sent["MessageId"]);
         assert_ne!(second[0]["ReceiptHandle"], first[0]["ReceiptHandle"]);
@@ -183,11 +185,11 @@ cases! {
         let got = s.receive("q", json!({}));
         change(&got[0], 0).yes();
         // At its old place.
-        let got = s.receive("q", json!({"VisibilityTimeout": 1}));
+        let got = s.receive("q", json!({"VisibilityTimeout": 600}));
         assert_eq!(got[0]["Body"], "a");
+        assert_eq!(s.bodies("q", json!({"VisibilityTimeout": 600})), ["b"]);
         let began = Instant::now();
         change(&got[0], 3).yes();
-        assert_eq!(s.bodies("q", json!({})), ["b"]);
         assert_eq!(s.bodies("q", json!({"WaitTimeSeconds": 20})), ["a"]);
         assert!(began.elapsed() >= Duration::from_secs(3));
         change(&got[0], 43201).no(400, "InvalidParameterValueException");
@@ -199,12 +201,12 @@ cases! {
         assert_eq!(over[0]["Body"], "c");
         // It is visible as it is.
         change(&over[0], 0).yes();
-        change(&over[0], 2).yes();
         let began = Instant::now();
+        change(&over[0], 2).yes();
         let text = s.jq("ChangeMessageVisibility", "q", json!({"ReceiptHandle": "x", "VisibilityTimeout": 1}));
         assert_eq!(text.no(400, "ReceiptHandleIsInvalid"), "The input receipt handle is invalid.");
         assert_eq!(s.bodies("q", json!({"WaitTimeSeconds": 20})), ["c"]);
-        assert!(began.elapsed() >= Duration::from_millis(1500));
+        assert!(began.elapsed() >= Duration::from_secs(2));
     }
 
     case_45_batches_of_handles(s) {
@@ -314,7 +316,7 @@ fn case_46_handles_over_a_kill() {
 #[test]
 fn case_48_retention() {
     let s = Sqs::start(1, "limits=open");
-    s.create_with("q", json!({"MessageRetentionPeriod": "1"}));
+    s.create_with("q", json!({"MessageRetentionPeriod": "4"}));
     s.send("q", "a");
     let got = s.receive("q", json!({}));
     s.send("q", "b");
@@ -332,7 +334,7 @@ fn what_comes_back_while_it_is_purged_is_purged() {
     let bodies: Vec<Value> = (0..1000)
         .map(|n| json!({"Id": n.to_string(), "MessageBody": "x"}))
         .collect();
-    for _ in 0..10 {
+    for _ in 0..5 {
         s.jq("SendMessageBatch", "q", json!({"Entries": bodies}))
             .yes();
         let mut handles = Vec::new();

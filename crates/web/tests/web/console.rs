@@ -578,9 +578,9 @@ fn a_queue_or_a_message_is_found_by_what_is_typed() {
 }
 
 #[test]
-fn ten_thousand_queues_are_a_light_page() {
+fn thousands_of_queues_are_a_light_page() {
     let world = World::new();
-    for n in 0..10_000 {
+    for n in 0..3000 {
         put(&world, &format!("queue.{n:05}"), "x");
     }
     put(&world, "zzz", "x");
@@ -589,7 +589,7 @@ fn ten_thousand_queues_are_a_light_page() {
     let reply = world.get("/");
     assert!(reply.body.len() < 100 << 10, "{}", reply.body.len());
     let shown = reply.text();
-    assert!(shown.contains("50 of 10,001 queues"), "{shown}");
+    assert!(shown.contains("50 of 3,001 queues"), "{shown}");
     let first = between(&shown, "data-row href=\"", "\"");
     assert_eq!(first, "/queues/zzz", "the worst is first");
     let filtered = page(&world, "/?name=queue.0004*&sort=name");

@@ -44,7 +44,7 @@ fn a_message_shows_what_its_script_wrote_in_colours_and_as_text() {
 fn a_log_is_followed_from_where_the_page_ends() {
     let world = World::new();
     let gate = world.folder.path().join("gate");
-    let waits = "echo first; until [ -e GATE ]; do sleep 0.01; done; echo second; echo done >&3";
+    let waits = "echo first; until [ -e GATE ]; do sleep 0.1; done; echo second; echo done >&3";
     world.queue("job", &waits.replace("GATE", gate.to_str().expect("text")));
     let short = world.message("job", json!({}));
     let path = format!("/messages/{}", number(&short));

@@ -4,10 +4,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use super::protocols::{House, PROTOCOLS};
-use crate::common::{PATIENCE, Server, Start};
+use crate::common::{Server, Start, eventually};
 
 /// Writes a script; answers a configuration with a queue `a` that runs it.
 fn script(folder: &Path, text: &str) -> String {
@@ -22,16 +21,11 @@ fn script(folder: &Path, text: &str) -> String {
 
 #[track_caller]
 fn lines_of(path: &Path, count: usize) -> Vec<String> {
-    let began = Instant::now();
-    loop {
+    eventually(&format!("{count} lines"), || {
         let text = fs::read_to_string(path).unwrap_or_default();
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        if lines.len() == count && text.ends_with('\n') {
-            return lines;
-        }
-        assert!(began.elapsed() < PATIENCE, "not {count} lines: {text:?}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+        (lines.len() == count && text.ends_with('\n')).then_some(lines)
+    })
 }
 
 #[test]
