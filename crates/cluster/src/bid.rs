@@ -92,7 +92,7 @@ impl Bid {
     /// Whether all that was sent is settled.
     ///
     /// # Errors
-    /// [`quintet_log::LogError::Fenced`] when somebody else's entry stands in the place of one of them.
+    /// [`quintet_log::LogError::Fenced`] when the entry of another stands in the place of one.
     pub(crate) fn is_settled(&self) -> Result<bool> {
         self.appender.is_settled()
     }
