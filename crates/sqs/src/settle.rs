@@ -1,6 +1,5 @@
 //! DeleteMessage, ChangeMessageVisibility, and their batches.
 
-
 use quintet_types::{By, Command, CommandError, How, LeaseRef, MessageId, Name, Outcome, When};
 
 use crate::ask::{PendingOutcome, said};
