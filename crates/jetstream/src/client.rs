@@ -26,7 +26,7 @@ use crate::{
     error::Error,
     line::Line,
     objects::{self, Objects},
-    tail,
+    tail::{self, ends},
 };
 
 /// Appends whose answers have not come, at most; beyond, the oldest is told that nobody knows. More
@@ -459,13 +459,6 @@ impl Stream for JetStream {
             told(came);
         });
     }
-}
-
-/// The leader's answer, asked over this connection. `None`: nobody leads, or nobody answers.
-async fn ends(line: &Line, names: &Names) -> Option<Ends> {
-    let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
-    let info = api::info(&reply)?.ok()?;
-    info.is_led().then(|| info.ends())
 }
 
 /// The newer of two answers, of which the later one is waited for for [`SECOND`] only: a machine
