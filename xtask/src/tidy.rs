@@ -14,7 +14,7 @@ engine: types | foldhash hashbrown sha2 siphasher smallvec
 wire: types | base64 memchr sha2 subtle
 client: policy types | base64 chrono chrono-tz serde thiserror utoipa
 log: | crc32c rustix thiserror
-cluster: log | bytes crc32c rustix
+cluster: log | bytes crc32c rustix thiserror
 jetstream: cluster log | * tokio
 proxy: tls | * tokio
 tls: | *

@@ -39,7 +39,7 @@ const DISK_BYTES: u64 = 1_500;
 
 /// One experiment.
 struct Experiment {
-    /// On the command line, and of its plots.
+    /// On the command line, and of its file.
     name: &'static str,
     title: &'static str,
     run: fn(&Lab) -> Result<ExperimentResult>,

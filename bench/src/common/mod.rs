@@ -1,7 +1,6 @@
 //! The part that the comparison and the experiments share: their arguments, the machine, how a
 //! server is started, tables, and where results are written.
 
-pub(crate) mod bars;
 pub(crate) mod machine;
 pub(crate) mod peers;
 pub(crate) mod sheet;
@@ -147,23 +146,15 @@ impl Common {
         SyncTimes::measure(&self.scratch)
     }
 
-    /// Writes `bench/results/NAME`.
+    /// Writes the results of an experiment into `bench/results/NAME.json`.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
-        let results = self.root.join("bench/results");
-        let path = results.join(name);
-        let written = fs::create_dir_all(&results).and_then(|()| fs::write(&path, text));
-        written.with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// Writes what an experiment found, for whoever wants to reckon again.
-    ///
-    /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub(crate) fn write_json(&self, name: &str, found: &Value) -> Result<()> {
         let text = serde_json::to_string_pretty(found)? + "\n";
-        self.write(&format!("{name}.json"), &text)
+        let results = self.root.join("bench/results");
+        let path = results.join(format!("{name}.json"));
+        let written = fs::create_dir_all(&results).and_then(|()| fs::write(&path, text));
+        written.with_context(|| format!("cannot write {}", path.display()))
     }
 }

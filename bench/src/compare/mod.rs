@@ -16,10 +16,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::common::bars::{self, Bar};
 use crate::common::machine::SyncTimes;
 use crate::common::peers::Ground;
-use crate::common::sheet::{Figure, Spread};
+use crate::common::sheet::Figure;
 use crate::common::{Common, Ran};
 use driver::Effort;
 use experiments::Experiment;
@@ -58,7 +57,7 @@ struct Outcome {
 
 impl Args {
     /// Runs what is asked for; prints it and, unless told not to, writes
-    /// `bench/results/NAME.json`, `NAME.svg` and the page's part.
+    /// `bench/results/NAME.json` and the page's part.
     ///
     /// # Errors
     /// A server does not start, a load fails, or a file cannot be written.
@@ -131,30 +130,12 @@ impl Args {
         let name = experiment.name;
         self.common
             .write_json(name, &to_json(experiment, outcome, ground))?;
-        self.common
-            .write(&format!("{name}.svg"), &plot(experiment, outcome))?;
         let path = self.common.root.join("bench/results/README.md");
         let context = || format!("cannot change {}", path.display());
         let text = fs::read_to_string(&path).with_context(context)?;
-        let text = page::replace(&text, name, &page::block(experiment, outcome))?;
+        let text = page::replace(&text, name, &page::tables(experiment, outcome))?;
         fs::write(&path, text).with_context(context)
     }
-}
-
-/// A group of bars for each table, a bar for each contender.
-fn plot(experiment: &Experiment, outcome: &Outcome) -> String {
-    let metric = experiment.metric;
-    let groups = outcome.tables.iter().map(|table| {
-        let pairs = table.contenders.iter().zip(&table.samples);
-        let bars = pairs.map(|(contender, samples)| Bar {
-            name: contender.name(),
-            value: Spread::of(samples.iter().map(|sample| metric.of(sample))),
-            ours: contender.kind.is_quintet(),
-        });
-        (table.scenario.name.as_str(), bars.collect())
-    });
-    let groups: Vec<_> = groups.collect();
-    bars::svg(experiment.title, metric.title(), metric.show(), &groups)
 }
 
 /// Everything, for whoever wants to reckon again.

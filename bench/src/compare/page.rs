@@ -24,14 +24,8 @@ pub(crate) fn replace(page: &str, name: &str, block: &str) -> Result<String> {
     Ok(format!("{}{block}{}", &page[..from], &page[to..]))
 }
 
-/// An experiment as the page shows it.
-pub(crate) fn block(experiment: &Experiment, outcome: &Outcome) -> String {
-    let Experiment { name, title, .. } = experiment;
-    format!("![{title}]({name}.svg)\n\n") + &tables(experiment, outcome)
-}
-
-/// The same without the plot: medians, a row for each contender, the figures that have a bound,
-/// and how it was measured.
+/// An experiment as the page shows it: medians, a row for each contender, the figures that have a
+/// bound, and how it was measured.
 pub(crate) fn tables(experiment: &Experiment, outcome: &Outcome) -> String {
     let metric = experiment.metric;
     let cells = |at: usize| {

@@ -25,11 +25,8 @@ pub(super) async fn message(
 ) -> Answer {
     let id = read::message(&id)?;
     let cancel = Box::new(given.asked()?);
-    let queue = api.queue_of(&requester, id).await;
-    match api.ask(&requester, Command::Cancel(id, cancel)).await {
-        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
-        Err(problem) => Err(api.why_not(&requester, id, problem).await),
-    }
+    api.change_message(&requester, id, Command::Cancel(id, cancel))
+        .await
 }
 
 /// Cancels the reserved message of this name; of several the one whose lease has run longest. If

@@ -10,9 +10,9 @@ use quintet_types::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::Api;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
+use super::{Api, read};
 
 /// How to reserve.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
@@ -66,8 +66,7 @@ impl Reserve {
     /// Conditions of its reply beside a first message, if it has some.
     pub(super) fn gather(&self, max: u32) -> Result<Option<Gather>, Problem> {
         if self.linger_ms > WAIT_MAX_MS {
-            let detail = format!("takes at most {WAIT_MAX_MS} ms; not {}", self.linger_ms);
-            return Err(Problem::field("linger_ms", detail));
+            return Err(read::wait_too_long("linger_ms", self.linger_ms));
         }
         match self.min {
             Some(min) if !(1..=max).contains(&min) => {

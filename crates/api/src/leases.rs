@@ -121,10 +121,7 @@ pub(super) async fn reserve(
         ));
     }
     if asked.wait_ms > WAIT_MAX_MS {
-        return Err(Problem::field(
-            "wait_ms",
-            format!("takes at most {WAIT_MAX_MS} ms; not {}", asked.wait_ms),
-        ));
+        return Err(read::wait_too_long("wait_ms", asked.wait_ms));
     }
     let time = lease_ms(asked.lease_ms)?;
     let gather = asked.gather(max)?;

@@ -76,12 +76,7 @@ pub(super) async fn put(
             }
             apart.wait(requester.client.as_deref())?
         }
-        _ => {
-            return Err(Problem::field(
-                "wait_ms",
-                format!("takes at most {WAIT_MAX_MS} ms; not {wait_ms}"),
-            ));
-        }
+        _ => return Err(read::wait_too_long("wait_ms", wait_ms)),
     };
     let mut puts = Vec::with_capacity(messages.len());
     for (at, mut message) in messages.into_iter().enumerate() {
@@ -310,6 +305,20 @@ impl Api {
         seen.ok().map(|(_, queue)| queue)
     }
 
+    /// Gives a command that changes a message, whose queue the audit tells.
+    pub(super) async fn change_message(
+        &self,
+        requester: &Requester,
+        id: MessageId,
+        command: Command,
+    ) -> Answer {
+        let queue = self.queue_of(requester, id).await;
+        match self.ask(requester, command).await {
+            Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
+            Err(problem) => Err(self.why_not(requester, id, problem).await),
+        }
+    }
+
     /// Does it, if the message still is as `version` says.
     ///
     /// # Errors
@@ -527,11 +536,8 @@ pub(super) async fn remove(
     params(("id" = u64, Path)), responses((status = 204)))]
 pub(super) async fn kick(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     let id = read::message(&id)?;
-    let queue = api.queue_of(&requester, id).await;
-    match api.ask(&requester, Command::KickId(id)).await {
-        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
-        Err(problem) => Err(api.why_not(&requester, id, problem).await),
-    }
+    api.change_message(&requester, id, Command::KickId(id))
+        .await
 }
 
 /// Sends a dead letter back to the queue it came from, where it is as new.
@@ -539,11 +545,8 @@ pub(super) async fn kick(Call { api, requester }: Call, Path(id): Path<String>) 
     params(("id" = u64, Path)), responses((status = 204)))]
 pub(super) async fn redrive(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
     let id = read::message(&id)?;
-    let queue = api.queue_of(&requester, id).await;
-    match api.ask(&requester, Command::Redrive(id)).await {
-        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
-        Err(problem) => Err(api.why_not(&requester, id, problem).await),
-    }
+    api.change_message(&requester, id, Command::Redrive(id))
+        .await
 }
 
 /// Moves a message that is not reserved to the end of a queue.
@@ -556,11 +559,8 @@ pub(super) async fn transfer(
 ) -> Answer {
     let id = read::message(&id)?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;
-    let queue = api.queue_of(&requester, id).await;
-    match api.ask(&requester, Command::Move { id, to }).await {
-        Ok(_) => Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue)),
-        Err(problem) => Err(api.why_not(&requester, id, problem).await),
-    }
+    api.change_message(&requester, id, Command::Move { id, to })
+        .await
 }
 
 /// The reply to an operation on a message, whose queue the audit tells.

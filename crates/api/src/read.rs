@@ -245,6 +245,11 @@ pub(super) fn message(text: &str) -> Result<MessageId, Problem> {
         .ok_or_else(|| Problem::field("id", "the id of a message is a number from 1 on"))
 }
 
+/// A field gives a longer wait than [`WAIT_MAX_MS`].
+pub(super) fn wait_too_long(field: &str, ms: u64) -> Problem {
+    Problem::field(field, format!("takes at most {WAIT_MAX_MS} ms; not {ms}"))
+}
+
 /// The batch of a filter.
 pub(super) fn batch(text: Option<&str>) -> Result<Option<BatchId>, Problem> {
     match text.map(BatchId::parse) {

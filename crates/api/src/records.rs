@@ -413,10 +413,7 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
         ));
     }
     if asked.wait_ms > WAIT_MAX_MS {
-        return Err(Problem::field(
-            "wait_ms",
-            format!("takes at most {WAIT_MAX_MS} ms; not {}", asked.wait_ms),
-        ));
+        return Err(read::wait_too_long("wait_ms", asked.wait_ms));
     }
     let queues = asked.queues.iter().map(|queue| read::queue(queue));
     let take = Take {

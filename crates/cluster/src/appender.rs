@@ -12,7 +12,7 @@ use bytes::Bytes;
 use quintet_log::{Epoch, LogError, Position};
 
 use crate::{
-    Ends, Moment, Seq, Stream, Ticks, World,
+    Ends, Moment, Result, Seq, Stream, Ticks, World,
     resolve::Kind,
     window::{Act, Stop, Window},
 };
@@ -185,17 +185,17 @@ impl Appender {
     }
 
     /// Returns when everything before `end` is durable.
-    pub(crate) fn wait(&self, end: Position) -> Result<(), LogError> {
+    pub(crate) fn wait(&self, end: Position) -> Result<()> {
         // What is acknowledged is so whatever came later.
         self.wait_for(|window| window.acked() >= end)
     }
 
     /// Returns when nothing is waited for any more.
-    pub(crate) fn wait_for_all(&self) -> Result<(), LogError> {
+    pub(crate) fn wait_for_all(&self) -> Result<()> {
         self.wait_for(Window::is_empty)
     }
 
-    fn wait_for(&self, done: impl Fn(&Window) -> bool) -> Result<(), LogError> {
+    fn wait_for(&self, done: impl Fn(&Window) -> bool) -> Result<()> {
         let mut outcome = Ok(());
         self.world.wait(None, &mut || {
             let state = self.lock();
@@ -209,7 +209,7 @@ impl Appender {
     }
 
     /// Why nothing is appended any more, if that is so.
-    fn stopped(&self, window: &Window) -> Result<(), LogError> {
+    fn stopped(&self, window: &Window) -> Result<()> {
         match window.stop() {
             None => Ok(()),
             Some(Stop::Fenced(latest)) => Err(LogError::Fenced {
@@ -226,7 +226,7 @@ impl Appender {
     }
 
     /// Whether all that was pushed is settled.
-    pub(crate) fn is_settled(&self) -> Result<bool, LogError> {
+    pub(crate) fn is_settled(&self) -> Result<bool> {
         let state = self.lock();
         if state.window.is_empty() {
             return Ok(true);
@@ -296,7 +296,7 @@ impl Appender {
     }
 
     /// Whether something may be appended.
-    pub(crate) fn check(&self) -> Result<(), LogError> {
+    pub(crate) fn check(&self) -> Result<()> {
         let state = self.lock();
         self.stopped(&state.window)?;
         match state.window.full() {
@@ -309,7 +309,7 @@ impl Appender {
     }
 
     /// Removes entries below `seq`, asking again until it is known to be done.
-    pub(crate) fn purge_below(&self, seq: Seq) -> Result<(), LogError> {
+    pub(crate) fn purge_below(&self, seq: Seq) -> Result<()> {
         if seq < Seq(2) {
             return Ok(());
         }

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use quintet_log::{Epoch, LogError, Position, Recovery, Stamp};
+use quintet_log::{Epoch, Position, Recovery, Stamp};
 
 use crate::{
-    Claim, ClusterId, Fences, Limits, PADDING, Reign, Seq, Stream, StreamLog, World, Writer,
+    Claim, ClusterId, Fences, Limits, PADDING, Reign, Result, Seq, Stream, StreamLog, World,
+    Writer,
     appender::Appender,
     copy::Copy,
     entry::Author,
@@ -91,8 +92,8 @@ impl Bid {
     /// Whether all that was sent is settled.
     ///
     /// # Errors
-    /// [`LogError::Fenced`] when somebody else's entry stands in the place of one of them.
-    pub(crate) fn is_settled(&self) -> Result<bool, LogError> {
+    /// [`quintet_log::LogError::Fenced`] when the entry of another stands in the place of one.
+    pub(crate) fn is_settled(&self) -> Result<bool> {
         self.appender.is_settled()
     }
 
@@ -101,7 +102,7 @@ impl Bid {
     ///
     /// # Errors
     /// The mirror cannot be written.
-    pub(crate) fn pad(&mut self, copy: &mut Copy) -> Result<bool, LogError> {
+    pub(crate) fn pad(&mut self, copy: &mut Copy) -> Result<bool> {
         if copy.next() == self.place {
             copy.take(self.place, &self.entry, &mut |_| Ok(()))?;
         }

@@ -9,7 +9,7 @@ use quintet_log::{
 };
 
 use crate::{
-    Beginning, Claim, ClusterId, Ends, Fences, Reign, Seq, StreamLog,
+    Beginning, Claim, ClusterId, Ends, Fences, Reign, Result, Seq, StreamLog,
     appender::Appender,
     entry::{Author, Refused},
     reader::{Framed, Read, Reader, Tip},
@@ -159,12 +159,7 @@ impl Copy {
     ///
     /// # Errors
     /// [`LogError::BadEntry`] when it cannot be believed; then nothing behind it is to be read.
-    pub(crate) fn take(
-        &mut self,
-        seq: Seq,
-        entry: &Bytes,
-        replay: Replay<'_>,
-    ) -> Result<(), LogError> {
+    pub(crate) fn take(&mut self, seq: Seq, entry: &Bytes, replay: Replay<'_>) -> Result<()> {
         let cluster = self.cluster;
         self.handoff = None;
         // Taken out, as what it reads borrows it.
@@ -180,7 +175,7 @@ impl Copy {
         done
     }
 
-    fn frame(&mut self, framed: &Framed<'_>, replay: Replay<'_>) -> Result<(), LogError> {
+    fn frame(&mut self, framed: &Framed<'_>, replay: Replay<'_>) -> Result<()> {
         let mirror = match &mut self.mirror {
             Some(mirror) => mirror,
             None => {
@@ -268,7 +263,7 @@ impl Copy {
 
     /// Syncs the mirror. Whoever states another beginning purges then, and servers rewrite files
     /// for that: should they lose some of it when all lose power, the mirror has it.
-    fn sync(&mut self) -> Result<(), LogError> {
+    fn sync(&mut self) -> Result<()> {
         if let Some(mirror) = &mut self.mirror {
             let point = mirror.sync_point();
             point.wait()?;
@@ -354,7 +349,7 @@ impl Copy {
     /// Gives up what the mirror has of segments that the stream, which begins at `first` by now,
     /// has no longer. No further than the log says that it may: a damaged copy of the stream can
     /// begin anywhere.
-    pub(crate) fn forget_below(&mut self, first: Seq, fences: Fences) -> Result<(), LogError> {
+    pub(crate) fn forget_below(&mut self, first: Seq, fences: Fences) -> Result<()> {
         let from = self.beginning.filter(|_| fences.beginning);
         let first = from.map_or(first, |from| first.min(from.seq));
         let mut last = None;

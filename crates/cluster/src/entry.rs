@@ -1,8 +1,6 @@
 //! An entry: 48 bytes and a frame, or a part of one. The layout is the table in
 //! `docs/cluster-format.md`.
 
-use std::{error::Error, fmt};
-
 use bytes::{BufMut, Bytes, BytesMut};
 use quintet_log::{Epoch, Position, SegmentNumber};
 
@@ -222,20 +220,26 @@ fn checksum_of(entry: &[u8]) -> u32 {
 }
 
 /// Why an entry is not believed. Whoever reads stops there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It is shorter than a header; its length in bytes.
+    #[error("it has only {0} bytes")]
     Short(usize),
     /// It does not begin as entries do.
+    #[error("it is not an entry of Quintet")]
     Magic,
     /// A later program wrote it.
+    #[error("it has version {0}, which this program does not know: start a later one")]
     Version(u8),
     /// Its checksum is wrong: it is damaged, or of another cluster, which cannot be told apart as
     /// the cluster's number is part of what is summed.
+    #[error("its checksum is wrong: it is damaged, or of another cluster")]
     Checksum,
     /// Bits, part and length do not go together.
+    #[error("its header is not one this version writes")]
     Header,
     /// A sequence is missing.
+    #[error("entries are missing: {expected} was expected, not {found}")]
     Gap {
         /// The next one.
         expected: Seq,
@@ -243,10 +247,16 @@ pub enum Refused {
         found: Seq,
     },
     /// The stream's first entry does not begin a segment: somebody purged it in its middle.
+    #[error(
+        "the stream begins with it, but it does not begin a segment: another program purged the \
+         stream"
+    )]
     Start,
     /// It names another entry as the one before it.
+    #[error("the entry before is not the one it was written behind")]
     Chain,
     /// Its frame does not begin where the one before ended.
+    #[error("its frame is at position {found}, not at {expected}")]
     Position {
         /// Where that was.
         expected: Position,
@@ -254,6 +264,7 @@ pub enum Refused {
         found: Position,
     },
     /// Its segment is not the one being written, or the one it begins is not the next.
+    #[error("it is of segment {found}, behind segment {current}")]
     Segment {
         /// The one being written.
         current: SegmentNumber,
@@ -261,6 +272,7 @@ pub enum Refused {
         found: SegmentNumber,
     },
     /// It is not the part of a frame that comes next.
+    #[error("it is part {found} of a frame, not part {expected}")]
     Part {
         /// The part that does.
         expected: u16,
@@ -268,75 +280,32 @@ pub enum Refused {
         found: u16,
     },
     /// An epoch begins with something else than a claim.
+    #[error("epoch {0} begins without a claim")]
     NoClaim(Epoch),
     /// An epoch begins a second time.
+    #[error("epoch {0} is claimed a second time")]
     Claimed(Epoch),
     /// It is of an epoch before the newest claim's, and not where such may stand.
+    #[error("it is of epoch {epoch}, and epoch {latest} has begun")]
     Falling {
         epoch: Epoch,
         /// The newest claim's.
         latest: Epoch,
     },
     /// It is of the newest claim's epoch and not of who made that claim.
+    #[error("it is not of the writer who claimed its epoch")]
     Stranger(Writer),
     /// It pads where there is no padding.
+    #[error("it is padding, and not behind a claim")]
     Padding,
     /// It says that the log begins where no segment does.
+    #[error(
+        "it says that the log begins with segment {} at entry {}, but no such segment begins there",
+        .0.segment,
+        .0.seq
+    )]
     Beginning(Beginning),
     /// The frame in it cannot be read.
+    #[error("the frame in it: {0}")]
     Frame(&'static str),
 }
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short(bytes) => write!(f, "it has only {bytes} bytes"),
-            Self::Magic => write!(f, "it is not an entry of Quintet"),
-            Self::Version(version) => write!(
-                f,
-                "it has version {version}, which this program does not know: start a later one"
-            ),
-            Self::Checksum => write!(
-                f,
-                "its checksum is wrong: it is damaged, or of another cluster"
-            ),
-            Self::Header => write!(f, "its header is not one this version writes"),
-            Self::Gap { expected, found } => {
-                write!(
-                    f,
-                    "entries are missing: {expected} was expected, not {found}"
-                )
-            }
-            Self::Start => write!(
-                f,
-                "the stream begins with it, but it does not begin a segment: another program \
-                 purged the stream"
-            ),
-            Self::Chain => write!(f, "the entry before is not the one it was written behind"),
-            Self::Position { expected, found } => {
-                write!(f, "its frame is at position {found}, not at {expected}")
-            }
-            Self::Segment { current, found } => {
-                write!(f, "it is of segment {found}, behind segment {current}")
-            }
-            Self::Part { expected, found } => {
-                write!(f, "it is part {found} of a frame, not part {expected}")
-            }
-            Self::NoClaim(epoch) => write!(f, "epoch {epoch} begins without a claim"),
-            Self::Claimed(epoch) => write!(f, "epoch {epoch} is claimed a second time"),
-            Self::Falling { epoch, latest } => {
-                write!(f, "it is of epoch {epoch}, and epoch {latest} has begun")
-            }
-            Self::Stranger(_) => write!(f, "it is not of the writer who claimed its epoch"),
-            Self::Padding => write!(f, "it is padding, and not behind a claim"),
-            Self::Beginning(Beginning { segment, seq }) => write!(
-                f,
-                "it says that the log begins with segment {segment} at entry {seq}, but no such \
-                 segment begins there"
-            ),
-            Self::Frame(why) => write!(f, "the frame in it: {why}"),
-        }
-    }
-}
-
-impl Error for Refused {}

@@ -53,6 +53,9 @@ pub use streamlog::{Acks, StreamLog};
 pub use window::Limits;
 pub use world::{Moment, Threads, Ticks, World};
 
+/// A result whose error is a [`quintet_log::LogError`] unless it names another.
+type Result<T, E = quintet_log::LogError> = std::result::Result<T, E>;
+
 /// Which cluster: chosen at random when it is made, and part of every entry's checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterId(pub u64);

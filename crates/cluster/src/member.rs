@@ -14,8 +14,8 @@ use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
     Acks, Action, Claimed, ClusterId, Distrusted, Ends, EntryLookup, Event, Fences, Limits, Moment,
-    Ownership, Role, Seq, Status, Stream, StreamLog, Successor, Tail, TailEvent, Tally, Ticks,
-    Timing, World, Writer,
+    Ownership, Result, Role, Seq, Status, Stream, StreamLog, Successor, Tail, TailEvent, Tally,
+    Ticks, Timing, World, Writer,
     bid::{Bid, Claimant},
     copy::{Copy, Judged},
     doubts::Doubts,
@@ -35,7 +35,7 @@ pub struct Membership {
     pub stream: Arc<dyn Stream>,
     /// Gives an empty directory for a mirror each time it is called: when the log is read again,
     /// the one before is worth nothing.
-    pub mirror: Box<dyn FnMut() -> Result<Arc<dyn Storage>, LogError> + Send>,
+    pub mirror: Box<dyn FnMut() -> Result<Arc<dyn Storage>> + Send>,
     /// How a mirror is laid out; it is scratch, whatever this says.
     pub options: Options,
     /// Which cluster's stream it must be.
@@ -203,7 +203,7 @@ impl<D: Duty + 'static> Member<D> {
     ///
     /// # Errors
     /// There is no mirror to be had, or `duty` does not begin.
-    pub fn start(made: Membership, duty: D) -> Result<Arc<Self>, LogError> {
+    pub fn start(made: Membership, duty: D) -> Result<Arc<Self>> {
         Self::start_as(made, duty, false)
     }
 
@@ -211,11 +211,7 @@ impl<D: Duty + 'static> Member<D> {
     ///
     /// # Errors
     /// As [`Member::start`].
-    pub fn start_as(
-        mut made: Membership,
-        mut duty: D,
-        drained: bool,
-    ) -> Result<Arc<Self>, LogError> {
+    pub fn start_as(mut made: Membership, mut duty: D, drained: bool) -> Result<Arc<Self>> {
         let following = begin(&mut made, &mut duty)?;
         let (world, inbox) = (Arc::clone(&made.world), Arc::new(Inbox::default()));
         let status = Arc::new(Mutex::new(Status {
@@ -301,10 +297,7 @@ impl<D: Duty> Ticks for Member<D> {
 }
 
 /// Nothing read yet, into a new mirror.
-fn begin<D: Duty>(
-    made: &mut Membership,
-    duty: &mut D,
-) -> Result<Box<Following<D::State>>, LogError> {
+fn begin<D: Duty>(made: &mut Membership, duty: &mut D) -> Result<Box<Following<D::State>>> {
     let (name, mirror) = (made.stream.name(), (made.mirror)()?);
     let state = duty.begin().map_err(|why| LogError::Replay {
         file: name.clone(),

@@ -8,8 +8,8 @@ use std::{
 use quintet_log::{Log, LogError, LogStore, Options, Recovery, Replay, Storage};
 
 use crate::{
-    ClusterId, Ends, Limits, Moment, Seq, Stream, StreamLog, Tail, TailEvent, Timing, World,
-    Writer,
+    ClusterId, Ends, Limits, Moment, Result, Seq, Stream, StreamLog, Tail, TailEvent, Timing,
+    World, Writer,
     bid::Claimant,
     copy::{Copy, Judged},
 };
@@ -68,7 +68,7 @@ impl Default for Fences {
 }
 
 impl LogStore for StreamStore {
-    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery), LogError> {
+    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery)> {
         let (log, recovery) = self.own(replay)?;
         Ok((Box::new(log), recovery))
     }
@@ -81,7 +81,7 @@ impl StreamStore {
     /// [`LogError::BadEntry`] when something in the stream cannot be believed, or was purged while
     /// it was read: then it may be opened again. [`LogError::Fenced`] when another node claimed
     /// the log right behind this one.
-    pub fn own(self, replay: Replay<'_>) -> Result<(StreamLog, Recovery), LogError> {
+    pub fn own(self, replay: Replay<'_>) -> Result<(StreamLog, Recovery)> {
         let claimant = Claimant {
             stream: Arc::clone(&self.stream),
             world: Arc::clone(&self.world),
@@ -122,12 +122,7 @@ impl StreamStore {
     }
 
     /// Reads up to the last of `ends`.
-    fn read_through(
-        &self,
-        copy: &mut Copy,
-        ends: &Ends,
-        replay: Replay<'_>,
-    ) -> Result<(), LogError> {
+    fn read_through(&self, copy: &mut Copy, ends: &Ends, replay: Replay<'_>) -> Result<()> {
         if ends.last < copy.next() {
             return Ok(());
         }

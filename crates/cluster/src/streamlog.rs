@@ -8,7 +8,7 @@ use quintet_log::{
 };
 
 use crate::{
-    Beginning, Claim, Moment, Reign, Seq, appender::Appender, entry::Author, resolve::Kind,
+    Beginning, Claim, Moment, Reign, Result, Seq, appender::Appender, entry::Author, resolve::Kind,
     window::Window,
 };
 
@@ -121,7 +121,7 @@ impl Acks {
     ///
     /// # Errors
     /// [`LogError::Fenced`] and [`LogError::BadEntry`] for ever, [`LogError::NoSpace`] for now.
-    pub fn check(&self) -> Result<(), LogError> {
+    pub fn check(&self) -> Result<()> {
         self.0.check()
     }
 }
@@ -143,7 +143,7 @@ impl StreamLog {
         stamp: Stamp,
         frame: &mut FrameBuf,
         begins: bool,
-    ) -> Result<Placed, LogError> {
+    ) -> Result<Placed> {
         self.appender.check()?;
         if begins {
             self.mirror.begin_segment();
@@ -170,7 +170,7 @@ impl StreamLog {
 
 impl StreamLog {
     /// Says who reigns, and that the log begins at `from`.
-    fn say_again(&mut self, stamp: Stamp, from: Beginning) -> Result<(), LogError> {
+    fn say_again(&mut self, stamp: Stamp, from: Beginning) -> Result<()> {
         let end = self.mirror.end();
         let mut frame = Reign::Again(self.claim.clone(), Some(from)).frame();
         self.add(end, stamp, &mut frame, false)?;
@@ -209,12 +209,7 @@ impl Log for StreamLog {
         self.durable
     }
 
-    fn append(
-        &mut self,
-        expected: Position,
-        stamp: Stamp,
-        frame: &mut FrameBuf,
-    ) -> Result<Placed, LogError> {
+    fn append(&mut self, expected: Position, stamp: Stamp, frame: &mut FrameBuf) -> Result<Placed> {
         assert!(
             matches!(frame.kind(), FrameKind::Facts | FrameKind::Body),
             "frames of the log's own are not the caller's"
@@ -260,7 +255,7 @@ impl Log for StreamLog {
         self.mirror.segments()
     }
 
-    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError> {
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring> {
         // What the log says of its beginning comes before the purge.
         match self.appender.check() {
             _ if self.over => return Ok(Retiring::new(|| Ok(0))),
@@ -303,7 +298,7 @@ impl Log for StreamLog {
     }
 
     /// Makes the mirror a log that can be opened by itself.
-    fn end_in_order(&mut self) -> Result<(), LogError> {
+    fn end_in_order(&mut self) -> Result<()> {
         let point = self.mirror.sync_point();
         point.wait()?;
         self.mirror.synced(point);
@@ -315,7 +310,7 @@ impl Log for StreamLog {
     }
 
     /// Also says again who that is, for who has not seen the claim ([`Acks::wants_heartbeat`]).
-    fn heartbeat(&mut self, stamp: Stamp) -> Result<(), LogError> {
+    fn heartbeat(&mut self, stamp: Stamp) -> Result<()> {
         if self.over {
             return Ok(());
         }
@@ -324,7 +319,7 @@ impl Log for StreamLog {
     }
 
     /// From here on there is no lease: whoever takes over waits for none.
-    fn handoff(&mut self, stamp: Stamp, to: &str) -> Result<(), LogError> {
+    fn handoff(&mut self, stamp: Stamp, to: &str) -> Result<()> {
         if self.over {
             return Ok(());
         }
@@ -374,7 +369,7 @@ struct Acknowledged {
 }
 
 impl SyncWork for Acknowledged {
-    fn sync(&self) -> Result<(), LogError> {
+    fn sync(&self) -> Result<()> {
         self.appender.wait(self.end)
     }
 }

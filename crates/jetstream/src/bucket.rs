@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    Error, JetStream,
+    Error, JetStream, Result,
     api::{self, Refused},
     connect::ANSWER,
 };
@@ -41,7 +41,7 @@ impl JetStream {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`].
-    pub fn bucket(&self, name: &str, replicas: usize) -> Result<Bucket<'_>, Error> {
+    pub fn bucket(&self, name: &str, replicas: usize) -> Result<Bucket<'_>> {
         let config = json!({
             "name": format!("KV_{name}"),
             "subjects": [format!("$KV.{name}.>")],
@@ -88,7 +88,7 @@ impl Bucket<'_> {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`].
-    pub fn get(&self, key: &str) -> Result<Option<Value>, Error> {
+    pub fn get(&self, key: &str) -> Result<Option<Value>> {
         let name = &self.name;
         let subject = format!("$JS.API.STREAM.MSG.GET.KV_{name}");
         let question = json!({ "last_by_subj": format!("$KV.{name}.{key}") });
@@ -107,7 +107,7 @@ impl Bucket<'_> {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`].
-    pub fn keys(&self, prefix: &str) -> Result<Vec<String>, Error> {
+    pub fn keys(&self, prefix: &str) -> Result<Vec<String>> {
         let name = &self.name;
         let subject = format!("$JS.API.STREAM.INFO.KV_{name}");
         let question = json!({ "subjects_filter": format!("$KV.{name}.{prefix}>") });
@@ -129,7 +129,7 @@ impl Bucket<'_> {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`]; then nobody knows whether it has it.
-    pub fn put(&self, key: &str, bytes: Bytes) -> Result<(), Error> {
+    pub fn put(&self, key: &str, bytes: Bytes) -> Result<()> {
         self.publish(key, bytes, None).map(|_| ())
     }
 
@@ -138,11 +138,11 @@ impl Bucket<'_> {
     ///
     /// # Errors
     /// As [`Bucket::put`].
-    pub fn put_behind(&self, key: &str, revision: u64, bytes: Bytes) -> Result<bool, Error> {
+    pub fn put_behind(&self, key: &str, revision: u64, bytes: Bytes) -> Result<bool> {
         self.publish(key, bytes, Some(revision))
     }
 
-    fn publish(&self, key: &str, bytes: Bytes, behind: Option<u64>) -> Result<bool, Error> {
+    fn publish(&self, key: &str, bytes: Bytes, behind: Option<u64>) -> Result<bool> {
         let subject = format!("$KV.{}.{key}", self.name);
         let behind = behind.map(|behind| ("Nats-Expected-Last-Subject-Sequence", behind));
         let reply = self.jetstream.wait(&subject, bytes, behind, 5 * ANSWER)?;

@@ -19,13 +19,14 @@ use quintet_cluster::{
 use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 
 use crate::{
+    Result,
     api::{self, Config, Info, Names},
     ask::ask,
     connect::{ANSWER, Servers, connect, nearest_first},
     error::Error,
     line::Line,
     objects::{self, Objects},
-    tail,
+    tail::{self, ends},
 };
 
 /// Appends whose answers have not come, at most; beyond, the oldest is told that nobody knows. More
@@ -85,7 +86,7 @@ impl JetStream {
     ///
     /// # Errors
     /// See [`Error`]; nothing is tried twice.
-    pub fn connect(servers: &Servers, names: Names) -> Result<Self, Error> {
+    pub fn connect(servers: &Servers, names: Names) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -147,12 +148,7 @@ impl JetStream {
     ///
     /// # Errors
     /// [`Error::Refused`], also if there is one with other settings; [`Error::Silent`].
-    pub fn create(
-        &self,
-        replicas: usize,
-        placement_tags: &[String],
-        id: &str,
-    ) -> Result<Info, Error> {
+    pub fn create(&self, replicas: usize, placement_tags: &[String], id: &str) -> Result<Info> {
         let config = Config::of_log(&self.names, replicas, placement_tags, id);
         let payload = serde_json::to_vec(&config).expect("a configuration is JSON");
         // A replicated stream is made when its servers have agreed.
@@ -164,7 +160,7 @@ impl JetStream {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`].
-    pub fn delete(&self) -> Result<(), Error> {
+    pub fn delete(&self) -> Result<()> {
         let subject = self.names.api("STREAM.DELETE");
         let reply = self.wait(&subject, Bytes::new(), None, 10 * ANSWER)?;
         match api::done(&reply) {
@@ -180,7 +176,7 @@ impl JetStream {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`].
-    pub fn info(&self) -> Result<Option<Info>, Error> {
+    pub fn info(&self) -> Result<Option<Info>> {
         self.wait_info("STREAM.INFO", Vec::new(), ANSWER)
     }
 
@@ -201,7 +197,7 @@ impl JetStream {
     ///
     /// # Errors
     /// [`Error::Bucket`].
-    pub fn runs(&self, replicas: usize, placement_tags: &[String]) -> Result<Objects, Error> {
+    pub fn runs(&self, replicas: usize, placement_tags: &[String]) -> Result<Objects> {
         self.objects(self.names.runs.clone(), replicas, placement_tags)
     }
 
@@ -209,16 +205,11 @@ impl JetStream {
     ///
     /// # Errors
     /// [`Error::Bucket`].
-    pub fn files(&self, replicas: usize, placement_tags: &[String]) -> Result<Objects, Error> {
+    pub fn files(&self, replicas: usize, placement_tags: &[String]) -> Result<Objects> {
         self.objects(self.names.files.clone(), replicas, placement_tags)
     }
 
-    fn objects(
-        &self,
-        name: String,
-        replicas: usize,
-        placement_tags: &[String],
-    ) -> Result<Objects, Error> {
+    fn objects(&self, name: String, replicas: usize, placement_tags: &[String]) -> Result<Objects> {
         // The library starts a task for it.
         let _inside = self.runtime.enter();
         let context = async_nats::jetstream::new(self.inner.near.client.clone());
@@ -233,7 +224,7 @@ impl JetStream {
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Silent`].
-    pub fn step_down_for(&self, server: &str) -> Result<(), Error> {
+    pub fn step_down_for(&self, server: &str) -> Result<()> {
         let subject = self.names.api("STREAM.LEADER.STEPDOWN");
         let question = serde_json::json!({ "placement": { "preferred": server } });
         let reply = self.wait(&subject, question.to_string().into(), None, ANSWER)?;
@@ -249,7 +240,7 @@ impl JetStream {
         question: &str,
         payload: Vec<u8>,
         within: Duration,
-    ) -> Result<Option<Info>, Error> {
+    ) -> Result<Option<Info>> {
         let subject = self.names.api(question);
         let reply = self.wait(&subject, payload.into(), None, within)?;
         match api::info(&reply) {
@@ -267,7 +258,7 @@ impl JetStream {
         payload: Bytes,
         header: Option<(&'static str, u64)>,
         within: Duration,
-    ) -> Result<Bytes, Error> {
+    ) -> Result<Bytes> {
         let (answer, answered) = std::sync::mpsc::channel();
         let inner = Arc::clone(&self.inner);
         let asked = subject.to_owned();
@@ -297,7 +288,7 @@ impl JetStream {
 
 type Lines = (Arc<Line>, Arc<Line>, (String, Subscriber));
 
-async fn connect_twice(servers: &Servers, names: &Names) -> Result<Lines, Error> {
+async fn connect_twice(servers: &Servers, names: &Names) -> Result<Lines> {
     let addresses = nearest_first(servers).await;
     let near = connect(servers, &addresses, true).await?;
     // The other way round, so that it leads to another server where there is one.
@@ -468,13 +459,6 @@ impl Stream for JetStream {
             told(came);
         });
     }
-}
-
-/// The leader's answer, asked over this connection. `None`: nobody leads, or nobody answers.
-async fn ends(line: &Line, names: &Names) -> Option<Ends> {
-    let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
-    let info = api::info(&reply)?.ok()?;
-    info.is_led().then(|| info.ends())
 }
 
 /// The newer of two answers, of which the later one is waited for for [`SECOND`] only: a machine

@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use tokio::time::timeout;
 
+use crate::Result;
 use crate::error::Error;
 
 /// How long an answer is waited for. Who asks asks again.
@@ -69,11 +70,7 @@ pub(crate) async fn nearest_first(servers: &Servers) -> Vec<String> {
 ///
 /// # Errors
 /// As [`crate::JetStream::connect`].
-pub(crate) async fn connect(
-    servers: &Servers,
-    addresses: &[String],
-    told: bool,
-) -> Result<Client, Error> {
+pub(crate) async fn connect(servers: &Servers, addresses: &[String], told: bool) -> Result<Client> {
     let mut options = ConnectOptions::new()
         .name("quintet")
         .ping_interval(PING)

@@ -1,63 +1,36 @@
 //! Errors on the way to a stream.
 
-use std::fmt;
-
 use crate::api;
 
 /// Why there is no stream to work with.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No server could be reached; in the library's words.
+    #[error("cannot reach NATS at {}: {}", .0.join(", "), .1)]
     Unreachable(Vec<String>, String),
     /// Servers could be reached, and do not take this user.
+    #[error(
+        "NATS at {} does not accept this node's user: see cluster.user and cluster.password_file, \
+         or cluster.credentials",
+        .0.join(", ")
+    )]
     Denied(Vec<String>),
     /// The credentials cannot be read.
-    Credentials(std::io::Error),
+    #[error("cannot read the NATS credentials: {0}")]
+    Credentials(#[source] std::io::Error),
     /// Nobody answered in time: the servers may be without a leader.
+    #[error(
+        "JetStream does not answer: it is not enabled (`jetstream: enabled` in the servers' \
+         configuration), or its servers have no leader"
+    )]
     Silent,
     /// The servers said no.
+    #[error("JetStream refuses {0}: {1}")]
     Refused(String, api::Refused),
     /// No thread could be had.
-    Thread(std::io::Error),
+    #[error("cannot start a thread for NATS: {0}")]
+    Thread(#[source] std::io::Error),
     /// A bucket can neither be opened nor made; in the library's words.
+    #[error("cannot open JetStream's bucket {0}: {1}")]
     Bucket(String, String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Unreachable(addresses, why) => {
-                write!(f, "cannot reach NATS at {}: {why}", addresses.join(", "))
-            }
-            Error::Denied(addresses) => write!(
-                f,
-                "NATS at {} does not accept this node's user: see cluster.user and \
-                 cluster.password_file, or cluster.credentials",
-                addresses.join(", ")
-            ),
-            Error::Credentials(error) => write!(f, "cannot read the NATS credentials: {error}"),
-            Error::Silent => f.write_str(
-                "JetStream does not answer: it is not enabled (`jetstream: enabled` in the \
-                 servers' configuration), or its servers have no leader",
-            ),
-            Error::Refused(what, refused) => write!(f, "JetStream refuses {what}: {refused}"),
-            Error::Bucket(bucket, why) => {
-                write!(f, "cannot open JetStream's bucket {bucket}: {why}")
-            }
-            Error::Thread(error) => write!(f, "cannot start a thread for NATS: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Credentials(error) | Error::Thread(error) => Some(error),
-            Error::Unreachable(..)
-            | Error::Denied(..)
-            | Error::Silent
-            | Error::Refused(..)
-            | Error::Bucket(..) => None,
-        }
-    }
 }

@@ -22,3 +22,6 @@ pub use client::{JetStream, Server};
 pub use connect::Servers;
 pub use error::Error;
 pub use objects::Objects;
+
+/// A result whose error is an [`Error`] unless it names another.
+type Result<T, E = Error> = std::result::Result<T, E>;

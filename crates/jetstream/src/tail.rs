@@ -196,7 +196,8 @@ async fn fetch_singly(
     follow.next() > from
 }
 
-async fn ends(line: &Line, names: &Names) -> Option<Ends> {
+/// The leader's answer, asked over this connection. `None`: nobody leads, or nobody answers.
+pub(crate) async fn ends(line: &Line, names: &Names) -> Option<Ends> {
     let reply = ask(line, names.api("STREAM.INFO"), Bytes::new(), None, ANSWER).await?;
     let info = api::info(&reply)?.ok()?;
     info.is_led().then(|| info.ends())

@@ -6,7 +6,7 @@
 
 use crate::narrow::to_usize;
 use crate::{
-    LogError, Position, Storage, StorageFile,
+    LogError, Position, Result, Storage, StorageFile,
     extent::Extent,
     scan::{Scan, Step, Window},
     segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name, segment_tmp_name},
@@ -38,7 +38,7 @@ pub struct BackupSummary {
 /// # Errors
 /// [`LogError::NotEmpty`], [`LogError::Damaged`], [`LogError::NewerFormat`],
 /// [`LogError::NoSpace`], [`LogError::Io`]. What was made in `target` is removed again.
-pub fn backup(source: &dyn Storage, target: &dyn Storage) -> Result<BackupSummary, LogError> {
+pub fn backup(source: &dyn Storage, target: &dyn Storage) -> Result<BackupSummary> {
     if let Some(file) = SegmentFile::list(target, "the target")?.first() {
         return Err(LogError::NotEmpty { file: file.name() });
     }
@@ -57,10 +57,7 @@ pub fn backup(source: &dyn Storage, target: &dyn Storage) -> Result<BackupSummar
 }
 
 /// `None` when a segment went away before it was had.
-fn try_backup(
-    source: &dyn Storage,
-    target: &dyn Storage,
-) -> Result<Option<BackupSummary>, LogError> {
+fn try_backup(source: &dyn Storage, target: &dyn Storage) -> Result<Option<BackupSummary>> {
     let segments = SegmentFile::list(source, "the log")?;
     let mut summary = BackupSummary::default();
     let mut window = Window::default();
@@ -124,11 +121,7 @@ fn try_backup(
 }
 
 /// Says what must be there in the copy.
-fn tell_extent(
-    target: &dyn Storage,
-    copied: &[SegmentFile],
-    durable: Position,
-) -> Result<(), LogError> {
+fn tell_extent(target: &dyn Storage, copied: &[SegmentFile], durable: Position) -> Result<()> {
     let (Some(first), Some(last)) = (copied.first(), copied.last()) else {
         return Ok(());
     };
@@ -146,18 +139,14 @@ fn tell_extent(
         .map_err(|error| LogError::io("sync", "the target", 0, error))
 }
 
-fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool, LogError> {
+fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool> {
     source
         .link_into(name, target)
         .map_err(|error| failed("link", name, error))
 }
 
 /// Where a closed segment ends, by its own frames.
-fn end_of(
-    target: &dyn Storage,
-    segment: SegmentFile,
-    window: &mut Window,
-) -> Result<Position, LogError> {
+fn end_of(target: &dyn Storage, segment: SegmentFile, window: &mut Window) -> Result<Position> {
     let (name, file) = segment.open_read(target)?;
     let header = SegmentHeader::read(&*file, &name)?;
     let mut scan = Scan::new(&*file, &name, &header, None, window)?;
@@ -174,7 +163,7 @@ fn copy_segment(
     segment: SegmentFile,
     next: Option<&SegmentFile>,
     window: &mut Window,
-) -> Result<(u64, Position), LogError> {
+) -> Result<(u64, Position)> {
     let limit = match next {
         Some(next) => {
             let (name, file) = next.open_read(source)?;
@@ -222,7 +211,7 @@ fn copy_bytes(
     to: &dyn StorageFile,
     to_name: &str,
     end: u64,
-) -> Result<(), LogError> {
+) -> Result<()> {
     let mut bytes = vec![0; COPY_BYTES];
     let mut offset = SEGMENT_HEADER_BYTES;
     while offset < end {
@@ -241,7 +230,7 @@ fn copy_bytes(
 }
 
 /// Removes what an attempt made; there was no log before.
-fn remove_all(target: &dyn Storage) -> Result<(), LogError> {
+fn remove_all(target: &dyn Storage) -> Result<()> {
     let names = target
         .list()
         .map_err(|error| LogError::io("list", "the target", 0, error))?;

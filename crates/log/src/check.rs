@@ -1,7 +1,7 @@
 //! Verifying a log without changing it.
 
 use crate::{
-    Finding, LogError, Position, Storage,
+    Finding, Position, Result, Storage,
     survey::{survey, totals},
 };
 
@@ -30,11 +30,8 @@ pub struct CheckSummary {
 /// a server (whose last frame may then look like a tail).
 ///
 /// # Errors
-/// [`LogError::NewerFormat`], [`LogError::Io`]. Damage is reported, not an error.
-pub fn check(
-    storage: &dyn Storage,
-    report: &mut dyn FnMut(Finding<'_>),
-) -> Result<CheckSummary, LogError> {
+/// [`crate::LogError::NewerFormat`], [`crate::LogError::Io`]. Damage is reported, not an error.
+pub fn check(storage: &dyn Storage, report: &mut dyn FnMut(Finding<'_>)) -> Result<CheckSummary> {
     let survey = survey(storage, report)?;
     let (frames, records, bytes) = totals(&survey);
     Ok(CheckSummary {

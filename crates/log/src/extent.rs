@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    LogError, Position, SegmentNumber, Storage, error::is_full, run::list_runs,
+    LogError, Position, Result, SegmentNumber, Storage, error::is_full, run::list_runs,
     segment::segment_name,
 };
 
@@ -55,7 +55,7 @@ impl Extent {
     ///
     /// # Errors
     /// The directory cannot be listed.
-    pub(crate) fn find(storage: &dyn Storage) -> Result<(Option<Self>, Vec<String>), LogError> {
+    pub(crate) fn find(storage: &dyn Storage) -> Result<(Option<Self>, Vec<String>)> {
         let mut names = storage
             .list()
             .map_err(|error| LogError::io("list", "the log's directory", 0, error))?;
@@ -80,7 +80,7 @@ impl Extent {
         found: Option<Self>,
         storage: &dyn Storage,
         first: Option<SegmentNumber>,
-    ) -> Result<Option<Missing>, LogError> {
+    ) -> Result<Option<Missing>> {
         let gone = |number, why: &str| Ok(Some((segment_name(number), why.to_owned())));
         match (found, first) {
             (Some(extent), None) if extent.newest > extent.oldest => {

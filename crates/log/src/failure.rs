@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::LogError;
+use crate::{LogError, Result};
 
 /// The first final error, if there was one.
 #[derive(Clone, Default)]
@@ -11,7 +11,7 @@ pub(crate) struct Failure(Arc<OnceLock<String>>);
 impl Failure {
     /// # Errors
     /// [`LogError::Stopped`] once something failed.
-    pub(crate) fn check(&self) -> Result<(), LogError> {
+    pub(crate) fn check(&self) -> Result<()> {
         match self.0.get() {
             Some(why) => Err(LogError::Stopped { why: why.clone() }),
             None => Ok(()),

@@ -5,7 +5,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{LogError, ReadBodies, SegmentNumber, Storage, StorageFile, segment::segment_name};
+use crate::{
+    LogError, ReadBodies, Result, SegmentNumber, Storage, StorageFile, segment::segment_name,
+};
 
 /// Files kept open beyond those in use. A log of many segments must not use up the descriptors
 /// that connections need; readers seldom go back far.
@@ -57,7 +59,7 @@ impl Files {
 }
 
 impl ReadBodies for Files {
-    fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>, LogError> {
+    fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>> {
         let mut slots = self.lock();
         slots.clock += 1;
         let clock = slots.clock;

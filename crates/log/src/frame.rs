@@ -3,7 +3,7 @@
 //! The layout is the table "Frame" in `docs/log-format.md`.
 
 use crate::narrow::to_u32;
-use crate::{Epoch, LogError, Position, Stamp};
+use crate::{Epoch, LogError, Position, Result, Stamp};
 
 /// Bytes of a frame before its payload.
 pub const FRAME_HEADER_BYTES: usize = 52;
@@ -102,7 +102,7 @@ impl FrameBuf {
         end: Position,
         stamp: Stamp,
         latest: Epoch,
-    ) -> Result<u32, LogError> {
+    ) -> Result<u32> {
         if expected != end {
             return Err(LogError::Moved { expected, end });
         }

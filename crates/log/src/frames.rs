@@ -1,7 +1,8 @@
 //! Reading the frames of a log that is being written.
 
 use crate::{
-    BodyReader, FRAME_HEADER_BYTES, FrameKind, LogError, Position, ReplayFrame, SegmentNumber,
+    BodyReader, FRAME_HEADER_BYTES, FrameKind, LogError, Position, ReplayFrame, Result,
+    SegmentNumber,
     frame::FrameHeader,
     scan::{Scan, Step, Window},
     segment::SegmentHeader,
@@ -26,7 +27,7 @@ impl BodyReader {
         segment: SegmentNumber,
         (from, until): (Position, Position),
         seen: &mut dyn FnMut(&ReplayFrame<'_>) -> bool,
-    ) -> Result<Position, LogError> {
+    ) -> Result<Position> {
         let (file, name) = (self.open(segment)?, self.name(segment));
         let header = SegmentHeader::salvage(&*file, &name)?.header;
         let mut window = Window::default();
@@ -79,7 +80,7 @@ impl BodyReader {
         segment: SegmentNumber,
         known: Option<Position>,
         (at, until): (Position, Position),
-    ) -> Result<Option<(Position, Option<u64>)>, LogError> {
+    ) -> Result<Option<(Position, Option<u64>)>> {
         let (file, name) = (self.open(segment)?, self.name(segment));
         let header = match SegmentHeader::salvage(&*file, &name) {
             // Nothing of it can be verified.
@@ -128,7 +129,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// [`LogError::NoSegment`] when the segment was retired; others are the disk's.
-    pub fn frame_begins(&self, segment: SegmentNumber, at: Position) -> Result<bool, LogError> {
+    pub fn frame_begins(&self, segment: SegmentNumber, at: Position) -> Result<bool> {
         let (file, name) = (self.open(segment)?, self.name(segment));
         let header = match SegmentHeader::salvage(&*file, &name) {
             Err(LogError::Damaged { .. }) => return Ok(false),

@@ -56,3 +56,6 @@ pub use traits::{
     BodyReader, Log, LogStore, ReadBodies, Replay, Retiring, Shared, SyncPoint, SyncWork,
 };
 pub use types::{Epoch, Placed, Position, ReplayFrame, SegmentInfo, SegmentNumber, Stamp};
+
+/// A result whose error is a [`LogError`] unless it names another.
+type Result<T, E = LogError> = std::result::Result<T, E>;

@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, LogStore, Placed, Position,
-    Recovery, Replay, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage, StorageFile,
-    SyncPoint, SyncWork,
+    Recovery, Replay, Result, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
+    StorageFile, SyncPoint, SyncWork,
     error::{is_full, is_scarce},
     extent::{Extent, Extents},
     failure::Failure,
@@ -60,7 +60,7 @@ pub struct LocalStore {
 }
 
 impl LogStore for LocalStore {
-    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery), LogError> {
+    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery)> {
         let (log, recovery) = LocalLog::open(self.storage, self.options, replay)?;
         Ok((Box::new(log), recovery))
     }
@@ -121,7 +121,7 @@ impl LocalLog {
         storage: Arc<dyn Storage>,
         options: Options,
         replay: Replay<'_>,
-    ) -> Result<(Self, Recovery), LogError> {
+    ) -> Result<(Self, Recovery)> {
         let found = recovery::recover(&*storage, options.shard, replay)?;
         Self::with(storage, options, found)
     }
@@ -137,7 +137,7 @@ impl LocalLog {
         options: Options,
         segment: SegmentNumber,
         first: Position,
-    ) -> Result<Self, LogError> {
+    ) -> Result<Self> {
         let found = recovery::nothing_before(&*storage, segment, first)?;
         Ok(Self::with(storage, options, found)?.0)
     }
@@ -146,7 +146,7 @@ impl LocalLog {
         storage: Arc<dyn Storage>,
         mut options: Options,
         found: recovery::RecoveredLog,
-    ) -> Result<(Self, Recovery), LogError> {
+    ) -> Result<(Self, Recovery)> {
         let segment_bytes = options.segment_bytes.max(SEGMENT_BYTES_MIN);
         if options.scratch {
             options.spares = 0;
@@ -235,7 +235,7 @@ impl LocalLog {
 
     /// Makes the next segment from a spare, or a new file. Nothing of it is durable until the next
     /// [`SyncPoint`], which the name of its file says.
-    fn rotate(&mut self, time_ms: u64) -> Result<(), LogError> {
+    fn rotate(&mut self, time_ms: u64) -> Result<()> {
         let number = self.next_number;
         let name = match self.scratch {
             // What it has is not known by its name, but by where it is copied from.
@@ -341,12 +341,7 @@ impl Log for LocalLog {
         self.durable
     }
 
-    fn append(
-        &mut self,
-        expected: Position,
-        stamp: Stamp,
-        frame: &mut FrameBuf,
-    ) -> Result<Placed, LogError> {
+    fn append(&mut self, expected: Position, stamp: Stamp, frame: &mut FrameBuf) -> Result<Placed> {
         self.failure.check()?;
         let len = frame.admitted(expected, self.end, stamp, self.epoch)?;
         if self.begin {
@@ -486,7 +481,7 @@ impl Log for LocalLog {
         self.segments.iter().map(describe).collect()
     }
 
-    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError> {
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring> {
         self.failure.check()?;
         let mut given_up = Vec::new();
         while self.segments.len() > 1 {
@@ -529,7 +524,7 @@ impl Log for LocalLog {
         }))
     }
 
-    fn end_in_order(&mut self) -> Result<(), LogError> {
+    fn end_in_order(&mut self) -> Result<()> {
         self.failure.check()?;
         let Some(oldest) = self.segments.front().map(|first| first.header.number) else {
             return Ok(());
@@ -560,7 +555,7 @@ struct Retire {
 }
 
 impl Retire {
-    fn sync_dir(&self) -> Result<(), LogError> {
+    fn sync_dir(&self) -> Result<()> {
         if self.scratch {
             return Ok(());
         }
@@ -570,11 +565,7 @@ impl Retire {
     }
 
     /// Gives up one segment. Its file becomes a spare if nobody else has it.
-    fn one(
-        &self,
-        number: SegmentNumber,
-        file: Option<Arc<dyn StorageFile>>,
-    ) -> Result<u64, LogError> {
+    fn one(&self, number: SegmentNumber, file: Option<Arc<dyn StorageFile>>) -> Result<u64> {
         let name = segment_name(number);
         let fail = |doing, error| self.failure.record(LogError::io(doing, &name, 0, error));
         let remove = |name: &str| {
@@ -640,7 +631,7 @@ struct Sync {
 }
 
 impl SyncWork for Sync {
-    fn sync(&self) -> Result<(), LogError> {
+    fn sync(&self) -> Result<()> {
         self.failure.check()?;
         for unsynced in &self.files {
             let fail =

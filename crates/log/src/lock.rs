@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use crate::{LogError, make_dir};
+use crate::{LogError, Result, make_dir};
 
 /// The exclusive right to a data directory, held until dropped or the process ends, however it
 /// ends. Children of the process do not inherit it.
@@ -28,7 +28,7 @@ impl DirLock {
     ///
     /// # Errors
     /// [`LogError::Locked`] names the process that has it. Nothing is changed then.
-    pub fn acquire(dir: &Path) -> Result<Self, LogError> {
+    pub fn acquire(dir: &Path) -> Result<Self> {
         let path = dir.join("lock");
         let shown = path.display().to_string();
         let failed = |doing, source| LogError::io(doing, &shown, 0, source);

@@ -9,8 +9,8 @@ use std::{
 
 use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError, LogStore, Placed,
-    Position, ReadBodies, Recovery, Replay, ReplayFrame, Retiring, SegmentInfo, SegmentNumber,
-    Stamp, StorageFile, SyncPoint, SyncWork,
+    Position, ReadBodies, Recovery, Replay, ReplayFrame, Result, Retiring, SegmentInfo,
+    SegmentNumber, Stamp, StorageFile, SyncPoint, SyncWork,
 };
 
 /// Payload bytes after which [`Log::segment_bytes_left`] says 0: small, so that tests rotate.
@@ -68,7 +68,7 @@ impl MemStore {
 }
 
 impl LogStore for MemStore {
-    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery), LogError> {
+    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery)> {
         let mut recovery = Recovery::default();
         let log = MemLog::open(*self, &mut |frame| {
             recovery.frames += 1;
@@ -103,7 +103,7 @@ impl MemLog {
     pub fn open(
         store: MemStore,
         replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
-    ) -> Result<Self, LogError> {
+    ) -> Result<Self> {
         let mut log = Self {
             store,
             ..Self::new()
@@ -154,12 +154,7 @@ impl Log for MemLog {
         self.durable
     }
 
-    fn append(
-        &mut self,
-        expected: Position,
-        stamp: Stamp,
-        frame: &mut FrameBuf,
-    ) -> Result<Placed, LogError> {
+    fn append(&mut self, expected: Position, stamp: Stamp, frame: &mut FrameBuf) -> Result<Placed> {
         let len = frame.admitted(expected, self.end, stamp, self.epoch)?;
         let mut segments = self.store.lock();
         if self.begin || segments.is_empty() {
@@ -239,7 +234,7 @@ impl Log for MemLog {
         self.store.lock().iter().map(describe).collect()
     }
 
-    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError> {
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring> {
         let mut segments = self.store.lock();
         let Some(current) = segments.last().map(|last| last.number) else {
             return Ok(Retiring::new(|| Ok(0)));
@@ -261,7 +256,7 @@ impl Log for MemLog {
 }
 
 impl ReadBodies for MemStore {
-    fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>, LogError> {
+    fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>> {
         let segments = self.lock();
         let found = segments
             .iter()
@@ -281,7 +276,7 @@ impl ReadBodies for MemStore {
 struct Synced;
 
 impl SyncWork for Synced {
-    fn sync(&self) -> Result<(), LogError> {
+    fn sync(&self) -> Result<()> {
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    Epoch, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Storage,
+    Epoch, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, Result, SegmentNumber, Storage,
     StorageFile,
     extent::Extent,
     frame::FrameHeader,
@@ -117,7 +117,7 @@ pub(crate) fn recover(
     storage: &dyn Storage,
     shard: u16,
     replay: &mut dyn FnMut(ReplayFrame<'_>) -> Result<(), String>,
-) -> Result<RecoveredLog, LogError> {
+) -> Result<RecoveredLog> {
     let (extent, extent_names) = Extent::find(storage)?;
     let (files, strays) = open_segments(storage, shard)?;
     let first = files.first().map(|first| first.header.number);
@@ -236,7 +236,7 @@ pub(crate) fn nothing_before(
     storage: &dyn Storage,
     segment: SegmentNumber,
     first: Position,
-) -> Result<RecoveredLog, LogError> {
+) -> Result<RecoveredLog> {
     if let Some(file) = SegmentFile::list(storage, "the log's directory")?.first() {
         return Err(LogError::NotEmpty { file: file.name() });
     }
@@ -265,7 +265,7 @@ pub(crate) fn find_spares(
     storage: &dyn Storage,
     most: u64,
     want: usize,
-) -> Result<(Vec<Spare>, u32), LogError> {
+) -> Result<(Vec<Spare>, u32)> {
     let mut spares = Vec::new();
     let mut next_number = 1_u32;
     let mut names = list(storage)?;
@@ -305,7 +305,7 @@ pub(crate) fn find_spares(
 /// Takes the header from a file that was a segment. A crash may have made a spare of one that was
 /// begun and never durable, whose number comes again: what is left of it must not be taken for
 /// what will be written.
-fn wipe(file: &dyn StorageFile, name: &str) -> Result<(), LogError> {
+fn wipe(file: &dyn StorageFile, name: &str) -> Result<()> {
     let mut header = [0; HEADER_LEN];
     read_full(file, 0, &mut header).map_err(|error| LogError::io("read", name, 0, error))?;
     if header.iter().all(|byte| *byte == 0) {
@@ -318,7 +318,7 @@ fn wipe(file: &dyn StorageFile, name: &str) -> Result<(), LogError> {
 }
 
 impl Strays {
-    fn remove(&self, storage: &dyn Storage) -> Result<(), LogError> {
+    fn remove(&self, storage: &dyn Storage) -> Result<()> {
         self.files
             .iter()
             .map(|file| file.name())
@@ -330,7 +330,7 @@ impl Strays {
     }
 }
 
-fn open_segments(storage: &dyn Storage, shard: u16) -> Result<(Vec<File>, Strays), LogError> {
+fn open_segments(storage: &dyn Storage, shard: u16) -> Result<(Vec<File>, Strays)> {
     let found = SegmentFile::list(storage, "the log's directory")?;
     let mut files: Vec<File> = Vec::with_capacity(found.len());
     let mut strays = Strays::default();
@@ -396,8 +396,8 @@ fn open_segments(storage: &dyn Storage, shard: u16) -> Result<(Vec<File>, Strays
 fn read_in_order(
     files: &[File],
     window: &mut Window,
-    mut visit: impl FnMut(usize, &FrameHeader, u64, &[u8]) -> Result<(), LogError>,
-) -> Result<Option<End>, LogError> {
+    mut visit: impl FnMut(usize, &FrameHeader, u64, &[u8]) -> Result<()>,
+) -> Result<Option<End>> {
     let mut position = files
         .first()
         .map_or(Position(0), |first| first.header.first);
@@ -433,7 +433,7 @@ struct Evidence {
     synced: Position,
 }
 
-fn look_behind(files: &[File], end: &End, window: &mut Window) -> Result<Evidence, LogError> {
+fn look_behind(files: &[File], end: &End, window: &mut Window) -> Result<Evidence> {
     let mut evidence = Evidence::default();
     for (index, file) in files.iter().enumerate().skip(end.index) {
         let limit = files.get(index + 1).map(|next| next.header.first);
@@ -474,7 +474,7 @@ fn damage(files: &[File], end: &End, synced: Position, known: Extent) -> LogErro
 ///
 /// Syncing alone is not enough: after a sync that failed, the system may hold pages in memory as
 /// clean that never reached the disk.
-fn rewrite(files: &[File], segments: &VecDeque<Segment>, synced: Position) -> Result<(), LogError> {
+fn rewrite(files: &[File], segments: &VecDeque<Segment>, synced: Position) -> Result<()> {
     let mut bytes = Vec::new();
     for (file, segment) in files.iter().zip(segments) {
         let mut offset = match file.begun {
@@ -512,7 +512,7 @@ fn rewrite(files: &[File], segments: &VecDeque<Segment>, synced: Position) -> Re
     Ok(())
 }
 
-fn list(storage: &dyn Storage) -> Result<Vec<String>, LogError> {
+fn list(storage: &dyn Storage) -> Result<Vec<String>> {
     storage
         .list()
         .map_err(|error| LogError::io("list", "the log's directory", 0, error))

@@ -6,7 +6,7 @@
 use crate::narrow::{to_u32, to_usize};
 use crate::{
     FRAME_HEADER_BYTES, Finding, FrameKind, LogError, LostRange, PAYLOAD_BYTES_MAX, Position,
-    Storage, StorageFile,
+    Result, Storage, StorageFile,
     extent::Extent,
     frame::FrameHeader,
     run::list_runs,
@@ -38,10 +38,7 @@ pub struct RepairSummary {
 /// # Errors
 /// [`LogError::NewerFormat`]; [`LogError::NoSpace`] and [`LogError::Io`], with the damage still
 /// there or partly repaired: a repair may be run again.
-pub fn repair(
-    storage: &dyn Storage,
-    report: &mut dyn FnMut(Finding<'_>),
-) -> Result<RepairSummary, LogError> {
+pub fn repair(storage: &dyn Storage, report: &mut dyn FnMut(Finding<'_>)) -> Result<RepairSummary> {
     let survey = survey(storage, report)?;
     let (frames, records, _) = totals(&survey);
     let mut summary = RepairSummary {
@@ -75,7 +72,7 @@ pub fn repair(
 
 /// Says what must be there from now on: what is left. Without a segment nothing says what of the
 /// runs is in force, and a start would delete them: they are set aside.
-fn renew_extent(storage: &dyn Storage, survey: &Survey) -> Result<(), LogError> {
+fn renew_extent(storage: &dyn Storage, survey: &Survey) -> Result<()> {
     for name in &survey.extents {
         storage
             .remove(name)
@@ -114,7 +111,7 @@ fn replace(
     segment: &Surveyed,
     header: &SegmentHeader,
     end: Position,
-) -> Result<(), LogError> {
+) -> Result<()> {
     let tmp = segment_tmp_name(segment.number);
     // What an earlier repair left half done.
     let names = storage
@@ -162,12 +159,7 @@ fn replace(
 }
 
 /// Frames of kind *lost* over a whole range.
-fn fill(
-    file: &dyn StorageFile,
-    name: &str,
-    header: &SegmentHeader,
-    hole: &Hole,
-) -> Result<(), LogError> {
+fn fill(file: &dyn StorageFile, name: &str, header: &SegmentHeader, hole: &Hole) -> Result<()> {
     let head = FRAME_HEADER_BYTES as u64;
     let mut from = hole.from;
     while from < hole.to {
@@ -231,7 +223,7 @@ fn copy(
     to_name: &str,
     mut offset: u64,
     end: u64,
-) -> Result<(), LogError> {
+) -> Result<()> {
     let mut bytes = vec![0; COPY_BYTES];
     while offset < end {
         let want = usize::try_from(end - offset)
@@ -252,13 +244,13 @@ fn copy(
     Ok(())
 }
 
-fn write(file: &dyn StorageFile, name: &str, offset: u64, bytes: &[u8]) -> Result<(), LogError> {
+fn write(file: &dyn StorageFile, name: &str, offset: u64, bytes: &[u8]) -> Result<()> {
     write_all(file, offset, bytes)
         .map_err(|error| LogError::full_or_io("write", name, offset, error))
 }
 
 /// A name for the damaged file that no earlier repair has taken.
-fn free_name(storage: &dyn Storage, name: &str) -> Result<String, LogError> {
+fn free_name(storage: &dyn Storage, name: &str) -> Result<String> {
     let names = storage
         .list()
         .map_err(|error| LogError::io("list", "the log", 0, error))?;

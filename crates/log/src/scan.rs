@@ -2,7 +2,7 @@
 
 use crate::narrow::to_usize;
 use crate::{
-    FRAME_HEADER_BYTES, LogError, Position, StorageFile,
+    FRAME_HEADER_BYTES, LogError, Position, Result, StorageFile,
     frame::{FrameHeader, u64_at},
     segment::SegmentHeader,
     storage::read_full,
@@ -50,7 +50,7 @@ impl Window {
         file_len: u64,
         offset: u64,
         want: usize,
-    ) -> Result<&[u8], LogError> {
+    ) -> Result<&[u8]> {
         let inside = offset >= self.at && offset + want as u64 <= self.at + self.len as u64;
         if !inside {
             let rest = usize::try_from(file_len.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -95,7 +95,7 @@ impl<'a> Scan<'a> {
         header: &'a SegmentHeader,
         limit: Option<Position>,
         window: &'a mut Window,
-    ) -> Result<Self, LogError> {
+    ) -> Result<Self> {
         window.forget();
         let file_len = file
             .len()
@@ -123,7 +123,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Reads the step at `position`, which is not before the segment's first.
-    pub(crate) fn at(&mut self, position: Position) -> Result<Step, LogError> {
+    pub(crate) fn at(&mut self, position: Position) -> Result<Step> {
         if self.limit == Some(position) {
             return Ok(Step::Limit);
         }
@@ -171,7 +171,7 @@ impl<'a> Scan<'a> {
     }
 
     /// The payload of the frame that [`Scan::at`] returned last.
-    pub(crate) fn payload(&mut self) -> Result<&[u8], LogError> {
+    pub(crate) fn payload(&mut self) -> Result<&[u8]> {
         let (offset, len) = self.payload;
         self.window
             .view(self.file, self.name, self.file_len, offset, len)
@@ -181,10 +181,7 @@ impl<'a> Scan<'a> {
     ///
     /// A frame's place says which position it must carry, so this is one comparison per byte, and
     /// nothing a client stored can make it cost more: it does not know the salt.
-    pub(crate) fn look_for_header(
-        &mut self,
-        from: Position,
-    ) -> Result<Option<FrameHeader>, LogError> {
+    pub(crate) fn look_for_header(&mut self, from: Position) -> Result<Option<FrameHeader>> {
         let mut position = from;
         let last = self.file_len.saturating_sub(FRAME_HEADER_BYTES as u64);
         while self.header.offset_of(position) <= last {

@@ -3,7 +3,7 @@
 use std::{io::ErrorKind, sync::Arc};
 
 use crate::{
-    LogError, Position, SegmentNumber, Storage, StorageFile,
+    LogError, Position, Result, SegmentNumber, Storage, StorageFile,
     frame::{u32_at, u64_at},
     storage::read_full,
 };
@@ -82,7 +82,7 @@ impl SegmentHeader {
     ///
     /// # Errors
     /// [`LogError::Damaged`], [`LogError::NewerFormat`], [`LogError::Io`].
-    pub(crate) fn read(file: &dyn StorageFile, name: &str) -> Result<Self, LogError> {
+    pub(crate) fn read(file: &dyn StorageFile, name: &str) -> Result<Self> {
         let found = Self::salvage(file, name)?;
         match found.bad_copy {
             Some((offset, why)) => Err(LogError::damaged(name, offset, why)),
@@ -91,7 +91,7 @@ impl SegmentHeader {
     }
 
     /// Reads the header from whichever copy is good.
-    pub(crate) fn salvage(file: &dyn StorageFile, name: &str) -> Result<ReadHeader, LogError> {
+    pub(crate) fn salvage(file: &dyn StorageFile, name: &str) -> Result<ReadHeader> {
         let mut bytes = [0; HEADER_LEN];
         let len =
             read_full(file, 0, &mut bytes).map_err(|error| LogError::io("read", name, 0, error))?;
@@ -126,7 +126,7 @@ impl SegmentHeader {
         (len < self.made).then(|| format!("the file was created with {} bytes", self.made))
     }
 
-    fn decode_copy(bytes: &[u8], name: &str) -> Result<Result<Self, &'static str>, LogError> {
+    fn decode_copy(bytes: &[u8], name: &str) -> Result<Result<Self, &'static str>> {
         if bytes.len() < COPY_BYTES {
             return Ok(Err("the file ends inside its header"));
         }
@@ -191,7 +191,7 @@ impl SegmentFile {
     ///
     /// # Errors
     /// The directory cannot be listed.
-    pub(crate) fn list(storage: &dyn Storage, whose: &str) -> Result<Vec<Self>, LogError> {
+    pub(crate) fn list(storage: &dyn Storage, whose: &str) -> Result<Vec<Self>> {
         let names = storage.list();
         let names = names.map_err(|error| LogError::io("list", whose, 0, error))?;
         let mut files: Vec<Self> = names.iter().filter_map(|name| Self::parse(name)).collect();
@@ -204,10 +204,7 @@ impl SegmentFile {
     ///
     /// # Errors
     /// [`LogError::Io`]: among others, it is gone.
-    pub(crate) fn open_read(
-        self,
-        storage: &dyn Storage,
-    ) -> Result<(String, Arc<dyn StorageFile>), LogError> {
+    pub(crate) fn open_read(self, storage: &dyn Storage) -> Result<(String, Arc<dyn StorageFile>)> {
         let opened = match storage.open_read(&self.name()) {
             Err(error) if self.begun && error.kind() == ErrorKind::NotFound => {
                 let named = Self {

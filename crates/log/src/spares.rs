@@ -9,7 +9,7 @@ use std::sync::{
 
 use crate::narrow::to_usize;
 use crate::{
-    LogError, Storage, StorageFile,
+    LogError, Result, Storage, StorageFile,
     segment::{spare_name, spare_tmp_name},
     storage::write_all,
 };
@@ -119,7 +119,7 @@ impl Spares {
     ///
     /// # Errors
     /// The storage failed. The spare is given up; the log itself goes on.
-    pub fn fill_slice(&self) -> Result<SpareState, LogError> {
+    pub fn fill_slice(&self) -> Result<SpareState> {
         let keeper = &*self.0;
         let mut filling = keeper
             .filling
@@ -160,7 +160,7 @@ impl Spares {
     ///
     /// # Errors
     /// As [`Spares::fill_slice`].
-    pub fn fill(&self, stop: &AtomicBool) -> Result<SpareState, LogError> {
+    pub fn fill(&self, stop: &AtomicBool) -> Result<SpareState> {
         loop {
             let state = self.fill_slice()?;
             if state != SpareState::Filling || stop.load(Ordering::Acquire) {
@@ -192,7 +192,7 @@ impl Spares {
     ///
     /// # Errors
     /// The storage failed. That the disk is full is none: the log can go on as far as it gets.
-    pub(crate) fn ahead(&self) -> Result<(), LogError> {
+    pub(crate) fn ahead(&self) -> Result<()> {
         let keeper = &*self.0;
         if self.any() {
             return Ok(());
@@ -297,7 +297,7 @@ impl Keeper {
     }
 
     /// A whole spare in one go.
-    fn allocate(&self, number: u32) -> Result<(), LogError> {
+    fn allocate(&self, number: u32) -> Result<()> {
         let tmp = spare_tmp_name(number);
         let file = self
             .storage
@@ -320,7 +320,7 @@ impl Keeper {
     }
 
     /// One slice; true when it completed a spare.
-    fn fill(&self, filling: &mut Option<Filling>) -> Result<bool, LogError> {
+    fn fill(&self, filling: &mut Option<Filling>) -> Result<bool> {
         let current = match filling {
             Some(current) => current,
             None => {

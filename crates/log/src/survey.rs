@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, SegmentNumber, Stamp, Storage,
-    StorageFile,
+    Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, Result, SegmentNumber, Stamp,
+    Storage, StorageFile,
     extent::{Extent, Missing},
     scan::{Scan, Step, Stop, Window},
     segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name},
@@ -106,10 +106,7 @@ impl Surveyed {
 ///
 /// # Errors
 /// [`LogError::NewerFormat`], [`LogError::Io`]. Damage is not an error here.
-pub(crate) fn survey(
-    storage: &dyn Storage,
-    report: &mut dyn FnMut(Finding<'_>),
-) -> Result<Survey, LogError> {
+pub(crate) fn survey(storage: &dyn Storage, report: &mut dyn FnMut(Finding<'_>)) -> Result<Survey> {
     // A server may be at work: what was durable before is still to be read, and what is needed
     // afterwards was there.
     let (before, _) = Extent::find(storage)?;
@@ -138,7 +135,7 @@ pub(crate) fn survey(
 
 /// The files, and the segment that was begun and never durable, whose header cannot be read: what
 /// is behind it never was durable either.
-fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>), LogError> {
+fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>)> {
     let found = SegmentFile::list(storage, "the log's directory")?;
     // What has a durable one behind it was durable itself.
     let durable = found.iter().rposition(|segment| !segment.begun);
@@ -222,7 +219,7 @@ impl SurveyState {
         segment: &mut Surveyed,
         limit: Option<Position>,
         report: &mut dyn FnMut(Finding<'_>),
-    ) -> Result<(), LogError> {
+    ) -> Result<()> {
         let Some(header) = &segment.header else {
             return Ok(());
         };
@@ -303,7 +300,7 @@ impl SurveyState {
         scan: &mut Scan<'_>,
         position: Position,
         file_end: Position,
-    ) -> Result<Behind, LogError> {
+    ) -> Result<Behind> {
         let mut behind = Behind::default();
         let mut from = position;
         while let Some(header) = scan.look_for_header(from)? {

@@ -10,8 +10,8 @@ use std::{
 };
 
 use crate::{
-    FRAME_HEADER_BYTES, FrameBuf, LogError, Placed, Position, Recovery, ReplayFrame, SegmentInfo,
-    SegmentNumber, Spares, Stamp, StorageFile, frame::FrameHeader, storage::read_full,
+    FRAME_HEADER_BYTES, FrameBuf, LogError, Placed, Position, Recovery, ReplayFrame, Result,
+    SegmentInfo, SegmentNumber, Spares, Stamp, StorageFile, frame::FrameHeader, storage::read_full,
 };
 
 /// Receiver of each frame of a log that is opened, oldest first. Its error ends the opening.
@@ -26,7 +26,7 @@ pub trait LogStore {
     /// # Errors
     /// It cannot be read, or `replay` refused a frame. What `replay` has built by then is worth
     /// nothing.
-    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery), LogError>;
+    fn open(self: Box<Self>, replay: Replay<'_>) -> Result<(Box<dyn Log>, Recovery)>;
 }
 
 /// An ordered, durable sequence of frames with one writer.
@@ -52,12 +52,7 @@ pub trait Log: Send {
     /// # Errors
     /// [`LogError::Moved`], [`LogError::Fenced`], [`LogError::TooLarge`] and [`LogError::NoSpace`]
     /// leave the log as it was. Others are final.
-    fn append(
-        &mut self,
-        expected: Position,
-        stamp: Stamp,
-        frame: &mut FrameBuf,
-    ) -> Result<Placed, LogError>;
+    fn append(&mut self, expected: Position, stamp: Stamp, frame: &mut FrameBuf) -> Result<Placed>;
 
     /// Makes the next append begin a new segment; nothing is written before. Does nothing while
     /// the current segment has no frame.
@@ -116,13 +111,13 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// The log has failed before.
-    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring, LogError>;
+    fn begin_retire(&mut self, through: SegmentNumber) -> Result<Retiring>;
 
     /// [`Log::begin_retire`] and its work; returns the bytes freed or recycled.
     ///
     /// # Errors
     /// Final, with some of the segments given up.
-    fn retire(&mut self, through: SegmentNumber) -> Result<u64, LogError> {
+    fn retire(&mut self, through: SegmentNumber) -> Result<u64> {
         self.begin_retire(through)?.run()
     }
 
@@ -131,7 +126,7 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// Final.
-    fn end_in_order(&mut self) -> Result<(), LogError> {
+    fn end_in_order(&mut self) -> Result<()> {
         Ok(())
     }
 
@@ -143,7 +138,7 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// As [`Log::append`].
-    fn heartbeat(&mut self, _stamp: Stamp) -> Result<(), LogError> {
+    fn heartbeat(&mut self, _stamp: Stamp) -> Result<()> {
         Ok(())
     }
 
@@ -153,7 +148,7 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// As [`Log::append`].
-    fn handoff(&mut self, _stamp: Stamp, _to: &str) -> Result<(), LogError> {
+    fn handoff(&mut self, _stamp: Stamp, _to: &str) -> Result<()> {
         Ok(())
     }
 
@@ -189,11 +184,11 @@ pub trait Shared: Send + Sync {
 }
 
 /// The rest of giving up segments.
-pub struct Retiring(Box<dyn FnOnce() -> Result<u64, LogError> + Send>);
+pub struct Retiring(Box<dyn FnOnce() -> Result<u64> + Send>);
 
 impl Retiring {
     /// Work that `run` does.
-    pub fn new(run: impl FnOnce() -> Result<u64, LogError> + Send + 'static) -> Self {
+    pub fn new(run: impl FnOnce() -> Result<u64> + Send + 'static) -> Self {
         Self(Box::new(run))
     }
 
@@ -201,7 +196,7 @@ impl Retiring {
     ///
     /// # Errors
     /// Final, with some of the files given up.
-    pub fn run(self) -> Result<u64, LogError> {
+    pub fn run(self) -> Result<u64> {
         (self.0)()
     }
 }
@@ -224,7 +219,7 @@ pub trait SyncWork: Send + Sync {
     ///
     /// # Errors
     /// Final: the log has been told, and refuses everything from now on.
-    fn sync(&self) -> Result<(), LogError>;
+    fn sync(&self) -> Result<()>;
 }
 
 impl SyncPoint {
@@ -253,7 +248,7 @@ impl SyncPoint {
     /// # Errors
     /// Final. What the disk holds is unknown, and a second sync could succeed without having
     /// written anything, so the log refuses everything from now on.
-    pub fn wait(&self) -> Result<(), LogError> {
+    pub fn wait(&self) -> Result<()> {
         if let Some(work) = &self.work {
             work.sync()?;
         }
@@ -288,7 +283,7 @@ pub trait ReadBodies: Send + Sync {
     ///
     /// # Errors
     /// [`LogError::NoSegment`] when it was retired.
-    fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>, LogError>;
+    fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>>;
 
     /// The name to show in errors.
     fn name(&self, segment: SegmentNumber) -> String;
@@ -311,7 +306,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// [`LogError::NoSegment`] when it was retired before.
-    pub fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>, LogError> {
+    pub fn open(&self, segment: SegmentNumber) -> Result<Arc<dyn StorageFile>> {
         self.files.open(segment)
     }
 
@@ -324,12 +319,7 @@ impl BodyReader {
     ///
     /// # Errors
     /// [`LogError::BadRead`] when the file ends before; else as [`BodyReader::open`].
-    pub fn read(
-        &self,
-        segment: SegmentNumber,
-        offset: u64,
-        out: &mut [u8],
-    ) -> Result<(), LogError> {
+    pub fn read(&self, segment: SegmentNumber, offset: u64, out: &mut [u8]) -> Result<()> {
         let file = self.files.open(segment)?;
         self.fill(&*file, segment, offset, out)
     }
@@ -344,7 +334,7 @@ impl BodyReader {
         segment: SegmentNumber,
         offset: u64,
         len: u32,
-    ) -> Result<Vec<u8>, LogError> {
+    ) -> Result<Vec<u8>> {
         let bad = |why: &str| LogError::BadRead {
             file: self.files.name(segment),
             offset,
@@ -374,7 +364,7 @@ impl BodyReader {
         segment: SegmentNumber,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), LogError> {
+    ) -> Result<()> {
         let name = || self.files.name(segment);
         let read = read_full(file, offset, out)
             .map_err(|error| LogError::io("read", &name(), offset, error))?;

@@ -94,10 +94,11 @@ impl Reading<'_> {
 }
 
 macro_rules! metrics {
+    (@read path $($field:ident).+) => { Read::One(|reading| reading.$($field).+) };
     (@read |$r:ident| $read:expr) => { Read::One(|$r| $read) };
     (@read Histogram [$($label:literal),*] $read:expr) => { Read::Spread(&[$($label),*], $read) };
     (@read $kind:ident [$($label:literal),*] $read:expr) => { Read::Each(&[$($label),*], $read) };
-    ($($kind:ident $name:literal ($stat:literal) $help:literal = $(|$r:ident| $one:expr)? $(; [$($label:literal),*] $each:expr)?;)*) => {
+    ($($kind:ident $name:literal ($stat:literal) $help:literal = $($($field:ident).+)? $(|$r:ident| $one:expr)? $(; [$($label:literal),*] $each:expr)?;)*) => {
         /// All there are. Which protocols and hooks there are decides what labels
         /// have values.
         pub const METRICS: &[Metric] = &[$(Metric {
@@ -105,7 +106,7 @@ macro_rules! metrics {
             help: $help,
             kind: Kind::$kind,
             stat: $stat,
-            read: metrics!(@read $(|$r| $one)? $($kind [$($label),*] $each)?),
+            read: metrics!(@read $(path $($field).+)? $(|$r| $one)? $($kind [$($label),*] $each)?),
         }),*];
     };
 }
@@ -147,48 +148,43 @@ metrics! {
     Gauge "uptime_seconds" ("uptime_s") "Time since the server was ready." = |r| r.uptime.as_secs();
     Gauge "process_id" ("pid") "Process id." = |_r| u64::from(std::process::id());
     Counter "cpu_user_seconds_total" ("cpu_user_us") "Processor time in user mode."
-        = |r| r.process.cpu_user_us;
+        = process.cpu_user_us;
     Counter "cpu_system_seconds_total" ("cpu_system_us") "Processor time in the kernel."
-        = |r| r.process.cpu_system_us;
+        = process.cpu_system_us;
     Gauge "resident_bytes" ("resident_bytes") "Resident memory of the process."
-        = |r| r.process.resident_bytes;
+        = process.resident_bytes;
 
-    Gauge "connections" ("connections") "Connections open now, over all protocols."
-        = |r| r.edge.open;
+    Gauge "connections" ("connections") "Connections open now, over all protocols." = edge.open;
     Counter "connections_accepted_total" ("connections_total") "Connections accepted."
-        = |r| r.edge.accepted;
-    Gauge "workers" ("workers") "Known worker processes (faktory)." = |r| r.edge.workers;
-    Gauge "batches" ("batches") "Batches that exist." = |r| r.shard.batches;
+        = edge.accepted;
+    Gauge "workers" ("workers") "Known worker processes (faktory)." = edge.workers;
+    Gauge "batches" ("batches") "Batches that exist." = shard.batches;
     Gauge "batches_waiting" ("batches_waiting")
-        "Batches whose callback waits for room in its queue." = |r| r.shard.batches_waiting;
-    Gauge "tracked" ("tracked") "Tracked messages with a known state or outcome."
-        = |r| r.shard.tracked;
+        "Batches whose callback waits for room in its queue." = shard.batches_waiting;
+    Gauge "tracked" ("tracked") "Tracked messages with a known state or outcome." = shard.tracked;
     Gauge "result_waiters" ("result_waiters") "Clients that wait for the result of a message."
-        = |r| r.shard.result_waiters;
+        = shard.result_waiters;
     Counter "replies_total" ("replies") "Results put into the reply queues of messages."
-        = |r| r.shard.replies;
-    Gauge "held" ("held") "Messages held until other messages have ended." = |r| r.shard.held;
-    Counter "received_bytes_total" ("bytes_read") "Bytes read from clients."
-        = |r| r.edge.bytes_read;
-    Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients."
-        = |r| r.edge.bytes_written;
+        = shard.replies;
+    Gauge "held" ("held") "Messages held until other messages have ended." = shard.held;
+    Counter "received_bytes_total" ("bytes_read") "Bytes read from clients." = edge.bytes_read;
+    Counter "sent_bytes_total" ("bytes_written") "Bytes written to clients." = edge.bytes_written;
     Gauge "connections_memory_bytes" ("connections_memory_bytes")
-        "Memory that connections use for input, uploads and replies." = |r| r.edge.memory.used;
+        "Memory that connections use for input, uploads and replies." = edge.memory.used;
     Gauge "connections_memory_max_bytes" ("connections_memory_max")
-        "Limit of this memory (connection_memory)." = |r| r.edge.memory.limit;
+        "Limit of this memory (connection_memory)." = edge.memory.limit;
     Counter "connections_closed_for_memory_total" ("connections_closed_for_memory")
-        "Connections closed because all together used too much memory."
-        = |r| r.edge.memory.turned_away;
+        "Connections closed because all together used too much memory." = edge.memory.turned_away;
     Counter "connections_refused_total" ("connections_refused")
-        "Connections closed at once because of connections_max." = |r| r.edge.refused;
+        "Connections closed at once because of connections_max." = edge.refused;
     Counter "connections_accept_failed_total" ("connections_accept_failed")
-        "Connections that the system failed to accept." = |r| r.edge.accepts_failed;
+        "Connections that the system failed to accept." = edge.accepts_failed;
     Counter "connections_spoke_tls_total" ("connections_spoke_tls")
-        "Connections that spoke TLS to a listener without TLS." = |r| r.edge.spoke_tls;
+        "Connections that spoke TLS to a listener without TLS." = edge.spoke_tls;
     Gauge "tls_connections" ("tls_connections")
-        "Connections open now with a complete TLS handshake." = |r| r.edge.tls_open;
+        "Connections open now with a complete TLS handshake." = edge.tls_open;
     Counter "tls_handshakes_total" ("tls_handshakes") "Complete TLS handshakes."
-        = |r| r.edge.tls_handshakes;
+        = edge.tls_handshakes;
     Counter "tls_failures_total" ("tls_failures_{}")
         "Connections closed by a TLS error, mostly in the handshake."
         =; ["reason"] |r| r.edge.tls_failures.clone();
@@ -197,15 +193,15 @@ metrics! {
         =; [] |r| alone(r.edge.certificate_end);
     Counter "connections_spoke_http_total" ("connections_spoke_http")
         "Connections closed because a web page sent a request to another protocol."
-        = |r| r.edge.spoke_http;
-    Counter "logins_total" ("logins") "Clients that logged in." = |r| r.edge.logins.ok;
+        = edge.spoke_http;
+    Counter "logins_total" ("logins") "Clients that logged in." = edge.logins.ok;
     Counter "logins_failed_total" ("logins_failed") "Logins with a wrong name or secret."
-        = |r| r.edge.logins.failed;
+        = edge.logins.failed;
     Counter "logins_throttled_total" ("logins_throttled")
         "Logins rejected unchecked because too many from their address had failed."
-        = |r| r.edge.logins.throttled;
+        = edge.logins.throttled;
     Counter "logins_busy_total" ("logins_busy")
-        "Logins rejected unchecked because too many were waiting." = |r| r.edge.logins.busy;
+        "Logins rejected unchecked because too many were waiting." = edge.logins.busy;
     Counter "limit_errors_total" ("limit_refusals_{}_{}")
         "Requests rejected and connections closed because of a [[limit]]."
         =; ["limit", "of"] |r| r.edge.limit_command_errors.clone();
@@ -216,9 +212,9 @@ metrics! {
         "Commands rejected because a right was missing."
         = |r| r.edge.not_permitted + r.core.not_permitted();
     Gauge "upload_bytes" ("connections_upload_bytes")
-        "Bytes of large messages that are still incomplete." = |r| r.edge.uploads.used;
+        "Bytes of large messages that are still incomplete." = edge.uploads.used;
     Counter "uploads_refused_total" ("connections_uploads_refused")
-        "Large messages rejected because of upload_bytes_max." = |r| r.edge.uploads.turned_away;
+        "Large messages rejected because of upload_bytes_max." = edge.uploads.turned_away;
 
     Gauge "log_bytes" ("log_bytes") "Size of the log on disk." = |r| of(&r.core.counts.log_bytes);
     Counter "log_rotations_total" ("log_rotations") "Segments begun."
@@ -251,19 +247,18 @@ metrics! {
         "Bytes of these for messages copied so that a segment could be deleted."
         = |r| of(&r.core.counts.log_copied);
 
-    Gauge "queues" ("queues") "Queues that exist." = |r| r.shard.queues;
+    Gauge "queues" ("queues") "Queues that exist." = shard.queues;
     Gauge "http_connections" ("http_connections")
-        "Connections of HTTP and SQS open now, event streams included." = |r| r.edge.http_open;
+        "Connections of HTTP and SQS open now, event streams included." = edge.http_open;
     Counter "http_connections_crowded_total" ("http_connections_crowded")
         "Connections of HTTP and SQS rejected because their address had three quarters of \
-         max_connections." = |r| r.edge.http_crowded;
-    Gauge "event_streams" ("event_streams") "Event streams of HTTP open now."
-        = |r| r.edge.streams.open;
+         max_connections." = edge.http_crowded;
+    Gauge "event_streams" ("event_streams") "Event streams of HTTP open now." = edge.streams.open;
     Counter "event_streams_refused_total" ("event_streams_refused")
         "Event streams rejected because there were too many (max_streams) or no memory was left."
-        = |r| r.edge.streams.refused;
+        = edge.streams.refused;
     Counter "event_streams_slow_total" ("event_streams_slow")
-        "Event streams closed because their client did not read." = |r| r.edge.streams.slow;
+        "Event streams closed because their client did not read." = edge.streams.slow;
     Counter "otlp_spans_sent_total" ("otlp_spans_sent")
         "Spans that the collector accepted (otlp_endpoint)." = |r| r.spans.sent();
     Counter "otlp_spans_dropped_total" ("otlp_spans_dropped")
@@ -275,20 +270,20 @@ metrics! {
     Gauge "history_queues_left_out" ("history_queues_left_out")
         "Queues with traffic in the last minute but no history, because history_queues is reached."
         = |r| r.histories.counts().1;
-    Counter "queues_made_total" ("queues_made") "Queues created." = |r| r.shard.queues_made;
+    Counter "queues_made_total" ("queues_made") "Queues created." = shard.queues_made;
     Counter "queues_dropped_total" ("queues_dropped") "Queues dropped by command."
-        = |r| r.shard.queues_dropped;
+        = shard.queues_dropped;
     Counter "queues_expired_total" ("queues_expired") "Queues dropped because they were idle."
-        = |r| r.shard.queues_expired;
-    Gauge "last_id" ("last_id") "Id of the newest message." = |r| r.shard.last_id;
+        = shard.queues_expired;
+    Gauge "last_id" ("last_id") "Id of the newest message." = shard.last_id;
     Gauge "memory_bytes" ("memory_bytes")
         "Memory of messages, names and tables, as the memory budget counts it."
-        = |r| r.shard.memory_bytes;
+        = shard.memory_bytes;
     Gauge "dedupe_ids" ("dedupe_ids")
-        "Deduplication records: ids and idempotency keys (dedupe_memory)." = |r| r.shard.dedupe_ids;
+        "Deduplication records: ids and idempotency keys (dedupe_memory)." = shard.dedupe_ids;
     Gauge "snapshot_bytes" ("snapshot_bytes")
         "Size of the snapshot at the start of a segment: names, settings, tables, blocks."
-        = |r| r.shard.snapshot_bytes;
+        = shard.snapshot_bytes;
 
     Counter "cron_runs_total" ("cron_{}_runs") "Messages put by a [[cron]] table since the start."
         =; ["name"] |r| r.schedules.points(|item| item.runs);
@@ -410,105 +405,99 @@ metrics! {
         "Commands rejected because the servers of the log had no quorum."
         = |r| r.core.unavailable();
 
-    Gauge "messages_ready" ("ready") "Messages that are ready and selectable."
-        = |r| r.shard.gauges.ready;
+    Gauge "messages_ready" ("ready") "Messages that are ready and selectable." = shard.gauges.ready;
     Gauge "messages_urgent" ("urgent") "Messages of these with a priority below 1024."
-        = |r| r.shard.gauges.urgent;
+        = shard.gauges.urgent;
     Gauge "messages_not_selectable" ("not_selectable") "Messages that are ready but not selectable."
-        = |r| r.shard.gauges.not_selectable;
+        = shard.gauges.not_selectable;
     Gauge "messages_held_back" ("held_back")
-        "The old name of messages_not_selectable, for one release."
-        = |r| r.shard.gauges.not_selectable;
+        "The old name of messages_not_selectable, for one release." = shard.gauges.not_selectable;
     Gauge "messages_delayed" ("delayed") "Messages that are delayed until their due time."
-        = |r| r.shard.gauges.delayed;
+        = shard.gauges.delayed;
     Gauge "messages_retrying" ("retrying") "Messages of these that have failed."
-        = |r| r.shard.gauges.retrying;
-    Gauge "messages_reserved" ("reserved") "Messages under a lease." = |r| r.shard.gauges.reserved;
-    Gauge "messages_buried" ("buried") "Buried messages." = |r| r.shard.gauges.buried;
+        = shard.gauges.retrying;
+    Gauge "messages_reserved" ("reserved") "Messages under a lease." = shard.gauges.reserved;
+    Gauge "messages_buried" ("buried") "Buried messages." = shard.gauges.buried;
     Gauge "messages_prepared" ("prepared") "Prepared messages, not yet committed."
-        = |r| r.shard.gauges.prepared;
-    Gauge "messages_done" ("done") "Messages kept after they are done." = |r| r.shard.gauges.done;
+        = shard.gauges.prepared;
+    Gauge "messages_done" ("done") "Messages kept after they are done." = shard.gauges.done;
     Gauge "messages_relayed" ("relayed") "Messages kept after they were relayed."
-        = |r| r.shard.gauges.relayed;
+        = shard.gauges.relayed;
     Gauge "messages_waiting_bytes" ("waiting_bytes")
-        "Bytes of messages that are ready, not selectable or delayed."
-        = |r| r.shard.gauges.waiting_bytes;
-    Gauge "messages_bytes" ("bytes") "Bytes of all bodies." = |r| r.shard.gauges.bytes;
-    Gauge "messages_cold" ("cold") "Messages in runs but not in memory." = |r| r.shard.gauges.cold;
+        "Bytes of messages that are ready, not selectable or delayed." = shard.gauges.waiting_bytes;
+    Gauge "messages_bytes" ("bytes") "Bytes of all bodies." = shard.gauges.bytes;
+    Gauge "messages_cold" ("cold") "Messages in runs but not in memory." = shard.gauges.cold;
     Gauge "waiters" ("waiters") "Waiting consumers; one for each queue that a take names."
-        = |r| r.shard.gauges.waiters;
+        = shard.gauges.waiters;
     Gauge "waiting_peeks" ("waiting_peeks")
         "Waiting peeks, which take no message; one for each queue that a peek names."
-        = |r| r.shard.gauges.waiting_peeks;
+        = shard.gauges.waiting_peeks;
     Gauge "lookers" ("lookers") "The old name of waiting_peeks, for one release."
-        = |r| r.shard.gauges.waiting_peeks;
+        = shard.gauges.waiting_peeks;
     Gauge "queue_users" ("users") "Clients that put into queues, summed over the queues."
-        = |r| r.shard.gauges.users;
+        = shard.gauges.users;
     Gauge "queue_watchers" ("watchers") "Clients that take from queues, summed over the queues."
-        = |r| r.shard.gauges.watchers;
+        = shard.gauges.watchers;
 
-    Counter "messages_put_total" ("total_puts") "Messages put." = |r| r.shard.totals.puts;
+    Counter "messages_put_total" ("total_puts") "Messages put." = shard.totals.puts;
     Counter "messages_put_bytes_total" ("total_put_bytes") "Bytes of bodies put."
-        = |r| r.shard.totals.put_bytes;
+        = shard.totals.put_bytes;
     Counter "messages_taken_total" ("total_taken") "Messages removed by takes."
-        = |r| r.shard.totals.taken;
-    Counter "leases_total" ("total_leases") "Leases given." = |r| r.shard.totals.leases;
-    Counter "leases_finished_total" ("total_finished") "Leases finished."
-        = |r| r.shard.totals.finished;
+        = shard.totals.taken;
+    Counter "leases_total" ("total_leases") "Leases given." = shard.totals.leases;
+    Counter "leases_finished_total" ("total_finished") "Leases finished." = shard.totals.finished;
     Counter "messages_deleted_total" ("total_deleted") "Messages deleted by id."
-        = |r| r.shard.totals.deleted;
+        = shard.totals.deleted;
     Counter "leases_released_total" ("total_releases") "Messages released by their holder."
-        = |r| r.shard.totals.releases;
+        = shard.totals.releases;
     Counter "leases_canceled_total" ("total_cancels") "Leases ended by a disconnect or a restart."
-        = |r| r.shard.totals.cancels;
+        = shard.totals.cancels;
     Counter "leases_timed_out_total" ("total_timeouts") "Leases that ran out."
-        = |r| r.shard.totals.timeouts;
+        = shard.totals.timeouts;
     Counter "tries_failed_total" ("total_failures")
-        "Failed tries, as the settings of queues count them." = |r| r.shard.totals.failures;
-    Counter "buries_total" ("total_buries") "Messages buried." = |r| r.shard.totals.buries;
-    Counter "messages_kicked_total" ("total_kicks") "Messages kicked." = |r| r.shard.totals.kicks;
+        "Failed tries, as the settings of queues count them." = shard.totals.failures;
+    Counter "buries_total" ("total_buries") "Messages buried." = shard.totals.buries;
+    Counter "messages_kicked_total" ("total_kicks") "Messages kicked." = shard.totals.kicks;
     Counter "messages_expired_total" ("total_expired") "Messages that expired."
-        = |r| r.shard.totals.expired;
+        = shard.totals.expired;
     Counter "messages_discarded_total" ("total_discarded")
-        "Messages dropped because their queue was full." = |r| r.shard.totals.discarded;
+        "Messages dropped because their queue was full." = shard.totals.discarded;
     Counter "messages_replaced_total" ("total_replaced")
-        "Dropped messages that a put with their deduplication id replaced."
-        = |r| r.shard.totals.replaced;
+        "Dropped messages that a put with their deduplication id replaced." = shard.totals.replaced;
     Counter "messages_given_up_total" ("total_failed")
-        "Dropped messages that failed and do not allow another try." = |r| r.shard.totals.failed;
+        "Dropped messages that failed and do not allow another try." = shard.totals.failed;
     Counter "messages_restored_total" ("total_restored")
         "Messages that a take had removed and that came back, as its reply could not be sent."
-        = |r| r.shard.totals.restored;
+        = shard.totals.restored;
     Counter "messages_cancelled_total" ("total_cancelled") "Messages that were cancelled."
-        = |r| r.shard.totals.cancelled;
+        = shard.totals.cancelled;
     Counter "messages_flushed_total" ("total_flushed") "Messages discarded by flush."
-        = |r| r.shard.totals.flushed;
-    Counter "flushes_total" ("total_flushes") "Flushes." = |r| r.shard.totals.flushes;
+        = shard.totals.flushed;
+    Counter "flushes_total" ("total_flushes") "Flushes." = shard.totals.flushes;
     Counter "messages_moved_out_total" ("total_moved_out") "Messages moved to another queue."
-        = |r| r.shard.totals.moved_out;
+        = shard.totals.moved_out;
     Counter "messages_dead_moved_total" ("total_dead_moved")
-        "Messages moved by the dead-letter rule." = |r| r.shard.totals.dead_moved;
+        "Messages moved by the dead-letter rule." = shard.totals.dead_moved;
     Counter "messages_expired_moved_total" ("total_expired_moved")
-        "Messages moved because they expired." = |r| r.shard.totals.expired_moved;
+        "Messages moved because they expired." = shard.totals.expired_moved;
     Counter "messages_moved_in_total" ("total_moved_in") "Messages moved from another queue."
-        = |r| r.shard.totals.moved_in;
+        = shard.totals.moved_in;
     Counter "dead_letters_total" ("total_dead_letters")
-        "Messages to which the dead-letter rule was applied." = |r| r.shard.totals.dead_letters;
-    Counter "peeks_total" ("total_peeks") "Peeks that found a message." = |r| r.shard.totals.peeks;
+        "Messages to which the dead-letter rule was applied." = shard.totals.dead_letters;
+    Counter "peeks_total" ("total_peeks") "Peeks that found a message." = shard.totals.peeks;
     Counter "looks_total" ("total_looks") "The old name of peeks_total, for one release."
-        = |r| r.shard.totals.peeks;
-    Counter "takes_missed_total" ("total_misses") "Takes that found nothing."
-        = |r| r.shard.totals.misses;
+        = shard.totals.peeks;
+    Counter "takes_missed_total" ("total_misses") "Takes that found nothing." = shard.totals.misses;
     Counter "messages_skipped_total" ("total_skipped")
-        "Messages skipped because a protocol cannot frame their body." = |r| r.shard.totals.skipped;
+        "Messages skipped because a protocol cannot frame their body." = shard.totals.skipped;
     Counter "puts_refused_full_total" ("total_refused_full")
-        "Puts rejected because the queue was full." = |r| r.shard.totals.refused_full;
+        "Puts rejected because the queue was full." = shard.totals.refused_full;
     Counter "puts_repeated_total" ("total_repeats") "Puts answered as duplicates."
-        = |r| r.shard.totals.repeats;
+        = shard.totals.repeats;
     Counter "pauses_total" ("total_pauses") "Commands that paused or resumed a queue."
-        = |r| r.shard.totals.pauses;
+        = shard.totals.pauses;
     Counter "delete_commands_total" ("total_delete_commands")
-        "Deletes by id, leases finished included." = |r| r.shard.totals.delete_commands;
+        "Deletes by id, leases finished included." = shard.totals.delete_commands;
 
     Gauge "cold_messages" ("cold_messages")
         "Messages in runs, including those that are also in memory." = |r| r.cold("messages");

@@ -26,7 +26,7 @@ use crate::names;
 use crate::queue::TASKS;
 use crate::queues::{Listed, listed};
 use crate::receive::DEAD_FROM;
-use crate::reply::{self, Reply};
+use crate::reply::{self, Answer, Reply};
 
 /// Messages of a step.
 const STEP: u64 = 100;
@@ -136,7 +136,7 @@ impl Sqs {
         self: &Arc<Self>,
         context: &RequestContext,
         input: StartMessageMoveTask,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let source = named(&input.source_arn)?.to_owned();
         let rate = match &input.max_number_of_messages_per_second {
             None => None,
@@ -260,10 +260,10 @@ impl Sqs {
     }
 
     pub(crate) async fn cancel_move(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: CancelMessageMoveTask,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let handle = input
             .task_handle
             .as_deref()
@@ -290,10 +290,10 @@ impl Sqs {
     }
 
     pub(crate) async fn list_moves(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: ListMessageMoveTasks,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let source = named(&input.source_arn)?;
         let most = match &input.max_results {
             None => 1,

@@ -1,7 +1,7 @@
 //! Actions about queues themselves.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -22,7 +22,7 @@ use crate::names;
 use crate::once::locked;
 use crate::policy;
 use crate::queue::{self, CHANGED, Changes, QueueView};
-use crate::reply::Reply;
+use crate::reply::{Answer, Reply};
 use crate::request;
 use crate::whole::Whole;
 
@@ -117,10 +117,10 @@ impl Sqs {
     }
 
     pub(crate) async fn create_queue(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: CreateQueue,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = input.queue_name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
         let fifo = queue::asks_fifo(&input.attributes)?;
@@ -189,11 +189,7 @@ impl Sqs {
         }
     }
 
-    pub(crate) async fn queue_url(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: GetQueueUrl,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn queue_url(&self, context: &RequestContext, input: GetQueueUrl) -> Answer {
         let name = input.queue_name.filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| Fault::missing("QueueName"))?;
         let queue = Name::new(name.as_bytes());
@@ -208,11 +204,7 @@ impl Sqs {
         Ok(Reply::Queue(self.url(context, &name)))
     }
 
-    pub(crate) async fn list_queues(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: ListQueues,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn list_queues(&self, context: &RequestContext, input: ListQueues) -> Answer {
         let open = self.limits.open;
         let wanted = Listed {
             prefix: input.queue_name_prefix.unwrap_or_default(),
@@ -224,10 +216,10 @@ impl Sqs {
     }
 
     pub(crate) async fn list_sources(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: ListDeadLetterSourceQueues,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
         context.shards.numbers(&queue).await?;
@@ -248,7 +240,7 @@ impl Sqs {
         token: Option<&str>,
         fits: impl Fn(&str) -> bool,
         sources: bool,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let max = names::page(max)?;
         if let Some(token) = token {
             let after = URL_SAFE_NO_PAD.decode(token).ok();
@@ -272,11 +264,7 @@ impl Sqs {
         })
     }
 
-    pub(crate) async fn delete_queue(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: OfQueue,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn delete_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
         context.shards.as_server().numbers(&queue).await?;
@@ -285,11 +273,7 @@ impl Sqs {
         Ok(removed(&dropped))
     }
 
-    pub(crate) async fn purge_queue(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: OfQueue,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn purge_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
         context.shards.as_server().numbers(&queue).await?;
@@ -320,7 +304,7 @@ impl Sqs {
         name: &str,
         mut settings: Overrides,
         tags: Tags,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         settings.tags = Some(tags);
         let command = Command::Configure {
             queue: Name::new(name.as_bytes()),
@@ -331,10 +315,10 @@ impl Sqs {
     }
 
     pub(crate) async fn set_attributes(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: SetQueueAttributes,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
         let attributes: Texts = input
@@ -412,21 +396,17 @@ impl Sqs {
     }
 
     pub(crate) async fn get_attributes(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: GetQueueAttributes,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let whole = self.whole(&context.shards, name).await?;
         let seen = self.seen(name, &whole);
         Ok(Reply::Attributes(seen.values(&input.attribute_names.kept)?))
     }
 
-    pub(crate) async fn tag_queue(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: TagQueue,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn tag_queue(&self, context: &RequestContext, input: TagQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         if input.tags.count == 0 {
@@ -437,11 +417,7 @@ impl Sqs {
             .await
     }
 
-    pub(crate) async fn untag_queue(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: UntagQueue,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn untag_queue(&self, context: &RequestContext, input: UntagQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         if input.tag_keys.count == 0 {
@@ -463,22 +439,18 @@ impl Sqs {
         Ok(Reply::Done)
     }
 
-    pub(crate) async fn list_tags(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: OfQueue,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn list_tags(&self, context: &RequestContext, input: OfQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         Ok(Reply::Tags(queue::tags_of_clients(&setup.settings.tags)))
     }
 
     pub(crate) async fn add_permission(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: AddPermission,
         accounts: &[String],
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let label = label(&input.label)?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
@@ -489,10 +461,10 @@ impl Sqs {
     }
 
     pub(crate) async fn remove_permission(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: RemovePermission,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let label = label(&input.label)?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
@@ -506,7 +478,7 @@ impl Sqs {
         context: &RequestContext,
         name: &str,
         policy: Option<&str>,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let mut tags = Tags::default();
         tags.set(&queue::tag("Policy"), policy.map(str::as_bytes));
         self.configure(context, name, Overrides::default(), tags)

@@ -1,6 +1,5 @@
 //! ReceiveMessage.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -121,7 +120,7 @@ impl Sqs {
     }
 
     pub(crate) async fn receive(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: ReceiveMessage,
     ) -> Result<ActionResult, Fault> {

@@ -9,6 +9,9 @@ use crate::request::WireFormat;
 use crate::value::ValueKind;
 use crate::xml::Xml;
 
+/// The reply to an action, or its fault.
+pub(crate) type Answer = Result<Reply, Fault>;
+
 /// A reply.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Reply {

@@ -17,7 +17,7 @@ use crate::message::{self, SENDER, Sent, Way};
 use crate::names;
 use crate::once::Stored;
 use crate::queue;
-use crate::reply::{self, Failed, Reply};
+use crate::reply::{self, Answer, Failed, Reply};
 use crate::request;
 
 /// How SDKs call an entry.
@@ -87,7 +87,7 @@ impl Sqs {
         self: &Arc<Self>,
         context: &RequestContext,
         input: SendMessage,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = request::queue(&input.queue_url)?.to_owned();
         let fifo = names::is_fifo(&name);
         let way = Way {
@@ -115,7 +115,7 @@ impl Sqs {
         self: &Arc<Self>,
         context: &RequestContext,
         input: SendMessageBatch,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let name = request::queue(&input.queue_url)?.to_owned();
         batch::check(&input.entries, ENTRY, self.limits.open, |entry| &entry.id)?;
         let fifo = names::is_fifo(&name);

@@ -1,7 +1,5 @@
 //! DeleteMessage, ChangeMessageVisibility, and their batches.
 
-use std::sync::Arc;
-
 use quintet_types::{By, Command, CommandError, How, LeaseRef, MessageId, Name, Outcome, When};
 
 use crate::ask::{PendingOutcome, said};
@@ -15,7 +13,7 @@ use crate::input::{
 use crate::listener::{RequestContext, Sqs};
 use crate::names;
 use crate::receive::{OPEN_VISIBILITY_MAX_S, VISIBILITY_MAX_S};
-use crate::reply::{Failed, Reply};
+use crate::reply::{Answer, Failed, Reply};
 use crate::request;
 use crate::whole::Whole;
 
@@ -115,11 +113,7 @@ impl Sqs {
         })
     }
 
-    pub(crate) async fn delete(
-        self: &Arc<Self>,
-        context: &RequestContext,
-        input: DeleteMessage,
-    ) -> Result<Reply, Fault> {
+    pub(crate) async fn delete(&self, context: &RequestContext, input: DeleteMessage) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let handle = input.receipt_handle.as_deref().unwrap_or_default();
         let ended = match self.begin_delete(context, queue, &input.receipt_handle) {
@@ -130,10 +124,10 @@ impl Sqs {
     }
 
     pub(crate) async fn change(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: ChangeMessageVisibility,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let handle = input.receipt_handle.as_deref().unwrap_or_default();
         let timeout = &input.visibility_timeout;
@@ -145,10 +139,10 @@ impl Sqs {
     }
 
     pub(crate) async fn delete_batch(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: DeleteMessageBatch,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let kind = "DeleteMessageBatchRequestEntry";
         batch::check(&input.entries, kind, self.limits.open, |entry| &entry.id)?;
@@ -160,10 +154,10 @@ impl Sqs {
     }
 
     pub(crate) async fn change_batch(
-        self: &Arc<Self>,
+        &self,
         context: &RequestContext,
         input: ChangeMessageVisibilityBatch,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let queue = request::queue(&input.queue_url)?;
         let kind = "ChangeMessageVisibilityBatchRequestEntry";
         batch::check(&input.entries, kind, self.limits.open, |entry| &entry.id)?;
@@ -185,12 +179,7 @@ impl Sqs {
     }
 
     /// The reply for one message. Where nothing was done, it checks that there is such a queue.
-    async fn one(
-        &self,
-        context: &RequestContext,
-        queue: &str,
-        ended: Ended,
-    ) -> Result<Reply, Fault> {
+    async fn one(&self, context: &RequestContext, queue: &str, ended: Ended) -> Answer {
         if !matches!(ended, Ended::Done) {
             self.must_be(context, queue).await?;
         }
@@ -208,7 +197,7 @@ impl Sqs {
         element: &'static str,
         entries: &[HandleEntry],
         begun: Vec<Result<Begun, Fault>>,
-    ) -> Result<Reply, Fault> {
+    ) -> Answer {
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         let mut all = true;
         for (entry, begun) in entries.iter().zip(begun) {

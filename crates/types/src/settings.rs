@@ -184,140 +184,76 @@ impl QueueSettings {
     }
 }
 
-/// Changes to a queue's settings: `Some` wins over what lies below.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Overrides {
-    /// See [`QueueSettings::default_priority`].
-    pub default_priority: Option<u32>,
-    /// See [`QueueSettings::default_ttr_ms`].
-    pub default_ttr_ms: Option<u64>,
-    /// See [`QueueSettings::messages_max`].
-    pub messages_max: Option<u64>,
-    /// See [`QueueSettings::bytes_max`].
-    pub bytes_max: Option<u64>,
-    /// See [`QueueSettings::message_bytes_max`].
-    pub message_bytes_max: Option<u64>,
-    /// See [`QueueSettings::attempts_max`].
-    pub attempts_max: Option<u32>,
-    /// See [`QueueSettings::dead_letter`].
-    pub dead_letter: Option<DeadLetter>,
-    /// See [`QueueSettings::ttl_ms`].
-    pub ttl_ms: Option<u64>,
-    /// See [`QueueSettings::ttl_max_ms`].
-    pub ttl_max_ms: Option<u64>,
-    /// See [`QueueSettings::expire_to`].
-    pub expire_to: Option<Name>,
-    /// See [`QueueSettings::when_full`].
-    pub when_full: Option<WhenFull>,
-    /// See [`QueueSettings::dedupe_by_key_ms`].
-    pub dedupe_by_key_ms: Option<u64>,
-    /// See [`QueueSettings::retention_ms`].
-    pub retention_ms: Option<u64>,
-    /// See [`QueueSettings::idle_ms`].
-    pub idle_ms: Option<u64>,
-    /// See [`QueueSettings::paused`].
-    pub paused: Option<bool>,
-    /// See [`QueueSettings::down`].
-    pub down: Option<bool>,
-    /// See [`QueueSettings::memory`]. Only from the configuration: a queue
-    /// cannot become durable or stop being so while it exists.
-    pub memory: Option<bool>,
-    /// See [`QueueSettings::fanout_only`].
-    pub fanout_only: Option<bool>,
-    /// See [`QueueSettings::in_flight_max`].
-    pub in_flight_max: Option<u64>,
-    /// See [`QueueSettings::take_rate`].
-    pub take_rate: Option<Rate>,
-    /// See [`QueueSettings::take_burst`].
-    pub take_burst: Option<u32>,
-    /// See [`QueueSettings::retry_delay_ms`].
-    pub retry_delay_ms: Option<u64>,
-    /// See [`QueueSettings::retry_factor`].
-    pub retry_factor: Option<u32>,
-    /// See [`QueueSettings::retry_delay_max_ms`].
-    pub retry_delay_max_ms: Option<u64>,
-    /// See [`QueueSettings::retry_jitter`].
-    pub retry_jitter: Option<u32>,
-    /// See [`QueueSettings::retry_max`].
-    pub retry_max: Option<u32>,
-    /// See [`QueueSettings::retry_on`].
-    pub retry_on: Option<RetryOn>,
-    /// See [`QueueSettings::unique_by_body`].
-    pub unique_by_body: Option<bool>,
-    /// See [`QueueSettings::unique_for_ms`].
-    pub unique_for_ms: Option<u64>,
-    /// See [`QueueSettings::unique_until`].
-    pub unique_until: Option<Scope>,
-    /// See [`QueueSettings::unique_repeat`].
-    pub unique_repeat: Option<OnRepeat>,
-    /// See [`QueueSettings::default_delay_ms`].
-    pub default_delay_ms: Option<u64>,
-    /// See [`QueueSettings::tags`]: these are laid over what lies below one by one,
-    /// [`crate::TAGS_BYTES_MAX`] bytes in all.
-    pub tags: Option<Tags>,
-    /// See [`QueueSettings::groups`].
-    pub groups: Option<Groups>,
-    /// See [`QueueSettings::key_in_flight_max`].
-    pub key_in_flight_max: Option<u64>,
-    /// See [`QueueSettings::key_take_rate`].
-    pub key_take_rate: Option<Rate>,
-    /// See [`QueueSettings::key_take_burst`].
-    pub key_take_burst: Option<u32>,
-    /// See [`QueueSettings::buried_ttl_ms`].
-    pub buried_ttl_ms: Option<u64>,
-    /// See [`QueueSettings::aging`].
-    pub aging: Option<Rate>,
-    /// See [`QueueSettings::locked`]. Only from the configuration.
-    pub locked: u64,
-}
+macro_rules! overrides {
+    ($dollar:tt $($(#[$note:meta])* $field:ident: $type:ty,)*) => {
+        /// Changes to a queue's settings: `Some` wins over what lies below.
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        pub struct Overrides {
+            $(
+                #[doc = concat!("See [`QueueSettings::", stringify!($field), "`].")]
+                $(#[$note])*
+                pub $field: Option<$type>,
+            )*
+            /// See [`QueueSettings::locked`]. Only from the configuration.
+            pub locked: u64,
+        }
 
-/// Calls a macro with the name of every override. The only list of them: a new
-/// one goes at its end, as the order is that of the log's format.
-#[macro_export]
-macro_rules! each_override {
-    ($then:ident) => {
-        $then! {
-            default_priority,
-            default_ttr_ms,
-            messages_max,
-            bytes_max,
-            message_bytes_max,
-            attempts_max,
-            dead_letter,
-            ttl_ms,
-            ttl_max_ms,
-            expire_to,
-            when_full,
-            dedupe_by_key_ms,
-            retention_ms,
-            idle_ms,
-            paused,
-            down,
-            memory,
-            fanout_only,
-            in_flight_max,
-            take_rate,
-            take_burst,
-            retry_delay_ms,
-            retry_factor,
-            retry_delay_max_ms,
-            retry_jitter,
-            retry_max,
-            retry_on,
-            unique_by_body,
-            unique_for_ms,
-            unique_until,
-            unique_repeat,
-            default_delay_ms,
-            tags,
-            groups,
-            key_in_flight_max,
-            key_take_rate,
-            key_take_burst,
-            buried_ttl_ms,
-            aging,
+        /// Calls a macro with the name of every override.
+        #[macro_export]
+        macro_rules! each_override {
+            ($dollar then:ident) => {
+                $dollar then! { $($field),* }
+            };
         }
     };
+}
+
+// The only list of the overrides: a new one goes at its end, as the order is that of the log's
+// format. The macro that this one makes has a `$` of its own.
+overrides! {
+    $
+    default_priority: u32,
+    default_ttr_ms: u64,
+    messages_max: u64,
+    bytes_max: u64,
+    message_bytes_max: u64,
+    attempts_max: u32,
+    dead_letter: DeadLetter,
+    ttl_ms: u64,
+    ttl_max_ms: u64,
+    expire_to: Name,
+    when_full: WhenFull,
+    dedupe_by_key_ms: u64,
+    retention_ms: u64,
+    idle_ms: u64,
+    paused: bool,
+    down: bool,
+    /// Only from the configuration: a queue cannot become durable or stop being so while it
+    /// exists.
+    memory: bool,
+    fanout_only: bool,
+    in_flight_max: u64,
+    take_rate: Rate,
+    take_burst: u32,
+    retry_delay_ms: u64,
+    retry_factor: u32,
+    retry_delay_max_ms: u64,
+    retry_jitter: u32,
+    retry_max: u32,
+    retry_on: RetryOn,
+    unique_by_body: bool,
+    unique_for_ms: u64,
+    unique_until: Scope,
+    unique_repeat: OnRepeat,
+    default_delay_ms: u64,
+    /// These are laid over what lies below one by one, [`crate::TAGS_BYTES_MAX`] bytes in all.
+    tags: Tags,
+    groups: Groups,
+    key_in_flight_max: u64,
+    key_take_rate: Rate,
+    key_take_burst: u32,
+    buried_ttl_ms: u64,
+    aging: Rate,
 }
 
 impl Overrides {

@@ -2,6 +2,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The counters of a protocol, a row each: its index, and its name in statistics.
+macro_rules! counters {
+    ($($count:ident $name:literal,)*) => {
+        /// Indexes of this protocol's counters.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Count {
+            $($count,)*
+        }
+
+        const TALLY_NAMES: &[&str] = &[$($name,)*];
+        const _: () = assert!(TALLY_NAMES.len() <= crate::Tally::LEN);
+    };
+}
+pub(crate) use counters;
+
 /// Counters by index; each protocol says what its indexes mean
 /// ([`crate::Protocol::tally_names`]). One instance per protocol and I/O thread, so
 /// the adds are not contended; statistics sum them.

@@ -1,29 +1,31 @@
 //! Sources of `import --from`, and their common interface.
 
-/// Methods of a `Source` that keeps the body that came last in `large`. Of another server: where
-/// that message stands in a field, and how many came in `passed`; of files: its number in `at`.
+/// Methods of a `Source`. Of files: the body that came last is in `large`, its number in `at`. Of
+/// another server: all is in its `PeerState`.
 macro_rules! of_fields {
-    (@pieces) => {
+    () => {
         fn pieces(&mut self, into: &mut dyn std::io::Write) -> anyhow::Result<()> {
             self.large.write(into)
         }
-    };
-    () => {
-        of_fields!(@pieces);
 
         fn position(&self) -> u64 {
             self.at as u64
         }
     };
-    ($place:ident) => {
-        of_fields!(@pieces);
+    (peer) => {
+        fn pieces(&mut self, into: &mut dyn std::io::Write) -> anyhow::Result<()> {
+            self.state.large.write(into)
+        }
 
+        of_fields!(place);
+    };
+    (place) => {
         fn place(&self) -> String {
-            self.$place.clone()
+            self.state.place.clone()
         }
 
         fn position(&self) -> u64 {
-            self.passed
+            self.state.passed
         }
     };
 }

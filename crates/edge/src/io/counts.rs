@@ -7,29 +7,20 @@ use quintet_host::{Distribution, Histogram, TIMES};
 use quintet_types::{CommandError, Verb};
 use quintet_wire::Tally;
 
-/// Kinds of requests, for the time that they take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Family {
-    Put,
-    Take,
-    /// Ends a lease, or makes it last.
-    Settle,
-    #[default]
-    Other,
+quintet_types::named! {
+    /// Kinds of requests, for the time that they take.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum Family, name {
+        Put = "put",
+        Take = "take",
+        /// Ends a lease, or makes it last.
+        Settle = "settle",
+        #[default]
+        Other = "other",
+    }
 }
 
 impl Family {
-    pub(crate) const ALL: [Self; 4] = [Self::Put, Self::Take, Self::Settle, Self::Other];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Put => "put",
-            Self::Take => "take",
-            Self::Settle => "settle",
-            Self::Other => "other",
-        }
-    }
-
     /// The family of a command.
     #[expect(clippy::wildcard_enum_match_arm, reason = "any other is of the last")]
     pub(super) fn of(verb: Verb) -> Self {

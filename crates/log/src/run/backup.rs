@@ -1,7 +1,7 @@
 //! Copying runs beside a backup of the log.
 
 use crate::{
-    LogError, Storage, StorageFile,
+    LogError, Result, Storage, StorageFile,
     run::{RunName, list_runs},
     storage::{read_full, write_all},
 };
@@ -31,7 +31,7 @@ pub struct RunBackup {
 ///
 /// # Errors
 /// [`LogError::NoSpace`], [`LogError::Io`]; what was added stays.
-pub fn backup_runs(source: &dyn Storage, target: &dyn Storage) -> Result<RunBackup, LogError> {
+pub fn backup_runs(source: &dyn Storage, target: &dyn Storage) -> Result<RunBackup> {
     let mut summary = RunBackup::default();
     let there = list_runs(target)?;
     for name in list_runs(source)? {
@@ -55,7 +55,7 @@ pub fn backup_runs(source: &dyn Storage, target: &dyn Storage) -> Result<RunBack
 }
 
 /// Adds one run and returns how many bytes were copied; `None` when it is gone.
-fn add(source: &dyn Storage, target: &dyn Storage, name: RunName) -> Result<Option<u64>, LogError> {
+fn add(source: &dyn Storage, target: &dyn Storage, name: RunName) -> Result<Option<u64>> {
     let file_name = name.to_string();
     // A finished run was synced before it got its name, so a link needs no sync of its own.
     match source.link_into(&file_name, target) {
@@ -91,7 +91,7 @@ fn copy_all(
     name: &str,
     to: &dyn StorageFile,
     to_name: &str,
-) -> Result<u64, LogError> {
+) -> Result<u64> {
     let mut bytes = vec![0; COPY_BYTES];
     let mut offset = 0;
     loop {

@@ -2,7 +2,7 @@
 //! `docs/run-format.md`.
 
 use crate::{
-    LogError, StorageFile,
+    LogError, Result, StorageFile,
     frame::{u32_at, u64_at},
     run::{
         RunName, RunNumber,
@@ -56,7 +56,7 @@ impl Cover {
     ///
     /// # Errors
     /// [`LogError::Damaged`], [`LogError::NewerFormat`], [`LogError::BadRead`].
-    pub(super) fn read(file: &dyn StorageFile, file_name: &str) -> Result<Self, LogError> {
+    pub(super) fn read(file: &dyn StorageFile, file_name: &str) -> Result<Self> {
         let len = file
             .len()
             .map_err(|error| LogError::unreadable(file_name, 0, &error))?;
@@ -95,7 +95,7 @@ impl Cover {
         file: &dyn StorageFile,
         file_name: &str,
         offset: u64,
-    ) -> Result<Result<Self, &'static str>, LogError> {
+    ) -> Result<Result<Self, &'static str>> {
         let mut bytes = [0; BYTES];
         match read_full(file, offset, &mut bytes) {
             Ok(BYTES) => Self::decode(&bytes, file_name),
@@ -105,10 +105,7 @@ impl Cover {
         }
     }
 
-    fn decode(
-        bytes: &[u8; BYTES],
-        file_name: &str,
-    ) -> Result<Result<Self, &'static str>, LogError> {
+    fn decode(bytes: &[u8; BYTES], file_name: &str) -> Result<Result<Self, &'static str>> {
         if bytes[..8] != *MAGIC {
             return Ok(Err("it does not begin as a run does"));
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{LogError, Storage};
+use crate::{LogError, Result, Storage};
 
 const PREFIX: &str = "run-";
 const SUFFIX: &str = ".qrun";
@@ -73,7 +73,7 @@ fn digits(text: &str, count: usize) -> Option<(u64, &str)> {
 ///
 /// # Errors
 /// [`LogError::Io`].
-pub fn list_runs(storage: &dyn Storage) -> Result<Vec<RunName>, LogError> {
+pub fn list_runs(storage: &dyn Storage) -> Result<Vec<RunName>> {
     let mut runs: Vec<RunName> = list(storage)?
         .iter()
         .filter_map(|file| RunName::parse(file))
@@ -87,7 +87,7 @@ pub fn list_runs(storage: &dyn Storage) -> Result<Vec<RunName>, LogError> {
 ///
 /// # Errors
 /// [`LogError::Io`].
-pub fn remove_unfinished_runs(storage: &dyn Storage) -> Result<u64, LogError> {
+pub fn remove_unfinished_runs(storage: &dyn Storage) -> Result<u64> {
     let mut removed = 0;
     for file in list(storage)? {
         if RunName::parse_stem(&file).is_some_and(|(_, rest)| rest.ends_with(".tmp")) {
@@ -103,17 +103,17 @@ pub fn remove_unfinished_runs(storage: &dyn Storage) -> Result<u64, LogError> {
 ///
 /// # Errors
 /// [`LogError::Io`].
-pub fn remove_run(storage: &dyn Storage, name: RunName) -> Result<(), LogError> {
+pub fn remove_run(storage: &dyn Storage, name: RunName) -> Result<()> {
     remove(storage, &name.to_string())
 }
 
-fn remove(storage: &dyn Storage, file: &str) -> Result<(), LogError> {
+fn remove(storage: &dyn Storage, file: &str) -> Result<()> {
     storage
         .remove(file)
         .map_err(|error| LogError::io("remove", file, 0, error))
 }
 
-fn list(storage: &dyn Storage) -> Result<Vec<String>, LogError> {
+fn list(storage: &dyn Storage) -> Result<Vec<String>> {
     storage
         .list()
         .map_err(|error| LogError::io("list", "the directory of runs", 0, error))

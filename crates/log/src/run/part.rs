@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::narrow::to_u32;
-use crate::{LogError, StorageFile, frame::u32_at, storage::read_full};
+use crate::{LogError, Result, StorageFile, frame::u32_at, storage::read_full};
 
 /// Bytes of a part before its content.
 pub(super) const PART_HEADER_BYTES: usize = 24;
@@ -257,7 +257,7 @@ impl Source {
         offset: u64,
         content_len: u32,
         mut bytes: Vec<u8>,
-    ) -> Result<ReadPart, LogError> {
+    ) -> Result<ReadPart> {
         bytes.resize(PART_HEADER_BYTES + content_len as usize, 0);
         self.fill(part, offset, &mut bytes)?;
         let header = self.decode(part, offset, &bytes)?;
@@ -273,7 +273,7 @@ impl Source {
     ///
     /// # Errors
     /// [`LogError::Damaged`], [`LogError::BadRead`].
-    pub(super) fn read_header(&self, part: RunPart, offset: u64) -> Result<PartHeader, LogError> {
+    pub(super) fn read_header(&self, part: RunPart, offset: u64) -> Result<PartHeader> {
         let mut bytes = [0; PART_HEADER_BYTES];
         self.fill(part, offset, &mut bytes)?;
         self.decode(part, offset, &bytes)
@@ -285,7 +285,7 @@ impl Source {
         offset: u64,
         header: &PartHeader,
         content: &[u8],
-    ) -> Result<(), LogError> {
+    ) -> Result<()> {
         if crc32c::crc32c(content) == header.content_crc {
             Ok(())
         } else {
@@ -294,12 +294,7 @@ impl Source {
     }
 
     /// Reads as many bytes as asked; `part` says for what.
-    pub(super) fn fill(
-        &self,
-        part: RunPart,
-        offset: u64,
-        bytes: &mut [u8],
-    ) -> Result<(), LogError> {
+    pub(super) fn fill(&self, part: RunPart, offset: u64, bytes: &mut [u8]) -> Result<()> {
         match read_full(&*self.file, offset, bytes) {
             Ok(read) if read == bytes.len() => Ok(()),
             Ok(_) => Err(self.damaged(part, offset, "the file ends inside it")),
@@ -312,7 +307,7 @@ impl Source {
         LogError::damaged(&self.file_name, offset, why)
     }
 
-    fn decode(&self, part: RunPart, offset: u64, bytes: &[u8]) -> Result<PartHeader, LogError> {
+    fn decode(&self, part: RunPart, offset: u64, bytes: &[u8]) -> Result<PartHeader> {
         let header = PartHeader::decode(bytes, self.salt, offset)
             .map_err(|why| self.damaged(part, offset, why))?;
         if part.kind() != Some(header.kind) {

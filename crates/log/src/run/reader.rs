@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::narrow::to_u32;
 use crate::{
-    LogError, Storage, StorageFile,
+    LogError, Result, Storage, StorageFile,
     run::{
         Block, Chunk, RunName, RunPart, StateIndex,
         cover::{COVER_BYTES, Cover, FooterPlaces},
@@ -47,7 +47,7 @@ impl Run {
     /// [`LogError::Io`] when there is no such file; [`LogError::NewerFormat`];
     /// [`LogError::Damaged`] and [`LogError::BadRead`] when neither copy of what is needed can be
     /// read.
-    pub fn open(storage: &dyn Storage, name: RunName) -> Result<Self, LogError> {
+    pub fn open(storage: &dyn Storage, name: RunName) -> Result<Self> {
         let file_name = name.to_string();
         let file = storage
             .open_read(&file_name)
@@ -173,7 +173,7 @@ impl Run {
     ///
     /// # Errors
     /// [`LogError::Damaged`], [`LogError::BadRead`]; the latter also when there is no such block.
-    pub fn read_block(&self, number: u32) -> Result<Block, LogError> {
+    pub fn read_block(&self, number: u32) -> Result<Block> {
         self.read_block_into(number, Vec::new())
     }
 
@@ -181,7 +181,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`Run::read_block`].
-    pub fn read_block_into(&self, number: u32, memory: Vec<u8>) -> Result<Block, LogError> {
+    pub fn read_block_into(&self, number: u32, memory: Vec<u8>) -> Result<Block> {
         let Some(block) = self.footer.blocks.get(number as usize) else {
             let why = format!("there is no block {number}");
             return Err(self.bad_read(0, why));
@@ -205,7 +205,7 @@ impl Run {
     /// # Errors
     /// [`LogError::Damaged`], [`LogError::BadRead`]: the entry, if there is one, can still be found
     /// by reading blocks.
-    pub fn find_id(&self, id: u64) -> Result<Option<u32>, LogError> {
+    pub fn find_id(&self, id: u64) -> Result<Option<u32>> {
         let mut found = None;
         self.find(&self.footer.ids, RunPart::IdPage, id, |ordinal| {
             found = Some(ordinal);
@@ -217,7 +217,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`Run::find_id`].
-    pub fn find_key(&self, key: u64) -> Result<Vec<u32>, LogError> {
+    pub fn find_key(&self, key: u64) -> Result<Vec<u32>> {
         let mut found = Vec::new();
         self.find(&self.footer.keys, RunPart::KeyPage, key, |ordinal| {
             found.push(ordinal);
@@ -229,7 +229,7 @@ impl Run {
     ///
     /// # Errors
     /// [`LogError::Damaged`], [`LogError::BadRead`]: the entries of the pages before are known.
-    pub fn each_id(&self, mut each: impl FnMut(u64, u32)) -> Result<(), LogError> {
+    pub fn each_id(&self, mut each: impl FnMut(u64, u32)) -> Result<()> {
         let mut memory = Vec::new();
         for page in 0..self.footer.ids.pages.len() {
             let (_, used) = self.visit_page(
@@ -254,7 +254,7 @@ impl Run {
         part: fn(u32) -> RunPart,
         value: u64,
         mut found: impl FnMut(u32),
-    ) -> Result<(), LogError> {
+    ) -> Result<()> {
         let Some(first) = index.first_page(value) else {
             return Ok(());
         };
@@ -286,7 +286,7 @@ impl Run {
         page: usize,
         memory: Vec<u8>,
         mut visit: impl FnMut((u64, u32)) -> bool,
-    ) -> Result<(bool, Vec<u8>), LogError> {
+    ) -> Result<(bool, Vec<u8>)> {
         let part = part(to_u32(page));
         let (offset, len) = index.position(page);
         let read = self.source.read(part, offset, len, memory)?;
@@ -310,7 +310,7 @@ impl Run {
     ///
     /// # Errors
     /// [`LogError::Damaged`]; [`LogError::BadRead`], also when no chunk of this length is there.
-    pub fn read_chunk(&self, chunk: Chunk, bytes: &mut [u8]) -> Result<(), LogError> {
+    pub fn read_chunk(&self, chunk: Chunk, bytes: &mut [u8]) -> Result<()> {
         let header = self.chunk_header(chunk)?;
         if bytes.len() != chunk.len as usize {
             let why = format!(
@@ -333,7 +333,7 @@ impl Run {
         &self.source.file
     }
 
-    fn chunk_header(&self, chunk: Chunk) -> Result<PartHeader, LogError> {
+    fn chunk_header(&self, chunk: Chunk) -> Result<PartHeader> {
         let inside = |offset: &u64| {
             let end = chunk.offset.checked_add(u64::from(chunk.len));
             *offset >= COVER_BYTES && end.is_some_and(|end| end <= self.cover.footer)
@@ -363,7 +363,7 @@ impl Run {
     }
 }
 
-fn read_footer(source: &Source, places: &FooterPlaces, copy: usize) -> Result<Footer, LogError> {
+fn read_footer(source: &Source, places: &FooterPlaces, copy: usize) -> Result<Footer> {
     let part = RunPart::Footer(to_u32(copy));
     let offset = places.footers[copy];
     let read = source.read(part, offset, places.content_len, Vec::new())?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    LogError, Storage, StorageFile,
+    LogError, Result, Storage, StorageFile,
     frame::{u32_at, u64_at},
     storage::{read_full, write_all},
 };
@@ -63,7 +63,7 @@ impl Sorter {
     }
 
     /// Takes a pair. At most `u32::MAX` may be given.
-    pub(super) fn push(&mut self, pair: Pair) -> Result<(), LogError> {
+    pub(super) fn push(&mut self, pair: Pair) -> Result<()> {
         if self.pending.len() == self.pending_max {
             self.spill()?;
         }
@@ -78,7 +78,7 @@ impl Sorter {
     }
 
     /// All pairs given so far, sorted. For the end: what is given later is sorted apart.
-    pub(super) fn finish(&mut self) -> Result<Sorted, LogError> {
+    pub(super) fn finish(&mut self) -> Result<Sorted> {
         if self.scratch.is_some() {
             self.spill()?;
         }
@@ -105,7 +105,7 @@ impl Sorter {
         })
     }
 
-    fn spill(&mut self) -> Result<(), LogError> {
+    fn spill(&mut self) -> Result<()> {
         self.pending.sort_unstable();
         let scratch = match &mut self.scratch {
             Some(scratch) => scratch,
@@ -130,7 +130,7 @@ impl Sorter {
 }
 
 impl Scratch {
-    fn add(&mut self, pairs: &[Pair]) -> Result<(), LogError> {
+    fn add(&mut self, pairs: &[Pair]) -> Result<()> {
         let mut stretch = Stretch {
             offset: self.len,
             pairs: pairs.len(),
@@ -172,7 +172,7 @@ pub(super) enum Sorted {
 }
 
 impl Sorted {
-    pub(super) fn next(&mut self) -> Result<Option<Pair>, LogError> {
+    pub(super) fn next(&mut self) -> Result<Option<Pair>> {
         let (scratch, cursors, heads) = match self {
             Self::Memory(pairs) => return Ok(pairs.next()),
             Self::Merge {
@@ -217,7 +217,7 @@ impl Cursor {
         }
     }
 
-    fn next(&mut self, scratch: &Scratch) -> Result<Option<Pair>, LogError> {
+    fn next(&mut self, scratch: &Scratch) -> Result<Option<Pair>> {
         if self.at == self.window.len() {
             if self.left == 0 {
                 self.window = Vec::new();
@@ -231,7 +231,7 @@ impl Cursor {
         Ok(Some((u64_at(bytes, 0), u32_at(bytes, 8))))
     }
 
-    fn refill(&mut self, scratch: &Scratch) -> Result<(), LogError> {
+    fn refill(&mut self, scratch: &Scratch) -> Result<()> {
         let pairs = self.left.min(WINDOW_PAIRS);
         self.window.resize(pairs * PAIR_BYTES, 0);
         self.at = 0;

@@ -3,7 +3,7 @@
 
 use crate::narrow::to_u32;
 use crate::{
-    LogError,
+    LogError, Result,
     run::{
         Block, Run, RunPart,
         cover::{COVER_BYTES, Cover, FooterPlaces},
@@ -214,7 +214,7 @@ impl Walk<'_> {
     }
 
     /// Verifies what is at `offset` and returns where it ends.
-    fn part(&mut self, part: RunPart, offset: u64, limit: u64) -> Result<u64, LogError> {
+    fn part(&mut self, part: RunPart, offset: u64, limit: u64) -> Result<u64> {
         match part {
             RunPart::Block(number) => {
                 let memory = std::mem::take(&mut self.memory);
@@ -254,7 +254,7 @@ impl Walk<'_> {
         self.memory = block.into_bytes();
     }
 
-    fn chunk(&mut self, offset: u64, limit: u64) -> Result<u64, LogError> {
+    fn chunk(&mut self, offset: u64, limit: u64) -> Result<u64> {
         let source = &self.run.source;
         if limit - offset < HEADER {
             return Err(source.damaged(RunPart::Chunk, offset, "there is no room for it"));
@@ -396,7 +396,7 @@ fn page(
     part: fn(u32) -> RunPart,
     number: u32,
     sum: &mut Sum,
-) -> Result<u64, LogError> {
+) -> Result<u64> {
     let page = number as usize;
     let (offset, len) = index.position(page);
     let source = &run.source;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::narrow::{to_u32, to_usize};
 use crate::{
-    LogError, Storage, StorageFile,
+    LogError, Result, Storage, StorageFile,
     run::{
         CHUNK_BYTES_MAX, ENTRY_BYTES_MAX, Run, RunName, STATE_INDEX_TAG_BYTES_MAX, StateIndex,
         block::{BlockBuf, ENTRY_OVERHEAD_MAX},
@@ -81,11 +81,7 @@ impl RunWriter {
     ///
     /// # Panics
     /// If an option is outside its range.
-    pub fn create(
-        storage: Arc<dyn Storage>,
-        name: RunName,
-        options: RunOptions,
-    ) -> Result<Self, LogError> {
+    pub fn create(storage: Arc<dyn Storage>, name: RunName, options: RunOptions) -> Result<Self> {
         assert!(
             (1..=ENTRY_BYTES_MAX).contains(&options.block_bytes),
             "a block of {} bytes",
@@ -124,7 +120,7 @@ impl RunWriter {
     ///
     /// # Panics
     /// If the tag is longer than [`STATE_INDEX_TAG_BYTES_MAX`].
-    pub fn state_index(&mut self, tag: &[u8]) -> Result<(), LogError> {
+    pub fn state_index(&mut self, tag: &[u8]) -> Result<()> {
         assert!(
             tag.len() <= STATE_INDEX_TAG_BYTES_MAX,
             "a tag of {} bytes",
@@ -152,7 +148,7 @@ impl RunWriter {
     ///
     /// # Panics
     /// If there is no state index.
-    pub fn push(&mut self, id: u64, key: Option<u64>, payload: &[u8]) -> Result<u32, LogError> {
+    pub fn push(&mut self, id: u64, key: Option<u64>, payload: &[u8]) -> Result<u32> {
         let ordinal = self.footer.entries;
         if payload.len() > ENTRY_BYTES_MAX {
             return Err(self.full("bytes in an entry", payload.len(), ENTRY_BYTES_MAX));
@@ -187,8 +183,8 @@ impl RunWriter {
     pub fn chunk(
         &mut self,
         len: usize,
-        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), LogError>,
-    ) -> Result<Chunk, LogError> {
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<Chunk> {
         if len == 0 || len > CHUNK_BYTES_MAX {
             return Err(self.full("bytes in a chunk", len, CHUNK_BYTES_MAX));
         }
@@ -212,8 +208,8 @@ impl RunWriter {
     pub fn large(
         &mut self,
         len: u64,
-        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), LogError>,
-    ) -> Result<Vec<Chunk>, LogError> {
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<Vec<Chunk>> {
         let mut chunks = Vec::new();
         let mut left = len;
         while left > 0 {
@@ -239,7 +235,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// [`LogError::NoSpace`], [`LogError::Io`]; the run can then only be dropped.
-    pub fn sync(&mut self) -> Result<(), LogError> {
+    pub fn sync(&mut self) -> Result<()> {
         self.file
             .sync_data()
             .map_err(|error| LogError::full_or_io("sync", &self.tmp, 0, error))
@@ -254,7 +250,7 @@ impl RunWriter {
     ///
     /// # Panics
     /// If an id came twice.
-    pub fn finish(mut self) -> Result<Run, LogError> {
+    pub fn finish(mut self) -> Result<Run> {
         self.flush()?;
         self.footer.ids = self.write_index(Kind::IdPage)?;
         self.footer.keys = self.write_index(Kind::KeyPage)?;
@@ -279,7 +275,7 @@ impl RunWriter {
     }
 
     /// Footers, trailer and header, in this order.
-    fn write_end(&mut self) -> Result<Cover, LogError> {
+    fn write_end(&mut self) -> Result<Cover> {
         let footer = self.offset;
         let content = self.footer.encode();
         if u32::try_from(content.len()).is_err() {
@@ -311,7 +307,7 @@ impl RunWriter {
     }
 
     /// Writes the block that is being filled, if anything is in it.
-    fn flush(&mut self) -> Result<(), LogError> {
+    fn flush(&mut self) -> Result<()> {
         let count = self.block.count;
         if count == 0 {
             return Ok(());
@@ -333,7 +329,7 @@ impl RunWriter {
         Ok(())
     }
 
-    fn write_index(&mut self, kind: Kind) -> Result<PageIndex, LogError> {
+    fn write_index(&mut self, kind: Kind) -> Result<PageIndex> {
         let sorter = match kind {
             Kind::IdPage => &mut self.ids,
             Kind::KeyPage | Kind::Block | Kind::Chunk | Kind::Footer | Kind::Gap => &mut self.keys,
@@ -364,12 +360,7 @@ impl RunWriter {
         Ok(index)
     }
 
-    fn write_page(
-        &mut self,
-        kind: Kind,
-        page: &mut PageBuf,
-        index: &mut PageIndex,
-    ) -> Result<(), LogError> {
+    fn write_page(&mut self, kind: Kind, page: &mut PageBuf, index: &mut PageIndex) -> Result<()> {
         if page.count == 0 {
             return Ok(());
         }
@@ -406,7 +397,7 @@ impl Drop for RunWriter {
     }
 }
 
-fn write(file: &dyn StorageFile, name: &str, offset: u64, bytes: &[u8]) -> Result<(), LogError> {
+fn write(file: &dyn StorageFile, name: &str, offset: u64, bytes: &[u8]) -> Result<()> {
     write_all(file, offset, bytes)
         .map_err(|error| LogError::full_or_io("write", name, offset, error))
 }

@@ -39,19 +39,7 @@ const OPTIONS: &[OptionSpec] = crate::options! {
          number";
 };
 
-macro_rules! counters {
-    ($($count:ident $name:literal,)*) => {
-        /// Indexes of this protocol's counters.
-        #[derive(Clone, Copy)]
-        pub(crate) enum Count {
-            $($count,)*
-        }
-
-        const TALLY_NAMES: &[&str] = &[$($name,)*];
-    };
-}
-
-counters! {
+crate::tally::counters! {
     Put "cmd-put",
     Peek "cmd-peek",
     PeekReady "cmd-peek-ready",

@@ -9,7 +9,7 @@ use super::{Shared, job, json, moment};
 use crate::session::ServerStats;
 
 /// INFO in its middle.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Info {
     server: Box<ServerStats>,
     /// Members of `queues`.
@@ -28,15 +28,7 @@ impl Info {
     pub(super) fn new(server: Box<ServerStats>) -> Self {
         Self {
             server,
-            queues: String::new(),
-            count: 0,
-            enqueued: 0,
-            working: 0,
-            delayed: 0,
-            retries: 0,
-            dead: 0,
-            finished: 0,
-            failed: 0,
+            ..Self::default()
         }
     }
 

@@ -70,19 +70,7 @@ const OPTIONS: &[OptionSpec] = crate::options! {
         "faktory_version in INFO; clients want 1.8 or more";
 };
 
-macro_rules! counters {
-    ($($count:ident $name:literal,)*) => {
-        /// Indexes of this protocol's counters.
-        #[derive(Clone, Copy)]
-        pub(crate) enum Count {
-            $($count,)*
-        }
-
-        const TALLY_NAMES: &[&str] = &[$($name,)*];
-    };
-}
-
-counters! {
+crate::tally::counters! {
     Hello "cmd_hello",
     Push "cmd_push",
     PushBulk "cmd_pushb",

@@ -31,27 +31,15 @@ const OPTIONS: &[OptionSpec] = crate::options! {
          and the connection closes";
 };
 
-/// Indexes of this protocol's counters.
-#[derive(Clone, Copy)]
-pub(crate) enum Count {
-    Connect,
-    Add,
-    Reserve,
-    Hit,
-    Timeout,
-    Delete,
-    Fault,
+crate::tally::counters! {
+    Connect "cmd_connect",
+    Add "cmd_add",
+    Reserve "cmd_reserve",
+    Hit "reserve_hits",
+    Timeout "reserve_timeouts",
+    Delete "cmd_delete",
+    Fault "protocol_errors",
 }
-
-const TALLY_NAMES: &[&str] = &[
-    "cmd_connect",
-    "cmd_add",
-    "cmd_reserve",
-    "reserve_hits",
-    "reserve_timeouts",
-    "cmd_delete",
-    "protocol_errors",
-];
 
 /// State that one listener's sessions share.
 #[derive(Debug)]
@@ -98,10 +86,5 @@ mod tests {
         }
         assert_eq!(made("max_name", Value::Number(65_535)), Ok(()));
         assert_eq!(made("max_job_size", Value::Bytes(u32::MAX.into())), Ok(()));
-    }
-
-    #[test]
-    fn every_counter_has_a_name() {
-        assert_eq!(TALLY_NAMES.len(), Count::Fault as usize + 1);
     }
 }

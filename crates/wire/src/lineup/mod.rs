@@ -36,25 +36,14 @@ const OPTIONS: &[OptionSpec] = crate::options! {
          to 16 times as much is read and dropped before the connection is closed";
 };
 
-/// Indexes of this protocol's counters.
-#[derive(Clone, Copy)]
-pub(crate) enum Count {
-    Push,
-    Pop,
-    Hit,
-    Miss,
-    Ping,
-    Fault,
+crate::tally::counters! {
+    Push "cmd_push",
+    Pop "cmd_pop",
+    Hit "pop_hits",
+    Miss "pop_misses",
+    Ping "cmd_ping",
+    Fault "protocol_errors",
 }
-
-const TALLY_NAMES: &[&str] = &[
-    "cmd_push",
-    "cmd_pop",
-    "pop_hits",
-    "pop_misses",
-    "cmd_ping",
-    "protocol_errors",
-];
 
 /// State that one listener's sessions share.
 #[derive(Debug)]

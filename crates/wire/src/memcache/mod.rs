@@ -58,31 +58,17 @@ const OPTIONS: &[OptionSpec] = crate::options! {
          wants a leading number other than 0";
 };
 
-/// Indexes of this protocol's counters.
-#[derive(Clone, Copy)]
-pub(crate) enum Count {
-    Get,
-    Set,
-    Peek,
-    Hit,
-    Miss,
-    Settle,
-    Remove,
-    Other,
-    Fault,
+crate::tally::counters! {
+    Get "cmd_get",
+    Set "cmd_set",
+    Peek "cmd_peek",
+    Hit "get_hits",
+    Miss "get_misses",
+    Settle "cmd_settle",
+    Remove "cmd_remove",
+    Other "cmd_other",
+    Fault "protocol_errors",
 }
-
-const TALLY_NAMES: &[&str] = &[
-    "cmd_get",
-    "cmd_set",
-    "cmd_peek",
-    "get_hits",
-    "get_misses",
-    "cmd_settle",
-    "cmd_remove",
-    "cmd_other",
-    "protocol_errors",
-];
 
 /// State that one listener's sessions share.
 #[derive(Debug)]
@@ -192,11 +178,5 @@ mod tests {
             "version takes printable ASCII without spaces"
         );
         Shared::new(&Options::new(OPTIONS)).unwrap();
-    }
-
-    #[test]
-    fn every_counter_has_a_name() {
-        assert_eq!(TALLY_NAMES.len(), Count::Fault as usize + 1);
-        assert!(TALLY_NAMES.len() <= crate::Tally::LEN);
     }
 }

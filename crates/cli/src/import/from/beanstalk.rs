@@ -10,7 +10,7 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use quintet_control::{Head, Standing};
@@ -18,9 +18,9 @@ use quintet_host::wall_ms;
 use quintet_types::Name;
 
 use super::line::Line;
-use super::peer::{Peer, first};
+use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, Large, Source};
+use crate::records::{Entry, Source};
 use yaml::Yaml;
 
 /// Requests sent at once at most: each is shorter than 64 bytes.
@@ -64,14 +64,13 @@ enum Stage {
 /// The source.
 pub(super) struct Beanstalk {
     line: Line,
-    stop: Arc<AtomicBool>,
+    state: PeerState,
     only: Option<String>,
     /// Still to be gone through; the first is the one in hand.
     tubes: VecDeque<String>,
     stage: Stage,
     /// Something was found since the tubes were listed.
     found: bool,
-    through: bool,
     /// Requests for jobs that are not answered yet, and what came of those before: jobs nothing is
     /// known of, that the tube has no more, or that none is given until others are deleted.
     asked: usize,
@@ -86,10 +85,6 @@ pub(super) struct Beanstalk {
     held: HashSet<u64>,
     /// Jobs reserved at once next time.
     window: usize,
-    large: Large,
-    place: String,
-    passed: u64,
-    twice: u64,
 }
 
 impl Beanstalk {
@@ -104,12 +99,11 @@ impl Beanstalk {
     ) -> Result<Self> {
         let mut all = Self {
             line: Line::connect(address)?,
-            stop,
+            state: PeerState::new(stop, format!("beanstalkd at {address}")),
             only,
             tubes: VecDeque::new(),
             stage: Stage::Ready,
             found: false,
-            through: false,
             asked: 0,
             reserved: Vec::new(),
             dry: false,
@@ -118,10 +112,6 @@ impl Beanstalk {
             given: VecDeque::new(),
             held: HashSet::new(),
             window: 16,
-            large: Large::default(),
-            place: format!("beanstalkd at {address}"),
-            passed: 0,
-            twice: 0,
         };
         all.tubes = all.list()?;
         all.enter(None)?;
@@ -200,7 +190,7 @@ impl Beanstalk {
                     self.found = false;
                     self.tubes = self.list()?;
                 }
-                self.through = self.tubes.is_empty();
+                self.state.through = self.tubes.is_empty();
                 return self.enter(before.as_deref());
             }
         };
@@ -392,20 +382,16 @@ impl Source for Beanstalk {
     fn next(&mut self) -> Result<Option<Entry>> {
         loop {
             if let Some(Job { held, head, body }) = self.taken.pop_front() {
-                self.place = format!(
+                self.state.place = format!(
                     "job {} of the tube {} at {}",
                     held.id,
                     head.queue,
                     self.line.address()
                 );
                 self.given.push_back(held);
-                self.passed += 1;
-                return Ok(Some(self.large.entry(head, body)));
+                return Ok(Some(self.state.entry(head, body)));
             }
-            if self.stop.load(Ordering::Relaxed) {
-                self.through = true;
-            }
-            if self.through {
+            if self.state.is_over() {
                 return Ok(None);
             }
             match self.stage {
@@ -421,7 +407,7 @@ impl Source for Beanstalk {
         }
     }
 
-    of_fields!(place);
+    of_fields!(peer);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         self.collect()?;
@@ -431,7 +417,7 @@ impl Source for Beanstalk {
         }
         // One whose time is over is ready again, and deleted all the same.
         let delete = |job: &ReservedJob| format!("delete {}\r\n", job.id);
-        self.twice += self.each(&jobs, delete, "DELETED")?;
+        self.state.twice += self.each(&jobs, delete, "DELETED")?;
         Ok(())
     }
 }
@@ -453,12 +439,12 @@ impl Peer for Beanstalk {
         Ok(counts)
     }
 
-    fn is_through(&self) -> bool {
-        self.through
+    fn state(&self) -> &PeerState {
+        &self.state
     }
 
     fn give_back(&mut self) -> Result<u64> {
-        self.through = true;
+        self.state.through = true;
         self.collect()?;
         self.describe()?;
         let taken = self.taken.drain(..).map(|job| job.held);
@@ -482,9 +468,5 @@ impl Peer for Beanstalk {
 
     fn local(&mut self) -> Option<SocketAddr> {
         self.line.local()
-    }
-
-    fn twice(&self) -> u64 {
-        self.twice
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_control::Head;
@@ -15,9 +15,9 @@ use quintet_wire::faktory_pwdhash;
 use serde_json::{Value, json};
 
 use super::line::Line;
-use super::peer::{Peer, first};
+use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, Large, Source};
+use crate::records::{Entry, Source};
 
 /// Jobs that are fetched there and not stored here, at most.
 const AHEAD: usize = 1000;
@@ -35,15 +35,11 @@ struct FetchedJob {
 /// The source.
 pub(super) struct Faktory {
     line: Line,
-    stop: Arc<AtomicBool>,
+    state: PeerState,
     only: Option<String>,
     /// Still to be gone through; the first is the one in hand.
     queues: VecDeque<String>,
-    through: bool,
     given: VecDeque<FetchedJob>,
-    large: Large,
-    place: String,
-    passed: u64,
 }
 
 impl Faktory {
@@ -84,17 +80,13 @@ impl Faktory {
         }
         let mut all = Self {
             line,
-            stop,
+            state: PeerState::new(stop, format!("the Faktory at {address}")),
             only,
             queues: VecDeque::new(),
-            through: false,
             given: VecDeque::new(),
-            large: Large::default(),
-            place: format!("the Faktory at {address}"),
-            passed: 0,
         };
         all.queues = all.list()?;
-        all.through = all.queues.is_empty();
+        all.state.through = all.queues.is_empty();
         Ok(all)
     }
 
@@ -165,10 +157,8 @@ fn strange(line: &Line, said: &str) -> String {
 impl Source for Faktory {
     fn next(&mut self) -> Result<Option<Entry>> {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                self.through = true;
-            }
-            let Some(queue) = self.queues.front().filter(|_| !self.through).cloned() else {
+            let over = self.state.is_over();
+            let Some(queue) = self.queues.front().filter(|_| !over).cloned() else {
                 return Ok(None);
             };
             if self.is_full() {
@@ -178,7 +168,7 @@ impl Source for Faktory {
             let Some(body) = self.reply()? else {
                 // It waited two seconds for one: nothing more in this queue.
                 self.queues.pop_front();
-                self.through = self.queues.is_empty();
+                self.state.through = self.queues.is_empty();
                 continue;
             };
             let job: Value = serde_json::from_slice(&body).with_context(|| {
@@ -188,8 +178,7 @@ impl Source for Faktory {
             let Some(jid) = job["jid"].as_str() else {
                 bail!("{}: a job without a jid", self.line.address());
             };
-            self.passed += 1;
-            self.place = format!("a job of {queue} at {}", self.line.address());
+            self.state.place = format!("a job of {queue} at {}", self.line.address());
             let head = Head {
                 queue: Name::of_shown(&queue).to_string(),
                 bytes: body.len() as u64,
@@ -198,11 +187,11 @@ impl Source for Faktory {
             };
             let (jid, bytes) = (jid.to_owned(), body.len());
             self.given.push_back(FetchedJob { jid, bytes });
-            return Ok(Some(self.large.entry(head, body)));
+            return Ok(Some(self.state.entry(head, body)));
         }
     }
 
-    of_fields!(place);
+    of_fields!(peer);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let items = first(&mut self.given, messages);
@@ -222,14 +211,14 @@ impl Peer for Faktory {
         Ok(counts)
     }
 
-    fn is_through(&self) -> bool {
-        self.through
+    fn state(&self) -> &PeerState {
+        &self.state
     }
 
     /// A job that is not acknowledged comes back when its reservation ends; one
     /// that failed comes back sooner, with its failures counted one too many.
     fn give_back(&mut self) -> Result<u64> {
-        self.through = true;
+        self.state.through = true;
         let items: Vec<FetchedJob> = self.given.drain(..).collect();
         let why = ",\"errtype\":\"ImportStopped\",\"message\":\"quintet import was stopped\"";
         self.tell(&items, "FAIL", why)?;

@@ -6,16 +6,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use quintet_control::Head;
 use quintet_types::Name;
 
 use super::line::Line;
-use super::peer::{Peer, first};
+use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, Large, Source};
+use crate::records::{Entry, Source};
 
 /// Connections with an open read at most: so many messages are stored at once.
 const CONNECTIONS: usize = 64;
@@ -34,20 +34,16 @@ struct OpenItem {
 pub(super) struct Kestrel {
     /// For statistics.
     line: Line,
-    stop: Arc<AtomicBool>,
+    state: PeerState,
     only: Option<String>,
     /// Still to be gone through; the first is the one in hand.
     queues: VecDeque<String>,
     found: bool,
-    through: bool,
     connections: Vec<Line>,
     /// Those without an open read.
     free: Vec<usize>,
     /// Given out and not stored.
     given: VecDeque<OpenItem>,
-    large: Large,
-    place: String,
-    passed: u64,
 }
 
 impl Kestrel {
@@ -62,20 +58,16 @@ impl Kestrel {
     ) -> Result<Self> {
         let mut all = Self {
             line: Line::connect(address)?,
-            stop,
+            state: PeerState::new(stop, format!("the queue server at {address}")),
             only,
             queues: VecDeque::new(),
             found: false,
-            through: false,
             connections: Vec::new(),
             free: Vec::new(),
             given: VecDeque::new(),
-            large: Large::default(),
-            place: format!("the queue server at {address}"),
-            passed: 0,
         };
         all.queues = all.list()?;
-        all.through = all.queues.is_empty();
+        all.state.through = all.queues.is_empty();
         Ok(all)
     }
 
@@ -202,7 +194,7 @@ impl Kestrel {
                 queues => queues?,
             };
         }
-        self.through = self.queues.is_empty();
+        self.state.through = self.queues.is_empty();
         Ok(())
     }
 }
@@ -214,10 +206,8 @@ fn strange(line: &Line, said: &str) -> String {
 impl Source for Kestrel {
     fn next(&mut self) -> Result<Option<Entry>> {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                self.through = true;
-            }
-            let Some(queue) = self.queues.front().filter(|_| !self.through).cloned() else {
+            let over = self.state.is_over();
+            let Some(queue) = self.queues.front().filter(|_| !over).cloned() else {
                 return Ok(None);
             };
             let Some(connection) = self.connection()? else {
@@ -229,8 +219,7 @@ impl Source for Kestrel {
                 continue;
             };
             self.found = true;
-            self.passed += 1;
-            self.place = format!("an item of {queue} at {}", self.line.address());
+            self.state.place = format!("an item of {queue} at {}", self.line.address());
             let head = Head {
                 queue: Name::of_shown(&queue).to_string(),
                 flags,
@@ -243,11 +232,11 @@ impl Source for Kestrel {
                 queue,
                 bytes,
             });
-            return Ok(Some(self.large.entry(head, body)));
+            return Ok(Some(self.state.entry(head, body)));
         }
     }
 
-    of_fields!(place);
+    of_fields!(peer);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let items = first(&mut self.given, messages);
@@ -264,12 +253,12 @@ impl Peer for Kestrel {
         Ok(counts)
     }
 
-    fn is_through(&self) -> bool {
-        self.through
+    fn state(&self) -> &PeerState {
+        &self.state
     }
 
     fn give_back(&mut self) -> Result<u64> {
-        self.through = true;
+        self.state.through = true;
         // Each goes to the head of its queue: the last one first.
         let items: Vec<OpenItem> = self.given.drain(..).rev().collect();
         for held in &items {

@@ -2,18 +2,63 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
+use quintet_control::Head;
 use serde_json::Value;
 
 use crate::import::count::Counts;
-use crate::records::Source;
+use crate::records::{Entry, Large, Source};
+
+/// State of any peer.
+#[derive(Default)]
+pub(in crate::import) struct PeerState {
+    stop: Arc<AtomicBool>,
+    /// The peer gives nothing more.
+    pub(super) through: bool,
+    /// Place of the message that came last, for people.
+    pub(super) place: String,
+    /// Body of that message, if it comes in pieces.
+    pub(super) large: Large,
+    /// Messages given out.
+    pub(super) passed: u64,
+    /// See [`Peer::twice`].
+    pub(super) twice: u64,
+}
+
+impl PeerState {
+    /// State of a peer that gave nothing yet; `stop` ends the import.
+    pub(super) fn new(stop: Arc<AtomicBool>, place: String) -> Self {
+        Self {
+            stop,
+            place,
+            ..Self::default()
+        }
+    }
+
+    /// True if the peer gives nothing more, also because the import stops.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.through |= self.stop.load(Ordering::Relaxed);
+        self.through
+    }
+
+    /// Gives out a message.
+    pub(super) fn entry(&mut self, head: Head, body: Vec<u8>) -> Entry {
+        self.passed += 1;
+        self.large.entry(head, body)
+    }
+}
 
 /// Another queue server, from which messages are moved.
 ///
 /// What it gave is held there until [`Source::stored`] says that it is durable here; then it is
 /// deleted there. So nothing is in neither place, and what is in both after a fault comes twice.
 pub(in crate::import) trait Peer: Source {
+    /// Its state.
+    fn state(&self) -> &PeerState;
+
     /// The waiting messages, by queue and state; nothing is taken.
     ///
     /// # Errors
@@ -26,7 +71,9 @@ pub(in crate::import) trait Peer: Source {
     }
 
     /// False: [`Source::next`] gave nothing because what it gave before should be stored first.
-    fn is_through(&self) -> bool;
+    fn is_through(&self) -> bool {
+        self.state().through
+    }
 
     /// Gives back what is held and not stored, as it was there; how many messages.
     ///
@@ -45,7 +92,7 @@ pub(in crate::import) trait Peer: Source {
     /// How many messages that are stored here somebody else may have taken there meanwhile, as
     /// their time to run was over.
     fn twice(&self) -> u64 {
-        0
+        self.state().twice
     }
 }
 

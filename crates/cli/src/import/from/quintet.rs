@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
@@ -23,7 +23,7 @@ use ureq::{Agent, Body};
 
 use super::http::{ANSWER_MAX, again, agent, each};
 use super::line::Line;
-use super::peer::{Peer, first};
+use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
 use crate::records::{BadInput, Entry, PIECES_OVER, Source};
 
@@ -140,7 +140,7 @@ pub(super) struct Quintet {
     agent: Agent,
     site: Site,
     login: Option<String>,
-    stop: Arc<AtomicBool>,
+    state: PeerState,
     /// Asks nothing: see [`Peer::local`].
     seen: Option<Line>,
     /// Still to be gone through; the first is the one in hand.
@@ -150,16 +150,12 @@ pub(super) struct Quintet {
     cursor: Option<String>,
     /// Something was found since the queues were listed.
     found: bool,
-    through: bool,
     /// Read and not given out.
     taken: VecDeque<(ApiMessage, Standing)>,
     /// Given out and not stored.
     given: VecDeque<HeldMessage>,
     /// Of the one given last, if its body comes in pieces.
     large: (u64, u64),
-    place: String,
-    passed: u64,
-    twice: u64,
 }
 
 impl Quintet {
@@ -172,22 +168,18 @@ impl Quintet {
             agent: agent(ca, false)?,
             login: site.authorization()?,
             site: site.clone(),
-            stop,
+            state: PeerState::new(stop, format!("the Quintet at {}", site.shown())),
             seen: None,
             queues: VecDeque::new(),
             stage: Stage::Ready,
             cursor: None,
             found: false,
-            through: false,
             taken: VecDeque::new(),
             given: VecDeque::new(),
             large: (0, 0),
-            place: format!("the Quintet at {}", site.shown()),
-            passed: 0,
-            twice: 0,
         };
         all.list()?;
-        all.through = all.queues.is_empty();
+        all.state.through = all.queues.is_empty();
         Ok(all)
     }
 
@@ -381,7 +373,7 @@ impl Quintet {
 
     /// Gives one out; `None`: it is gone meanwhile.
     fn give(&mut self, mut shown: ApiMessage, state: Standing) -> Result<Option<Entry>> {
-        self.place = format!(
+        self.state.place = format!(
             "message {} of {} at {}",
             shown.id,
             shown.queue,
@@ -402,7 +394,7 @@ impl Quintet {
             (Some(text), _) => Some(text.into_bytes()),
             (None, Some(coded)) => {
                 let body = BASE64_STANDARD.decode(coded);
-                Some(body.with_context(|| self.place.clone())?)
+                Some(body.with_context(|| self.state.place.clone())?)
             }
             (None, None) if bytes > PIECES_OVER => None,
             (None, None) => match self.body(id, bytes)? {
@@ -411,7 +403,7 @@ impl Quintet {
             },
         };
         if body.as_ref().is_some_and(|body| body.len() as u64 != bytes) {
-            bail!("{}: its body is not {bytes} bytes long", self.place);
+            bail!("{}: its body is not {bytes} bytes long", self.state.place);
         }
         self.large = (id, bytes);
         let pairs = shown.headers.into_iter();
@@ -433,7 +425,7 @@ impl Quintet {
             ..Head::default()
         };
         self.given.push_back(held);
-        self.passed += 1;
+        self.state.passed += 1;
         Ok(Some(Entry { head, body }))
     }
 
@@ -443,7 +435,7 @@ impl Quintet {
         match response.status().as_u16() {
             200 => Ok(Some(response.into_body().into_reader())),
             404 => Ok(None),
-            status => bail!("{}: cannot read its body: {status}", self.place),
+            status => bail!("{}: cannot read its body: {status}", self.state.place),
         }
     }
 
@@ -453,7 +445,7 @@ impl Quintet {
         };
         let mut body = Vec::new();
         let read = stream.take(bytes + 1).read_to_end(&mut body);
-        read.with_context(|| self.place.clone())?;
+        read.with_context(|| self.state.place.clone())?;
         Ok(Some(body))
     }
 
@@ -505,10 +497,7 @@ fn number(queue: &Map<String, Value>, name: &str) -> u64 {
 impl Source for Quintet {
     fn next(&mut self) -> Result<Option<Entry>> {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                self.through = true;
-            }
-            if self.through {
+            if self.state.is_over() {
                 return Ok(None);
             }
             if let Some((shown, state)) = self.taken.pop_front() {
@@ -527,14 +516,14 @@ impl Source for Quintet {
                 // What was put, given back or became due meanwhile.
                 self.list()?;
             } else {
-                self.through = true;
+                self.state.through = true;
             }
         }
     }
 
     fn pieces(&mut self, into: &mut dyn Write) -> Result<()> {
         let (id, bytes) = self.large;
-        let bad = |why: &str| BadInput::error(self.place.clone(), why);
+        let bad = |why: &str| BadInput::error(self.state.place.clone(), why);
         let stream = self.stream(id).map_err(|error| bad(&error.to_string()))?;
         let mut stream = stream.ok_or_else(|| bad("it is gone"))?;
         let (mut left, mut piece) = (bytes, vec![0; 64 << 10]);
@@ -551,18 +540,12 @@ impl Source for Quintet {
         Ok(())
     }
 
-    fn place(&self) -> String {
-        self.place.clone()
-    }
-
-    fn position(&self) -> u64 {
-        self.passed
-    }
+    of_fields!(place);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let gone = first(&mut self.given, messages);
         let ours = each(&gone, |held| self.remove(held))?;
-        self.twice += gone.len() as u64 - ours;
+        self.state.twice += gone.len() as u64 - ours;
         Ok(())
     }
 }
@@ -579,12 +562,12 @@ impl Peer for Quintet {
         Ok(counts)
     }
 
-    fn is_through(&self) -> bool {
-        self.through
+    fn state(&self) -> &PeerState {
+        &self.state
     }
 
     fn give_back(&mut self) -> Result<u64> {
-        self.through = true;
+        self.state.through = true;
         let taken = self.taken.drain(..).filter_map(|(shown, _)| shown.lease);
         let given = self.given.drain(..).filter_map(|held| match held.how {
             How::Lease(token) => Some(token),
@@ -609,9 +592,5 @@ impl Peer for Quintet {
         // Whoever answers has accepted it.
         seen.line().ok()?;
         self.seen.insert(seen).local()
-    }
-
-    fn twice(&self) -> u64 {
-        self.twice
     }
 }

@@ -26,9 +26,9 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::http::{ANSWER_MAX, again, agent, each};
-use super::peer::{Peer, first};
+use super::peer::{Peer, PeerState, first};
 use crate::import::count::Counts;
-use crate::records::{Entry, Large, Source};
+use crate::records::{Entry, Source};
 use sign::{Keys, Request};
 
 /// Messages of a request: as many as SQS takes.
@@ -121,20 +121,15 @@ pub(super) struct Sqs {
     region: String,
     keys: Keys,
     place: Place,
-    stop: Arc<AtomicBool>,
+    state: PeerState,
     /// URLs of those still to be gone through; the first is the one in hand.
     queues: VecDeque<Arc<str>>,
-    through: bool,
     /// Received and not given out.
     taken: VecDeque<(Arc<str>, Message)>,
     /// Given out and not stored.
     given: VecDeque<HiddenMessage>,
     /// Received with a body that does not match its MD5OfBody, by message id; they stay there.
     mismatched: BTreeMap<String, HiddenMessage>,
-    large: Large,
-    shown: String,
-    passed: u64,
-    twice: u64,
     /// Attributes of the queues, by name.
     known: BTreeMap<String, Value>,
     /// When a receive was last left without an answer, and how many were.
@@ -156,27 +151,22 @@ impl Sqs {
             host.with_context(|| format!("{endpoint} is not an address: write http://HOST:PORT"))?;
         let mut all = Self {
             agent: agent(ca, place.endpoint.is_none())?,
-            shown: format!("SQS at {host}"),
+            state: PeerState::new(stop, format!("SQS at {host}")),
             endpoint,
             host,
             region,
             keys: Keys::of_environment()?,
             place: place.clone(),
-            stop,
             queues: VecDeque::new(),
-            through: false,
             taken: VecDeque::new(),
             given: VecDeque::new(),
             mismatched: BTreeMap::new(),
-            large: Large::default(),
-            passed: 0,
-            twice: 0,
             known: BTreeMap::new(),
             lost: Mutex::default(),
             losses: 0,
         };
         all.queues = all.list()?;
-        all.through = all.queues.is_empty();
+        all.state.through = all.queues.is_empty();
         Ok(all)
     }
 
@@ -358,7 +348,7 @@ impl Sqs {
             }
             if !held {
                 self.queues.pop_front();
-                self.through = self.queues.is_empty();
+                self.state.through = self.queues.is_empty();
             }
             return Ok(!held);
         }
@@ -385,7 +375,7 @@ impl Sqs {
     fn give(&mut self, url: Arc<str>, mut message: Message) -> Result<Entry> {
         let queue = name_of(&url).to_owned();
         let id = message.attributes.get("MessageDeduplicationId");
-        self.shown = format!("message {} of {queue} at {}", self.passed, self.host);
+        self.state.place = format!("message {} of {queue} at {}", self.state.passed, self.host);
         let mut attrs = Vec::new();
         // As the sqs protocol here keeps them, which gives them to its clients again.
         for (name, kept) in [
@@ -402,7 +392,7 @@ impl Sqs {
                 (Some(value), _) => value.into_bytes(),
                 (None, Some(coded)) => {
                     let value = BASE64_STANDARD.decode(coded);
-                    value.with_context(|| format!("{}: attribute {name}", self.shown))?
+                    value.with_context(|| format!("{}: attribute {name}", self.state.place))?
                 }
                 (None, None) => Vec::new(),
             };
@@ -437,8 +427,7 @@ impl Sqs {
         };
         let handle = message.receipt_handle;
         self.given.push_back(HiddenMessage { url, handle });
-        self.passed += 1;
-        Ok(self.large.entry(head, body))
+        Ok(self.state.entry(head, body))
     }
 
     /// Does an act of ten messages to all of these; to how many SQS says yes.
@@ -500,10 +489,7 @@ fn name_of(url: &str) -> &str {
 impl Source for Sqs {
     fn next(&mut self) -> Result<Option<Entry>> {
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                self.through = true;
-            }
-            if self.through {
+            if self.state.is_over() {
                 return Ok(None);
             }
             if let Some((url, message)) = self.taken.pop_front() {
@@ -515,12 +501,12 @@ impl Source for Sqs {
         }
     }
 
-    of_fields!(shown);
+    of_fields!(peer);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         let gone = first(&mut self.given, messages);
         let ours = self.acted(&gone, "DeleteMessageBatch", &json!({}))?;
-        self.twice += gone.len() as u64 - ours;
+        self.state.twice += gone.len() as u64 - ours;
         Ok(())
     }
 }
@@ -563,12 +549,12 @@ impl Peer for Sqs {
         self.known.iter().map(setup).collect()
     }
 
-    fn is_through(&self) -> bool {
-        self.through
+    fn state(&self) -> &PeerState {
+        &self.state
     }
 
     fn give_back(&mut self) -> Result<u64> {
-        self.through = true;
+        self.state.through = true;
         let taken = self.taken.drain(..).map(|(url, message)| HiddenMessage {
             url,
             handle: message.receipt_handle,
@@ -594,9 +580,5 @@ impl Peer for Sqs {
 
     fn local(&mut self) -> Option<SocketAddr> {
         None
-    }
-
-    fn twice(&self) -> u64 {
-        self.twice
     }
 }

@@ -6,8 +6,10 @@ use std::ops::Bound as Edge;
 use quintet_types::{MessageId, Order, StateIndex};
 
 use crate::cold::{Block, BlockAt};
-use crate::store::Durable;
 use crate::store::key_groups::Survey;
+use crate::store::keyed::Keyed;
+use crate::store::sums::Sums;
+use crate::store::{Durable, Queue};
 
 /// The part of a queue that is in runs and not in memory. An index over the
 /// runs' tables.
@@ -106,17 +108,16 @@ impl Shelved {
 }
 
 impl Durable {
+    /// The queue of a stored block, the sums over all queues, and the message groups.
+    fn shelf(&mut self, row: &Block) -> Option<(&mut Queue, &mut Sums, &mut Keyed)> {
+        let queue = self.queues.get_mut(row.queue.0 as usize)?.as_deref_mut()?;
+        Some((queue, &mut self.sums, &mut self.keyed))
+    }
+
     /// Counts a stored block among its queue's. `survey`: what its message groups
     /// are to remember of it.
     pub(super) fn shelve(&mut self, at: BlockAt, row: &Block, survey: Option<Survey>) {
-        let Self {
-            queues,
-            sums,
-            keyed,
-            ..
-        } = self;
-        let queue = queues.get_mut(row.queue.0 as usize);
-        if let Some(queue) = queue.and_then(Option::as_deref_mut) {
+        if let Some((queue, sums, keyed)) = self.shelf(row) {
             queue.cold_mut().enter(at, row);
             queue.count_bytes(row.bytes, 0);
             sums.shelved.enter(row);
@@ -126,14 +127,7 @@ impl Durable {
 
     /// Takes it out again.
     pub(super) fn unshelve(&mut self, at: BlockAt, row: &Block) {
-        let Self {
-            queues,
-            sums,
-            keyed,
-            ..
-        } = self;
-        let queue = queues.get_mut(row.queue.0 as usize);
-        if let Some(queue) = queue.and_then(Option::as_deref_mut) {
+        if let Some((queue, sums, keyed)) = self.shelf(row) {
             queue.cold_mut().leave(at, row);
             queue.count_bytes(0, row.bytes);
             sums.shelved.leave(row);
@@ -143,14 +137,7 @@ impl Durable {
 
     /// One message of a stored block has left.
     pub(super) fn thin(&mut self, at: BlockAt, row: &Block, bytes: u64, urgent: bool, apart: bool) {
-        let Self {
-            queues,
-            sums,
-            keyed,
-            ..
-        } = self;
-        let queue = queues.get_mut(row.queue.0 as usize);
-        if let Some(queue) = queue.and_then(Option::as_deref_mut) {
+        if let Some((queue, sums, keyed)) = self.shelf(row) {
             let cold = queue.cold_mut();
             cold.sums.thin(row.state_index, bytes, urgent, apart);
             queue.count_bytes(0, bytes);
