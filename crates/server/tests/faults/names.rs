@@ -221,7 +221,7 @@ fn each_failure(
 /// there once.
 #[test]
 fn an_export_that_fails_goes_on() {
-    const MESSAGES: usize = 12;
+    const MESSAGES: usize = 20;
     let dir = tempfile::tempdir().unwrap();
     let (data, target) = (dir.path().join("data"), dir.path().join("target"));
     let server = start(&data, None);
