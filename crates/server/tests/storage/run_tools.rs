@@ -38,8 +38,8 @@ fn take(client: &mut Client, count: usize) -> Vec<u64> {
     for _ in 0..count {
         let head = text(&client.until(b"\r\n"));
         if head != "END\r\n" {
-            let body = text(&client.until(b"\r\nEND\r\n"));
-            let body = body.trim_end_matches("\r\nEND\r\n");
+            let body = text(&client.exact(1000));
+            client.expect(b"\r\nEND\r\n");
             numbers.push(body.parse().expect("a number"));
         }
     }
