@@ -355,7 +355,7 @@ fn what_a_client_gave_up_waiting_for_is_put_back() {
             assert_eq!(text(&client.until(b"\r\n")), "STORED\r\n");
             client.take("w", &body);
         }
-        // Their takes need many times the rest of a page of the file, which a full disk leaves.
+        // Their takes need many pages of the file. A full disk leaves the rest of one.
         const COUNT: u64 = 600;
         for _ in 0..COUNT {
             client.put("w", b"kept");
