@@ -439,7 +439,7 @@ fn a_first_start_that_a_power_cut_ended_begins_again() {
 /// needs it was durable before, under every policy.
 #[test]
 fn a_run_is_deleted_only_after_that_is_durable() {
-    for (sync, skip) in [("never", 0), ("always", 1)] {
+    for (sync, skip) in [("never", 0), ("never", 1), ("always", 1)] {
         let data = Data::fresh();
         let faults = faults(&data);
         let server = start(&faults, &data, sync, SMALL_LOG);
