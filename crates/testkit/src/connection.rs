@@ -51,6 +51,8 @@ impl Socket for UnixStream {
 pub struct Connection {
     stream: Box<dyn Socket>,
     buffer: Vec<u8>,
+    /// Bytes at the front of the buffer that somebody has read.
+    read: usize,
 }
 
 impl Connection {
@@ -74,6 +76,7 @@ impl Connection {
         Ok(Self {
             stream,
             buffer: Vec::new(),
+            read: 0,
         })
     }
 
@@ -96,12 +99,15 @@ impl Connection {
 
     /// How many bytes have come that nobody has read.
     pub(crate) fn unread(&self) -> usize {
-        self.buffer.len()
+        self.buffer.len() - self.read
     }
 
     /// The next `n` bytes that have come, at most.
     pub(crate) fn drain(&mut self, n: usize) -> Vec<u8> {
-        self.buffer.drain(..n.min(self.buffer.len())).collect()
+        let end = self.read + n.min(self.unread());
+        let bytes = self.buffer[self.read..end].to_vec();
+        self.read = end;
+        bytes
     }
 
     /// Reads the bytes that come next; 0 at the end.
@@ -109,6 +115,9 @@ impl Connection {
     /// # Errors
     /// Nothing comes in time, or the connection breaks.
     pub fn more(&mut self) -> io::Result<usize> {
+        // Here and not at each read: it moves all bytes that are left.
+        self.buffer.drain(..self.read);
+        self.read = 0;
         let mut chunk = [0; 65536];
         let n = loop {
             match self.stream.read(&mut chunk) {
@@ -122,7 +131,7 @@ impl Connection {
 
     /// The bytes that have come and nobody has read.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.buffer)
+        self.drain(usize::MAX)
     }
 
     fn more_or_end(&mut self) -> io::Result<()> {
@@ -135,10 +144,10 @@ impl Connection {
     /// # Errors
     /// Fewer come.
     pub fn exact(&mut self, n: usize) -> io::Result<Vec<u8>> {
-        while self.buffer.len() < n {
+        while self.unread() < n {
             self.more_or_end()?;
         }
-        Ok(self.buffer.drain(..n).collect())
+        Ok(self.drain(n))
     }
 
     /// Everything up to `end`, which is taken off.
@@ -148,12 +157,13 @@ impl Connection {
     pub fn before(&mut self, end: &[u8]) -> io::Result<Vec<u8>> {
         let mut looked_at = 0;
         loop {
-            let mut parts = self.buffer[looked_at..].windows(end.len());
+            let mut parts = self.buffer[self.read + looked_at..].windows(end.len());
             if let Some(at) = parts.position(|part| part == end) {
-                let all = self.buffer.drain(..looked_at + at + end.len());
-                return Ok(all.take(looked_at + at).collect());
+                let all = self.drain(looked_at + at);
+                self.read += end.len();
+                return Ok(all);
             }
-            looked_at = (self.buffer.len() + 1).saturating_sub(end.len());
+            looked_at = (self.unread() + 1).saturating_sub(end.len());
             self.more_or_end()?;
         }
     }

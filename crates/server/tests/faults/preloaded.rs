@@ -5,7 +5,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::common::{Client, Data, PATIENCE, Server, Start, await_that, faults, noise, text};
+use crate::common::{
+    Client, Data, PATIENCE, Server, Start, await_that, eventually, faults, noise, text,
+};
 use quintet_faults::{Action, Call, Faults, Rule, Undo, errno, files};
 
 const SMALL_LOG: &str = "segment_bytes = '4MiB'\nlog_bytes = '8MiB'\nmemory = '32MiB'\n";
@@ -34,20 +36,17 @@ fn counted_by_kernel(server: &Server, key: &str) -> u64 {
 
 /// Bytes the kernel counted and the library did not.
 fn bytes_past(server: &Server, faults: &Faults) -> (i64, i64) {
-    let began = Instant::now();
-    loop {
+    eventually("the server is never quiet", || {
         let before = faults.bytes();
         let kernel = (
             counted_by_kernel(server, "rchar"),
             counted_by_kernel(server, "wchar"),
         );
         // A moment in which nothing went on.
-        if faults.bytes() == before {
-            let past = |kernel: u64, ours: u64| kernel.cast_signed() - ours.cast_signed();
-            return (past(kernel.0, before.0), past(kernel.1, before.1));
-        }
-        assert!(began.elapsed() < PATIENCE, "the server is never quiet");
-    }
+        let past = |kernel: u64, ours: u64| kernel.cast_signed() - ours.cast_signed();
+        let quiet = faults.bytes() == before;
+        quiet.then(|| (past(kernel.0, before.0), past(kernel.1, before.1)))
+    })
 }
 
 /// All bytes that the kernel saw read and written went through the library, as
@@ -334,11 +333,8 @@ fn a_stop_ends_also_while_nothing_can_be_written() {
     let full = Rule::every(Call::Write, Action::Fail(errno::ENOSPC));
     faults.rule(0, full.on(files::SEGMENT));
     client.send(b"set w 0 0 4\r\nlost\r\n");
-    let began = Instant::now();
     // Until all that goes on by itself has come to wait for it.
-    while faults.fired(0).1 < 80 {
-        assert!(began.elapsed() < PATIENCE, "nothing is written");
-    }
+    await_that("nothing is written", || faults.fired(0).1 >= 80);
     server.signal(rustix::process::Signal::TERM);
     let status = server.ended();
     let said = std::fs::read_to_string(&log).unwrap();
@@ -381,18 +377,14 @@ fn a_start_that_waits_for_space_ends_at_the_first_signal() {
         faults.attach(&mut command);
         command.stderr(std::fs::File::create(&log).unwrap());
         let mut server = Server::spawn(&data, command).unwrap();
-        let began = Instant::now();
         // Until it has given up, or tries again and again.
-        let ends = loop {
-            if server.child.try_wait().unwrap().is_some() {
-                break true;
-            }
-            if faults.fired(0).1 >= 80 {
-                server.signal(rustix::process::Signal::TERM);
-                break false;
-            }
-            assert!(began.elapsed() < PATIENCE, "{written}: {}", said());
-        };
+        let ends = eventually("it neither ends nor tries again", || {
+            let ended = server.child.try_wait().unwrap().is_some();
+            (ended || faults.fired(0).1 >= 80).then_some(ended)
+        });
+        if !ends {
+            server.signal(rustix::process::Signal::TERM);
+        }
         let before_ready = server.try_ready().unwrap();
         waited += u64::from(!ends && before_ready.is_some());
         assert_eq!(server.ended().code(), Some(1), "{written}: {}", said());
@@ -447,53 +439,51 @@ fn a_first_start_that_a_power_cut_ended_begins_again() {
 /// needs it was durable before, under every policy.
 #[test]
 fn a_run_is_deleted_only_after_that_is_durable() {
-    for sync in ["never", "always"] {
-        for skip in 0..2 {
-            let data = Data::fresh();
-            let faults = faults(&data);
-            let server = start(&faults, &data, sync, SMALL_LOG);
-            let mut client = server.client();
-            let body = noise(20_000);
-            let began = Instant::now();
-            let mut put = 0;
-            // Four runs of cold messages at least, then all are taken.
-            while server.number("cold_runs") < 4 {
-                for _ in 0..200 {
-                    client.put("w", &body);
-                }
-                put += 200;
-                assert!(began.elapsed() < PATIENCE, "nothing leaves memory");
+    for (sync, skip) in [("never", 0), ("never", 1), ("always", 1)] {
+        let data = Data::fresh();
+        let faults = faults(&data);
+        let server = start(&faults, &data, sync, SMALL_LOG);
+        let mut client = server.client();
+        let body = noise(20_000);
+        let began = Instant::now();
+        let mut put = 0;
+        // Four runs of cold messages at least, then all are taken.
+        while server.number("cold_runs") < 4 {
+            for _ in 0..200 {
+                client.put("w", &body);
             }
-            // That the runs came into force is durable under every policy:
-            // else the cut takes that back too, and nobody misses a file.
-            client.ask(b"set other/sync 0 0 1\r\nx\r\n", b"STORED\r\n");
-            let rule = Rule::once(Call::Unlink, Action::CutAfter);
-            faults.rule(0, rule.on(files::RUN).after(skip));
-            let mut taken = 0;
-            while taken < put {
-                client.try_send(b"get w\r\n");
-                let expected = format!("VALUE w 0 {}\r\n", body.len());
-                if client.exact(expected.len()) != expected.as_bytes() {
-                    break;
-                }
-                if client.exact(body.len() + 7) != [&body[..], b"\r\nEND\r\n"].concat() {
-                    break;
-                }
-                taken += 1;
-            }
-            cut(server, &faults, 1);
-            // What was taken may be back, where nothing waits for the disk;
-            // nothing refers to a file that is gone.
-            let server = start(&faults, &data, "always", SMALL_LOG);
-            let mut client = server.client();
-            client.take("other", b"x");
-            let left = server.number("ready");
-            assert!(left + taken + 1 >= put, "{left} of {put}, {taken} taken");
-            for _ in 0..left {
-                client.take("w", &body);
-            }
-            client.take_nothing("w");
+            put += 200;
+            assert!(began.elapsed() < PATIENCE, "nothing leaves memory");
         }
+        // That the runs came into force is durable under every policy:
+        // else the cut takes that back too, and nobody misses a file.
+        client.ask(b"set other/sync 0 0 1\r\nx\r\n", b"STORED\r\n");
+        let rule = Rule::once(Call::Unlink, Action::CutAfter);
+        faults.rule(0, rule.on(files::RUN).after(skip));
+        let mut taken = 0;
+        while taken < put {
+            client.try_send(b"get w\r\n");
+            let expected = format!("VALUE w 0 {}\r\n", body.len());
+            if client.exact(expected.len()) != expected.as_bytes() {
+                break;
+            }
+            if client.exact(body.len() + 7) != [&body[..], b"\r\nEND\r\n"].concat() {
+                break;
+            }
+            taken += 1;
+        }
+        cut(server, &faults, 1);
+        // What was taken may be back, where nothing waits for the disk;
+        // nothing refers to a file that is gone.
+        let server = start(&faults, &data, "always", SMALL_LOG);
+        let mut client = server.client();
+        client.take("other", b"x");
+        let left = server.number("ready");
+        assert!(left + taken + 1 >= put, "{left} of {put}, {taken} taken");
+        for _ in 0..left {
+            client.take("w", &body);
+        }
+        client.take_nothing("w");
     }
 }
 
@@ -707,6 +697,10 @@ fn a_stop_answers_puts_that_wait_for_memory() {
     let server = Server::start_under(&faults, &data, &start);
     let mut client = server.client();
     let body = noise(60_000);
+    // Most of it without a look: no message takes 70,000 bytes.
+    for _ in 0..ROOM / 70_000 {
+        client.put("w", &body);
+    }
     while server.number("memory_bytes") <= ROOM {
         client.put("w", &body);
     }

@@ -499,17 +499,10 @@ fn what_the_server_writes_is_its_own() {
             .into_iter()
             .find(|path| path.ends_with("stdio.log"))
     };
-    let began = std::time::Instant::now();
-    let log = loop {
+    let log = crate::common::eventually("a log of the script", || {
         let text = logs().and_then(|path| std::fs::read_to_string(path).ok());
-        if let Some(text) = text.filter(|text| text.contains("013")) {
-            break text;
-        }
-        assert!(
-            began.elapsed() < crate::common::PATIENCE,
-            "no log of the script"
-        );
-    };
+        text.filter(|text| text.contains("013"))
+    });
     assert!(log.contains("0013\n"), "{log}");
     let mut seen = 0;
     for path in [walk(&data), walk(&backup), vec![export]].concat() {

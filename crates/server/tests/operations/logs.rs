@@ -1,15 +1,12 @@
 //! Standard error, in the form of `log_format`.
 
-use std::time::Instant;
-
 use serde_json::Value;
 
-use crate::common::{PATIENCE, Server, Start};
+use crate::common::{Server, Start, eventually};
 
 /// Waits for a line whose `key` is this.
 fn line_with(server: &Server, key: &str, value: &str) -> Value {
-    let began = Instant::now();
-    loop {
+    eventually(&format!("a line with {key} {value}"), || {
         let text = server.said();
         // The last one may be half written.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
@@ -18,11 +15,8 @@ fn line_with(server: &Server, key: &str, value: &str) -> Value {
             parsed.unwrap_or_else(|error| panic!("{error}: {line}"))
         });
         let mut fitting = lines.filter(|line| line[key] == value);
-        if let Some(line) = fitting.next() {
-            return line;
-        }
-        assert!(began.elapsed() < PATIENCE, "no {key} {value} in {text}");
-    }
+        fitting.next()
+    })
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Client, PATIENCE, Server, Start, noise, quintet, text};
+use crate::common::{Client, Server, Start, await_that, eventually, noise, quintet, text};
 
 /// The real beanstalkd.
 pub(crate) struct Beanstalkd {
@@ -33,12 +33,12 @@ impl Beanstalkd {
                 .spawn()
                 .expect("beanstalkd is installed: cargo xtask test unit --yes does it");
             let address = format!("127.0.0.1:{port}");
-            let began = Instant::now();
-            while child.try_wait().expect("asked").is_none() {
-                if is_at(&address, child.id()) {
-                    return Self { child, address };
-                }
-                assert!(began.elapsed() < PATIENCE, "beanstalkd does not listen");
+            let listens = eventually("beanstalkd listens", || {
+                let ended = child.try_wait().expect("asked").is_some();
+                (ended || is_at(&address, child.id())).then_some(!ended)
+            });
+            if listens {
+                return Self { child, address };
             }
         }
         panic!("beanstalkd does not start");
@@ -321,10 +321,7 @@ fn a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later() {
         let said = text(&output.stderr);
         assert!(said.contains("closed the connection"), "{said}");
         // What it held is ready again when its connection has ended.
-        let began = Instant::now();
-        while old.jobs()[3] > 0 {
-            assert!(began.elapsed() < PATIENCE, "{bytes}: still reserved");
-        }
+        await_that(&format!("{bytes}: none is reserved"), || old.jobs()[3] == 0);
         let (here, there) = (bodies(&server).len(), old.jobs()[0]);
         assert!(
             here + usize::try_from(there).unwrap() >= JOBS,
@@ -477,9 +474,9 @@ fn somebody_else_is_named_and_nothing_there_is_not_an_error() {
     let output = import(&server, &from, &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("which beanstalkd does not"));
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let from = format!("beanstalk://{}", free.local_addr().unwrap());
-    drop(free);
+    // The port of a client: nobody listens there, and nobody else can take it.
+    let client = TcpStream::connect(server.address()).unwrap();
+    let from = format!("beanstalk://{}", client.local_addr().unwrap());
     let output = import(&server, &from, &[]);
     assert!(text(&output.stderr).contains("cannot connect"));
 }
@@ -504,11 +501,12 @@ pub(crate) fn dying(to: &str, bytes: usize) -> String {
             });
             let (mut from, mut into, left) = (far, near, Arc::clone(&left));
             std::thread::spawn(move || {
-                let mut byte = [0; 1];
-                while let Ok(1) = from.read(&mut byte) {
-                    let take = |left: usize| left.checked_sub(1);
+                let mut some = [0; 4096];
+                while let Ok(read @ 1..) = from.read(&mut some) {
+                    let take = |left: usize| Some(left.saturating_sub(read));
                     let taken = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
-                    if taken.is_err() || into.write_all(&byte).is_err() {
+                    let passes = taken.map_or(0, |left| left.min(read));
+                    if into.write_all(&some[..passes]).is_err() || passes < read {
                         break;
                     }
                 }

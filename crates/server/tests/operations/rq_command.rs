@@ -3,9 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
-use crate::common::{PATIENCE, Server, Start, text};
+use crate::common::{Server, Start, eventually, text};
 
 /// Short form of RQ's own test script.
 const SCRIPT: &str = "#!/bin/sh
@@ -76,15 +75,12 @@ impl Rq {
     /// The status a message ends with.
     #[track_caller]
     fn end(&self, id: &str) -> String {
-        let began = Instant::now();
-        loop {
+        eventually(&format!("the end of {id}"), || {
             let status = self.ok(&["statusmesg", "--msg_id", id]);
             let state = status.split(' ').next().unwrap_or_default();
-            if ["done", "err", "relayed"].contains(&state) {
-                return status;
-            }
-            assert!(began.elapsed() < PATIENCE, "{id} stays {status}");
-        }
+            let ended = ["done", "err", "relayed"].contains(&state);
+            ended.then_some(status)
+        })
     }
 }
 

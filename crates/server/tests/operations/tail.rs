@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 
-use crate::common::{PATIENCE, Server, Start, eventually, quintet, text};
+use crate::common::{PATIENCE, Server, Start, await_that, eventually, quintet, stands_still, text};
 
 struct Tail {
     child: Child,
@@ -285,6 +285,7 @@ fn a_slow_tail_is_told_how_many_events_it_missed() {
     let pid = rustix::process::Pid::from_child(&tail.child);
     let tell = |signal| rustix::process::kill_process(pid, signal).expect("told");
     tell(rustix::process::Signal::STOP);
+    await_that("it stands still", || stands_still(tail.child.id()));
     for _ in 0..PUTS {
         client.put("work", b"many");
     }
@@ -304,9 +305,11 @@ fn a_slow_tail_is_told_how_many_events_it_missed() {
             other => assert_eq!(other, Some("first"), "{line}"),
         }
     }
-    assert!(missed >= PUTS - 1024, "{missed} missed, {seen} seen");
+    // 1024 are kept, and a few were on the way to it.
+    const MOST: u64 = 1024 + 32;
+    assert!(missed >= PUTS - MOST, "{missed} missed, {seen} seen");
     assert!(
-        seen <= 1024 && seen + missed >= PUTS,
+        seen <= MOST && seen + missed >= PUTS,
         "{missed} missed, {seen} seen"
     );
 }

@@ -144,7 +144,7 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
     let after = trace(&server, ids[2]);
     // Frames tell the time, of more than one thing.
     assert!(
-        after["at_ms"].as_u64().expect("when").abs_diff(before) < 1000,
+        after["at_ms"].as_u64().expect("when").abs_diff(before) < 10_000,
         "{after}"
     );
     assert_eq!(trace(&server, ids[1])["by"], Value::Null);

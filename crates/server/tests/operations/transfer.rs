@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
-use crate::common::{Server, Start, noise, quintet, text};
+use crate::common::{Client, Server, Start, noise, quintet, text};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -191,9 +191,11 @@ fn an_imported_held_message_waits_for_a_kick_and_the_import_says_so() {
 /// A server with `count` messages of 1 KiB in order.
 fn filled(dir: &Path, count: usize) -> Server {
     let server = Server::start(dir);
+    let put = |number| format!("set work 0 0 1024\r\n{}\r\n", body(number));
+    let all: Vec<String> = (0..count).map(put).collect();
     let mut client = server.client();
-    for number in 0..count {
-        client.put("work", body(number).as_bytes());
+    for some in all.chunks(100) {
+        client.ask(some.concat().as_bytes(), &b"STORED\r\n".repeat(some.len()));
     }
     server
 }
@@ -202,12 +204,22 @@ fn body(number: usize) -> String {
     format!("{number:01024}")
 }
 
+/// Takes the first `count`, many at a time.
+#[track_caller]
+fn take_in_order(client: &mut Client, count: usize) {
+    for first in (0..count).step_by(100) {
+        let some = first..count.min(first + 100);
+        client.send(&b"get work\r\n".repeat(some.len()));
+        for number in some {
+            client.expect_value("work", body(number).as_bytes());
+        }
+    }
+}
+
 #[track_caller]
 fn holds_in_order(server: &Server, count: usize) {
     let mut client = server.client();
-    for number in 0..count {
-        client.take("work", body(number).as_bytes());
-    }
+    take_in_order(&mut client, count);
     client.take_nothing("work");
 }
 
@@ -306,6 +318,8 @@ fn an_export_that_was_interrupted_goes_on() {
         let whole = dir.path().join("whole");
         export(&server, &whole, format);
         let good = std::fs::read(&whole).unwrap();
+        let wanted = dir.path().join("wanted");
+        export(&server, &wanted, "jsonl");
         let part = dir.path().join("part");
         let name = part.to_str().unwrap();
         let args = [
@@ -323,17 +337,18 @@ fn an_export_that_was_interrupted_goes_on() {
             let mut args = args.to_vec();
             args.push("--resume");
             done(&server.run(&args));
+            // The same file brings the same messages.
+            if len > 0 && std::fs::read(&part).unwrap() == good {
+                continue;
+            }
             let target = Server::start(&dir.path().join(format!("target-{len}")));
             done(&import(&target, &part));
             let copy = dir.path().join(format!("copy-{len}"));
             export(&target, &copy, "jsonl");
-            let wanted = dir.path().join("wanted");
-            export(&server, &wanted, "jsonl");
             assert!(
                 comparable(&copy) == comparable(&wanted),
                 "{format} cut at {len}"
             );
-            std::fs::remove_file(&wanted).unwrap();
         }
     }
 }
@@ -352,10 +367,7 @@ fn what_is_taken_while_an_export_runs_does_not_end_it() {
     let mut line = String::new();
     // It is under way, and waits for its reader with most of it to come.
     out.read_line(&mut line).unwrap();
-    let mut client = server.client();
-    for number in 0..2000 {
-        client.take("work", body(number).as_bytes());
-    }
+    take_in_order(&mut server.client(), 2000);
     let ids: Vec<u64> = std::iter::once(line)
         .chain(out.lines().map(|line| line.unwrap()))
         .map(|line| {

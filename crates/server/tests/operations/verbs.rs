@@ -274,8 +274,10 @@ fn who_is_there_and_who_holds_what() {
         format!("connection {id} closed\n")
     );
     holder.expect_end();
-    assert_eq!(client(&id), None);
-    assert_eq!(server.printed(&["leases", "work", "--json"]), "");
+    await_that("it is not listed", || client(&id).is_none());
+    await_that("it has no lease", || {
+        server.printed(&["leases", "work", "--json"]).is_empty()
+    });
     assert_eq!(server.queue_number("work", "ready"), 1);
     let (_, err, code) = server.outputs(&["clients", "close", &id]);
     assert!(code == 1 && err.contains("there is no connection"), "{err}");

@@ -178,13 +178,20 @@ fn jobs_of_a_faktory_are_moved() {
                   fetch_wait_ms = 50\n[[listen]]\nprotocol = 'beanstalk'\naddress = '127.0.0.1:0'\n";
     let other = Start::of(config);
     let other = Server::start_as_configured(&dir.path().join("other"), other);
-    for number in 0..250 {
-        let queue = if number % 2 == 0 { "even" } else { "odd" };
+    let line = |number: usize| {
+        let queue = if number.is_multiple_of(2) {
+            "even"
+        } else {
+            "odd"
+        };
         let job = format!(
             r#"{{"jid":"job{number:05}","jobtype":"T","args":[{number}],"queue":"{queue}","reserve_for":90}}"#
         );
-        other.printed(&["put", queue, &job]);
-    }
+        json!({ "queue": queue, "body": job }).to_string() + "\n"
+    };
+    let jobs = dir.path().join("jobs.jsonl");
+    std::fs::write(&jobs, (0..250).map(line).collect::<String>()).unwrap();
+    other.printed(&["import", "--quiet", jobs.to_str().unwrap()]);
     let server = start(&dir.path().join("data"), "");
     let address = other.address_of("faktory");
     let wrong = format!("faktory://:trout@{address}");

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::common::{Client, Data, Server, Start, quintet, text};
 use crate::runs::runs_in;
@@ -15,15 +16,16 @@ fn start(data: &Path) -> Server {
     Start::of(LITTLE).sync("50ms").serve_at(data)
 }
 
+/// A kilobyte, so that few messages are more than memory holds.
 fn body(number: u64) -> String {
-    format!("{number:0300}")
+    format!("{number:01000}")
 }
 
 /// Puts these, many at a time.
 fn fill(client: &mut Client, numbers: std::ops::Range<u64>) {
     let all: Vec<u64> = numbers.collect();
     for some in all.chunks(500) {
-        let put = |&number: &u64| format!("set work 0 0 300\r\n{}\r\n", body(number));
+        let put = |&number: &u64| format!("set work 0 0 1000\r\n{}\r\n", body(number));
         client.send(some.iter().map(put).collect::<String>().as_bytes());
         client.expect(&b"STORED\r\n".repeat(some.len()));
     }
@@ -36,8 +38,8 @@ fn take(client: &mut Client, count: usize) -> Vec<u64> {
     for _ in 0..count {
         let head = text(&client.until(b"\r\n"));
         if head != "END\r\n" {
-            let body = text(&client.until(b"\r\nEND\r\n"));
-            let body = body.trim_end_matches("\r\nEND\r\n");
+            let body = text(&client.exact(1000));
+            client.expect(b"\r\nEND\r\n");
             numbers.push(body.parse().expect("a number"));
         }
     }
@@ -84,7 +86,7 @@ fn json(args: &[&str], data: &Path) -> Value {
 }
 
 /// A stopped server's directory with messages 0 to `count` of which the first
-/// half was taken.
+/// 1000 were taken.
 fn backlog(data: &Path, count: u64) {
     let server = start(data);
     let mut client = server.client();
@@ -104,7 +106,7 @@ fn flip(path: &Path, at: usize) {
 
 #[test]
 fn a_damaged_block_is_found_and_its_messages_are_named() {
-    const COUNT: u64 = 100_000;
+    const COUNT: u64 = 30_000;
     let data = Data::fresh();
     backlog(&data, COUNT);
     std::fs::write(data.join("run-00000-4294967295.tmp"), b"unfinished").expect("written");
@@ -159,7 +161,7 @@ fn a_damaged_block_is_found_and_its_messages_are_named() {
 
 #[test]
 fn a_run_that_is_gone_is_named_and_given_up_by_a_repair_only() {
-    const COUNT: u64 = 150_000;
+    const COUNT: u64 = 30_000;
     for kept in [false, true] {
         let data = Data::fresh();
         backlog(&data, COUNT);
@@ -208,17 +210,19 @@ impl Drop for Stop<'_> {
 fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = start(&folder.path().join("data"));
-    fill(&mut server.client(), 0..100_000);
-    let (put, taken) = (AtomicU64::new(100_000), AtomicU64::new(0));
+    fill(&mut server.client(), 0..30_000);
+    let (put, taken) = (AtomicU64::new(30_000), AtomicU64::new(0));
+    // The load leaves the processors to the commands, too.
+    let pause = || std::thread::sleep(Duration::from_millis(10));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut client = server.client();
             while !stop.load(Ordering::SeqCst) {
+                pause();
                 let from = put.load(Ordering::SeqCst);
                 // A backlog that stays about as long, and ends some day.
-                if from > taken.load(Ordering::SeqCst) + 120_000 {
-                    std::thread::yield_now();
+                if from > taken.load(Ordering::SeqCst) + 36_000 {
                     continue;
                 }
                 if from > 3_000_000 {
@@ -231,9 +235,9 @@ fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
         scope.spawn(|| {
             let mut client = server.client();
             while !stop.load(Ordering::SeqCst) {
+                pause();
                 let from = taken.load(Ordering::SeqCst);
-                if from + 80_000 > put.load(Ordering::SeqCst) {
-                    std::thread::yield_now();
+                if from + 24_000 > put.load(Ordering::SeqCst) {
                     continue;
                 }
                 let numbers = take(&mut client, 500);
@@ -244,7 +248,7 @@ fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
         });
         let _stop = Stop(&stop);
         let mut runs = 0;
-        for attempt in 0..3 {
+        for attempt in 0..2 {
             let copy = folder.path().join(format!("copy-{attempt}"));
             let before = (taken.load(Ordering::SeqCst), put.load(Ordering::SeqCst));
             let (code, says) = tool(&["backup", copy.to_str().expect("a name")], &server.data);
@@ -277,7 +281,7 @@ fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
 
 #[test]
 fn messages_in_runs_are_exported_and_those_held_back_behind_the_others() {
-    const COUNT: u64 = 120_000;
+    const COUNT: u64 = 20_000;
     let folder = tempfile::tempdir().expect("a folder");
     let server = start(&folder.path().join("data"));
     let path = folder.path().join("hand.jsonl");
