@@ -440,10 +440,11 @@ impl Inode {
     }
 }
 
-/// Cuts it, or adds zeros. These are copied: [`Vec::resize`] writes one by one where little is
-/// optimised, which was most of the time of some tests.
+/// Cuts it, or adds zeros. The allocator has these: [`Vec::resize`] writes one by one where little
+/// is optimised, which was most of the time of some tests.
 fn resize(bytes: &mut Vec<u8>, len: usize) {
     match len.checked_sub(bytes.len()) {
+        Some(_) if bytes.is_empty() => *bytes = vec![0; len],
         Some(more) => bytes.extend_from_slice(&vec![0_u8; more]),
         None => bytes.truncate(len),
     }
