@@ -13,7 +13,7 @@ use quintet_engine::*;
 use quintet_sim::facts::{decode, encode, survive};
 use quintet_types::*;
 
-use batches::{after, batch, owed, progress, retry, tie, tracked};
+use batches::{after, batch, owed, progress, reply, retry, tie, tracked};
 use settings::overrides;
 
 thread_local! {
@@ -227,14 +227,6 @@ fn lease() -> impl Strategy<Value = Lease> {
 
 fn totals() -> impl Strategy<Value = QueueTotals> {
     prop::collection::vec(number(), 0..30).prop_map(|values| QueueTotals::from_values(&values))
-}
-
-fn reply() -> impl Strategy<Value = Option<Box<ReplyTo>>> {
-    let reply = (bytes(), bytes()).prop_map(|(queue, correlation)| ReplyTo {
-        queue: Name::new(&queue),
-        correlation,
-    });
-    prop::option::of(reply.prop_map(Box::new))
 }
 
 fn cancelled() -> impl Strategy<Value = Option<Box<Cancelled>>> {
@@ -644,8 +636,7 @@ fn of_kind(kind: FactKind) -> BoxedStrategy<Fact> {
 }
 
 fn fact() -> impl Strategy<Value = Fact> {
-    let kinds = FactKind::ALL.iter().map(|&kind| of_kind(kind));
-    let kinds: Vec<BoxedStrategy<Fact>> = kinds.collect();
+    let kinds: Vec<_> = FactKind::ALL.iter().map(|&kind| of_kind(kind)).collect();
     (0..kinds.len()).prop_flat_map(move |kind| kinds[kind].clone())
 }
 
