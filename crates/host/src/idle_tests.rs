@@ -173,7 +173,7 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
 fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
     let rule = Overrides {
         attempts_max: Some(1),
-        idle_ms: Some(1_000),
+        idle_ms: Some(60_000),
         dead_letter: Some(DeadLetter::To(ELSEWHERE.into())),
         ..Overrides::default()
     };

@@ -432,7 +432,7 @@ mod tests {
         }
     }
 
-    #[tokio::test(flavor = "current_thread")]
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn a_connection_that_waits_gives_its_place_to_another() {
         for what in [Waits::Poll, Waits::Body] {
             let slots = Slots::new(4, 2);
@@ -475,7 +475,7 @@ mod tests {
 
     /// As on the control socket, where no body is counted apart: idle clients have all places, and
     /// a command's body comes a moment after its head.
-    #[tokio::test(flavor = "current_thread")]
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn silent_connections_make_way_for_the_rest_of_a_body() {
         let slots = Slots::new(4, 0);
         let mut all = Vec::new();
@@ -490,7 +490,7 @@ mod tests {
     }
 
     /// Those have their places beside the others, and leave none for them.
-    #[tokio::test(flavor = "current_thread")]
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn silent_connections_in_spare_places_make_no_way() {
         let slots = Slots::new(4, 0);
         let mut all = Vec::new();

@@ -327,6 +327,14 @@ impl Drive {
         self.dir.values().filter(|number| **number == inode).count() as u64
     }
 
+    /// Bytes that may still be written. All files are counted only where there is a limit.
+    fn room(&self) -> u64 {
+        match self.capacity {
+            u64::MAX => u64::MAX,
+            capacity => capacity.saturating_sub(self.used()),
+        }
+    }
+
     fn used(&self) -> u64 {
         let linked = self
             .inodes
@@ -359,7 +367,7 @@ impl Inode {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
         if self.cache.len() < end {
-            self.cache.resize(end, 0);
+            resize(&mut self.cache, end);
         }
         self.cache[offset..end].copy_from_slice(bytes);
         if bytes.is_empty() {
@@ -373,7 +381,7 @@ impl Inode {
 
     fn sync(&mut self) {
         let dirty = std::mem::take(&mut self.dirty);
-        self.durable.resize(self.cache.len(), 0);
+        resize(&mut self.durable, self.cache.len());
         for page in dirty.into_keys() {
             let content = page_of(&self.cache, page);
             put_page(&mut self.durable, page, &content);
@@ -398,7 +406,7 @@ impl Inode {
         for page in self.dirty.keys() {
             if choice.keeps() {
                 if content.len() < self.cache.len() {
-                    content.resize(self.cache.len(), 0);
+                    resize(&mut content, self.cache.len());
                 }
                 put_page(&mut content, *page, &page_of(&self.cache, *page));
             }
@@ -414,7 +422,7 @@ impl Inode {
             _ => new,
         };
         let mut content = self.durable.clone();
-        content.resize(len, 0);
+        resize(&mut content, len);
         for (page, versions) in &self.dirty {
             let mut survivor = page_of(&self.durable, *page);
             let stored = random.index(versions.len() + 1);
@@ -429,6 +437,16 @@ impl Inode {
             put_page(&mut content, *page, &survivor);
         }
         content
+    }
+}
+
+/// Cuts it, or adds zeros. The allocator has these: [`Vec::resize`] writes one by one where little
+/// is optimised, which was most of the time of some tests.
+fn resize(bytes: &mut Vec<u8>, len: usize) {
+    match len.checked_sub(bytes.len()) {
+        Some(_) if bytes.is_empty() => *bytes = vec![0; len],
+        Some(more) => bytes.extend_from_slice(&vec![0_u8; more]),
+        None => bytes.truncate(len),
     }
 }
 
@@ -562,8 +580,7 @@ impl StorageFile for SimFile {
         let offset = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let len = self.with(&mut state, |inode| inode.cache.len())?;
         let growth = (offset + bytes.len()).saturating_sub(len);
-        let room =
-            usize::try_from(state.capacity.saturating_sub(state.used())).unwrap_or(usize::MAX);
+        let room = usize::try_from(state.room()).unwrap_or(usize::MAX);
         let fits = bytes.len() - growth.saturating_sub(room).min(bytes.len());
         let (stored, result) = match fault {
             Some(Fault::PowerOff(torn)) => {
@@ -610,7 +627,7 @@ impl StorageFile for SimFile {
         state.whole_operation()?;
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
         self.with(&mut state, |inode| {
-            inode.cache.resize(len, 0);
+            resize(&mut inode.cache, len);
             // Pages behind the cut are gone; the one it goes through has a new content.
             inode.dirty.retain(|page, _| page * PAGE_BYTES < len);
             if !len.is_multiple_of(PAGE_BYTES) {
@@ -626,12 +643,12 @@ impl StorageFile for SimFile {
         state.whole_operation()?;
         let to = usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let here = self.with(&mut state, |inode| inode.cache.len() as u64)?;
-        if len.saturating_sub(here) > state.capacity.saturating_sub(state.used()) {
+        if len.saturating_sub(here) > state.room() {
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.with(&mut state, |inode| {
             let longer = inode.cache.len().max(to);
-            inode.cache.resize(longer, 0);
+            resize(&mut inode.cache, longer);
         })
     }
 

@@ -69,10 +69,8 @@ impl Durable {
     /// The first disagreement, in words.
     pub(super) fn verify_named(&self) -> Result<(), String> {
         let mut named = Named::new();
-        for slot in 0..self.messages.bound() {
-            if let Some(message) = self.messages.get(slot) {
-                enter(&mut named, message, self.leases.get(&slot));
-            }
+        for (slot, message) in self.messages.iter() {
+            enter(&mut named, message, self.leases.get(&slot));
         }
         match named == self.named {
             true => Ok(()),

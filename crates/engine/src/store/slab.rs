@@ -85,6 +85,15 @@ impl Slab {
         self.len
     }
 
+    /// All messages with their slots. It stops at the last one: free slots behind it, of which an
+    /// engine of few messages has a thousand, cost nothing.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Message)> {
+        let slots = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        let all = (0_u32..).zip(slots);
+        let messages = all.filter_map(|(slot, message)| Some((slot, message.as_ref()?)));
+        messages.take(self.len)
+    }
+
     /// One past the highest slot there can be.
     pub(crate) fn bound(&self) -> u32 {
         let slots = u32::try_from(self.chunks.len() * CHUNK);

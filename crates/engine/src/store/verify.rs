@@ -19,10 +19,7 @@ impl Durable {
         let mut alive = 0u64;
         let mut segment_refs = std::collections::BTreeMap::new();
         let mut body_bytes = 0;
-        for slot in 0..self.messages.bound() {
-            let Some(message) = self.messages.get(slot) else {
-                continue;
-            };
+        for (slot, message) in self.messages.iter() {
             ensure!(
                 self.ids.get(message.id.0) == Some(slot),
                 "{:?} not in ids",
@@ -201,8 +198,8 @@ impl Durable {
         }
         ensure!(queues.is_empty(), "blocks of no queue");
         let mut bodies = std::collections::BTreeMap::new();
-        for slot in 0..self.messages.bound() {
-            if let Some(message) = self.messages.get(slot).filter(|m| !m.segment_ref.is_run())
+        for (_, message) in self.messages.iter() {
+            if !message.segment_ref.is_run()
                 && let Some(run) = super::cold::run_of_body(message)
             {
                 *bodies.entry(run).or_insert(0u64) += 1;

@@ -349,12 +349,12 @@ fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
 fn far_over_its_limit() -> (World, u64) {
     let many = 2 * MESSAGES_PER_STEP + 100;
     let mut w = World::new();
-    for _ in 0..many {
-        w.put("q", "x");
-    }
+    let puts = (0..many).map(|_| prioritized("q", 1024, "x"));
+    w.ask(9, Command::PutMany(puts.collect()));
     w.settings.defaults.messages_max = 5;
     w.settings.defaults.when_full = WhenFull::DropOldest;
     w.restart();
+    assert_eq!(gauges(&mut w).ready, many);
     (w, many)
 }
 

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::locked;
 
 use node::Without;
-use run::{ACKNOWLEDGED, RunCounts, run};
+use run::{ACKNOWLEDGED, RunCounts, lies, run};
 
 /// Runs on every processor.
 fn everywhere(work: impl Fn() + Sync) {
@@ -74,7 +74,9 @@ fn what_clients_of_three_nodes_were_told_is_so_whatever_goes_wrong() {
 
 /// Some seed finds out that a fence is missing.
 fn is_found(without: Without) {
-    let found = (0..10_000).find(|seed| tried(*seed, without).is_none());
+    let may = |seed: &u64| without != Without::Beginning || lies(*seed);
+    let mut seeds = (0..10_000).filter(may);
+    let found = seeds.find(|seed| tried(*seed, without).is_none());
     eprintln!("{without:?}: seed {found:?}");
     assert!(found.is_some(), "{without:?} is not found");
 }

@@ -145,8 +145,7 @@ impl Run {
     pub(super) fn with(seed: u64, without: Without, calm: bool) -> Arc<Self> {
         let mut random = Random::new(seed);
         let any = Faults::any(&mut random);
-        // Of some seeds the leaders' stores are damaged as well.
-        let lies = seed % 4 == 3;
+        let lies = lies(seed);
         let faults = Faults {
             lies: if lies { 700 } else { 0 },
             leader: if lies { 10 } else { any.leader },
@@ -364,6 +363,11 @@ impl Run {
         self.settled();
         self.seen(troubled)
     }
+}
+
+/// Whether the leaders' stores are damaged as well.
+pub(super) fn lies(seed: u64) -> bool {
+    seed % 4 == 3
 }
 
 /// One seed.

@@ -27,7 +27,7 @@ use crate::{
 
 pub(crate) const SEGMENT: u64 = 32 << 10;
 /// Longer than any healthy answer takes. Nothing passes by reaching it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Numbers of a load's steps.
 const STEPS: usize = 70;
 

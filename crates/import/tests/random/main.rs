@@ -10,7 +10,12 @@ use proptest::test_runner::{Config, TestRunner};
 /// Any bytes, many of them small numbers as lengths and codes are; or these, over which some are
 /// written.
 fn near(sound: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
-    let strange = vec(prop_oneof![0_u8..12, any::<u8>()], 0..300);
+    // Not `prop_oneof!`, which would begin a generator of random numbers for half of the bytes.
+    let byte = any::<[u8; 2]>().prop_map(|[kind, byte]| match kind % 2 {
+        0 => byte % 12,
+        _ => byte,
+    });
+    let strange = vec(byte, 0..300);
     let changes = vec((0..sound.len(), any::<u8>()), 0..4);
     let damaged = (changes, 0..=sound.len()).prop_map(|(changes, len)| {
         let mut all = sound.to_vec();

@@ -24,7 +24,8 @@ struct Agenda {
     /// Events of one moment happen in the order they were planned.
     planned: u64,
     events: BTreeMap<(Moment, u64), Event>,
-    driven: Vec<Weak<dyn Ticks>>,
+    /// Read at each step, and copied for that: so the list is shared, not its entries.
+    driven: Arc<Vec<Weak<dyn Ticks>>>,
 }
 
 enum Next {
@@ -72,11 +73,7 @@ impl SimWorld {
     /// Takes the next thing that happens, if that is not after `until`, and makes it now.
     fn next(&self, until: Option<Moment>) -> Option<Next> {
         // Asking for a deadline takes locks of others, so this one is not held meanwhile.
-        let driven = {
-            let mut state = self.lock();
-            state.driven.retain(|ticks| ticks.strong_count() > 0);
-            state.driven.clone()
-        };
+        let driven = Arc::clone(&self.lock().driven);
         let ticks = driven.iter().filter_map(Weak::upgrade);
         let due = ticks.filter_map(|ticks| Some((ticks.deadline()?, ticks)));
         let due = due.min_by_key(|(due, _)| *due);
@@ -116,7 +113,10 @@ impl World for SimWorld {
     }
 
     fn drive(&self, ticks: Weak<dyn Ticks>) {
-        self.lock().driven.push(ticks);
+        let mut state = self.lock();
+        let driven = Arc::make_mut(&mut state.driven);
+        driven.retain(|ticks| ticks.strong_count() > 0);
+        driven.push(ticks);
     }
 
     fn wait(&self, until: Option<Moment>, ready: &mut dyn FnMut() -> bool) {

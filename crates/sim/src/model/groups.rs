@@ -145,8 +145,13 @@ impl Model {
             if take.look || !self.has_groups(queue) {
                 return ready;
             }
-            let limited = |m: &Message| m.key().is_some_and(|key| self.key_is_limited(queue, key));
-            ready.retain(|m| !limited(m));
+            // Once for each key, as messages are many and keys are few.
+            let mut limited = std::collections::BTreeMap::new();
+            let mut is_limited = |key: &Arc<[u8]>| {
+                let known = limited.entry(key.clone());
+                *known.or_insert_with(|| self.key_is_limited(queue, key))
+            };
+            ready.retain(|m| m.key().is_none_or(|key| !is_limited(key)));
             return self.fairly(queue, ready);
         }
         ready.sort_by_key(position);
@@ -203,12 +208,10 @@ impl Model {
             let orders = here.filter(|m| self.may_wait(m)).map(|m| m.order());
             orders.min()
         };
-        let of_loud = |m: &Message| {
-            let key = m.key().expect("it is noisy");
-            (self.in_flight(queue, Some(key)), first(key), m.order())
-        };
+        let of_key = |key| (key, (self.in_flight(queue, Some(key)), first(key)));
+        let keys: std::collections::BTreeMap<_, _> = over_share.iter().map(of_key).collect();
         let mut loud = loud;
-        loud.sort_by_key(of_loud);
+        loud.sort_by_key(|m| (keys[m.key().expect("it is noisy")], m.order()));
         let turn = self.queue(queue).keys.quiet_run >= 15;
         match turn && !loud.is_empty() {
             true => loud.into_iter().take(1).chain(quiet).collect(),

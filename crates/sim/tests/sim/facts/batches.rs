@@ -12,6 +12,14 @@ pub(crate) fn tie() -> impl Strategy<Value = Tie> {
     (batch, one_of(Role::ALL)).prop_map(|(batch, role)| Tie { batch, role })
 }
 
+pub(crate) fn reply() -> impl Strategy<Value = Option<Box<ReplyTo>>> {
+    let reply = (bytes(), bytes()).prop_map(|(queue, correlation)| ReplyTo {
+        queue: Name::new(&queue),
+        correlation,
+    });
+    prop::option::of(reply.prop_map(Box::new))
+}
+
 fn callback() -> impl Strategy<Value = Callback> {
     let numbers = (prop::option::of(small()), prop::option::of(number()));
     let attrs = prop::collection::vec((bytes(), bytes()), 0..3);

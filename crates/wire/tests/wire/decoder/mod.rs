@@ -70,11 +70,12 @@ struct Driver<'a> {
 impl Driver<'_> {
     fn feed(&mut self, piece: &[u8]) {
         self.input.extend_from_slice(piece);
-        let mut parts = 0;
+        // What is decoded goes at the end, at once: else all of a long input is moved each time.
+        let (mut at, mut parts) = (0, 0);
         while !self.trace.closed {
             if let Some((len, left)) = self.streaming {
-                let come = left.min(self.input.len() as u64);
-                self.input.drain(..come as usize);
+                let come = left.min((self.input.len() - at) as u64);
+                at += come as usize;
                 self.streaming = Some((len, left - come));
                 if come < left {
                     break;
@@ -86,34 +87,32 @@ impl Driver<'_> {
                     Ok(LargeBody::new(1, len, 0))
                 });
             }
-            let before = self.input.len();
-            match self.session.decode(&self.input, &self.env) {
+            let before = at;
+            match self.session.decode(&self.input[at..], &self.env) {
                 Step::More => {
-                    assert!(before as u64 <= HELD_MAX, "{before} bytes are held back");
+                    let held = self.input.len() - at;
+                    assert!(held as u64 <= HELD_MAX, "{held} bytes are held back");
                     break;
                 }
                 Step::Skip { used } => {
                     assert!(used > 0, "a skip that skips nothing");
-                    self.input.drain(..used);
+                    at += used;
                     continue;
                 }
                 Step::Stream { used, len, queue } => {
-                    self.input.drain(..used);
+                    at += used;
                     self.trace.asks.push(format!("stream {len} {queue}"));
                     self.streaming = Some((len, len));
                 }
                 Step::ClientRequest { used, ask } => {
-                    self.input.drain(..used);
+                    at += used;
                     self.ask(ask);
                 }
             }
-            parts = if self.input.len() == before {
-                parts + 1
-            } else {
-                0
-            };
+            parts = if at == before { parts + 1 } else { 0 };
             assert!(parts <= PARTS_MAX, "decoding gets nowhere");
         }
+        self.input.drain(..at);
         self.write();
     }
 
