@@ -245,7 +245,7 @@ function quintet.delete(message) end
 ---Cancels a message; a worker that holds it may end its work meanwhile.
 ---@param message integer|quintet.Message
 ---@param reason string?
----@param grace_ms integer? 30 s if left out.
+---@param grace_ms integer? 30 s if left out, a week at most.
 function quintet.cancel(message, reason, grace_ms) end
 ---@param message integer|quintet.Message
 ---@param queue string

@@ -554,7 +554,7 @@ fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static
                 id,
                 Box::new(Cancel {
                     reason: b"cancelled in the console".as_slice().into(),
-                    grace_ms: 30_000,
+                    grace_ms: Cancel::GRACE_MS,
                 }),
             ),
             "Cancelled: a worker that holds it has 30 s to end its work.",

@@ -261,7 +261,8 @@ pub(crate) fn table_of(lua: &Lua, message: &Message, queue: &Name, now: Ms) -> L
     Ok(table)
 }
 
-fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String> {
+/// A whole number up to `most`.
+pub(crate) fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String> {
     let found = match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
         #[expect(

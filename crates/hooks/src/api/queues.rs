@@ -7,13 +7,10 @@ use quintet_types::{
 };
 
 use super::{Env, failed};
-use crate::fields::{self, bytes_of, got, name, put_from, span};
+use crate::fields::{self, bytes_of, got, name, put_from, whole};
 use crate::step::Work;
 
 type Answer<T> = std::result::Result<T, String>;
-
-/// The grace of a cancel that gives none, ms, as in the API.
-const GRACE_MS: u64 = 30_000;
 
 /// A message's id: a number, or a message.
 fn id(value: &Value) -> Answer<MessageId> {
@@ -183,8 +180,8 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         |_, env, (which, why, grace): CancelArgs| {
             let reason = why.map_or_else(Vec::new, |why| why.as_bytes().to_vec());
             let grace_ms = match grace.is_nil() {
-                true => GRACE_MS,
-                false => span("grace_ms", &grace)?,
+                true => Cancel::GRACE_MS,
+                false => whole("grace_ms", &grace, Cancel::GRACE_MAX_MS)?,
             };
             let (id, bytes) = (id(&which)?, reason.len());
             let reason = reason.into();

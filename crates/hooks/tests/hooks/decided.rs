@@ -151,6 +151,24 @@ fn a_settle_sees_why_its_message_is_cancelled() {
 }
 
 #[test]
+fn the_grace_of_a_hooks_cancel_is_a_week_at_most() {
+    let mut t = trial(
+        "quintet.command('CANCEL', function(args)
+           local _, why = pcall(quintet.cancel, 1, 'late', tonumber(args[1]))
+           return why and tostring(why):match('grace_ms: [^,]*') or 'asked'
+         end)",
+    );
+    put(&mut t, "q", "held");
+    assert_eq!(reserve(&mut t, "q", 0), "held");
+    let most = Cancel::GRACE_MAX_MS;
+    let longer = batches::added(&mut t, &format!("CANCEL {}", most + 1));
+    let why = format!("grace_ms: a whole number from 0 to {most} expected");
+    assert_eq!(longer, why);
+    assert_eq!(batches::added(&mut t, &format!("CANCEL {most}")), "asked");
+    assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
 fn a_hook_cancels_a_message_that_waits_and_one_that_a_worker_holds() {
     let mut t = trial(
         "quintet.command('CANCEL', function(args)
