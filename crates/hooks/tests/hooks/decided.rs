@@ -151,6 +151,21 @@ fn a_settle_sees_why_its_message_is_cancelled() {
 }
 
 #[test]
+fn a_hook_does_not_take_a_message_that_it_has_cancelled() {
+    let mut t = trial(
+        "quintet.command('NEXT', function(args)
+           quintet.cancel(1)
+           return quintet.get(1) and 'seen' or quintet.take('q').body
+         end)",
+    );
+    put(&mut t, "q", "cancelled");
+    put(&mut t, "q", "second");
+    assert_eq!(batches::added(&mut t, "NEXT"), "second");
+    assert_eq!(take(&mut t, "q"), "empty");
+    assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
 fn the_grace_of_a_hooks_cancel_is_a_week_at_most() {
     let mut t = trial(
         "quintet.command('CANCEL', function(args)
