@@ -163,12 +163,14 @@ function Counter:cas(old, new, options) end
 ---@field success quintet.Callback? Put when all have succeeded.
 ---@field description string?
 ---@field parent string|quintet.Batch|nil A batch whose callbacks wait for those of this one.
+---@field cancelled "failed"|"finished"|nil How cancelled members count; failed if nil.
 
 ---The progress of a batch.
 ---@class quintet.BatchShown
 ---@field id string
 ---@field description string
 ---@field parent string?
+---@field cancelled "failed"|"finished"
 ---@field created_ms integer
 ---@field open boolean Members may be added.
 ---@field total integer

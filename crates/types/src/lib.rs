@@ -47,8 +47,8 @@ pub use after::{
     PutAfter, Verdict,
 };
 pub use batch::{
-    BATCH, BATCH_EVENT, Batch, BatchRequest, Callback, CallbackState, Event, NewBatch, Progress,
-    Tally,
+    BATCH, BATCH_EVENT, Batch, BatchRequest, Callback, CallbackState, CancelledAs, Event, NewBatch,
+    Progress, Tally,
 };
 pub use body::{Body, ChunkPlace, LargeBody};
 pub use caller::{Caller, ClientId, Principal};
