@@ -257,6 +257,11 @@ function quintet.move(message, queue) end
 function quintet.bury(message, reason) end
 ---@param message integer|quintet.Message
 function quintet.kick(message) end
+---Holds a message group, or a whole queue: no message of it is delivered meanwhile.
+---@param queue string
+---@param key string? Nil: all of the queue.
+---@param ms integer A week at most; 0 ends it.
+function quintet.hold(queue, key, ms) end
 ---@return string[]
 function quintet.queues() end
 ---@param queue string? All queues if left out.

@@ -13,8 +13,8 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
-    BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, How, ListState, MessageId, Ms,
-    Name, Outcome, QueueStats, When,
+    BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, HOLD_MAX_MS, How, ListState,
+    MessageId, Ms, Name, Outcome, QueueStats, When,
 };
 
 use super::ask::{self, BulkOperation, Question};
@@ -22,7 +22,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, words};
-use quintet_api::{DURATION_MAX_MS, HOLD_MAX_MS, Path, Problem};
+use quintet_api::{DURATION_MAX_MS, Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
 /// All but what is reserved.

@@ -2,8 +2,9 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Caller, Cancel, Command, Effect, How, ListState, Message, MessageId, MessageResult, Name,
-    Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf, StatsReply,
+    Caller, Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId,
+    MessageResult, Name, Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf,
+    StatsReply,
 };
 
 use super::{Env, failed};
@@ -216,6 +217,16 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         effect(env, Effect::Kick(id(&which)?), 0)
     })?;
     quintet.set("kick", kick)?;
+    type HoldArgs = (Value, Value, Value);
+    let hold = env.function(lua, "quintet.hold", |_, env, (queue, key, ms): HoldArgs| {
+        let queue = name("queue", &queue)?;
+        let key = (!key.is_nil()).then(|| name("key", &key)).transpose()?;
+        let key: Option<Box<[u8]>> = key.map(|key| key.as_bytes().into());
+        let for_ms = whole("ms", &ms, HOLD_MAX_MS)?;
+        let bytes = key.as_ref().map_or(0, |key| key.len());
+        effect(env, Effect::Hold { queue, key, for_ms }, bytes)
+    })?;
+    quintet.set("hold", hold)?;
     numbers(lua, env, quintet)
 }
 
