@@ -163,12 +163,14 @@ function Counter:cas(old, new, options) end
 ---@field success quintet.Callback? Put when all have succeeded.
 ---@field description string?
 ---@field parent string|quintet.Batch|nil A batch whose callbacks wait for those of this one.
+---@field cancelled "failed"|"finished"|nil How cancelled members count; failed if nil.
 
 ---The progress of a batch.
 ---@class quintet.BatchShown
 ---@field id string
 ---@field description string
 ---@field parent string?
+---@field cancelled "failed"|"finished"
 ---@field created_ms integer
 ---@field open boolean Members may be added.
 ---@field total integer
@@ -245,7 +247,7 @@ function quintet.delete(message) end
 ---Cancels a message; a worker that holds it may end its work meanwhile.
 ---@param message integer|quintet.Message
 ---@param reason string?
----@param grace_ms integer? 30 s if left out.
+---@param grace_ms integer? 30 s if left out, a week at most.
 function quintet.cancel(message, reason, grace_ms) end
 ---@param message integer|quintet.Message
 ---@param queue string
@@ -255,6 +257,11 @@ function quintet.move(message, queue) end
 function quintet.bury(message, reason) end
 ---@param message integer|quintet.Message
 function quintet.kick(message) end
+---Holds a message group, or a whole queue: no message of it is delivered meanwhile.
+---@param queue string
+---@param key string? Nil: all of the queue.
+---@param ms integer A week at most; 0 ends it.
+function quintet.hold(queue, key, ms) end
 ---@return string[]
 function quintet.queues() end
 ---@param queue string? All queues if left out.

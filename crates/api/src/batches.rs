@@ -32,6 +32,18 @@ pub struct NewBatch {
     complete: Option<NewCallback>,
     /// Put when all have succeeded, after `complete`.
     success: Option<NewCallback>,
+    /// How messages count that are cancelled; `failed` if left out.
+    cancelled: Option<CancelledAs>,
+}
+
+/// How a batch counts a message that is cancelled.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum CancelledAs {
+    /// It has run, and never succeeds.
+    Failed,
+    /// It has succeeded.
+    Finished,
 }
 
 /// A message that is put when something has happened to a batch. It has the
@@ -77,6 +89,10 @@ impl NewBatch {
             parent,
             complete: callback("complete", self.complete)?,
             success: callback("success", self.success)?,
+            cancelled: match self.cancelled {
+                None | Some(CancelledAs::Failed) => quintet_types::CancelledAs::Failed,
+                Some(CancelledAs::Finished) => quintet_types::CancelledAs::Finished,
+            },
         })))
     }
 }
@@ -128,6 +144,8 @@ pub struct Batch {
     pub description_base64: Option<String>,
     /// The batch whose callbacks wait for this one's; null: none.
     pub parent: Option<String>,
+    /// How messages count that are cancelled: `failed` or `finished`.
+    pub cancelled: &'static str,
     pub created_ms: u64,
     /// Messages may be added; nothing is said before it is committed.
     pub open: bool,
@@ -154,6 +172,7 @@ impl From<quintet_types::Batch> for Batch {
             description: lossy(&batch.made.description),
             description_base64: base64_unless_text(&batch.made.description),
             parent: batch.made.parent.map(|parent| parent.to_string()),
+            cancelled: batch.made.cancelled.word(),
             created_ms: batch.created.0,
             open: progress.open,
             total: progress.total,

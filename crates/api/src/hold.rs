@@ -7,7 +7,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
 use md5::{Digest as _, Md5};
 use quintet_types::{
-    By, Command, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Outcome, Peek, Principal,
+    By, Command, HOLD_MAX_MS, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Outcome,
+    Peek, Principal,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -19,9 +20,6 @@ use super::problem::Problem;
 use super::read;
 use super::{Api, PAGE_BYTES};
 use quintet_http::{DoneTo, DoneWith, reply};
-
-/// A key or queue is held for so long at most, ms.
-pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// So much of a key is in a cursor, as an address has no room for a long one.
 const CURSOR_BYTES: usize = 1024;

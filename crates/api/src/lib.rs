@@ -62,7 +62,6 @@ pub use bulk::{cursor, cursor_text, since};
 pub use dedupe::Dedupe;
 use events::Hub;
 use gather::{Gather, ReserveClient};
-pub use hold::HOLD_MAX_MS;
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;

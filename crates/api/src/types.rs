@@ -260,14 +260,11 @@ pub(super) struct Cancel {
     pub(super) grace_ms: Option<u64>,
 }
 
-/// The grace of a request without one, and the longest, ms.
-const GRACE_MS: (u64, u64) = (30_000, 7 * 24 * 3600 * 1000);
-
 impl Cancel {
     /// The request as the engine knows it.
     pub(super) fn asked(self) -> Result<quintet_types::Cancel, Problem> {
-        let (usual, most) = GRACE_MS;
-        let grace_ms = self.grace_ms.unwrap_or(usual);
+        let most = quintet_types::Cancel::GRACE_MAX_MS;
+        let grace_ms = self.grace_ms.unwrap_or(quintet_types::Cancel::GRACE_MS);
         if grace_ms > most {
             return Err(Problem::field(
                 "grace_ms",

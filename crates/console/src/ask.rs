@@ -37,6 +37,7 @@ quintet_types::named! {
         Purge = "purge",
         /// Those chosen.
         Delete = "delete",
+        Cancel = "cancel",
         Move = "move",
         Retry = "retry",
         Redrive = "redrive",
@@ -53,8 +54,8 @@ impl BulkOperation {
     /// The right it needs; `some`: messages by their ids.
     fn verb(self, some: bool) -> Verb {
         match self {
-            Self::Delete if some => Verb::Delete,
-            Self::Purge | Self::Delete => Verb::Flush,
+            Self::Delete | Self::Cancel if some => Verb::Delete,
+            Self::Purge | Self::Delete | Self::Cancel => Verb::Flush,
             Self::Move | Self::Redrive => Verb::Move,
             Self::Retry => Verb::Kick,
             Self::Drop => Verb::Drop,
@@ -63,12 +64,13 @@ impl BulkOperation {
 
     /// True if what it takes cannot be brought back.
     fn loses(self) -> bool {
-        matches!(self, Self::Purge | Self::Delete | Self::Drop)
+        matches!(self, Self::Purge | Self::Delete | Self::Cancel | Self::Drop)
     }
 
     fn verb_words(self) -> &'static str {
         match self {
             Self::Purge | Self::Delete => "Delete",
+            Self::Cancel => "Cancel",
             Self::Move => "Move",
             Self::Retry => "Retry",
             Self::Redrive => "Redrive",
@@ -80,6 +82,7 @@ impl BulkOperation {
     pub(super) fn done(self) -> &'static str {
         match self {
             Self::Purge | Self::Delete | Self::Drop => "deleted",
+            Self::Cancel => "cancelled",
             Self::Move => "moved",
             Self::Retry => "ready again",
             Self::Redrive => "sent back",
@@ -211,6 +214,7 @@ pub(super) async fn page(asked: PageRequest, Path((part, word)): Path<(String, S
     let mut filter = match operation {
         BulkOperation::Purge | BulkOperation::Drop => Filter::default(),
         BulkOperation::Delete
+        | BulkOperation::Cancel
         | BulkOperation::Move
         | BulkOperation::Retry
         | BulkOperation::Redrive => which.filter(),
@@ -254,6 +258,11 @@ fn states(
         }
         BulkOperation::Retry if form.says("state") => kicks(given),
         BulkOperation::Retry => Ok(vec![Buried]),
+        BulkOperation::Cancel if given == Archived => Err(Problem::field(
+            "state",
+            "a message that is done is not cancelled",
+        )),
+        BulkOperation::Cancel => Ok(vec![given]),
         BulkOperation::Delete if given == Reserved && some => Ok(vec![Reserved]),
         BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive
             if given == Reserved =>
@@ -322,7 +331,9 @@ async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Ans
                 });
             }
         }
-        if stats.gauges.reserved > 0 && operation.loses() {
+        let others_reserved =
+            stats.gauges.reserved > 0 && !question.states.contains(&ListState::Reserved);
+        if others_reserved && operation.loses() {
             let stay = match operation == BulkOperation::Drop {
                 true => "are deleted when their consumers release them",
                 false => "stay: their consumers finish them, or they become ready again",
@@ -351,6 +362,7 @@ async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Ans
             BulkOperation::Purge => format!("Purge {}?", name.plain),
             BulkOperation::Drop => format!("Delete the queue {}?", name.plain),
             BulkOperation::Delete
+            | BulkOperation::Cancel
             | BulkOperation::Move
             | BulkOperation::Retry
             | BulkOperation::Redrive => {
@@ -369,7 +381,8 @@ async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Ans
         typed: question.typed,
         moves: operation == BulkOperation::Move,
         may_pause: operation.loses() && may(Verb::Pause) && !stats.paused,
-        may_move: operation.loses() && operation != BulkOperation::Delete && may(Verb::Move),
+        may_move: matches!(operation, BulkOperation::Purge | BulkOperation::Drop)
+            && may(Verb::Move),
         command: command(&question),
         nothing: question.counted == 0 && operation != BulkOperation::Drop,
         queue: name,
@@ -384,6 +397,10 @@ fn says(operation: BulkOperation) -> String {
         BulkOperation::Retry => "The messages become ready again, at their positions.",
         BulkOperation::Redrive => "Each message goes back to the queue it came from.",
         BulkOperation::Purge | BulkOperation::Delete => "Deleted messages cannot be restored.",
+        BulkOperation::Cancel => {
+            "Cancelled messages cannot be restored. A worker that holds one has 30 s to end its \
+             work."
+        }
         BulkOperation::Drop => "The queue and its messages cannot be restored.",
     }
     .to_owned()
@@ -416,6 +433,7 @@ fn command(question: &Question) -> Option<String> {
         BulkOperation::Drop => Some(format!("quintet drop {name} --messages")),
         BulkOperation::Purge
         | BulkOperation::Delete
+        | BulkOperation::Cancel
         | BulkOperation::Move
         | BulkOperation::Retry
         | BulkOperation::Redrive => None,
@@ -430,7 +448,10 @@ pub(crate) async fn count(
 ) -> Result<(u64, bool), Problem> {
     let mut bulk_op = BulkOp {
         filter: question.filter_at(asked.console.api.client_api().now()),
-        action: BulkAction::Count,
+        action: match question.operation == BulkOperation::Cancel {
+            true => BulkAction::CountToCancel,
+            false => BulkAction::Count,
+        },
         ..BulkOp::show(question.queue.clone(), state, u32::MAX)
     };
     let mut number = 0;

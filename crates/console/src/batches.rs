@@ -287,6 +287,10 @@ pub(super) async fn show(asked: PageRequest, Path(part): Path<String>) -> Answer
             ("Pending", words::count(progress.pending)),
             ("Failed", words::count(progress.failed)),
             (
+                "Cancelled messages",
+                format!("count as {}", made.cancelled.word()),
+            ),
+            (
                 "Succeeded",
                 words::count(progress.total.saturating_sub(progress.pending)),
             ),

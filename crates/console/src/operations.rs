@@ -13,8 +13,8 @@ use base64::prelude::BASE64_STANDARD;
 use hyper::StatusCode;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
-    BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, How, ListState, MessageId, Ms,
-    Name, Outcome, QueueStats, When,
+    BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, HOLD_MAX_MS, How, ListState,
+    MessageId, Ms, Name, Outcome, QueueStats, When,
 };
 
 use super::ask::{self, BulkOperation, Question};
@@ -22,7 +22,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, words};
-use quintet_api::{DURATION_MAX_MS, HOLD_MAX_MS, Path, Problem};
+use quintet_api::{DURATION_MAX_MS, Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
 /// All but what is reserved.
@@ -431,6 +431,7 @@ async fn bulk_op(
         (BulkOperation::Purge | BulkOperation::Delete | BulkOperation::Drop, _) => {
             BulkAction::Delete
         }
+        (BulkOperation::Cancel, _) => BulkAction::Cancel(cancel()),
         (BulkOperation::Move, Some(to)) => BulkAction::Move(to),
         (BulkOperation::Retry, _) => BulkAction::Kick,
         (BulkOperation::Redrive, _) => BulkAction::Redrive { to: None },
@@ -462,6 +463,13 @@ async fn bulk_op(
     Ok(())
 }
 
+/// Errors that say that a message is not there to be acted on any more.
+const SKIPPED: [CommandError; 3] = [
+    CommandError::NotFound,
+    CommandError::AlreadyCancelled,
+    CommandError::AlreadyDone,
+];
+
 async fn each(
     asked: &PageRequest,
     job: &Job,
@@ -474,6 +482,7 @@ async fn each(
         }
         let id = *id;
         let command = match (question.operation, &to) {
+            (BulkOperation::Cancel, _) => Command::Cancel(id, Box::new(cancel())),
             (BulkOperation::Move, Some(to)) => Command::Move { id, to: to.clone() },
             (BulkOperation::Retry, _) => Command::KickId(id),
             (BulkOperation::Redrive, _) => Command::Redrive(id),
@@ -490,7 +499,7 @@ async fn each(
         };
         match asked.ask(command).await {
             Ok(_) => job.done.fetch_add(1, Ordering::Relaxed),
-            Err(problem) if problem.code == CommandError::NotFound.code() => {
+            Err(problem) if SKIPPED.iter().any(|one| problem.code == one.code()) => {
                 job.passed.fetch_add(1, Ordering::Relaxed)
             }
             Err(problem) => return Err(problem),
@@ -524,6 +533,13 @@ pub(super) async fn on_message(
     Ok(response)
 }
 
+fn cancel() -> Cancel {
+    Cancel {
+        reason: b"cancelled in the console".as_slice().into(),
+        grace_ms: Cancel::GRACE_MS,
+    }
+}
+
 /// The command for one message, and the words for its result.
 fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static str)> {
     let settle = |how| Command::Settle {
@@ -550,13 +566,7 @@ fn one(id: MessageId, operation: &str, form: &Form) -> Option<(Command, &'static
             "Extended: its lease starts again.",
         ),
         "cancel" => (
-            Command::Cancel(
-                id,
-                Box::new(Cancel {
-                    reason: b"cancelled in the console".as_slice().into(),
-                    grace_ms: 30_000,
-                }),
-            ),
+            Command::Cancel(id, Box::new(cancel())),
             "Cancelled: a worker that holds it has 30 s to end its work.",
         ),
         "bury" => (

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use quintet_types::{
-    AFTER_MAX, After, AfterOn, BatchId, Body, Callback, Dedupe, Expiry, IfFailed,
+    AFTER_MAX, After, AfterOn, BatchId, Body, Callback, CancelledAs, Dedupe, Expiry, IfFailed,
     MESSAGE_NAME_BYTES_MAX, Message, MessageId, Ms, Name, NewBatch, OnRepeat, Put, PutAfter, Scope,
     State, Tie, When,
 };
@@ -261,7 +261,8 @@ pub(crate) fn table_of(lua: &Lua, message: &Message, queue: &Name, now: Ms) -> L
     Ok(table)
 }
 
-fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String> {
+/// A whole number up to `most`.
+pub(crate) fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String> {
     let found = match value {
         Value::Integer(number) => u64::try_from(*number).ok(),
         #[expect(
@@ -363,8 +364,14 @@ pub(crate) fn batch_from(table: &Table) -> Result<NewBatch, String> {
                 new.description = bytes("description", &value, usize::MAX)?.into();
             }
             b"parent" => new.parent = Some(batch_id("parent", &value)?),
+            b"cancelled" => {
+                let word = String::from_utf8(bytes("cancelled", &value, 100)?).ok();
+                let known = word.and_then(|word| CancelledAs::of_word(&word));
+                let wrong = "cancelled: \"failed\" or \"finished\" expected";
+                new.cancelled = known.ok_or(wrong)?;
+            }
             _ => {
-                let known = "complete, success, description, parent";
+                let known = "complete, success, description, parent, cancelled";
                 return Err(format!("a table of {known} expected"));
             }
         }

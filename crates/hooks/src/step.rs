@@ -23,7 +23,7 @@ pub(crate) struct Work {
 pub(crate) struct Step {
     pub(crate) guards: Vec<Guard>,
     pub(crate) effects: Vec<Effect>,
-    /// Messages that this step removes or moves: not seen by later reads.
+    /// Messages that this step removes, cancels or moves: not seen by later reads.
     pub(crate) gone: Vec<MessageId>,
     /// Increments of counters, taken back if the step is not taken.
     pub(crate) counted: Vec<(Box<[u8]>, i64)>,
@@ -120,7 +120,7 @@ impl Step {
                 limits.effect_bytes_max
             ));
         }
-        if let Effect::Delete(id) | Effect::Move { id, .. } = &effect {
+        if let Effect::Delete(id) | Effect::Cancel(id, _) | Effect::Move { id, .. } = &effect {
             self.gone.push(*id);
         }
         self.effects.push(effect);

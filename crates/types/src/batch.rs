@@ -61,6 +61,18 @@ coded! {
     }
 }
 
+coded! {
+    /// How a batch counts a member that is cancelled.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    pub enum CancelledAs, "cancelled" {
+        /// It has run, and never succeeds.
+        #[default]
+        Failed = 0 => "failed",
+        /// It has succeeded.
+        Finished = 1 => "finished",
+    }
+}
+
 /// A message that is put when something has happened to a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Callback {
@@ -102,6 +114,8 @@ pub struct NewBatch {
     pub complete: Option<Callback>,
     /// Put when all members have succeeded.
     pub success: Option<Callback>,
+    /// How members count that are cancelled.
+    pub cancelled: CancelledAs,
 }
 
 impl NewBatch {
@@ -198,6 +212,8 @@ pub struct Tally {
     pub total: i64,
     pub pending: i64,
     pub failed: i64,
+    /// Members that were cancelled; the other numbers count them as failed.
+    pub cancelled: i64,
     /// The callback that all have run is finished.
     pub complete_done: bool,
     /// The callback that all have succeeded is finished.
@@ -214,6 +230,7 @@ impl Tally {
             total,
             pending,
             failed,
+            cancelled: 0,
             complete_done: false,
             success_done: false,
         }
@@ -233,16 +250,21 @@ impl Tally {
         self.total = self.total.saturating_add(other.total);
         self.pending = self.pending.saturating_add(other.pending);
         self.failed = self.failed.saturating_add(other.failed);
+        self.cancelled = self.cancelled.saturating_add(other.cancelled);
         self.complete_done |= other.complete_done;
         self.success_done |= other.success_done;
     }
 
-    /// Counts it.
-    pub fn count_in(&self, progress: &mut Progress) {
+    /// Counts it in a batch that counts cancelled members so.
+    pub fn count_in(&self, progress: &mut Progress, cancelled: CancelledAs) {
+        let finished = match cancelled {
+            CancelledAs::Failed => 0,
+            CancelledAs::Finished => self.cancelled,
+        };
         let add = |number: &mut u64, by: i64| *number = number.saturating_add_signed(by);
         add(&mut progress.total, self.total);
-        add(&mut progress.pending, self.pending);
-        add(&mut progress.failed, self.failed);
+        add(&mut progress.pending, self.pending.saturating_sub(finished));
+        add(&mut progress.failed, self.failed.saturating_sub(finished));
         if self.complete_done && progress.complete == CallbackState::Put {
             progress.complete = CallbackState::Done;
         }

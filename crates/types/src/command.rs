@@ -506,6 +506,8 @@ pub struct Edit {
 
 /// Keys of a queue that are held at most.
 pub const HELD_KEYS_MAX: usize = 10_000;
+/// A key or queue is held for so long at most, ms: a week.
+pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// Messages a command that is about many ([`Command::Kick`],
 /// [`Command::MoveAll`]) is about at most, so that others wait for none long.

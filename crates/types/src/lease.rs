@@ -45,6 +45,13 @@ pub struct Cancel {
     pub grace_ms: u64,
 }
 
+impl Cancel {
+    /// The grace of a request that gives none, ms.
+    pub const GRACE_MS: u64 = 30_000;
+    /// The longest grace that a request may give, ms: a week.
+    pub const GRACE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
+}
+
 /// A message under a lease that is cancelled. Its holder may still finish it; however else the
 /// lease ends, the message does not come back.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

@@ -47,19 +47,19 @@ pub use after::{
     PutAfter, Verdict,
 };
 pub use batch::{
-    BATCH, BATCH_EVENT, Batch, BatchRequest, Callback, CallbackState, Event, NewBatch, Progress,
-    Tally,
+    BATCH, BATCH_EVENT, Batch, BatchRequest, Callback, CallbackState, CancelledAs, Event, NewBatch,
+    Progress, Tally,
 };
 pub use body::{Body, ChunkPlace, LargeBody};
 pub use caller::{Caller, ClientId, Principal};
 pub use coded::Coded;
 pub use command::{
     About, AwaitLease, BulkAction, BulkOp, By, ByName, Command, Cursor, ERROR_BYTES_MAX, Edit,
-    Effect, End, Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, Holding, How, KEY_BYTES_MAX,
-    Keys, LeaseOwner, LeaseRef, LeaseRequest, LeaseTime, ListState, MESSAGE_NAME_BYTES_MAX,
-    MESSAGES_PER_STEP, MessageVersion, NamedAction, PROGRESS, Past, Peek, PendingDecision,
-    PendingDecisionKind, PendingDecisions, Pick, Put, PutMore, StatsOf, Subject, TableEntry,
-    TableRequest, Take, Transaction, Verb, Wait, When,
+    Effect, End, Expiry, Filter, GroupLimit, Guard, HELD_KEYS_MAX, HOLD_MAX_MS, Holding, How,
+    KEY_BYTES_MAX, Keys, LeaseOwner, LeaseRef, LeaseRequest, LeaseTime, ListState,
+    MESSAGE_NAME_BYTES_MAX, MESSAGES_PER_STEP, MessageVersion, NamedAction, PROGRESS, Past, Peek,
+    PendingDecision, PendingDecisionKind, PendingDecisions, Pick, Put, PutMore, StatsOf, Subject,
+    TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
 };
 pub use command_error::{Class, CommandError};
 pub use ends::{Ended, Ending};

@@ -4,7 +4,7 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use quintet_types::BatchId;
+use quintet_types::{BatchId, CancelledAs};
 use serde_json::{Map, Value, json};
 
 use super::super::Where;
@@ -73,8 +73,11 @@ struct New {
     /// Parent batch, whose callbacks wait for those of this one.
     #[arg(long, value_name = "BATCH")]
     parent: Option<String>,
+    /// State in which cancelled messages count [default: failed]
+    #[arg(long, value_parser = CancelledAs::ALL.iter().map(|one| one.word()).collect::<Vec<_>>(), value_name = "STATE")]
+    cancelled: Option<String>,
     /// File with the whole batch as JSON; `-`: standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["complete", "success", "description", "parent"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["complete", "success", "description", "parent", "cancelled"])]
     file: Option<String>,
     /// Print the batch as JSON.
     #[arg(long)]
@@ -131,7 +134,11 @@ impl New {
                 of.insert(key.into(), json!({ "queue": queue, "body": body }));
             }
         }
-        for (key, text) in [("description", &self.description), ("parent", &self.parent)] {
+        for (key, text) in [
+            ("description", &self.description),
+            ("parent", &self.parent),
+            ("cancelled", &self.cancelled),
+        ] {
             if let Some(text) = text {
                 of.insert(key.into(), json!(text));
             }

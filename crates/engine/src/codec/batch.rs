@@ -4,21 +4,24 @@ use std::sync::Arc;
 
 use super::FactError;
 use super::message::{read_retry, write_retry};
-use super::read::Reader;
+use super::read::{Reader, of_byte};
 use super::write::Writer;
-use quintet_types::{Batch, BatchId, Callback, Ms, Name, NewBatch, Progress, Tally};
+use quintet_types::{Batch, BatchId, Callback, Coded as _, Ms, Name, NewBatch, Progress, Tally};
 
 /// Layout in `docs/log-format.md`, "Batches".
 pub(super) fn write(w: &mut Writer<'_>, batch: &Batch) {
     w.number(batch.id.0);
     w.number(batch.created.0);
-    w.bytes(&batch.made.description);
-    w.number(batch.made.parent.map_or(0, |parent| parent.0));
-    for callback in [&batch.made.complete, &batch.made.success] {
-        w.flag(callback.is_some());
-        if let Some(callback) = callback {
-            write_callback(w, callback);
-        }
+    let made = &batch.made;
+    w.bytes(&made.description);
+    w.number(made.parent.map_or(0, |parent| parent.0));
+    w.byte(u8::from(made.complete.is_some()) | made.cancelled.byte() << 1);
+    if let Some(callback) = &made.complete {
+        write_callback(w, callback);
+    }
+    w.flag(made.success.is_some());
+    if let Some(callback) = &made.success {
+        write_callback(w, callback);
     }
     write_progress(w, &batch.progress);
 }
@@ -30,13 +33,12 @@ pub(super) fn read(r: &mut Reader<'_>) -> Result<Batch, FactError> {
         0 => None,
         parent => Some(BatchId(parent)),
     };
-    let mut callbacks = [None, None];
-    for callback in &mut callbacks {
-        if r.flag()? {
-            *callback = Some(read_callback(r)?);
-        }
-    }
-    let [complete, success] = callbacks;
+    let bits = r.byte()?;
+    let cancelled = of_byte(bits >> 1)?;
+    let has_complete = bits & 1 != 0;
+    let complete = has_complete.then(|| read_callback(r)).transpose()?;
+    let has_success = r.flag()?;
+    let success = has_success.then(|| read_callback(r)).transpose()?;
     Ok(Batch {
         id,
         created,
@@ -45,6 +47,7 @@ pub(super) fn read(r: &mut Reader<'_>) -> Result<Batch, FactError> {
             parent,
             complete,
             success,
+            cancelled,
         },
         progress: read_progress(r)?,
     })
@@ -133,16 +136,26 @@ pub(super) fn write_tally(w: &mut Writer<'_>, tally: &Tally) {
     for number in [tally.total, tally.pending, tally.failed] {
         w.signed(number);
     }
-    w.flag(tally.complete_done);
+    let cancels = tally.cancelled != 0;
+    w.byte(u8::from(tally.complete_done) | u8::from(cancels) << 1);
     w.flag(tally.success_done);
+    if cancels {
+        w.signed(tally.cancelled);
+    }
 }
 
 pub(super) fn read_tally(r: &mut Reader<'_>) -> Result<Tally, FactError> {
+    let [total, pending, failed] = [r.signed()?, r.signed()?, r.signed()?];
+    let bits = r.byte()?;
+    if bits >= 1 << 2 {
+        return Err(FactError::BadField("owed"));
+    }
     Ok(Tally {
-        total: r.signed()?,
-        pending: r.signed()?,
-        failed: r.signed()?,
-        complete_done: r.flag()?,
+        total,
+        pending,
+        failed,
+        complete_done: bits & 1 != 0,
         success_done: r.flag()?,
+        cancelled: if bits & 2 != 0 { r.signed()? } else { 0 },
     })
 }

@@ -378,6 +378,7 @@ impl Engine {
             Succeeded,
             Failed,
             Lost,
+            Cancelled,
             Replaced,
         }
         #[expect(
@@ -395,8 +396,8 @@ impl Engine {
                 | Removal::Expired
                 | Removal::Discarded
                 | Removal::Doomed
-                | Removal::Failed
-                | Removal::Cancelled => (at.id, Came::Lost),
+                | Removal::Failed => (at.id, Came::Lost),
+                Removal::Cancelled => (at.id, Came::Cancelled),
                 // It is none any more.
                 Removal::Retention => return None,
             },
@@ -424,6 +425,10 @@ impl Engine {
             (Role::Complete | Role::Success, _) => return None,
             (Role::Member | Role::Failed, Came::Succeeded) => Tally::of(0, -1, -ran),
             (Role::Member | Role::Failed, Came::Replaced) => Tally::of(-1, -1, -ran),
+            (Role::Member | Role::Failed, Came::Cancelled) => Tally {
+                cancelled: 1,
+                ..Tally::of(0, 0, 1 - ran)
+            },
             (Role::Member, Came::Failed | Came::Lost) => Tally::of(0, 0, 1),
             (Role::Failed, Came::Failed | Came::Lost) => return None,
         };
@@ -451,7 +456,7 @@ impl Engine {
             self.fact(cx, Fact::BatchOwed { batch, owed });
         } else if let Some(known) = self.store.batches.get(batch) {
             let mut progress = known.progress;
-            tally.count_in(&mut progress);
+            tally.count_in(&mut progress, known.made.cancelled);
             self.fact(cx, Fact::BatchProgress { batch, progress });
         }
     }

@@ -18,29 +18,41 @@ impl Engine {
         key: Option<&[u8]>,
         for_ms: u64,
     ) -> Result<Outcome, CommandError> {
-        let id = self.existing(queue)?;
+        let id = self.may_hold_for(queue, key, for_ms)?;
         let until = self.after(for_ms);
         let Some(key) = key else {
-            self.may_pause(id)?;
             if for_ms > 0 && self.store.expect_queue(id).is_paused_until(until) {
                 return Ok(Outcome::Done);
             }
             return self.pause(cx, queue, Some(for_ms));
         };
-        if for_ms > 0 {
-            if self.space != Space::Enough {
-                return Err(CommandError::NoSpace);
-            }
-            self.may_hold(id, key)?;
-            if self.held_until(id, key) >= Some(until) {
-                return Ok(Outcome::Done);
-            }
-        } else if self.held_until(id, key).is_none() {
-            return Ok(Outcome::Done);
+        let held = self.held_until(id, key);
+        let changes = match for_ms {
+            0 => held.is_some(),
+            _ => held < Some(until),
+        };
+        if changes {
+            self.hold(cx, id, key, for_ms);
+            cx.wake(id);
         }
-        self.hold(cx, id, key, for_ms);
-        cx.wake(id);
         Ok(Outcome::Done)
+    }
+
+    /// The queue, if it or this key of it can be held.
+    pub(super) fn may_hold_for(
+        &mut self,
+        queue: &Name,
+        key: Option<&[u8]>,
+        for_ms: u64,
+    ) -> Result<QueueId, CommandError> {
+        let id = self.existing(queue)?;
+        match key {
+            None => self.may_pause(id)?,
+            Some(_) if for_ms == 0 => {}
+            Some(_) if self.space != Space::Enough => return Err(CommandError::NoSpace),
+            Some(key) => self.may_hold(id, key)?,
+        }
+        Ok(id)
     }
 
     pub(crate) fn pause<J: Journal>(

@@ -155,6 +155,9 @@ impl Engine {
                 {
                     return Err(CommandError::BadName.into());
                 }
+                Effect::Hold { queue, key, for_ms } => {
+                    self.may_hold_for(queue, key.as_deref(), *for_ms)?;
+                }
                 Effect::Put(_)
                 | Effect::Settle { .. }
                 | Effect::Delete(_)
@@ -298,6 +301,7 @@ impl Engine {
             | Effect::Cancel(..)
             | Effect::Move { .. }
             | Effect::Kick(_)
+            | Effect::Hold { .. }
             | Effect::MakeBatch { .. }
             | Effect::CommitBatch(_)
             | Effect::Set { .. } => true,
@@ -382,6 +386,10 @@ impl Engine {
                         self.fact(cx, Fact::Kicked { at });
                         cx.wake(at.queue);
                     }
+                }
+                Effect::Hold { queue, key, for_ms } => {
+                    // An earlier part may have used up the room for it.
+                    let _held = self.hold_for(cx, &queue, key.as_deref(), for_ms);
                 }
                 Effect::Edit(id, mut edit) => {
                     // Found possible before the first effect.

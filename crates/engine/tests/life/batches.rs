@@ -624,3 +624,42 @@ fn a_member_fails_once_however_often_and_whichever_way() {
         assert_eq!(counts(&mut w), (0, 0), "{way}");
     }
 }
+
+/// Also one that failed before, and over a crash before the other shard is told.
+#[test]
+fn cancelled_members_of_both_shards_count_as_their_batch_says() {
+    for (cancelled, expected) in [
+        (CancelledAs::Failed, (2, 2, CallbackState::No)),
+        (CancelledAs::Finished, (0, 0, CallbackState::Put)),
+    ] {
+        let mut pair = Pair::new();
+        let new = NewBatch {
+            success: callback(0, "all done"),
+            cancelled,
+            ..NewBatch::default()
+        };
+        let id = pair.batch(BatchRequest::New(Box::new(new))).id;
+        let members = [(0, "near"), (1, "far")];
+        for (queue, name) in members {
+            pair.put(queue, id, name);
+        }
+        pair.batch(BatchRequest::Commit(id));
+        assert!(pair.take(1).is_some());
+        assert_eq!(pair.settle(1, "far", fail()), Outcome::Done);
+        for (queue, name) in members {
+            let by_name = ByName {
+                queue: None,
+                name: name.as_bytes().into(),
+                by: By::Anyone,
+                action: NamedAction::Cancel(Cancel::default()),
+            };
+            let cancels = Command::ByName(Box::new(by_name));
+            assert_eq!(pair.ask(queue, cancels), Outcome::Done);
+        }
+        let mut pair = Pair::after(&pair.log);
+        pair.carry();
+        let progress = pair.batch(BatchRequest::Show(id)).progress;
+        let counted = (progress.pending, progress.failed, progress.success);
+        assert_eq!(counted, expected, "{cancelled:?}");
+    }
+}

@@ -87,6 +87,7 @@ fn shown(lua: &Lua, batch: &Batch) -> Result<Table> {
     if let Some(parent) = batch.made.parent {
         table.raw_set("parent", parent.to_string())?;
     }
+    table.raw_set("cancelled", batch.made.cancelled.word())?;
     table.raw_set("created_ms", batch.created.0)?;
     table.raw_set("open", progress.open)?;
     table.raw_set("total", progress.total)?;

@@ -2,18 +2,16 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Caller, Cancel, Command, Effect, How, ListState, Message, MessageId, MessageResult, Name,
-    Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf, StatsReply,
+    Caller, Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId,
+    MessageResult, Name, Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf,
+    StatsReply,
 };
 
 use super::{Env, failed};
-use crate::fields::{self, bytes_of, got, name, put_from, span};
+use crate::fields::{self, bytes_of, got, name, put_from, whole};
 use crate::step::Work;
 
 type Answer<T> = std::result::Result<T, String>;
-
-/// The grace of a cancel that gives none, ms, as in the API.
-const GRACE_MS: u64 = 30_000;
 
 /// A message's id: a number, or a message.
 fn id(value: &Value) -> Answer<MessageId> {
@@ -183,8 +181,8 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         |_, env, (which, why, grace): CancelArgs| {
             let reason = why.map_or_else(Vec::new, |why| why.as_bytes().to_vec());
             let grace_ms = match grace.is_nil() {
-                true => GRACE_MS,
-                false => span("grace_ms", &grace)?,
+                true => Cancel::GRACE_MS,
+                false => whole("grace_ms", &grace, Cancel::GRACE_MAX_MS)?,
             };
             let (id, bytes) = (id(&which)?, reason.len());
             let reason = reason.into();
@@ -219,6 +217,16 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         effect(env, Effect::Kick(id(&which)?), 0)
     })?;
     quintet.set("kick", kick)?;
+    type HoldArgs = (Value, Value, Value);
+    let hold = env.function(lua, "quintet.hold", |_, env, (queue, key, ms): HoldArgs| {
+        let queue = name("queue", &queue)?;
+        let key = (!key.is_nil()).then(|| name("key", &key)).transpose()?;
+        let key: Option<Box<[u8]>> = key.map(|key| key.as_bytes().into());
+        let for_ms = whole("ms", &ms, HOLD_MAX_MS)?;
+        let bytes = key.as_ref().map_or(0, |key| key.len());
+        effect(env, Effect::Hold { queue, key, for_ms }, bytes)
+    })?;
+    quintet.set("hold", hold)?;
     numbers(lua, env, quintet)
 }
 

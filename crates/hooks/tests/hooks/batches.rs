@@ -24,6 +24,7 @@ fn a_hook_makes_a_batch_fills_and_commits_it_in_one_step_with_its_command() {
              complete = {queue = 'ran', body = 'all ran', name = 'r', attrs = {k = 'v'}},
              success = {queue = 'packed', body = msg.body, priority = 3, ttr_ms = 5000},
              description = 'an order',
+             cancelled = 'finished',
            }
            b:commit()
            assert(b:show() == nil)
@@ -42,13 +43,13 @@ fn a_hook_makes_a_batch_fills_and_commits_it_in_one_step_with_its_command() {
          end
          quintet.command('LAST', function()
            local b = quintet.batch(quintet.table('orders'):get('last')):show()
-           return ('%s %s %d %d %d %s %s'):format(
-             b.description, b.open, b.total, b.pending, b.failed, b.complete, b.success)
+           return ('%s %s %s %d %d %d %s %s'):format(b.description, b.cancelled, b.open,
+             b.total, b.pending, b.failed, b.complete, b.success)
          end)",
     );
     let first = put(&mut t, "order", "wheel bell");
     assert!(first.parse::<u64>().is_ok(), "{first}: {:?}", log(&t));
-    assert_eq!(added(&mut t, "LAST"), "an order false 3 3 0 no no");
+    assert_eq!(added(&mut t, "LAST"), "an order finished false 3 3 0 no no");
     assert_eq!(take(&mut t, "parts"), "wheel");
     assert_eq!(take(&mut t, "order"), "wheel bell");
     assert_eq!(take(&mut t, "ran"), "empty");
@@ -73,6 +74,7 @@ fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
            if msg.body == 'late' then b = quintet.batch{success = done} error('too late') end
            if msg.body == 'none' then b = quintet.batch{description = 'x'} end
            if msg.body == 'field' then b = quintet.batch{success = done, other = 1} end
+           if msg.body == 'word' then b = quintet.batch{success = done, cancelled = 'done'} end
            if msg.body == 'text' then b = quintet.batch{success = 'done'} end
            if msg.body == 'delay' then
              b = quintet.batch{success = {queue = 'done', delay_ms = 5}}
@@ -101,8 +103,9 @@ fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
         ),
         (
             "field",
-            "quintet.batch: a table of complete, success, description, parent expected",
+            "quintet.batch: a table of complete, success, description, parent, cancelled expected",
         ),
+        ("word", "cancelled: \"failed\" or \"finished\" expected"),
         ("text", "success: a message expected, got string"),
         (
             "delay",

@@ -2,7 +2,9 @@
 
 use super::*;
 
-use quintet_types::{CommandError, Guard, Holding, MessageVersion, Peek};
+use quintet_types::{
+    CommandError, Groups, Guard, HOLD_MAX_MS, Holding, MessageVersion, Peek, PutMore,
+};
 
 #[test]
 fn commands_settles_connections_and_users_are_decided() {
@@ -151,6 +153,39 @@ fn a_settle_sees_why_its_message_is_cancelled() {
 }
 
 #[test]
+fn a_hook_does_not_take_a_message_that_it_has_cancelled() {
+    let mut t = trial(
+        "quintet.command('NEXT', function(args)
+           quintet.cancel(1)
+           return quintet.get(1) and 'seen' or quintet.take('q').body
+         end)",
+    );
+    put(&mut t, "q", "cancelled");
+    put(&mut t, "q", "second");
+    assert_eq!(batches::added(&mut t, "NEXT"), "second");
+    assert_eq!(take(&mut t, "q"), "empty");
+    assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
+fn the_grace_of_a_hooks_cancel_is_a_week_at_most() {
+    let mut t = trial(
+        "quintet.command('CANCEL', function(args)
+           local _, why = pcall(quintet.cancel, 1, 'late', tonumber(args[1]))
+           return why and tostring(why):match('grace_ms: [^,]*') or 'asked'
+         end)",
+    );
+    put(&mut t, "q", "held");
+    assert_eq!(reserve(&mut t, "q", 0), "held");
+    let most = Cancel::GRACE_MAX_MS;
+    let longer = batches::added(&mut t, &format!("CANCEL {}", most + 1));
+    let why = format!("grace_ms: a whole number from 0 to {most} expected");
+    assert_eq!(longer, why);
+    assert_eq!(batches::added(&mut t, &format!("CANCEL {most}")), "asked");
+    assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
 fn a_hook_cancels_a_message_that_waits_and_one_that_a_worker_holds() {
     let mut t = trial(
         "quintet.command('CANCEL', function(args)
@@ -173,4 +208,53 @@ fn a_hook_cancels_a_message_that_waits_and_one_that_a_worker_holds() {
     let cancelled = held[0].cancelled().expect("it is cancelled");
     assert_eq!(&*cancelled.reason, b"sold out");
     assert_eq!(log(&t), [""; 0]);
+}
+
+#[test]
+fn a_hook_holds_a_key_and_a_whole_queue() {
+    let mut settings = Settings::default();
+    settings.defaults.groups = Groups::Fair;
+    let mut t = trial_with(
+        "quintet.command('KEY', function(args)
+           quintet.hold('q', 'k', tonumber(args[1]))
+           return 'asked'
+         end)
+         quintet.command('QUEUE', function()
+           quintet.hold('q', nil, 1000)
+           return 'asked'
+         end)
+         function before_put(msg)
+           if msg.body == 'wrong' then quintet.hold('absent', nil, 1000) end
+         end",
+        Limits::default(),
+        settings,
+    );
+    for key in ["k", "other"] {
+        let more = PutMore {
+            key: Some(Arc::from(key.as_bytes())),
+            ..PutMore::default()
+        };
+        let put = Put {
+            more: Some(Box::new(more)),
+            ..Put::new("q".into(), Body::new(key.as_bytes()))
+        };
+        put_as(&mut t, put);
+    }
+    assert_eq!(batches::added(&mut t, "KEY 1000"), "asked");
+    assert_eq!(take(&mut t, "q"), "other");
+    assert_eq!(take(&mut t, "q"), "empty");
+    t.pass(1001);
+    assert_eq!(take(&mut t, "q"), "k");
+    put(&mut t, "q", "x");
+    assert_eq!(batches::added(&mut t, "QUEUE"), "asked");
+    assert_eq!(take(&mut t, "q"), "empty");
+    t.pass(1001);
+    assert_eq!(take(&mut t, "q"), "x");
+    assert_eq!(log(&t), [""; 0]);
+    // What the engine refuses refuses the put as well.
+    assert_eq!(put(&mut t, "q", "wrong"), "refused: queue not found");
+    batches::added(&mut t, &format!("KEY {}", HOLD_MAX_MS + 1));
+    let told = log(&t).join("\n");
+    let why = format!("quintet.hold: ms: a whole number from 0 to {HOLD_MAX_MS} expected");
+    assert!(told.contains(&why), "{told}");
 }

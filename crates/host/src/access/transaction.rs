@@ -65,6 +65,7 @@ impl Access<'_> {
             let shard = match &effect {
                 Effect::Put(put) => self.core.shard_of_queue(put.queue.as_bytes()),
                 Effect::Set { table, .. } => self.core.shard_of_queue(table.as_bytes()),
+                Effect::Hold { queue, .. } => self.core.shard_of_queue(queue.as_bytes()),
                 Effect::Settle { id, .. }
                 | Effect::Delete(id)
                 | Effect::Cancel(id, _)

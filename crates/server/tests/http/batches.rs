@@ -125,6 +125,44 @@ fn callbacks_are_put_once_over_kills_and_shards() {
 }
 
 #[test]
+fn cancelled_messages_count_as_finished_if_their_batch_says_so() {
+    let data = Data::fresh();
+    let server = start(&data, "shards = 4");
+    let wrong = json!({ "success": { "queue": "done" }, "cancelled": "done" });
+    let wrong = ask(&server, "POST /batches", "", &wrong.to_string());
+    assert_eq!(
+        (wrong.status, &wrong.json["field"], &wrong.json["detail"]),
+        (
+            400,
+            &json!("cancelled"),
+            &json!("takes failed or finished; not \"done\"")
+        )
+    );
+    let new = ["batch", "new", "--success", "done=all done"];
+    let batch = server.printed(&[&new[..], &["--cancelled", "finished"]].concat());
+    let batch = batch.trim();
+    let queues = ["a", "b", "c"];
+    for queue in queues {
+        assert_eq!(put(&server, queue, batch).0, 201);
+    }
+    let commit = ask(&server, &format!("POST /batches/{batch}/commit"), "", "");
+    assert_eq!(commit.status, 200, "{}", commit.json);
+    for queue in queues {
+        let path = format!("POST /queues/{queue}/operations/cancel");
+        let of = json!({ "batch": batch }).to_string();
+        assert_eq!(ask(&server, &path, "", &of).json["messages"], 1);
+    }
+    server.kill();
+    let server = start(&data, "shards = 4");
+    let seen = shown(&server, batch);
+    assert_eq!(
+        (&seen["pending"], &seen["failed"], &seen["cancelled"]),
+        (&json!(0), &json!(0), &json!("finished"))
+    );
+    assert_eq!(taken(&server, "done")[0]["body"], "all done");
+}
+
+#[test]
 fn a_member_that_is_deleted_while_somebody_holds_it_has_not_succeeded() {
     let data = Data::fresh();
     let server = start(&data, "");

@@ -1,8 +1,9 @@
 //! Batches: counted one member after the other.
 
 use quintet_types::{
-    BATCH, BATCH_EVENT, Batch, BatchId, BatchRequest, Callback, CallbackState, CommandError, Event,
-    MessageId, Ms, NewBatch, Outcome, Progress, Put, PutMore, Role, Tie, TrackState,
+    BATCH, BATCH_EVENT, Batch, BatchId, BatchRequest, Callback, CallbackState, CancelledAs,
+    CommandError, Event, MessageId, Ms, NewBatch, Outcome, Progress, Put, PutMore, Role, Tie,
+    TrackState,
 };
 
 use super::Model;
@@ -174,9 +175,11 @@ impl Model {
         if fares == Fares::Succeeded && self.item(id).is_some() {
             self.item_mut(id).message.extra_mut().batch = None;
         }
-        let Some(progress) = self.counts_of(batch) else {
+        let mut kept = self.batches.iter_mut();
+        let Some(kept) = kept.find(|kept| kept.batch.id == batch) else {
             return;
         };
+        let Batch { made, progress, .. } = &mut kept.batch;
         let callback = match role {
             Role::Complete => Some(&mut progress.complete),
             Role::Success => Some(&mut progress.success),
@@ -187,7 +190,10 @@ impl Model {
                 *said = CallbackState::Done
             }
             (Some(_), _) => {}
-            (None, Fares::Succeeded) => {
+            (None, Fares::Cancelled) if made.cancelled == CancelledAs::Failed => {
+                progress.failed += u64::from(!ran)
+            }
+            (None, Fares::Succeeded | Fares::Cancelled) => {
                 progress.pending = progress.pending.saturating_sub(1);
                 progress.failed = progress.failed.saturating_sub(u64::from(ran));
             }
@@ -196,9 +202,7 @@ impl Model {
                 progress.pending = progress.pending.saturating_sub(1);
                 progress.failed = progress.failed.saturating_sub(u64::from(ran));
             }
-            (None, Fares::Failed | Fares::Lost | Fares::Cancelled) => {
-                progress.failed += u64::from(!ran)
-            }
+            (None, Fares::Failed | Fares::Lost) => progress.failed += u64::from(!ran),
         }
     }
 

@@ -105,6 +105,13 @@ pub enum Effect {
     },
     /// A buried or delayed message is ready again; no effect on others.
     Kick(MessageId),
+    /// As [`Command::Hold`], whatever the caller may do.
+    Hold {
+        queue: Name,
+        /// `None`: all of the queue.
+        key: Option<Box<[u8]>>,
+        for_ms: u64,
+    },
     /// A message is changed.
     Edit(MessageId, Box<Edit>),
     /// The default end of a pending message, if no hook decides otherwise.
@@ -144,6 +151,7 @@ impl Effect {
             | Effect::Edit(id, _)
             | Effect::Conclude(id) => Some(*id),
             Effect::Put(_)
+            | Effect::Hold { .. }
             | Effect::MakeBatch { .. }
             | Effect::CommitBatch(_)
             | Effect::Set { .. } => None,

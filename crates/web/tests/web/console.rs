@@ -532,6 +532,34 @@ fn messages_are_buried_retried_moved_and_deleted() {
 }
 
 #[test]
+fn messages_that_match_are_cancelled_also_those_that_a_worker_holds() {
+    let world = World::new();
+    for body in ["keep", "stale 1", "stale 2"] {
+        put(&world, "work", body);
+    }
+    assert!(page(&world, "/queues/work?has=stale").contains("/queues/work/ask/cancel"));
+    let path = "/queues/work/ask/cancel?pick=1&state=ready&scope=all&has=stale";
+    let question = page(&world, path);
+    let button = "Cancel 2 messages</button>";
+    assert!(question.contains(button), "{question}");
+    let reply = send(&world, &question, "/queues/work/do/cancel", "");
+    assert_eq!(note(&world, &reply), "2 messages cancelled.");
+    assert_eq!(queue(&world, "work")["ready"], 1);
+    let taken = world.post_json("/api/v1/queues/work/reserve", &json!({}));
+    assert_eq!(taken.status, 200, "{}", taken.text());
+    let shown = page(&world, "/queues/work?state=reserved");
+    assert!(shown.contains("Cancel all…</button>"), "{shown}");
+    let path = "/queues/work/ask/cancel?pick=1&state=reserved&scope=all";
+    let question = page(&world, path);
+    let reply = send(&world, &question, "/queues/work/do/cancel", "");
+    assert_eq!(note(&world, &reply), "1 message cancelled.");
+    // Its worker ends its work; there is nothing more to cancel.
+    assert_eq!(queue(&world, "work")["reserved"], 1);
+    assert!(page(&world, path).contains("There are no messages to cancel."));
+    assert_eq!(world.get("/queues/work/ask/cancel?state=done").status, 400);
+}
+
+#[test]
 fn a_queue_is_deleted_with_its_name_typed() {
     let world = World::new();
     put(&world, "work", "x");

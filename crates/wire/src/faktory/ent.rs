@@ -112,6 +112,7 @@ impl Batches {
                     parent: new.parent,
                     complete: callback(new.complete),
                     success: callback(new.success),
+                    ..NewBatch::default()
                 };
                 (BatchRequest::New(Box::new(new)), BatchReply::Bid)
             }

@@ -59,9 +59,10 @@ pub(crate) fn progress() -> impl Strategy<Value = Progress> {
 pub(crate) fn batch() -> impl Strategy<Value = Batch> {
     let callback = || prop::option::of(callback());
     let parent = prop::option::of((1..1u64 << 63).prop_map(BatchId));
-    let made = (bytes(), parent, callback(), callback());
+    let cancelled = one_of(CancelledAs::ALL);
+    let made = (bytes(), parent, callback(), callback(), cancelled);
     (number(), ms(), made, progress()).prop_map(
-        |(id, created, (description, parent, complete, success), progress)| Batch {
+        |(id, created, (description, parent, complete, success, cancelled), progress)| Batch {
             id: BatchId(id),
             created,
             made: NewBatch {
@@ -69,6 +70,7 @@ pub(crate) fn batch() -> impl Strategy<Value = Batch> {
                 parent,
                 complete,
                 success,
+                cancelled,
             },
             progress,
         },
@@ -76,19 +78,20 @@ pub(crate) fn batch() -> impl Strategy<Value = Batch> {
 }
 
 pub(crate) fn owed() -> impl Strategy<Value = Fact> {
-    let numbers = (any::<(i64, i64, i64)>(), any::<(bool, bool)>());
-    (number(), numbers).prop_map(
-        |(batch, ((total, pending, failed), done))| Fact::BatchOwed {
+    let numbers = (any::<(i64, i64, i64, i64)>(), any::<(bool, bool)>());
+    (number(), numbers).prop_map(|(batch, ((total, pending, failed, cancelled), done))| {
+        Fact::BatchOwed {
             batch: BatchId(batch),
             owed: Tally {
                 total,
                 pending,
                 failed,
+                cancelled,
                 complete_done: done.0,
                 success_done: done.1,
             },
-        },
-    )
+        }
+    })
 }
 
 pub(crate) fn retry() -> impl Strategy<Value = Retry> {

@@ -31,14 +31,16 @@ pub(super) fn batch() -> impl Strategy<Value = BatchRequest> {
         callback(),
         callback(),
         of(&["", "x", "too long for a batch"]),
+        of(CancelledAs::ALL),
     );
     prop_oneof![
-        4 => new.prop_map(|(parent, complete, success, description)| {
+        4 => new.prop_map(|(parent, complete, success, description, cancelled)| {
             BatchRequest::New(Box::new(NewBatch {
                 parent,
                 complete,
                 success,
                 description: description.as_bytes().into(),
+                cancelled,
             }))
         }),
         1 => Just(BatchRequest::Number { queue: Name::from("a"), parent: None }),
