@@ -11,7 +11,7 @@ import threading
 import aioboto3
 import pytest
 from botocore.exceptions import ClientError
-from conftest import Server, until
+from conftest import Server, lasting_port, until
 
 import sqs_session
 
@@ -22,7 +22,8 @@ def endpoint(server):
 
 @pytest.fixture
 def serve(start):
-    return lambda port=0: start("--listen", f"sqs=127.0.0.1:{port}")
+    """Starts a server, for the second time where it was."""
+    return lambda port=None: start("--listen", f"sqs=127.0.0.1:{port or lasting_port()}")
 
 
 @pytest.mark.parametrize("act", ["standard", "fifo", "dead_letters"])
@@ -179,15 +180,18 @@ def test_aioboto3_polls_are_answered_by_sends(serve, aio):
 
     async def session():
         url = (await sqs.create_queue(QueueName="polled"))["QueueUrl"]
-        polls = [
-            asyncio.create_task(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20))
-            for _ in range(5)
-        ]
+
+        async def poll():
+            # Again after 20 s, which may not be enough until all five wait.
+            while not (got := (await sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)).get("Messages")):
+                pass
+            return got[0]["Body"]
+
+        polls = [asyncio.create_task(poll()) for _ in range(5)]
         await asyncio.to_thread(sqs_session.until_waiters, server.data, "polled", 5)
         for number in range(5):
             await sqs.send_message(QueueUrl=url, MessageBody=str(number))
-        got = [message["Messages"][0]["Body"] for message in await asyncio.gather(*polls)]
-        assert sorted(got) == ["0", "1", "2", "3", "4"]
+        assert sorted(await asyncio.gather(*polls)) == ["0", "1", "2", "3", "4"]
 
     loop.run_until_complete(session())
 

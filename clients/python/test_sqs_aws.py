@@ -1,18 +1,18 @@
 """AWS's command line, unmodified, against the real binary."""
 
-import contextlib
 import json
 import os
 import subprocess
 
 import pytest
+from conftest import lasting_port
 
 from sqs_session import until_waiters
 
 
 @pytest.fixture
 def serve(start):
-    return lambda port=0: start("--listen", f"sqs=127.0.0.1:{port}")
+    return lambda port=None: start("--listen", f"sqs=127.0.0.1:{port or lasting_port()}")
 
 
 # Runs command lines of `aws` one after the other: it takes most of its time to start.
@@ -86,19 +86,15 @@ class Aws:
 
 
 @pytest.fixture
-def begin(serve, tmp_path):
-    """Starts a server; answers it and an `aws` for it."""
-    with contextlib.ExitStack() as stack:
-
-        def beginner():
-            server = serve()
-            return server, stack.enter_context(Aws(server, tmp_path))
-
-        yield beginner
+def begun(serve, tmp_path):
+    """A server, and an `aws` for it."""
+    server = serve()
+    with Aws(server, tmp_path) as aws:
+        yield server, aws
 
 
-def test_messages_batches_and_what_is_wrong(begin):
-    server, aws = begin()
+def test_messages_batches_and_what_is_wrong(begun):
+    server, aws = begun
     url = aws.create("orders")
     poll = aws.alone("receive-message", queue_url=url, wait_time_seconds="20", visibility_timeout="0")
     until_waiters(server.data, "orders", 1)
@@ -128,8 +124,8 @@ def test_messages_batches_and_what_is_wrong(begin):
     assert status != 0 and "NonExistentQueue" in failed, failed
 
 
-def test_order_and_dead_letters_over_a_kill(begin, serve):
-    before, aws = begin()
+def test_order_and_dead_letters_over_a_kill(begun, serve):
+    before, aws = begun
     dead = aws.create("dead.fifo", FifoQueue="true")
     arn = aws("get-queue-attributes", queue_url=dead, attribute_names=["QueueArn"])
     policy = {"deadLetterTargetArn": arn["Attributes"]["QueueArn"], "maxReceiveCount": 1}
