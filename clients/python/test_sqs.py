@@ -88,7 +88,7 @@ def test_boto3_waits_until_a_full_disk_has_room(tmp_path):
     server = Server(disk / "data", *options, under=small_disk(disk))
     try:
         sqs = sqs_session.connect(endpoint(server), retries=0)
-        message = {"QueueUrl": sqs.create_queue(QueueName="orders")["QueueUrl"], "MessageBody": "x" * 100_000}
+        message = {"QueueUrl": sqs.create_queue(QueueName="orders")["QueueUrl"], "MessageBody": "x" * 200_000}
 
         def fill():
             """Sends until there is no room; answers how many there was room for."""
@@ -114,9 +114,12 @@ def test_boto3_waits_until_a_full_disk_has_room(tmp_path):
             answers.clear()
             sent += 1 + fill()
         # Room is made by deleting, which a full disk does not keep from being done.
-        for _ in range(sent):
-            got = sqs.receive_message(QueueUrl=message["QueueUrl"], WaitTimeSeconds=20)["Messages"][0]
-            sqs.delete_message(QueueUrl=message["QueueUrl"], ReceiptHandle=got["ReceiptHandle"])
+        while sent:
+            some = {"MaxNumberOfMessages": min(sent, 10), "WaitTimeSeconds": 20}
+            got = sqs.receive_message(QueueUrl=message["QueueUrl"], **some)["Messages"]
+            for one in got:
+                sqs.delete_message(QueueUrl=message["QueueUrl"], ReceiptHandle=one["ReceiptHandle"])
+            sent -= len(got)
         call.join()
         got = sqs.receive_message(QueueUrl=message["QueueUrl"], WaitTimeSeconds=20)["Messages"]
         assert [m["MessageId"] for m in got] == [answers[0]["MessageId"]]
