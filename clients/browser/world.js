@@ -96,7 +96,7 @@ class Beanstalk {
   }
   async put(tube, body) {
     await this.ask(`use ${tube}`);
-    const { word, words } = await this.ask(`put 0 0 60 ${Buffer.byteLength(body)}\r\n${body}`);
+    const { word, words } = await this.ask(`put 0 0 3600 ${Buffer.byteLength(body)}\r\n${body}`);
     assert.equal(word, "INSERTED");
     return Number(words[1]);
   }
@@ -143,6 +143,7 @@ async function browse() {
     // Nothing foreign is loaded; in containers there is no room for its sandbox.
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
     protocolTimeout: 120_000,
+    timeout: 120_000,
   });
   const complaints = [];
   const open = async (width = 1280) => {

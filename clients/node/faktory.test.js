@@ -8,7 +8,7 @@ const { tmpdir } = require("node:os");
 const path = require("node:path");
 const { after, before, beforeEach, test } = require("node:test");
 const faktory = require("faktory-worker");
-const { start } = require("./server.js");
+const { lastingPort, pause, start } = require("./server.js");
 
 let server;
 let options;
@@ -16,14 +16,11 @@ let client;
 
 before(async () => {
   const config = path.join(mkdtempSync(path.join(tmpdir(), "quintet-")), "quintet.toml");
-  const listen = (address) => {
-    const listener = `[[listen]]\nprotocol = "faktory"\naddress = "${address}"\npassword = "swordfish"\n`;
-    writeFileSync(config, listener, { mode: 0o600 });
-  };
-  listen("127.0.0.1:0");
-  server = await start(null, "--config", config);
   // It is to be found again when it was killed.
-  listen(server.address);
+  const address = `127.0.0.1:${await lastingPort()}`;
+  const listener = `[[listen]]\nprotocol = "faktory"\naddress = "${address}"\npassword = "swordfish"\n`;
+  writeFileSync(config, listener, { mode: 0o600 });
+  server = await start(null, "--config", config);
   options = { host: "127.0.0.1", port: server.port, password: "swordfish" };
   client = await faktory.connect(options);
 });
@@ -44,7 +41,7 @@ async function until(so) {
     const answer = await so();
     if (answer) return answer;
     assert.ok(Date.now() < end, "it did not come to pass");
-    await new Promise((resolve) => setImmediate(resolve));
+    await pause();
   }
 }
 

@@ -5,7 +5,7 @@ const assert = require("node:assert/strict");
 const { after, before, test } = require("node:test");
 const { promisify } = require("node:util");
 const Memcached = require("memcached");
-const { start } = require("./server.js");
+const { pause, start } = require("./server.js");
 
 let server;
 let address;
@@ -71,6 +71,7 @@ test("waiting", async () => {
     const [stats] = await putting.stats();
     if (Number(stats[`queue_${name}_waiters`]) === 1) break;
     assert.ok(Date.now() < until, "nobody waits");
+    await pause();
   }
   await putting.set(name, "now");
   assert.equal(await taken, "now");

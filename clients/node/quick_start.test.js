@@ -8,7 +8,7 @@ const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 const { after, before, test } = require("node:test");
 const Jackd = require("jackd1");
-const { start } = require("./server.js");
+const { pause, start } = require("./server.js");
 
 const page = readFileSync(path.join(__dirname, "../../docs/clients/node.md"), "utf8");
 const programs = new Map(
@@ -50,7 +50,10 @@ function run(name, library) {
 /** Asks again and again, until it is so. */
 async function until(condition) {
   const end = Date.now() + PATIENCE_MS;
-  while (!(await condition())) assert.ok(Date.now() < end, "it did not come to pass");
+  while (!(await condition())) {
+    assert.ok(Date.now() < end, "it did not come to pass");
+    await pause();
+  }
 }
 
 for (const library of ["jackd", "jackd1"]) {

@@ -3,13 +3,33 @@
 
 const assert = require("node:assert/strict");
 const { spawn } = require("node:child_process");
+const { randomInt } = require("node:crypto");
 const { mkdtempSync, rmSync, writeFileSync } = require("node:fs");
+const net = require("node:net");
 const { tmpdir } = require("node:os");
 const path = require("node:path");
 const readline = require("node:readline");
 
 /** Small files: a server under test writes little. */
 const SMALL = 'segment_bytes = "4MiB"\nspare_segments = 1\n';
+
+/** How long a test waits before it asks again: the processor is for others then. */
+const pause = () => new Promise((resolve) => setTimeout(resolve, 20));
+
+/** Resolves with a port that the system gives to nobody while the server is down: those that it gives are higher. */
+async function lastingPort() {
+  for (;;) {
+    const port = randomInt(23_000, 32_000);
+    const probe = net.createServer();
+    const free = await new Promise((resolve) => {
+      probe.once("error", () => resolve(false));
+      probe.listen(port, "127.0.0.1", () => resolve(true));
+    });
+    if (!free) continue;
+    await new Promise((resolve) => probe.close(resolve));
+    return port;
+  }
+}
 
 /** Starts the binary; resolves with its process and where it listens when it is ready. */
 async function launch(data, listen, more) {
@@ -41,7 +61,7 @@ async function end(child, signal) {
 async function start(protocol, ...more) {
   const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
   const listen = (address) => (protocol ? ["--listen", `${protocol}=${address}`] : []);
-  const { child, address } = await launch(data, listen("127.0.0.1:0"), more);
+  const { child, address } = await launch(data, listen(`127.0.0.1:${await lastingPort()}`), more);
   let running = child;
   return {
     address,
@@ -60,4 +80,4 @@ async function start(protocol, ...more) {
   };
 }
 
-module.exports = { start };
+module.exports = { lastingPort, pause, start };

@@ -1,9 +1,12 @@
 """A server for each test: the real binary on a fresh directory and a free port."""
 
+import contextlib
 import os
 import pathlib
+import random
 import re
 import signal
+import socket
 import subprocess
 import time
 
@@ -29,10 +32,21 @@ address = "127.0.0.1:0"
 
 
 def until(condition):
-    """Asks again and again, until it is so."""
+    """Asks again and again, until it is so; in between the processor is for others."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def lasting_port():
+    """A port for a server that is to start there again: the system gives it to nobody meanwhile, as
+    those that it gives are higher."""
+    while True:
+        port = random.randrange(23_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:

@@ -44,6 +44,7 @@ def standard(sqs):
         MessageAttributeNames=["All"],
         AttributeNames=["All"],
         WaitTimeSeconds=20,
+        VisibilityTimeout=600,
     )["Messages"][0]
     assert (got["MessageId"], got["Body"]) == (sent["MessageId"], body)
     assert got["MD5OfBody"] == sent["MD5OfMessageBody"]
@@ -56,7 +57,7 @@ def standard(sqs):
     sqs.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
     entries = [{"Id": str(n), "MessageBody": str(n)} for n in range(10)]
     assert len(sqs.send_message_batch(QueueUrl=url, Entries=entries)["Successful"]) == 10
-    got = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    got = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=600)["Messages"]
     assert [m["Body"] for m in got] == [str(n) for n in range(10)]
     entries = [{"Id": m["Body"], "ReceiptHandle": m["ReceiptHandle"]} for m in got]
     entries.append({"Id": "bad", "ReceiptHandle": "x"})
@@ -98,7 +99,7 @@ def fifo(sqs):
     assert sent[3]["MessageId"] == sent[0]["MessageId"]
     first = sqs.receive_message(QueueUrl=url, VisibilityTimeout=600)["Messages"]
     assert [m["Body"] for m in first] == ["1"]
-    other = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    other = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=600)["Messages"]
     assert [m["Body"] for m in other] == ["3"]
     sqs.delete_message(QueueUrl=url, ReceiptHandle=first[0]["ReceiptHandle"])
     next_one = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"])
@@ -136,6 +137,7 @@ def until_waiters(data, queue, count):
     end = time.monotonic() + 120
     while waiters(data, queue) < count:
         assert time.monotonic() < end, "nobody waits"
+        time.sleep(0.1)
 
 
 def long_polls(sqs, data):
@@ -143,7 +145,9 @@ def long_polls(sqs, data):
     got = []
 
     def poll():
-        messages = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)["Messages"]
+        # Again after 20 s, which may not be enough until all five wait.
+        while not (messages := sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20).get("Messages")):
+            pass
         got.extend(message["Body"] for message in messages)
 
     polls = [threading.Thread(target=poll) for _ in range(5)]
@@ -167,7 +171,7 @@ def over_a_kill(sqs):
     # The same client goes on: its connection is closed, and made anew.
     for message in got:
         sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-    rest = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
+    rest = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=600)["Messages"]
     assert [m["Body"] for m in rest] == [str(n) for n in range(10, 20)]
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     shown = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]

@@ -3,6 +3,7 @@
 import subprocess
 
 import pytest
+from conftest import PATIENCE_S
 
 
 @pytest.fixture
@@ -14,7 +15,7 @@ def tool(server, tmp_path):
             [name, f"--servers={host}:{port}", *arguments],
             cwd=tmp_path,
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
     return run

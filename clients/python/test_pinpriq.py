@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from conftest import until
+from conftest import PATIENCE_S, until
 from quintet_pinpriq import (
     Client,
     ConnectionLost,
@@ -14,8 +14,6 @@ from quintet_pinpriq import (
     ReplyTimeout,
     Subscriber,
 )
-
-PATIENCE_S = 20
 
 
 @pytest.fixture(params=[1, 4])

@@ -12,7 +12,8 @@ import pytest  # noqa: E402
 
 
 def connect(server, **more):
-    behaviors = {"tcp_nodelay": True, "receive_timeout": 120_000_000}
+    patience = {"receive_timeout": 120_000_000, "connect_timeout": 120_000, "_poll_timeout": 120_000}
+    behaviors = {"tcp_nodelay": True, **patience}
     return pylibmc.Client(["%s:%d" % server.address], binary=True, behaviors=behaviors, **more)
 
 

@@ -11,7 +11,7 @@ import threading
 import aioboto3
 import pytest
 from botocore.exceptions import ClientError
-from conftest import Server, until
+from conftest import Server, lasting_port, until
 
 import sqs_session
 
@@ -22,7 +22,8 @@ def endpoint(server):
 
 @pytest.fixture
 def serve(start):
-    return lambda port=0: start("--listen", f"sqs=127.0.0.1:{port}")
+    """Starts a server, for the second time where it was."""
+    return lambda port=None: start("--listen", f"sqs=127.0.0.1:{port or lasting_port()}")
 
 
 @pytest.mark.parametrize("act", ["standard", "fifo", "dead_letters"])
@@ -87,7 +88,7 @@ def test_boto3_waits_until_a_full_disk_has_room(tmp_path):
     server = Server(disk / "data", *options, under=small_disk(disk))
     try:
         sqs = sqs_session.connect(endpoint(server), retries=0)
-        message = {"QueueUrl": sqs.create_queue(QueueName="orders")["QueueUrl"], "MessageBody": "x" * 100_000}
+        message = {"QueueUrl": sqs.create_queue(QueueName="orders")["QueueUrl"], "MessageBody": "x" * 200_000}
 
         def fill():
             """Sends until there is no room; answers how many there was room for."""
@@ -113,9 +114,12 @@ def test_boto3_waits_until_a_full_disk_has_room(tmp_path):
             answers.clear()
             sent += 1 + fill()
         # Room is made by deleting, which a full disk does not keep from being done.
-        for _ in range(sent):
-            got = sqs.receive_message(QueueUrl=message["QueueUrl"], WaitTimeSeconds=20)["Messages"][0]
-            sqs.delete_message(QueueUrl=message["QueueUrl"], ReceiptHandle=got["ReceiptHandle"])
+        while sent:
+            some = {"MaxNumberOfMessages": min(sent, 10), "WaitTimeSeconds": 20}
+            got = sqs.receive_message(QueueUrl=message["QueueUrl"], **some)["Messages"]
+            for one in got:
+                sqs.delete_message(QueueUrl=message["QueueUrl"], ReceiptHandle=one["ReceiptHandle"])
+            sent -= len(got)
         call.join()
         got = sqs.receive_message(QueueUrl=message["QueueUrl"], WaitTimeSeconds=20)["Messages"]
         assert [m["MessageId"] for m in got] == [answers[0]["MessageId"]]
@@ -179,15 +183,18 @@ def test_aioboto3_polls_are_answered_by_sends(serve, aio):
 
     async def session():
         url = (await sqs.create_queue(QueueName="polled"))["QueueUrl"]
-        polls = [
-            asyncio.create_task(sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20))
-            for _ in range(5)
-        ]
+
+        async def poll():
+            # Again after 20 s, which may not be enough until all five wait.
+            while not (got := (await sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)).get("Messages")):
+                pass
+            return got[0]["Body"]
+
+        polls = [asyncio.create_task(poll()) for _ in range(5)]
         await asyncio.to_thread(sqs_session.until_waiters, server.data, "polled", 5)
         for number in range(5):
             await sqs.send_message(QueueUrl=url, MessageBody=str(number))
-        got = [message["Messages"][0]["Body"] for message in await asyncio.gather(*polls)]
-        assert sorted(got) == ["0", "1", "2", "3", "4"]
+        assert sorted(await asyncio.gather(*polls)) == ["0", "1", "2", "3", "4"]
 
     loop.run_until_complete(session())
 

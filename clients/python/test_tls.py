@@ -7,7 +7,7 @@ import urllib.request
 
 import greenstalk
 import pytest
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, until
 from pymemcache.client.base import Client
 
 
@@ -110,7 +110,11 @@ def test_five_thousand_handshakes_that_nobody_finishes(many_files, start, tmp_pa
         client.close()
     assert beside.get("q") == b"2"
     beside.close()
-    metrics = f"http://127.0.0.1:{server.ports['http']}/metrics"
-    with urllib.request.urlopen(metrics, timeout=PATIENCE_S) as answer:
-        lines = answer.read().decode().splitlines()
-    assert f'quintet_tls_failures_total{{reason="timeout"}} {UNFINISHED}' in lines
+
+    def counted():
+        metrics = f"http://127.0.0.1:{server.ports['http']}/metrics"
+        with urllib.request.urlopen(metrics, timeout=PATIENCE_S) as answer:
+            lines = answer.read().decode().splitlines()
+        return f'quintet_tls_failures_total{{reason="timeout"}} {UNFINISHED}' in lines
+
+    until(counted)
