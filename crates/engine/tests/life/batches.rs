@@ -640,20 +640,15 @@ fn cancelled_members_of_both_shards_count_as_their_batch_says() {
         };
         let id = pair.batch(BatchRequest::New(Box::new(new))).id;
         let members = [(0, "near"), (1, "far")];
-        for (queue, name) in members {
-            pair.put(queue, id, name);
-        }
+        let ids = members.map(|(queue, name)| match pair.put(queue, id, name) {
+            Outcome::Put { id, .. } => id,
+            other => panic!("{other:?}"),
+        });
         pair.batch(BatchRequest::Commit(id));
         assert!(pair.take(1).is_some());
         assert_eq!(pair.settle(1, "far", fail()), Outcome::Done);
-        for (queue, name) in members {
-            let by_name = ByName {
-                queue: None,
-                name: name.as_bytes().into(),
-                by: By::Anyone,
-                action: NamedAction::Cancel(Cancel::default()),
-            };
-            let cancels = Command::ByName(Box::new(by_name));
+        for ((queue, _), id) in members.into_iter().zip(ids) {
+            let cancels = Command::Cancel(id, Box::default());
             assert_eq!(pair.ask(queue, cancels), Outcome::Done);
         }
         let mut pair = Pair::after(&pair.log);
