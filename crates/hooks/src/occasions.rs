@@ -122,12 +122,12 @@ impl HookState {
                 None => FateVerdict::Default,
             };
             let mut work = state.work();
-            // The function may have said what becomes of it by an effect.
-            let said = work
-                .step
-                .effects
-                .iter()
-                .any(|effect| effect.message() == Some(id));
+            // The function may have said what becomes of it by an effect. A kick says nothing: no
+            // message that waits for a decision is buried or delayed.
+            let said =
+                work.step.effects.iter().any(|effect| {
+                    effect.message() == Some(id) && !matches!(effect, Effect::Kick(_))
+                });
             let effect = match fate {
                 FateVerdict::Default if said => None,
                 FateVerdict::Default => Some(Effect::Conclude(id)),

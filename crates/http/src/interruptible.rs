@@ -137,3 +137,62 @@ impl Drop for InterruptibleBody {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use hyper::Response;
+    use hyper::server::conn::http1;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::clients::Clients;
+
+    /// Seconds for which a connection stays after a request with this head, a part of whose body
+    /// came and which nobody reads. The server stops after so many seconds.
+    async fn stays(head: &str, stops: u64) -> u64 {
+        let clients = Arc::new(Clients::default());
+        let present = clients.come("http", &Arc::from("a listener"), None, false);
+        let client = Arc::clone(present.client());
+        let refuse = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Arc::clone(&client));
+            drop(interruptible(request));
+            std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())))
+        });
+        let (mut near, far) = duplex(4096);
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(far), refuse);
+        let began = Instant::now();
+        let served = tokio::spawn(async move {
+            // A body that is cut short is an error or none.
+            let _ended = connection.await;
+        });
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(stops)).await;
+            clients.stop();
+        });
+        let request = format!("POST / HTTP/1.1\r\nhost: a\r\n{head}\r\n\r\na part");
+        near.write_all(request.as_bytes()).await.expect("sent");
+        let mut reply = String::new();
+        near.read_to_string(&mut reply).await.expect("its end");
+        served.await.expect("no panic");
+        assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
+        began.elapsed().as_secs()
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_body_that_nobody_reads_is_waited_for_within_bounds() {
+        let long = UNREAD_TIME_MAX.as_secs();
+        for (head, stops, expected) in [
+            ("content-length: 1048576", 60, long),
+            ("content-length: 1048577", 60, 0),
+            ("content-length: 1048576", 3, 3),
+            ("content-length: 1048576\r\nexpect: 100-continue", 60, 0),
+        ] {
+            assert_eq!(stays(head, stops).await, expected, "{head}, {stops}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
-//! Cancelling, schedules, waits for results, dependencies, holds, gathering, aging and events: for
-//! each a rule that its page promises, broken.
+//! Cancelling, schedules, waits for results, dependencies, holds, gathering, aging, events, bodies
+//! that nobody reads, and hooks: for each a rule that its page promises, broken.
 
 use super::Planted;
 
@@ -196,5 +196,25 @@ pub(super) const FEATURES: &[Planted] = &[
             "let bytes = apart(oldest, from);",
         )],
         tests: &[&["--test=http", "a_webhook_that_the_log_has_passed"]],
+    },
+    Planted {
+        name: "unread-body-without-bound",
+        what: "the server reads all of a long body that it has refused",
+        edits: &[(
+            "crates/http/src/interruptible.rs",
+            "<= UNREAD_BYTES_MAX {",
+            "<= 9 * UNREAD_BYTES_MAX {",
+        )],
+        tests: &[&["--lib", "a_body_that_nobody_reads_is_waited_for"]],
+    },
+    Planted {
+        name: "hook-kick-decides",
+        what: "a message that its hook only kicks waits for a decision for ever",
+        edits: &[(
+            "crates/hooks/src/occasions.rs",
+            "effect.message() == Some(id) && !matches!(effect, Effect::Kick(_))",
+            "effect.message() == Some(id)",
+        )],
+        tests: &[&["--test=hooks", "a_kick_is_no_decision"]],
     },
 ];

@@ -258,3 +258,14 @@ fn a_hook_holds_a_key_and_a_whole_queue() {
     let why = format!("quintet.hold: ms: a whole number from 0 to {HOLD_MAX_MS} expected");
     assert!(told.contains(&why), "{told}");
 }
+
+/// Nothing else would ever end the wait of the message.
+#[test]
+fn a_kick_is_no_decision_about_a_message() {
+    let mut t = trial("function lease_end(msg) quintet.kick(msg) end");
+    put(&mut t, "q", "x");
+    assert_eq!(reserve(&mut t, "q", 100), "x");
+    t.pass(100);
+    assert_eq!(take(&mut t, "q"), "x");
+    assert_eq!(log(&t), [""; 0]);
+}

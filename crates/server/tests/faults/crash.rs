@@ -30,6 +30,9 @@ type Id = (u32, u64);
 const PRODUCERS: u32 = 4;
 const CONSUMERS: u32 = 4;
 
+/// Puts that a server answers before it is killed, at least.
+const STORED: u64 = 10;
+
 /// xorshift64*: enough to vary a load, and repeatable.
 struct Random(u64);
 
@@ -396,7 +399,7 @@ fn kill_loop(life: Life) {
                 _ => consume_opening(&address, &known),
             }));
         }
-        // The moment of the kill is the random thing here; nothing waits on it.
+        // The moment of the kill is the random thing here.
         match consumers {
             // By a count: on a fast and on a slow machine two rounds are more than memory holds.
             Consumers::Seldom if backlog => {
@@ -407,6 +410,12 @@ fn kill_loop(life: Life) {
             }
             Consumers::Seldom => std::thread::sleep(Duration::from_millis(random.below(900))),
             Consumers::Always => std::thread::sleep(Duration::from_millis(random.below(250))),
+        }
+        // A kill of a server that stored nothing shows nothing. A cut comes when it comes.
+        if !cuts {
+            await_that("too few puts are answered", || {
+                known.lock().unwrap().stored.len() as u64 >= before + STORED
+            });
         }
         match &faults {
             Some(faults) => cut(server, faults),
@@ -443,7 +452,8 @@ fn kill_loop(life: Life) {
         lost.len(),
         known.in_flight
     );
-    assert!(known.stored.len() as u64 >= rounds, "the load did not run");
+    let least = if cuts { rounds } else { rounds * STORED };
+    assert!(known.stored.len() as u64 >= least, "the load did not run");
     assert!(
         lost.iter().all(|id| id.0 % 2 == 0),
         "lost under a lease: {lost:?}"
