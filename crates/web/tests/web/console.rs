@@ -18,6 +18,10 @@ fn every_page_forbids_scripts_of_others_and_says_that_it_is_operational() {
     for word in ["OPERATIONAL", "RQ pages", ">Scripts<"] {
         assert!(!page(&world, "/").contains(word), "{word}");
     }
+    // A rate that nobody has measured is not 0.
+    let shown = page(&world, "/");
+    let unknown = "<dt>Out, per second</dt><dd>–</dd>";
+    assert!(shown.contains(unknown), "{shown}");
     world.queue("job", "echo done >&3");
     for path in [
         "/".to_owned(),
