@@ -68,6 +68,9 @@ test("browse: row by row with keys, filtered, one opened", async () => {
   await Promise.all([page.waitForNavigation(), page.keyboard.press("Enter")]);
   assert.match(page.url(), /\/queues\/many$/);
   assert.equal((await page.$$("tbody a[data-row]")).length, 50);
+  // Messages are in sight without scrolling.
+  const top = await page.$eval("tbody a[data-row]", (a) => a.getBoundingClientRect().top);
+  assert.ok(top < 700, `the first message is ${top} px below the top`);
   await follow(named("Next"));
   assert.equal((await page.$$("tbody a[data-row]")).length, 10);
   await page.type("#has", "body 17.");
@@ -589,7 +592,7 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   // A worker is known for a minute after it said something: its pages come first.
   const paths = ["/workers", `/workers/${worker.hello.wid}/ask/quiet`, "/", `/messages/${slow}`, "/?sort=ready", "/put", "/queues/fails", "/queues/fails?state=buried", `/queues/${long}`,
     "/queues/fails/ask/purge", `/bulk/delete?queue=fails&queue=${long}&queue=job`, "/bulk/pause?queue=fails", "/queues/fails/ask/move", "/queues/fails/ask/drop", `/messages/${id}`, "/connections", "/schedules", "/leases",
-    "/batches", "/batches?only=done", `/batches/${batch}`, `/batches/${batch}/ask/forget`, "/queues/orders",
+    "/batches", "/batches?only=done", "/schedules/form", `/batches/${batch}`, `/batches/${batch}/ask/forget`, "/queues/orders",
     "/operations", "/scripts", "/settings", "/settings?only=said", "/hooks", "/log", "/queues/none",
     "/waiting", "/waiting?group=dead", "/waiting?group=all&has=x", "/queues/storm", "/queues/limits/settings", "/queues/limits/settings?has=take_rate", `/messages/${id}/edit`, `/put?copy=${id}`, "/queues/fails?state=buried&group=1", "/nowhere"];
   for (const [turn, path] of paths.entries()) {

@@ -173,7 +173,8 @@ quintet_types::defaults! {
         fit: u64 = 0,
         sums: QueueGauges = QueueGauges::default(),
         oldest_ms: u64 = 0,
-        rates: Rates = Rates::default(),
+        /// `None`: no queue has been measured for a minute yet.
+        rates: Option<Rates> = None,
         /// The last hour of all of them.
         hour: Option<Series> = None,
         puts: u64 = 0,
@@ -403,7 +404,7 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
         for stats in page.queues {
             let recent = client_api.recent(&stats);
             if let Some(rates) = client_api.rates(&stats.name) {
-                found.rates = found.rates.plus(rates);
+                found.rates = Some(found.rates.unwrap_or_default().plus(rates));
             }
             client_api.add_hour(&stats.name, &mut found.hour);
             found.add(&want, &thresholds, stats, recent.as_ref());
@@ -496,9 +497,11 @@ fn shown(
     if sums.ready == 0 {
         now.remove(2);
     }
-    let [into, out] = past::speed(found.rates);
+    let unknown = || [words::NONE; 2].map(str::to_owned);
+    let [into, out] = found.rates.map_or_else(unknown, past::speed);
     let mut minute = vec![("In, per second", into), ("Out, per second", out)];
-    minute.extend(past::comes_due(found.rates).map(|due| ("Came due, per second", due)));
+    let due = found.rates.and_then(past::comes_due);
+    minute.extend(due.map(|due| ("Came due, per second", due)));
     let (puts, left) = (found.puts, found.left.values());
     let [finished, others @ ..] = left;
     let ever = vec![

@@ -11,18 +11,26 @@ const HOUR: u64 = 3_600_000;
 
 /// How fast a queue moves, in words: in and out.
 pub(super) fn speed(rates: Rates) -> [String; 2] {
-    [rates.into, rates.out()].map(|rate| words::rate(tenths(rate)))
+    [rates.into, rates.out()].map(per_second)
+}
+
+/// A rate in words: a small one is not 0.
+fn per_second(rate: f32) -> String {
+    match rate > 0.0 && rate < 0.1 {
+        true => "<0.1".to_owned(),
+        false => words::rate(tenths(rate)),
+    }
 }
 
 /// How fast delayed messages become due, if they do.
 pub(super) fn comes_due(rates: Rates) -> Option<String> {
-    (rates.due > 0.0).then(|| words::rate(tenths(rates.due).max(1)))
+    (rates.due > 0.0).then(|| per_second(rates.due))
 }
 
 /// How fast messages are dropped or expire, if they do.
 pub(super) fn loses(rates: Rates) -> Option<String> {
     let lost = lost(rates);
-    (lost > 0.0).then(|| words::rate(tenths(lost).max(1)))
+    (lost > 0.0).then(|| per_second(lost))
 }
 
 fn lost(rates: Rates) -> f32 {
@@ -109,5 +117,16 @@ pub(super) fn empty_in(stats: &QueueStats, rates: Rates) -> String {
         (0, _) => "now".to_owned(),
         (_, 0) => "never".to_owned(),
         (ready, faster) => words::duration(ready.saturating_mul(10_000) / faster),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_rate_is_not_shown_as_0() {
+        let shown = [0.0, 0.016, 0.1, 61.24].map(per_second);
+        assert_eq!(shown, ["0", "<0.1", "0.1", "61.2"]);
     }
 }

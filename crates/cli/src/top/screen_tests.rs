@@ -195,6 +195,14 @@ fn the_title_leaves_out_whole_parts() {
 }
 
 #[test]
+fn rates_that_nobody_has_measured_are_not_0() {
+    let title = view::title(&screen(), 200);
+    assert!(title.contains(", - in/s, - out/s, "), "{title}");
+    let title = view::title(&bad(), 200);
+    assert!(title.contains(", 0 in/s, "), "{title}");
+}
+
+#[test]
 fn bad_rows_have_colours_and_findings_are_above_the_queues() {
     let mut screen = bad();
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("a terminal");

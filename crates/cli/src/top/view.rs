@@ -99,7 +99,7 @@ pub(super) fn title(screen: &Screen, cells: usize) -> String {
     let sum = |of: fn(&Queue) -> u64| screen.snapshot.queues.iter().map(of).sum::<u64>();
     let speed = |of: fn(&Queue) -> Option<f64>| {
         let known = screen.snapshot.queues.iter().filter_map(of);
-        rate(Some(known.sum::<f64>()))
+        rate(known.reduce(|sum, one| sum + one))
     };
     let text = match &screen.page {
         Page::Follow(queue) => format!("{}: events", named(queue)),

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use quintet_client::attention::Rule;
 use quintet_host::Histogram;
 use quintet_types::{QueueGauges, QueueTotals};
 use quintet_wire::ServerStats;
@@ -103,6 +104,24 @@ fn what_dashboard_alerts_and_runbook_name_is_told() {
         }
     }
     assert!(named > 40, "{named}");
+}
+
+#[test]
+fn the_alerts_have_each_rule_of_attention_once() {
+    let alerts = include_str!("../../../../ops/alerts.yml");
+    let mut alerted: Vec<&str> = Vec::new();
+    for line in alerts.lines().filter(|line| line.contains("{rule=")) {
+        // Several queues without consumers have an alert of their own, beside that for one.
+        let several = line.contains("queues_need_attention{rule=\"no_consumers\"} > 1");
+        let rules = line.split('"').nth(1).expect("its rules");
+        alerted.extend(rules.split('|').filter(|_| !several));
+    }
+    let mut all = Rule::ALL.map(Rule::name);
+    alerted.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(alerted, all);
+    let several = "expr: quintet_queues_need_attention{rule=\"no_consumers\"} > 1\n";
+    assert!(alerts.contains(several), "{several}");
 }
 
 #[test]

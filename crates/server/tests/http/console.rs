@@ -118,6 +118,19 @@ fn log_in(server: &Server, form: &str) -> (String, String) {
 const HTML: &str = "accept: text/html,*/*\r\n";
 
 #[test]
+fn a_start_says_where_the_console_is_and_whether_everybody_can_use_it() {
+    let open = Start::default().listen(&["http=0"]).serve();
+    let closed = Start::of(&with_logins("hush")).serve_as_configured();
+    let says = |server: &Server, line: &str| server.lines.iter().any(|said| said == line);
+    for (server, is_open) in [(&open, true), (&closed, false)] {
+        let console = format!("console: http://{}/", server.address_of("http"));
+        assert!(says(server, &console), "{:?}", server.lines);
+        let line = "no users are configured: every account on this machine can use this server";
+        assert_eq!(says(server, line), is_open, "{:?}", server.lines);
+    }
+}
+
+#[test]
 fn a_browser_logs_in_and_out() {
     let config = with_logins("hush");
     let server = Start::of(&config).serve_as_configured();

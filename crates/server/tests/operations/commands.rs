@@ -176,6 +176,29 @@ fn delays_priorities_and_counts() {
 }
 
 #[test]
+fn queues_are_listed_by_a_pattern_a_column_and_whether_they_are_paused() {
+    let server = Server::fresh();
+    for queue in ["mail.a", "mail.b", "mail.b", "other", "other", "other"] {
+        server.printed(&["put", queue, "x"]);
+    }
+    server.printed(&["pause", "mail.a"]);
+    server.printed(&["pause", "other"]);
+    let lists: [(&[&str], &[&str]); 5] = [
+        (&[], &["mail.a", "mail.b", "other"]),
+        (&["--sort", "ready"], &["other", "mail.b", "mail.a"]),
+        (&["--sort", "ready", "mail*"], &["mail.b", "mail.a"]),
+        (&["--paused"], &["mail.a", "other"]),
+        (&["--paused", "mail*"], &["mail.a"]),
+    ];
+    for (options, wanted) in lists {
+        let told = server.printed(&[&["queues"][..], options].concat());
+        let rows = told.lines().skip(1);
+        let names: Vec<&str> = rows.filter_map(|row| row.split(' ').next()).collect();
+        assert_eq!(names, wanted, "{options:?}");
+    }
+}
+
+#[test]
 fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
     let server = Server::fresh();
     server.run(&["put", "work", "one"]);

@@ -445,3 +445,22 @@ fn the_pages_have_one_unit_for_systemd_which_is_the_packages() {
     assert!(page.contains(&format!("```ini\n{unit}```\n")));
     assert_eq!(page.matches("\n[Service]\n").count(), 1);
 }
+
+#[test]
+fn the_container_exposes_and_publishes_the_ports_that_listen_in_it() {
+    let start = include_str!("../../../../packaging/docker/quintet-start");
+    let addresses = start
+        .lines()
+        .filter_map(|line| line.strip_prefix("address = \"0.0.0.0:"));
+    let ports: Vec<&str> = addresses.map(|port| port.trim_end_matches('"')).collect();
+    assert!(ports.contains(&"3333"), "{ports:?}");
+    let image = include_str!("../../../../packaging/docker/Dockerfile");
+    let exposed = format!("\nEXPOSE {}\n", ports.join(" "));
+    assert!(image.contains(&exposed), "{exposed}");
+    let compose = include_str!("../../../../packaging/docker/compose.yaml");
+    for port in &ports {
+        let published = format!("\"127.0.0.1:{port}:{port}\"");
+        assert!(compose.contains(&published), "{published}");
+    }
+    assert_eq!(compose.matches("127.0.0.1:").count(), ports.len());
+}

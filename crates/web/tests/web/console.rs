@@ -14,10 +14,15 @@ fn queue(world: &World, name: &str) -> Value {
 fn every_page_forbids_scripts_of_others_and_says_that_it_is_operational() {
     let world = World::new();
     let id = put(&world, "work", "hello");
-    // Words of RQ stand where there are scripts.
-    for word in ["OPERATIONAL", "RQ pages", ">Scripts<"] {
+    // Words of RQ stand where there are scripts, and pages in the menu where there is something.
+    let pages = [">Scripts<", ">Workers<", ">Hooks<", ">Cluster<"];
+    for word in pages.into_iter().chain(["OPERATIONAL", "RQ pages"]) {
         assert!(!page(&world, "/").contains(word), "{word}");
     }
+    // A rate that nobody has measured is not 0.
+    let shown = page(&world, "/");
+    let unknown = "<dt>Out, per second</dt><dd>–</dd>";
+    assert!(shown.contains(unknown), "{shown}");
     world.queue("job", "echo done >&3");
     for path in [
         "/".to_owned(),
