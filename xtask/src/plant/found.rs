@@ -364,4 +364,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=http", "dependencies_in_a_queue_with_a_long_name"]],
     },
+    Planted {
+        name: "errors-listed-whole",
+        what: "a page of errors does not end by the names in it",
+        edits: &[(
+            "crates/api/src/bulk.rs",
+            "sum::<u64>() >= super::PAGE_BYTES;",
+            "sum::<u64>() >= 99 * super::PAGE_BYTES;",
+        )],
+        tests: &[&["--test=web", "a_page_of_errors_ends"]],
+    },
 ];
