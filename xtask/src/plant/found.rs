@@ -320,7 +320,7 @@ pub(super) const FOUND: &[Planted] = &[
         edits: &[(
             "crates/ops/src/stuck.rs",
             "watch(core, started, move || stops.load(Ordering::Relaxed))?;",
-            "watch(core, started, move || Arc::strong_count(&stops) > 999)?;",
+            "watch(core, started, move || Arc::strong_count(&stops) > 999 && stops.load(Ordering::Relaxed))?;",
         )],
         tests: &[&["--test=faults", "a_start_that_waits_for_space"]],
     },
@@ -340,7 +340,7 @@ pub(super) const FOUND: &[Planted] = &[
         edits: &[(
             "crates/ops/src/audit.rs",
             "                Err(error) => rotated = Err(error),\n",
-            "                Err(error) => return Err(error),\n",
+            "                Err(error) => {\n                    rotated = Err(error);\n                    return rotated;\n                }\n",
         )],
         tests: &[&["--lib", "a_rotation_that_fails_loses_no_line"]],
     },
