@@ -374,4 +374,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=web", "a_page_of_errors_ends"]],
     },
+    Planted {
+        name: "first-shard-is-best",
+        what: "a take over several shards takes what the first one has",
+        edits: &[(
+            "crates/engine/src/across.rs",
+            "if before.is_none_or(|before| before.is_worse_than(found, self.take.end)) {",
+            "if before.is_none() {",
+        )],
+        tests: &[&["--test=protocols", "a_subscription_over_shards"]],
+    },
 ];
