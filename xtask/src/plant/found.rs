@@ -384,4 +384,24 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=protocols", "a_subscription_over_shards"]],
     },
+    Planted {
+        name: "hash-key-forgotten",
+        what: "a snapshot has another key for the hashes of deduplication ids",
+        edits: &[(
+            "crates/engine/src/store/image.rs",
+            "record(&Fact::HashKey(key));",
+            "record(&Fact::HashKey(key.map(|byte| byte ^ 1)));",
+        )],
+        tests: &[&["--test=life", "an_id_is_kept_as_its_hash"]],
+    },
+    Planted {
+        name: "note-cut-in-a-character",
+        what: "the note of a tracked message ends within a character",
+        edits: &[(
+            "crates/engine/src/decide/track.rs",
+            "let note = cut(note, TRACK_NOTE_BYTES_MAX);",
+            "let note = &note[..note.len().min(TRACK_NOTE_BYTES_MAX)];",
+        )],
+        tests: &[&["--test=life", "a_long_note_of_a_tracked_message"]],
+    },
 ];
