@@ -111,7 +111,8 @@ pub fn since(message: &Message) -> Ms {
 
 impl Api {
     /// Counts messages by their errors, the most frequent first, among the first 2,000 of
-    /// `bulk_op`, or fewer whose queues have long names. Answers how many were looked at, and where to go on.
+    /// `bulk_op`, or fewer whose queues have long names. Answers how many were looked at, and
+    /// where to go on.
     ///
     /// # Errors
     /// The shards' error; or there is no room.
