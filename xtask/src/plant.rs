@@ -8,6 +8,7 @@
 
 mod cluster;
 mod features;
+mod found;
 mod random;
 mod waits;
 
@@ -332,7 +333,10 @@ const PLANTED: &[Planted] = &[
 ];
 
 fn all() -> impl Iterator<Item = &'static Planted> {
-    let features = features::FEATURES.iter().chain(waits::WAITS);
+    let features = features::FEATURES
+        .iter()
+        .chain(found::FOUND)
+        .chain(waits::WAITS);
     PLANTED.iter().chain(cluster::CLUSTER).chain(features)
 }
 

@@ -11,7 +11,7 @@ use super::bytes_in_json::{base64_unless_text, text_of};
 use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
-use super::{Api, read};
+use super::{Api, PAGE_BYTES, read};
 use quintet_http::{Requester, reply};
 
 /// Shards and parts of them that are asked for one page at most.
@@ -209,8 +209,11 @@ pub(super) async fn parents(
     let rest = &all[all.partition_point(|parent| parent.id.0 <= after)..];
     let part = &rest[..rest.len().min(max)];
     let mut room = api.room(part.len() as u64 * super::ROW_BYTES)?;
-    let mut parents = Vec::with_capacity(part.len());
+    let (mut parents, mut told) = (Vec::with_capacity(part.len()), 0);
     for parent in part {
+        if told >= PAGE_BYTES {
+            break;
+        }
         // A record of it stays when it is gone.
         let seen = match api.message(&requester, parent.id).await {
             Ok(seen) => Some(seen),
@@ -224,6 +227,7 @@ pub(super) async fn parents(
         if room.as_mut().is_some_and(|room| !room.grow(bytes)) {
             return Err(quintet_http::Problem::NoMemory.into());
         }
+        told += bytes;
         parents.push(ListedParent {
             parent: parent.into(),
             name: name.and_then(|name| text_of(name)),
@@ -231,7 +235,8 @@ pub(super) async fn parents(
             queue: seen.as_ref().map(|(_, queue)| queue.to_string()),
         });
     }
-    let last = part.last().filter(|_| part.len() < rest.len());
+    let last = rest.iter().take(parents.len()).next_back();
+    let last = last.filter(|_| parents.len() < rest.len());
     let cursor = last.map(|last| last.id.0.to_string());
     Ok(reply::document(&ParentPage { parents, cursor }))
 }
@@ -295,10 +300,10 @@ impl Api {
         from: (u8, MessageId),
         max: u32,
     ) -> Result<(Vec<Dependant>, Option<(u8, MessageId)>), Problem> {
-        let (mut all, mut from) = (Vec::new(), from);
+        let (mut all, mut from, mut told) = (Vec::<Dependant>::new(), from, 0);
         for _ in 0..PARTS_MAX {
             let left = max.saturating_sub(u32::try_from(all.len()).unwrap_or(max));
-            if left == 0 {
+            if left == 0 || told >= PAGE_BYTES {
                 break;
             }
             let max = left;
@@ -306,6 +311,8 @@ impl Api {
             let StatsReply::Dependants(page) = self.stats(requester, of).await? else {
                 return Err(Problem::unexpected());
             };
+            let names = page.dependants.iter().map(|one| one.queue.as_bytes().len());
+            told += 8 * names.sum::<usize>() as u64;
             all.extend(page.dependants);
             match page.next {
                 Some(next) => from = next,

@@ -111,7 +111,8 @@ pub fn since(message: &Message) -> Ms {
 
 impl Api {
     /// Counts messages by their errors, the most frequent first, among the first 2,000 of
-    /// `bulk_op`. Answers how many were looked at, and where to go on.
+    /// `bulk_op`, or fewer whose queues have long names. Answers how many were looked at, and
+    /// where to go on.
     ///
     /// # Errors
     /// The shards' error; or there is no room.
@@ -142,8 +143,10 @@ impl Api {
                     (known.newest, known.at, known.from) = (id, at, from);
                 }
             }
+            let names = kinds.values().filter_map(|kind| kind.from.as_ref());
+            let is_full = names.map(name_bytes).sum::<u64>() >= super::PAGE_BYTES;
             bulk_op.after = bulk_done.next;
-            if bulk_done.next.is_none() || looked >= COUNTED {
+            if bulk_done.next.is_none() || looked >= COUNTED || is_full {
                 break;
             }
         }

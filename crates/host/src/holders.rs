@@ -184,4 +184,27 @@ mod tests {
         assert_eq!(names[Work::Server.index()], "server");
         assert_eq!(names[Work::Segment.index()], "segment");
     }
+
+    /// The time counts from when somebody waits, under the work that ends it.
+    #[test]
+    fn work_that_kept_others_waiting_is_told() {
+        let mut holders = Holders::new();
+        // Born earlier, so that its times are long ones without a wait.
+        let ago = Duration::from_secs(60);
+        holders.born = holders.born.checked_sub(ago).expect("an earlier time");
+        holders.unlock(Work::Spill);
+        assert!(sum([&holders].into_iter()).is_empty(), "nobody waited");
+        holders.since.store(1, Ordering::Relaxed);
+        holders.wait_begins();
+        holders.unlock(Work::Spill);
+        let told = sum([&holders].into_iter());
+        let [one] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!((&*one.name, one.times), ("spill", 1));
+        assert!(one.longest_us >= 59_000_000 && one.total_us == one.longest_us);
+        holders.wait_ends(false);
+        holders.unlock(Work::Timer);
+        assert_eq!(sum([&holders].into_iter()), told, "nobody waits any more");
+    }
 }

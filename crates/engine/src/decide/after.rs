@@ -429,6 +429,8 @@ impl Engine {
         max: u32,
     ) -> DependantPage {
         const LOOKS: usize = 1024;
+        /// Bytes of queue names that end a page.
+        const NAMES: usize = 128 << 10;
         let looks = usize::try_from(max).unwrap_or(LOOKS).clamp(1, LOOKS);
         let children = self.store.dependencies.children_after(parent, after);
         let children: Vec<MessageId> = children.take(looks).collect();
@@ -440,7 +442,13 @@ impl Engine {
             },
             ..DependantPage::default()
         };
+        let (mut names, mut last) = (0, after);
         for id in children {
+            if names >= NAMES {
+                page.next = Some((shard, last));
+                break;
+            }
+            last = id;
             let message = self.store.message(id);
             let Some(message) = message.filter(|message| !message.is_expired(self.now)) else {
                 continue;
@@ -448,6 +456,7 @@ impl Engine {
             let state = ListState::of(message, self.now);
             let queue = self.store.name_of(message.queue);
             if self.may(asker, Verb::Peek, &queue) {
+                names += queue.as_bytes().len();
                 page.dependants.push(Dependant { id, queue, state });
             }
         }

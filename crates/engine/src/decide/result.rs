@@ -75,9 +75,9 @@ impl Engine {
         let (why, note) = (ended.as_ref().map(|end| end.why), track.map(|t| &t.note));
         let said = |note: &[u8]| (!note.is_empty()).then(|| note.into());
         let (state, text) = match (why, track.map(|track| track.state)) {
-            // A note that may have been cut is no result.
+            // A note that may have been cut is no result. It may lack a part of a character.
             (Some(Ended::Forgotten), _) => {
-                let whole = note.filter(|note| note.len() < TRACK_NOTE_BYTES_MAX);
+                let whole = note.filter(|note| note.len() + 3 < TRACK_NOTE_BYTES_MAX);
                 (ResultState::Done, whole.cloned())
             }
             (Some(why), _) => {

@@ -3,7 +3,7 @@
 use super::Stop;
 use quintet_types::{
     ByName, CommandError, Message, MessageId, Name, NamedAction, Outcome, Principal, Removal,
-    State, TRACK_NOTE_BYTES_MAX, Track, TrackState, Verb,
+    State, TRACK_NOTE_BYTES_MAX, Track, TrackState, Verb, cut,
 };
 
 use crate::engine::{Cx, Engine};
@@ -104,7 +104,7 @@ impl Engine {
             (Some(cancelled), TrackState::Cancelled) => &cancelled.reason,
             _ => &extra.status,
         };
-        let note = &note[..note.len().min(TRACK_NOTE_BYTES_MAX)];
+        let note = cut(note, TRACK_NOTE_BYTES_MAX);
         Some(Box::new(Track {
             queue: queue.name.clone(),
             name: extra.name.clone()?,
@@ -191,7 +191,7 @@ impl Engine {
         } else if percent.is_some() || text.is_some() {
             track.percent = percent.map(|percent| percent.min(100)).or(track.percent);
             if let Some(text) = text {
-                track.note = text[..text.len().min(TRACK_NOTE_BYTES_MAX)].into();
+                track.note = cut(text, TRACK_NOTE_BYTES_MAX).into();
             }
             (track.changed, track.until) = (self.now, self.after(self.settings.track_keep_ms));
             self.keep_track(cx, id, Some(Box::new(track)));

@@ -51,6 +51,19 @@ fn track(w: &mut World, name: &str) -> (TrackState, String) {
     (track.state, note)
 }
 
+/// No character is cut.
+#[test]
+fn a_long_note_of_a_tracked_message_stays_text() {
+    let mut w = World::new();
+    let id = tracked(&mut w, "n");
+    let text = |letters| format!("x{}", "\u{e9}".repeat(letters));
+    let reason = text(600).into_bytes().into();
+    let priority = None;
+    let bury = settle(id, How::Bury { priority, reason });
+    assert_eq!(w.ask(9, bury), Some(Outcome::Done));
+    assert_eq!(track(&mut w, "n").1, text(511));
+}
+
 fn cancelled() -> (TrackState, String) {
     (TrackState::Cancelled, "no longer wanted".into())
 }

@@ -145,6 +145,24 @@ fn key_of_one(client: &mut Client) -> Vec<u8> {
     client.exact(u16::from_be_bytes([k0, k1]).into())
 }
 
+/// Over queues of several shards the best packet comes first.
+#[test]
+fn a_subscription_over_shards_goes_by_priority() {
+    let server = start("shards = 4");
+    let mut client = server.client_of("pinpriq");
+    for n in 1..=8_u8 {
+        client.send(&push(&format!("q{n}"), 9 - n, &[n], b""));
+    }
+    settle(&mut client);
+    for n in 1..=8 {
+        client.send(&named(0x73, &format!("q{n}")));
+    }
+    for n in (1..=8_u8).rev() {
+        client.send(&[0x41]);
+        assert_eq!(key_of_one(&mut client), [n]);
+    }
+}
+
 /// Subscribers over all shards, which change their subscriptions while packets
 /// come: each packet reaches one of them, and nobody waits in vain.
 #[test]

@@ -2,7 +2,7 @@
 
 use quintet_types::{
     ByName, CommandError, Message, MessageId, MessageResult, NamedAction, Outcome, ResultState,
-    State, TRACK_NOTE_BYTES_MAX, Track, TrackState,
+    State, TRACK_NOTE_BYTES_MAX, Track, TrackState, cut,
 };
 
 use super::Model;
@@ -48,7 +48,7 @@ impl Model {
             Some(cancelled) if state == TrackState::Cancelled => cancelled.reason.to_vec(),
             _ => extra.status.to_vec(),
         };
-        note.truncate(TRACK_NOTE_BYTES_MAX);
+        note.truncate(cut(&note, TRACK_NOTE_BYTES_MAX).len());
         let track = Track {
             queue: self.queue(message.queue).name.clone(),
             name: extra.name.expect("a tracked message has a name"),

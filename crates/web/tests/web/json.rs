@@ -3,7 +3,9 @@
 use std::sync::mpsc;
 
 use quintet_client::ClientApi as _;
-use quintet_types::{Body, By, Caller, Command, How, MessageId, Outcome, Put, PutMore};
+use quintet_types::{
+    Body, By, Caller, Command, How, MessageId, Outcome, Past, Put, PutMore, State,
+};
 use serde_json::{Value, json};
 
 use crate::common::{Reply, World};
@@ -84,6 +86,44 @@ fn bytes_that_are_no_text_are_told_in_base64() {
         .text();
     assert!(!shown.contains("_base64\":\""), "{shown}");
     assert!(!shown.contains("headers_base64"), "{shown}");
+}
+
+/// Each error is told with the name of a queue.
+#[test]
+fn a_page_of_errors_ends_at_a_mebibyte() {
+    let world = World::new();
+    for number in 0..100 {
+        let past = Past {
+            state: State::Buried,
+            status: "e".repeat(number + 1).into_bytes().into(),
+            ..Past::default()
+        };
+        let from = vec![b'n'; 20_000];
+        let more = PutMore {
+            attrs: vec![(b"dead_letter_queue".as_slice().into(), from.into())],
+            past: Some(Box::new(past)),
+            ..PutMore::default()
+        };
+        let put = Put {
+            more: Some(Box::new(more)),
+            ..Put::new("work".into(), Body::new(b"x"))
+        };
+        let told = submit(&world, Command::Put(put));
+        assert!(matches!(told, Outcome::Put { .. }), "{told:?}");
+    }
+    let (mut errors, mut query) = (0, String::new());
+    loop {
+        let page = world.get(&format!("/api/v1/queues/work/errors{query}"));
+        assert_eq!(page.status, 200, "{}", page.text());
+        assert!(page.text().len() < (1 << 20) + (64 << 10));
+        let page = page.json();
+        errors += page["errors"].as_array().map_or(0, Vec::len);
+        match &page["cursor"] {
+            Value::String(cursor) => query = format!("?cursor={cursor}"),
+            _ => break,
+        }
+    }
+    assert_eq!(errors, 100);
 }
 
 #[test]

@@ -1,0 +1,407 @@
+//! What other people's suites and clients found, and an attack: for each the defect as it was, or
+//! one of its kind.
+
+use super::Planted;
+
+pub(super) const FOUND: &[Planted] = &[
+    Planted {
+        name: "room-without-a-step",
+        what: "a put that waits for memory gets no step when memory frees itself",
+        edits: &[(
+            "crates/engine/src/decide/cold.rs",
+            "reading.again || (reading.room_waits && self.has_room())",
+            "reading.again || (reading.room_waits && reading.memory_room == 0 && self.has_room())",
+        )],
+        tests: &[&["--test=life", "a_put_that_waits_for_memory_goes_on"]],
+    },
+    Planted {
+        name: "batches-listed-whole",
+        what: "a page of batches does not end by its bytes",
+        edits: &[(
+            "crates/engine/src/decide/batch.rs",
+            "bytes >= LIST_BYTES {",
+            "bytes >= 100 * LIST_BYTES {",
+        )],
+        tests: &[&["--test=life", "a_page_of_batches_ends"]],
+    },
+    Planted {
+        name: "reason-not-cut",
+        what: "the reason of a buried message has any length",
+        edits: &[(
+            "crates/engine/src/decide/settle.rs",
+            "let reason = cut(reason, ERROR_BYTES_MAX).into();",
+            "let reason = cut(reason, 1000 * ERROR_BYTES_MAX).into();",
+        )],
+        tests: &[&["--test=life", "a_reason_is_cut"]],
+    },
+    Planted {
+        name: "attributes-not-counted",
+        what: "half of what a message has beside its body is not counted as memory",
+        edits: &[(
+            "crates/engine/src/store/index.rs",
+            "body + message.extra_bytes()",
+            "body + message.extra_bytes() / 2",
+        )],
+        tests: &[&["--test=memory", "what_messages_take_is_counted"]],
+    },
+    Planted {
+        name: "dedupe-without-bound",
+        what: "deduplication records may be twice as many as `dedupe_max`",
+        edits: &[(
+            "crates/engine/src/decide/put.rs",
+            "(known + more) as u64 <= max;",
+            "(known + more) as u64 <= 2 * max;",
+        )],
+        tests: &[&["--test=life", "records_have_a_bound_of_their_own"]],
+    },
+    Planted {
+        name: "address-takes-all",
+        what: "one address gets all connections of an HTTP listener",
+        edits: &[(
+            "crates/http/src/slots.rs",
+            "(self.most / 4 * 3).max(1)",
+            "self.most.max(1)",
+        )],
+        tests: &[&["--lib", "an_address_gets_three_quarters"]],
+    },
+    Planted {
+        name: "star-reaches-across",
+        what: "a `*` at the start of a grant matches across `+`",
+        edits: &[(
+            "crates/auth/src/table.rs",
+            "(0..=plus).any(",
+            "(0..name.len().max(plus)).any(",
+        )],
+        tests: &[&["--lib", "the_table_says_what_the_grants_say"]],
+    },
+    Planted {
+        name: "batch-joined-unseen",
+        what: "with one shard anybody puts members into any batch",
+        edits: &[(
+            "crates/engine/src/decide/batch.rs",
+            "if self.permits.is_none() || call.vouched {",
+            "if self.permits.is_none() || call.vouched || self.shards == 1 {",
+        )],
+        tests: &[&["--test=operations", "nobody_joins_a_batch"]],
+    },
+    Planted {
+        name: "purge-keeps-ids",
+        what: "an emptied queue still knows the deduplication ids of what it had",
+        edits: &[(
+            "crates/engine/src/store/apply.rs",
+            "queue.dedupe_generation = queue.dedupe_generation.wrapping_add(1);",
+            "queue.dedupe_generation = queue.dedupe_generation.wrapping_add(0);",
+        )],
+        tests: &[&["--test=life", "an_emptied_queue_knows_no_repeats"]],
+    },
+    Planted {
+        name: "cancelled-move-goes-on",
+        what: "a cancelled message move task moves the messages of another step",
+        edits: &[(
+            "crates/sqs/src/moves.rs",
+            "known.id == task.id && known.status == Status::Running;",
+            "known.id == task.id;",
+        )],
+        tests: &[&["--test=sqs", "a_cancelled_move_moves_nothing_more"]],
+    },
+    Planted {
+        name: "no-visibility-hides",
+        what: "a queue whose visibility timeout is 0 hides what was received for a moment",
+        edits: &[(
+            "crates/engine/src/decide/lease.rs",
+            "LeaseTime::TtrOrOver => matches!(ttr_ms, Some(0 | AT_ONCE_MS)),",
+            "LeaseTime::TtrOrOver => ttr_ms == Some(0),",
+        )],
+        tests: &[&["--test=sqs", "a_queue_whose_visibility_is_none"]],
+    },
+    Planted {
+        name: "fifo-delay-stays",
+        what: "a shorter delay of a FIFO queue is only that of later messages",
+        edits: &[(
+            "crates/sqs/src/queues.rs",
+            "fifo && ms != before_ms)",
+            "fifo && ms > before_ms)",
+        )],
+        tests: &[&["--test=sqs", "a_delay_of_a_fifo_queue"]],
+    },
+    Planted {
+        name: "control-characters-taken",
+        what: "SQS takes a text with a vertical tab",
+        edits: &[(
+            "crates/sqs/src/message.rs",
+            "matches!(c, '\\t' | '\\n' | '\\r' | ' '..=",
+            "matches!(c, '\\t'..='\\r' | ' '..=",
+        )],
+        tests: &[&["--lib", "bodies_have_the_characters_of_xml"]],
+    },
+    Planted {
+        name: "import-believes-bodies",
+        what: "an import from SQS does not compare bodies with their sums",
+        edits: &[(
+            "crates/cli/src/import/from/sqs.rs",
+            "is_some_and(|md5| *md5 != sum)",
+            "is_some_and(|md5| md5.len() != sum.len())",
+        )],
+        tests: &[&["--test=operations", "a_body_that_came_as_another"]],
+    },
+    Planted {
+        name: "track-only-while-held",
+        what: "`TRACK SET` needs a worker that holds the job",
+        edits: &[(
+            "crates/engine/src/decide/track.rs",
+            "if self.store.messages.at(slot).state == State::Reserved {",
+            "if self.store.messages.at(slot).state != State::Done {",
+        )],
+        tests: &[&["--test=wire", "every_transcript_is_answered"]],
+    },
+    Planted {
+        name: "success-beside-complete",
+        what: "the callback `success` does not wait for the end of `complete`",
+        edits: &[(
+            "crates/types/src/batch.rs",
+            "let is_next = self.complete == CallbackState::Done && self.success",
+            "let is_next = self.complete != CallbackState::No && self.success",
+        )],
+        tests: &[&["--test=life", "batches::"]],
+    },
+    Planted {
+        name: "batch-closed-for-good",
+        what: "a batch takes no members once its callbacks were put",
+        edits: &[(
+            "crates/types/src/batch.rs",
+            "self.open || self.complete != CallbackState::No",
+            "self.open && self.complete != CallbackState::Done",
+        )],
+        tests: &[&["--test=wire", "every_transcript_is_answered"]],
+    },
+    Planted {
+        name: "set-up-word-missing",
+        what: "RQ's set-up does not find its word on the first page",
+        edits: &[(
+            "crates/console/templates/frame.html",
+            "<span>QUEUEMGR: OPERATIONAL</span>",
+            "<span>QUEUEMGR</span>",
+        )],
+        tests: &[&["--test=web", "says_that_it_is_operational"]],
+    },
+    Planted {
+        name: "force-remote-travels",
+        what: "a relayed message has the `force_remote` of the first one",
+        edits: &[(
+            "crates/rq/src/builtin/relay.rs",
+            "const FIELDS: [&str; 9] = [\n",
+            "const FIELDS: [&str; 10] = [\n    \"force_remote\",\n",
+        )],
+        tests: &[&["--test=web", "its_log_has_the_lines_of_rq"]],
+    },
+    Planted {
+        name: "script-where-started",
+        what: "a relative script is not looked for in `script_root`",
+        edits: &[(
+            "crates/scripts/src/config.rs",
+            ".then(|| root.join(&self.script))",
+            ".then(|| root.with_file_name(&self.script))",
+        )],
+        tests: &[&["--test=rq", "a_relative_script_is_in"]],
+    },
+    Planted {
+        name: "used-key-accepted",
+        what: "a used `Idempotency-Key` with another request is answered as its repeat",
+        edits: &[(
+            "crates/engine/src/decide/put.rs",
+            "known.sum > 0 && left.sum != known.sum {",
+            "known.sum > 0 && left.sum < known.sum && left.sum > known.sum {",
+        )],
+        tests: &[&["--test=web", "a_used_key_with_another_request"]],
+    },
+    Planted {
+        name: "bytes-only-as-text",
+        what: "JSON has bytes that are no text without their base64",
+        edits: &[(
+            "crates/api/src/bytes_in_json.rs",
+            "text.is_err().then(",
+            "text.is_ok_and(str::is_empty).then(",
+        )],
+        tests: &[&["--test=web", "bytes_that_are_no_text_are_told"]],
+    },
+    Planted {
+        name: "mark-not-passed-over",
+        what: "a byte order mark before a hook keeps the server from starting",
+        edits: &[(
+            "crates/hooks/src/load.rs",
+            "text.starts_with(b\"\\xef\\xbb\\xbf\")",
+            "text.starts_with(b\"\\xef\\xbb\\xbe\")",
+        )],
+        tests: &[&["--test=hooks", "a_byte_order_mark_and"]],
+    },
+    Planted {
+        name: "blank-binlog-skipped",
+        what: "an import passes over a binlog file that begins with zeros",
+        edits: &[(
+            "crates/cli/src/import/from/binlog.rs",
+            "all.damaged(format!(\"{}: {what}\", path.display()));",
+            "drop(format!(\"{}: {what}\", path.display()));",
+        )],
+        tests: &[&["--test=operations", "a_binlog_of_the_real_beanstalkd"]],
+    },
+    Planted {
+        name: "family-twice",
+        what: "OpenMetrics has one family twice",
+        edits: &[(
+            "crates/ops/src/metrics.rs",
+            "Counter \"connections_accepted_total\"",
+            "Counter \"connections_total\"",
+        )],
+        tests: &[&["--lib", "no_two_families_have_one_name"]],
+    },
+    Planted {
+        name: "range-not-said",
+        what: "the OpenAPI document does not tell the ranges of fields",
+        edits: &[(
+            "crates/api/src/openapi.rs",
+            "schema[\"properties\"].get_mut(field) {",
+            "schema[\"properties\"].get_mut(field.trim_start_matches('p')) {",
+        )],
+        tests: &[&["--lib", "what_fields_take_is_said"]],
+    },
+    Planted {
+        name: "second-host-taken",
+        what: "a request with two Host lines is served",
+        edits: &[(
+            "crates/http/src/head.rs",
+            "headers.get_all(HOST).iter().nth(1)",
+            "headers.get_all(HOST).iter().nth(2)",
+        )],
+        tests: &[&["--test=web", "a_second_host_is_refused"]],
+    },
+    Planted {
+        name: "head-one-byte-longer",
+        what: "a request's head may be a byte longer than `max_header`",
+        edits: &[(
+            "crates/http/src/head.rs",
+            "(bytes > max).then(",
+            "(bytes > max + 1).then(",
+        )],
+        tests: &[&["--test=web", "heads_have_a_limit"]],
+    },
+    Planted {
+        name: "gat-unknown",
+        what: "`gat` is an unknown command and not a cache's",
+        edits: &[(
+            "crates/wire/src/memcache/request.rs",
+            " | b\"gat\" | b\"gats\"",
+            " | b\"gats\"",
+        )],
+        tests: &[&["--test=wire", "every_transcript_is_answered"]],
+    },
+    Planted {
+        name: "expires-to-itself",
+        what: "a queue may expire to itself",
+        edits: &[(
+            "crates/config/src/load.rs",
+            "if overrides.expire_to.as_ref() == Some(&own) {",
+            "if overrides.expire_to.as_ref() == Some(&own) && name.len() > 999 {",
+        )],
+        tests: &[&["--lib", "a_queue_does_not_expire_to_itself"]],
+    },
+    Planted {
+        name: "odd-address-unknown",
+        what: "an address with bytes that are no text is an unknown page",
+        edits: &[(
+            "crates/api/src/path.rs",
+            "= failed.kind()\n",
+            "= failed.kind()\n        && key.len() > 999\n",
+        )],
+        tests: &[&["--test=http", "what_an_address_has_that_is_no_text"]],
+    },
+    Planted {
+        name: "start-ignores-stop",
+        what: "a start that waits for disk space goes on after a stop",
+        edits: &[(
+            "crates/ops/src/stuck.rs",
+            "watch(core, started, move || stops.load(Ordering::Relaxed))?;",
+            "watch(core, started, move || Arc::strong_count(&stops) > 999 && stops.load(Ordering::Relaxed))?;",
+        )],
+        tests: &[&["--test=faults", "a_start_that_waits_for_space"]],
+    },
+    Planted {
+        name: "result-by-name-lost",
+        what: "the end of a message by its name forgets the result",
+        edits: &[(
+            "crates/api/src/types.rs",
+            "status: result.into_bytes().into(),",
+            "status: result.get(..0).unwrap_or_default().as_bytes().into(),",
+        )],
+        tests: &[&["--test=http", "a_reserved_message_is_settled_by_its_name"]],
+    },
+    Planted {
+        name: "audit-line-lost",
+        what: "the audit loses a line where its file cannot be renamed",
+        edits: &[(
+            "crates/ops/src/audit.rs",
+            "                Err(error) => rotated = Err(error),\n",
+            "                Err(error) => {\n                    rotated = Err(error);\n                    return rotated;\n                }\n",
+        )],
+        tests: &[&["--lib", "a_rotation_that_fails_loses_no_line"]],
+    },
+    Planted {
+        name: "lock-holders-not-known",
+        what: "`quintet stats --locks` leaves out work that held a shard for long",
+        edits: &[(
+            "crates/host/src/holders.rs",
+            "since != 0 && held >= LONG",
+            "since != 0 && held < LONG",
+        )],
+        tests: &[&["--lib", "work_that_kept_others_waiting_is_told"]],
+    },
+    Planted {
+        name: "dependents-listed-whole",
+        what: "a page of messages that wait for another one does not end by its bytes",
+        edits: &[(
+            "crates/engine/src/decide/after.rs",
+            "const NAMES: usize = 128 << 10;",
+            "const NAMES: usize = 128 << 20;",
+        )],
+        tests: &[&["--test=http", "dependencies_in_a_queue_with_a_long_name"]],
+    },
+    Planted {
+        name: "errors-listed-whole",
+        what: "a page of errors does not end by the names in it",
+        edits: &[(
+            "crates/api/src/bulk.rs",
+            "sum::<u64>() >= super::PAGE_BYTES;",
+            "sum::<u64>() >= 99 * super::PAGE_BYTES;",
+        )],
+        tests: &[&["--test=web", "a_page_of_errors_ends"]],
+    },
+    Planted {
+        name: "first-shard-is-best",
+        what: "a take over several shards takes what the first one has",
+        edits: &[(
+            "crates/engine/src/across.rs",
+            "if before.is_none_or(|before| before.is_worse_than(found, self.take.end)) {",
+            "if before.is_none() {",
+        )],
+        tests: &[&["--test=protocols", "a_subscription_over_shards"]],
+    },
+    Planted {
+        name: "hash-key-forgotten",
+        what: "a snapshot has another key for the hashes of deduplication ids",
+        edits: &[(
+            "crates/engine/src/store/image.rs",
+            "record(&Fact::HashKey(key));",
+            "record(&Fact::HashKey(key.map(|byte| byte ^ 1)));",
+        )],
+        tests: &[&["--test=life", "an_id_is_kept_as_its_hash"]],
+    },
+    Planted {
+        name: "note-cut-in-a-character",
+        what: "the note of a tracked message ends within a character",
+        edits: &[(
+            "crates/engine/src/decide/track.rs",
+            "let note = cut(note, TRACK_NOTE_BYTES_MAX);",
+            "let note = &note[..note.len().min(TRACK_NOTE_BYTES_MAX)];",
+        )],
+        tests: &[&["--test=life", "a_long_note_of_a_tracked_message"]],
+    },
+];
