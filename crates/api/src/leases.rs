@@ -288,7 +288,7 @@ pub(super) async fn bury(
     api.settle(&requester, &token, settle).await
 }
 
-/// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
+/// Says how far the work has come; the message and the leases of its queue show it.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/progress", operation_id = "report_progress", tag = "leases",
     params(("token" = String, Path)), request_body = Progress,
     responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]

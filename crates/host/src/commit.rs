@@ -365,7 +365,7 @@ impl Core {
     /// thread, where there is one, tries again.
     pub fn write_here(&self, commit_number: u64) {
         let mut committer = locked(&self.committer);
-        // Whoever had the lock before may have written it.
+        // An earlier owner of the lock may have written it.
         if self.progress.written() >= commit_number {
             return;
         }

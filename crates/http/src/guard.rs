@@ -134,7 +134,7 @@ impl Guard {
         };
         let (tell, told) = tokio::sync::oneshot::channel();
         let tell: Tell = Box::new(move |answer| {
-            // Whoever asked may have gone.
+            // The requester may have gone.
             let _heard = tell.send(answer);
         });
         let given = Authorization::read(text(headers, &AUTHORIZATION));

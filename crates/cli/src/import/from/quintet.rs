@@ -589,7 +589,7 @@ impl Peer for Quintet {
         let mut seen = Line::connect(self.site.url.strip_prefix("http://")?).ok()?;
         let request = b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n";
         seen.send(request).ok()?;
-        // Whoever answers has accepted it.
+        // A server that answers has accepted it.
         seen.line().ok()?;
         self.seen.insert(seen).local()
     }
