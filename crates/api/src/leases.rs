@@ -140,7 +140,7 @@ pub(super) async fn reserve(
         user: requester.name(),
         worker: worker.map(Into::into),
     };
-    // As earlier versions sum it, unless one key is asked for.
+    // As earlier versions sum it, unless one key is requested.
     let token_of = match asked.one_key {
         true => serde_json::json!([max, time, asked.min, true]),
         false => serde_json::json!([max, time, asked.min]),

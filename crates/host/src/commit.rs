@@ -238,7 +238,7 @@ impl Committer {
         !full || self.room() >= self.reserve() + COPIED.min(self.bytes() / 4)
     }
 
-    /// True if as much was asked for in this segment as the next begins with.
+    /// True if as much was requested in this segment as the next begins with.
     pub(crate) fn pays_for_next(&self, core: &Core) -> bool {
         self.own >= core.room.snapshot.load(Ordering::Relaxed)
     }

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Logins {
 /// The rules of a listener.
 #[derive(Clone, Default)]
 pub struct Guard {
-    /// Nobody: no login is asked for.
+    /// Nobody: no login is requested.
     pub users: Vec<User>,
     /// Asked before them.
     pub logins: Option<Logins>,

@@ -1,6 +1,6 @@
 //! A running Kestrel, Darner, or another memcache server with reliable reads, queue by queue.
 //!
-//! A connection has one open read, so there are several. Items are asked for one after the other,
+//! A connection has one open read, so there are several. Items are requested one after the other,
 //! which keeps their order, and closed when they are stored here.
 
 use std::collections::{HashMap, VecDeque};

@@ -258,7 +258,7 @@ impl Quintet {
             .with_context(|| format!("cannot read the messages of {at}: it has another version"))
     }
 
-    /// All its queues as it tells them, or the one that was asked for.
+    /// All its queues as it tells them, or the one that was requested.
     fn told(&self) -> Result<Vec<Map<String, Value>>> {
         let mut all = Vec::new();
         if let Some(only) = &self.site.queue {
