@@ -58,7 +58,7 @@ impl Workers {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         match self.act {
             Some(Act::Quiet(steer)) => return steer.run("quiet", "gets no more jobs"),
-            Some(Act::Terminate(steer)) => return steer.run("terminate", "gets no more jobs and must end"),
+            Some(Act::Terminate(steer)) => return steer.run("terminate", "must end"),
             None => {}
         }
         let all = workers(&mut Api::connect(&self.at)?)?;
