@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::{Api, PAGE_BYTES, read};
 use quintet_http::{Requester, reply};
 
-/// Shards and parts of them that are asked for one page at most.
+/// Shards and parts of them that are read for one page at most.
 const PARTS_MAX: usize = 256;
 
 /// A message to wait for.

@@ -193,7 +193,7 @@ pub(super) struct Batches {
     next: Option<String>,
 }
 
-/// The page of batches that comes after, as a text for whoever asks for it.
+/// The page of batches that comes after, as a text for the client that asks for it.
 pub fn batches_after((shard, after): (u8, BatchId)) -> String {
     format!("{shard}-{after}")
 }

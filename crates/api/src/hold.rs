@@ -106,7 +106,7 @@ pub(super) struct Holds {
 
 impl Holds {
     /// # Errors
-    /// It cannot be held for so long; or both are asked for.
+    /// It cannot be held for so long; or both are requested.
     fn holding(self) -> Result<Option<Holding>, Problem> {
         let of = |field, ms: Option<u64>| match ms {
             Some(ms) if !(1..=HOLD_MAX_MS).contains(&ms) => {

@@ -63,7 +63,7 @@ impl Holders {
 }
 
 impl Api {
-    /// The connections, for whoever may see them.
+    /// The connections, for users that may see them.
     ///
     /// # Errors
     /// The server stops, or there is no room for the list.

@@ -205,7 +205,7 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
     if Name::of_shown(&head.queue) != *queue {
         return wrong("queue", "names another queue than the address does");
     }
-    // Whoever else could would read, and remove, the files of another message.
+    // Another user that could would read, and remove, the files of another message.
     if !requester.may_server()
         && head
             .attrs

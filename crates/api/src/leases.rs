@@ -140,7 +140,7 @@ pub(super) async fn reserve(
         user: requester.name(),
         worker: worker.map(Into::into),
     };
-    // As earlier versions sum it, unless one key is asked for.
+    // As earlier versions sum it, unless one key is requested.
     let token_of = match asked.one_key {
         true => serde_json::json!([max, time, asked.min, true]),
         false => serde_json::json!([max, time, asked.min]),
@@ -288,7 +288,7 @@ pub(super) async fn bury(
     api.settle(&requester, &token, settle).await
 }
 
-/// Says how far the work has come, for whoever looks at the message or at the leases of its queue.
+/// Says how far the work has come; the message and the leases of its queue show it.
 #[utoipa::path(post, path = "/api/v1/leases/{token}/progress", operation_id = "report_progress", tag = "leases",
     params(("token" = String, Path)), request_body = Progress,
     responses((status = 204), (status = 200, body = CancelNotice, description = "the message is cancelled"), (status = 409, body = Problem, content_type = "application/problem+json", description = "the lease is over")))]

@@ -128,7 +128,7 @@ impl Api {
         Arc::clone(&self.client_api)
     }
 
-    /// Asks the shards on behalf of whoever asks.
+    /// Asks the shards on behalf of the requester.
     ///
     /// # Errors
     /// Their error.

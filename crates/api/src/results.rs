@@ -20,7 +20,7 @@ use super::read::WAIT_MAX_MS;
 use super::{Api, allowed, client_of, read};
 use quintet_http::{Apart, Client, ConnectionSlot, Guest, Requester, Waited, Waits, reply};
 
-/// The new id of a message that is on its way to another shard is asked for so often.
+/// The new id of a message that is on its way to another shard is requested so often.
 const MOVES: Duration = Duration::from_millis(20);
 
 /// How a message ended.

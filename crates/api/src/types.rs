@@ -506,7 +506,7 @@ pub(super) struct Leased {
     /// The message's id.
     pub(super) message: u64,
     /// The connection that holds it, as `/connections` numbers them; null: a
-    /// script, whoever has the token, or nobody since a restart.
+    /// script, the client that has the token, or nobody since a restart.
     pub(super) connection: Option<u64>,
     /// The protocol it was given over, as far as it is known; so are the next ones.
     pub(super) protocol: Option<String>,

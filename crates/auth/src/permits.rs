@@ -40,7 +40,7 @@ impl ShardPermits {
         }
     }
 
-    /// Counts queues for whoever made them.
+    /// Counts queues for the users that made them.
     #[must_use]
     pub fn counting(self, accounts: Arc<Accounts>) -> Self {
         Self {

@@ -108,7 +108,7 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// True if whoever has `rights` on a queue may.
+    /// True if a user that has `rights` on a queue may.
     pub fn met_by(self, rights: Rights) -> bool {
         match self {
             Needs::Nothing => true,

@@ -5,7 +5,7 @@ use quintet_types::Pattern;
 use crate::credential::{Password, Secret, Token};
 use crate::rights::Rights;
 
-/// Stands in a grant for whoever has not said who it is.
+/// Stands in a grant for clients that have not logged in.
 pub const ANONYMOUS: &str = "anonymous";
 
 /// Somebody who may log in.

@@ -361,7 +361,7 @@ fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Resu
 fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
-        // Whoever read our output has had enough.
+        // The reader of our output has had enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("quintet: {error:#}");

@@ -40,7 +40,7 @@ quintet_types::named! {
         /// The server started, or another node took over: leases of connections ended.
         Restart = "restart",
         /// A part of the log is damaged, or was and a repair has cut it out: events of any queue
-        /// may be missing there. Told whatever is asked for.
+        /// may be missing there. Told whatever is requested.
         Lost = "lost",
     }
 }
@@ -84,7 +84,7 @@ impl Since {
     }
 }
 
-/// Which events are asked for.
+/// Which events are requested.
 #[derive(Clone, Debug)]
 pub struct EventsRequest {
     pub since: Since,

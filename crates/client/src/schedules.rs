@@ -12,7 +12,7 @@ pub type TellSchedules = Box<dyn FnOnce(Vec<ScheduleSeen>, Option<String>) + Sen
 /// Told what came of steering one.
 pub type TellSteered = Box<dyn FnOnce(Result<Steered, NotSteered>) + Send>;
 
-/// Which schedules are asked for.
+/// Which schedules are requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WhichSchedules {
     /// So many behind this name, in the order of names.
@@ -129,11 +129,11 @@ pub struct ScheduleSeen {
     pub by: String,
     /// When, by the wall clock.
     pub defined_ms: Option<u64>,
-    /// Its definition, where it is asked for and is not in the file.
+    /// Its definition, where it is requested and is not in the file.
     pub spec: Option<Box<ScheduleSpec>>,
-    /// Its due times, where they are asked for.
+    /// Its due times, where they are requested.
     pub timing: Option<Timing>,
-    /// Its last runs, newest first, where they are asked for.
+    /// Its last runs, newest first, where they are requested.
     pub runs: Vec<RunSeen>,
 }
 

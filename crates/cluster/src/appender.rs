@@ -47,7 +47,7 @@ struct State {
     window: Window,
     /// Somebody does what the window says; others leave it to them, so that it is done in order.
     busy: bool,
-    /// When whoever drives this comes next.
+    /// When the caller comes next.
     armed: Option<Moment>,
 }
 

@@ -219,7 +219,7 @@ fn checksum_of(entry: &[u8]) -> u32 {
     u32::from_le_bytes(four)
 }
 
-/// Why an entry is not believed. Whoever reads stops there.
+/// Why an entry is not believed. A reader stops there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// It is shorter than a header; its length in bytes.

@@ -16,7 +16,7 @@ pub(crate) enum Input {
     Tail(TailEvent),
     /// The answer to the question of this number.
     Ends(u64, Option<Ends>),
-    /// Content of a position that was asked for.
+    /// Content of a position that was requested.
     Found(Seq, EntryLookup),
     /// The answer to a request for another leader.
     Distrusted(Distrusted),

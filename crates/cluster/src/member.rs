@@ -26,7 +26,7 @@ use crate::{
 /// How often it is looked what the stream has: how far behind this member is, and what of its
 /// mirror can go.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often another leader is asked for at most. Far longer than servers need to change it.
+/// How often another leader is requested at most. Far longer than servers need to change it.
 const DISTRUST: Duration = Duration::from_secs(2);
 
 /// Parts of a member.
@@ -163,7 +163,7 @@ struct Inner<D: Duty> {
     doubts: Doubts,
     /// When another leader may be asked for.
     distrusts: Moment,
-    /// Until then nothing is read: another leader was asked for.
+    /// Until then nothing is read: another leader was requested.
     rests: Moment,
     /// Compare with this entry once the leader's copy is known to be whole.
     comparing: Option<Seq>,

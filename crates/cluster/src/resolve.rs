@@ -61,7 +61,7 @@ pub(crate) fn judge(ours: &Ours, sent: &Bytes, kind: Kind, found: &[u8]) -> Verd
     };
     let stranger = header.writer != ours.writer;
     match kind {
-        // Whoever came first; what a claim is behind is not what its claimant read.
+        // The entry that came first wins; what a claim is behind is not what its claimant read.
         Kind::Claim => Verdict::Stop(header.epoch),
         _ if header.epoch > ours.epoch => Verdict::Stop(header.epoch),
         Kind::Padding if header.epoch < ours.epoch => Verdict::Settled,

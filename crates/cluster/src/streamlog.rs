@@ -318,7 +318,7 @@ impl Log for StreamLog {
         self.say_again(stamp, self.from)
     }
 
-    /// From here on there is no lease: whoever takes over waits for none.
+    /// From here on there is no lease: a node that takes over waits for none.
     fn handoff(&mut self, stamp: Stamp, to: &str) -> Result<()> {
         if self.over {
             return Ok(());

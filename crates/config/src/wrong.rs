@@ -277,7 +277,7 @@ fn misplaced(key: &str) -> Option<String> {
     Some(format!("unknown key \"{key}\" here; write it {place}"))
 }
 
-/// So many are named to whoever knows none of them.
+/// So many are named in the error for an unknown one.
 const FEW: usize = 16;
 
 /// "unknown key", with the one that is called so elsewhere, or its table, or the nearest known one,

@@ -141,7 +141,7 @@ impl Questions {
         token
     }
 
-    /// The question of this token, once, for whoever asked it, if it is not too
+    /// The question of this token, once, for the user that asked it, if it is not too
     /// old.
     pub(super) fn take(&self, token: &str, who: Option<Principal>, now: Ms) -> Option<Question> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);

@@ -176,7 +176,7 @@ fn shown(asked: &PageRequest, mut clients: Vec<Client>, protocol: &str, peer: &s
                 || has(client.asks.as_deref().unwrap_or_default())
                 || client.waits_on.iter().any(|queue| has(queue)))
     });
-    // Whoever holds leases and is silent comes first.
+    // A client that holds leases and is silent comes first.
     clients.sort_by_key(|client| std::cmp::Reverse((client.leases > 0, client.idle_ms)));
     let more = clients.len() > ROWS;
     clients.truncate(ROWS);

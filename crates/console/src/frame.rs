@@ -76,7 +76,7 @@ impl Frame {
 pub(super) struct Seal([RandomState; 2]);
 
 impl Seal {
-    /// The token of whoever asks.
+    /// The token of the requester.
     pub(crate) fn of(&self, requester: &Requester) -> String {
         let who = requester.known.as_ref().map(|(principal, _)| *principal);
         let who = who.unwrap_or(Principal::SERVER).0;

@@ -90,7 +90,7 @@ impl Jobs {
         job
     }
 
-    /// The operation of this number, for whoever began it.
+    /// The operation of this number, for the user that began it.
     fn get(&self, number: &str, asked: &PageRequest) -> Result<Arc<Job>, Problem> {
         let number: u64 = number.parse().map_err(|_| Problem::no_such_page())?;
         let mut mine = self.of(asked).into_iter();
@@ -631,7 +631,7 @@ struct List {
     rows: Vec<Row>,
 }
 
-/// `/operations`: those that whoever asks began since the server's start.
+/// `/operations`: those that the requester began since the server's start.
 pub(super) async fn list(asked: PageRequest) -> Answer {
     let now = asked.console.api.client_api().now();
     let rows = asked.console.jobs.of(&asked).into_iter().map(|job| Row {

@@ -17,12 +17,12 @@ use super::tiles::{Tiles, tiles};
 use super::{Answer, PageRequest, past, words};
 use quintet_http::{Form, reply};
 
-/// Queues of a page, if nothing else is asked for, and at most.
+/// Queues of a page, if nothing else is requested, and at most.
 const ROWS: usize = 50;
 const ROWS_MAX: usize = 500;
 /// Findings shown.
 const FINDINGS: usize = 8;
-/// Bytes of the names of rows, for each that is asked for, and of findings, about: the page ends
+/// Bytes of the names of rows, for each that is requested, and of findings, about: the page ends
 /// behind them.
 const ROW_NAMES: usize = 400;
 const FINDING_NAMES: usize = 6 << 10;

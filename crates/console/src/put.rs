@@ -351,7 +351,7 @@ pub(super) async fn put(asked: PageRequest, request: Request) -> Answer {
             .finish();
         return Ok(app.redirect(&format!("put?{typed}&again=on"), note));
     }
-    // Whoever may put may not always look; and a put that is passed on is 0.
+    // A user that may put may not always peek; and a put that is passed on is 0.
     match id {
         0 => Ok(app.redirect(&format!("queues/{name}"), "The message was put.".to_owned())),
         id => Ok(app.redirect(&format!("messages/{id}"), note)),

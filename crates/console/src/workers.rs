@@ -246,7 +246,7 @@ pub(super) async fn question(
                  undone: only a restarted worker gets jobs again."
             }
             WorkerAction::Terminate => {
-                "The worker gets no more jobs and is asked to end. Most workers give their jobs some \
+                "The worker gets no more jobs and must end. Most workers give their jobs some \
                  seconds, then return the rest. This cannot be undone."
             }
         },

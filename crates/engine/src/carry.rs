@@ -2,7 +2,7 @@
 //! there.
 //!
 //! A shard decides alone, so a message for another shard's queue is first
-//! *sent*: a fact takes it out of its queue and keeps it aside. Whoever can
+//! *sent*: a fact takes it out of its queue and keeps it aside. A thread that can
 //! lock both shards then *carries* it over: a fact in each, of one frame group.
 //! A crash in between leaves it sent, and carrying it again is safe, as what
 //! has arrived is no longer aside.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shared by the entries of one take in the lines of several shards. Whoever
+/// Shared by the entries of one take in the lines of several shards. A shard that
 /// takes it ends the wait, once; to the others the entry is dead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claim(Arc<AtomicBool>);

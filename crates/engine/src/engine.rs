@@ -237,7 +237,7 @@ impl Engine {
 
     /// [`Engine::submit`] of a part of a step that was found good under the
     /// same lock ([`Engine::may_transaction`]). It is never parked whole: if its
-    /// own command needs something from a run first, that is asked for, and
+    /// own command needs something from a run first, that is requested, and
     /// nothing happens ([`CommandError::Conflict`]).
     ///
     /// That the batches of its puts take members was asked where they are
@@ -272,7 +272,7 @@ impl Engine {
 
     /// Decides one command. What it brings is taken out of `command` with the
     /// first fact; `Err`: there was none, and it is to be decided anew when
-    /// what was asked for is there.
+    /// what was requested is there.
     pub(crate) fn decide<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,

@@ -107,7 +107,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// How many are handed out at each of these moments, if as many are asked for as there may be.
+    /// How many are handed out at each of these moments, if as many are requested as there may be.
     fn handed(count: u32, per_ms: u64, burst: u32, moments: &[u64]) -> Vec<u32> {
         let speed = Speed {
             rate: Rate { count, per_ms },

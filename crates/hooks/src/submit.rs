@@ -204,7 +204,7 @@ impl HookState {
                     (ids, then.map(|then| Decided::Now(*then, name)))
                 }
                 Decided::Now(refused @ Outcome::Refused(_), name) => {
-                    // Nothing was done: no message that was asked for either.
+                    // Nothing was done: no message that was requested either.
                     self.uncount();
                     if !had_command && let Outcome::Refused(command_error) = refused {
                         let text =

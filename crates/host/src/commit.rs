@@ -238,7 +238,7 @@ impl Committer {
         !full || self.room() >= self.reserve() + COPIED.min(self.bytes() / 4)
     }
 
-    /// True if as much was asked for in this segment as the next begins with.
+    /// True if as much was requested in this segment as the next begins with.
     pub(crate) fn pays_for_next(&self, core: &Core) -> bool {
         self.own >= core.room.snapshot.load(Ordering::Relaxed)
     }
@@ -365,7 +365,7 @@ impl Core {
     /// thread, where there is one, tries again.
     pub fn write_here(&self, commit_number: u64) {
         let mut committer = locked(&self.committer);
-        // Whoever had the lock before may have written it.
+        // An earlier owner of the lock may have written it.
         if self.progress.written() >= commit_number {
             return;
         }

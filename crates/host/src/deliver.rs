@@ -30,7 +30,7 @@ impl Core {
         }
     }
 
-    /// Leaves an outcome with whoever waited for it.
+    /// Leaves an outcome with the client that waited for it.
     pub fn hand(&self, delivery: Delivery, required: Required) {
         match self.mail.get(ClientKey::of(delivery.to).thread) {
             Some(to) => to.post(delivery, required),

@@ -137,7 +137,7 @@ pub struct Core {
     /// Of this process, or of its time as the owner: rises with each, and leases are known by it.
     pub epoch: u64,
     pub(crate) reader: BodyReader,
-    /// As [`Core::log_id`], once it was asked for.
+    /// As [`Core::log_id`], once it was requested.
     pub(crate) log_id: OnceLock<u32>,
     pub(crate) runs: Runs,
     pub(crate) timer: Timer,

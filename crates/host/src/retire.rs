@@ -134,7 +134,7 @@ impl Core {
     /// Leaves a segment that was not made ahead as soon as there is one that
     /// was: a full disk would keep it from growing. False: there is none yet,
     /// or it has to wait: what the next one begins with is long, and paid for
-    /// by as much that is asked for while the disk has room.
+    /// by as much that is requested while the disk has room.
     fn go_on_whole(&self, spares: Option<&Spares>) -> bool {
         {
             let mut committer = locked(&self.committer);
@@ -208,7 +208,7 @@ impl Core {
             return false;
         }
         // What must stay in the log, as leases do, is written again for as much
-        // as is asked for, and no more: else a log of which more than half
+        // as is requested, and no more: else a log of which more than half
         // lives would be copied for ever.
         let counts = &self.counts;
         let copied = counts.log_copied.load(Ordering::Relaxed);

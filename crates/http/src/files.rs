@@ -20,7 +20,7 @@ use crate::reply::{Problem, plain};
 const PIECE: usize = 64 << 10;
 
 /// Sends the file at `path`; `what` is how RQ names it in a 404. The length is
-/// that of the moment: a file that grows is asked for again from there on.
+/// that of the moment: a file that grows is requested again from there on.
 pub async fn send(path: &Path, what: &str, headers: &HeaderMap) -> Response {
     match open(path, headers).await {
         Ok(response) => response,

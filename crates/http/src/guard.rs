@@ -46,7 +46,7 @@ impl std::fmt::Debug for Logins {
 /// The rules of a listener.
 #[derive(Clone, Default)]
 pub struct Guard {
-    /// Nobody: no login is asked for.
+    /// Nobody: no login is requested.
     pub users: Vec<User>,
     /// Asked before them.
     pub logins: Option<Logins>,
@@ -134,7 +134,7 @@ impl Guard {
         };
         let (tell, told) = tokio::sync::oneshot::channel();
         let tell: Tell = Box::new(move |answer| {
-            // Whoever asked may have gone.
+            // The requester may have gone.
             let _heard = tell.send(answer);
         });
         let given = Authorization::read(text(headers, &AUTHORIZATION));

@@ -146,7 +146,7 @@ impl Site {
     }
 }
 
-/// A listening socket. Whoever opened it removes its file.
+/// A listening socket. Its opener removes its file.
 #[derive(Debug)]
 pub enum Socket {
     Tcp(std::net::TcpListener),
@@ -599,7 +599,7 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: SlotPermit) {
         // Closing with unread bytes would reset it, and the answer might never be seen.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
-    // Whoever does not listen is not waited for.
+    // The server does not wait for a client that does not read.
     let _told = timeout(ERROR_TIME, told).await;
 }
 

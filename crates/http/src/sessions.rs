@@ -150,7 +150,7 @@ pub fn requester(
 pub async fn log_in(gate: &dyn Gate, peer: Option<IpAddr>, name: &str, secret: &str) -> Answer {
     let (tell, told) = oneshot::channel();
     let tell: Tell = Box::new(move |answer| {
-        // Whoever asked may have gone.
+        // The requester may have gone.
         let _heard = tell.send(answer);
     });
     let shown = match name {

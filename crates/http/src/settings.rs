@@ -23,7 +23,7 @@ quintet_types::defaults! {
         pub relative_root: String = "/".to_owned(),
         /// Text that a browser shows when it asks for a login.
         pub realm: String = "RQ".to_owned(),
-        /// Users who may log in; empty: no login is asked for.
+        /// Users who may log in; empty: no login is requested.
         pub users: Vec<User> = Vec::new(),
         /// Somebody else who knows who may, asked before `users`.
         pub logins: Option<Logins> = None,

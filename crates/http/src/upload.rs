@@ -43,7 +43,7 @@ impl Feed {
 
     /// All of it was given.
     pub async fn end(self) {
-        // The empty piece is the end. Whoever reads no more needs none.
+        // The empty piece is the end. A reader that has stopped needs none.
         let _gone = self.to.send(Ok(Bytes::new())).await;
     }
 

@@ -319,13 +319,13 @@ impl Info {
         self.state.bytes
     }
 
-    /// The subjects that were asked for, and have messages.
+    /// The subjects that were requested, and have messages.
     pub(crate) fn subjects(&self) -> impl Iterator<Item = &str> {
         self.state.subjects.keys().map(String::as_str)
     }
 }
 
-/// A stream that was asked for. `None`: that is no answer.
+/// A stream that was requested. `None`: that is no answer.
 pub(crate) fn info(bytes: &[u8]) -> Option<Result<Info, Refused>> {
     reply(bytes)
 }
@@ -392,7 +392,7 @@ pub(crate) fn purged(bytes: &[u8]) -> bool {
     matches!(reply::<Purged>(bytes), Some(Ok(Purged { success: true })))
 }
 
-/// A part of what was asked for with a batch.
+/// A part of what was requested with a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Entry(Seq, Bytes),

@@ -314,7 +314,7 @@ impl Inner {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends appends, in the order they were asked for.
+    /// Sends appends, in the order they were requested.
     async fn send_all(self: Arc<Self>, mut queue: mpsc::UnboundedReceiver<Append>) {
         while let Some(append) = queue.recv().await {
             // The library would keep it until there is a connection, and send it then beside the

@@ -79,7 +79,7 @@ fn write_all(to: &dyn StorageFile, mut at: u64, mut rest: &[u8]) -> io::Result<(
 /// Result of one question.
 enum FetchResult<T> {
     This(T),
-    /// It is not where it was asked for: with a replica, that may be behind.
+    /// It is not where it was requested: with a replica, that may be behind.
     Nothing,
     /// Nobody could say.
     Failed(io::Error),

@@ -33,7 +33,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// How long an answer about a bucket may take; servers that elect a leader take up to ten seconds.
 const ANSWER: Duration = Duration::from_secs(15);
 /// How long the next name of a list may take. What lists is a consumer of the servers', which has
-/// been silent for 18 s after its leader was killed; a list is asked for again.
+/// been silent for 18 s after its leader was killed; a list is requested again.
 const NEXT: Duration = Duration::from_secs(10);
 /// Times an object is begun to be read at most.
 const TRIES: usize = 3;

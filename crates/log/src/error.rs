@@ -221,7 +221,7 @@ impl LogError {
 }
 
 /// Whether the system refused for want of room, on the disk or of its own, which is not a failure
-/// of the disk: what was asked for was not done, and may be tried again.
+/// of the disk: what was requested was not done, and may be tried again.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),

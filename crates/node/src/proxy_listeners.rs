@@ -103,7 +103,7 @@ struct Open {
 }
 
 impl ProxyListeners {
-    /// From now on clients come in, and `node` answers whoever asks.
+    /// From now on clients come in, and `node` answers every request.
     pub(super) fn open(
         &self,
         proxy_listeners: Vec<ProxyListener>,

@@ -277,7 +277,7 @@ fn append_all(
         );
     }
     if let Some(stamp) = stamp {
-        // Whoever starts first may own it at once.
+        // The first node that starts may own it at once.
         log.handoff(stamp, "")?;
     }
     sync(&mut log)?;

@@ -318,10 +318,10 @@ metrics! {
         "Requests to a [[webhook]] that failed."
         =; ["name"] |r| r.webhooks.points(|row| Some(row.failures.load(Ordering::Relaxed)));
     Counter "webhook_gaps_total" ("webhook_{}_gaps")
-        "Times that the log was retired before a [[webhook]] was told of it."
+        "Times that the log was retired before a [[webhook]] got its events."
         =; ["name"] |r| r.webhooks.points(|row| Some(row.gaps.load(Ordering::Relaxed)));
     Counter "webhook_gap_bytes_total" ("webhook_{}_gap_bytes")
-        "Log that was retired before a [[webhook]] was told of it."
+        "Log that was retired before a [[webhook]] got its events."
         =; ["name"] |r| r.webhooks.points(|row| Some(row.gap_bytes.load(Ordering::Relaxed)));
     Gauge "webhook_lag_bytes" ("webhook_{}_lag") "Log that a [[webhook]] has not been told of."
         =; ["name"] |r| r.webhooks.points(|row| row.lag(r.core));

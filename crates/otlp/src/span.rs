@@ -1,4 +1,4 @@
-//! Spans, and the queue to whoever sends them.
+//! Spans, and the queue to their sender.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +86,7 @@ impl Counts {
     }
 }
 
-/// The way to whoever sends them, for all shards.
+/// The way to their sender, for all shards.
 #[derive(Debug)]
 pub struct Spans {
     queue: SyncSender<Span>,

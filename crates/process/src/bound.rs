@@ -112,7 +112,7 @@ impl Bound {
         }
     }
 
-    /// The listening socket, for whoever serves it elsewhere.
+    /// The listening socket, for a thread that serves it elsewhere.
     ///
     /// # Errors
     /// The system has no file to give.

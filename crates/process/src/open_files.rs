@@ -16,7 +16,7 @@ pub fn raise_file_limit() {
 }
 
 /// How many connections there are places for, by the limit on open files.
-/// Warns where that is fewer than were asked for.
+/// Warns where that is fewer than were requested.
 pub fn fit(config: &Config) -> Places {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

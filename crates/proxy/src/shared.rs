@@ -12,7 +12,7 @@ use crate::line::Tunnel;
 use crate::tls::PeerTls;
 use crate::{Counts, Owners};
 
-/// A client's connection as it is handed to whoever serves the queues.
+/// A client's connection as it is handed to the node that serves the queues.
 #[derive(Debug)]
 pub struct Client {
     /// The bytes, both ways. Not blocking.

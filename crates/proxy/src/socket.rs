@@ -8,7 +8,7 @@ use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::either::Either;
 
-/// A listening socket. Whoever opened it removes its file.
+/// A listening socket. Its opener removes its file.
 #[derive(Debug)]
 pub enum Socket {
     Tcp(std::net::TcpListener),
@@ -43,7 +43,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // What passes through was gathered by whoever sent it.
+                // What passes through was gathered by its sender.
                 stream.set_nodelay(true)?;
                 Ok((Plain::Left(stream), Some(peer)))
             }

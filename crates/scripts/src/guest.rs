@@ -41,7 +41,7 @@ impl Guest {
         self.said.borrow_mut().push(told);
     }
 
-    /// The outcome of a command that was asked for now or before, if it comes in a moment. A
+    /// The outcome of a command that was requested now or before, if it comes in a moment. A
     /// thread that has more to attend to asks again later.
     pub(crate) fn hear(&self, command: impl FnOnce() -> Command) -> Option<Outcome> {
         let asked = self.asked.take();

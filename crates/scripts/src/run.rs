@@ -373,7 +373,7 @@ impl ScriptRun {
         }
         // First: told twice after a crash is better than never.
         self.tell_hooks(state, &status);
-        // Whoever sees that it ended finds it among the newest.
+        // A client that sees that it ended finds it among the newest.
         self.queue
             .note_end(state, self.message.id.0, short_id(&self.message));
         self.settle_one(&self.message, how);

@@ -33,7 +33,7 @@ impl PendingOutcome {
 }
 
 impl ShardClient {
-    /// The same without the rights of whoever asks: for what the server looks up.
+    /// The same without the rights of the requester: for what the server looks up.
     pub(crate) fn as_server(&self) -> Self {
         Self {
             caller: Caller::server(self.caller.client_id),

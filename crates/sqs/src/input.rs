@@ -120,7 +120,7 @@ inputs! {
 /// The actions that name their queue by a URL, and the others.
 macro_rules! actions {
     ({ $($of:ident($of_input:ty),)* } { $($name:ident($input:ty),)* }) => {
-        /// A request, read: what is asked for, and with what.
+        /// A request, read: what is requested, and with what.
         #[derive(Clone, PartialEq, Debug)]
         #[allow(private_interfaces, reason = "what is given is this crate's to read")]
         pub enum Action {

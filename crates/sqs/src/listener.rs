@@ -458,7 +458,7 @@ impl Sqs {
             peer,
             shown,
             Box::new(move |answer| {
-                // Whoever asked may have gone.
+                // The requester may have gone.
                 let _heard = tell.send(answer);
             }),
         );

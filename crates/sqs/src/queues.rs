@@ -513,7 +513,7 @@ pub(crate) async fn listed(shards: &ShardClient, wanted: Listed) -> Result<Vec<S
     listed_if(shards, wanted, |_| true).await
 }
 
-/// Names that are asked for of a shard at once.
+/// Names that are requested of a shard at once.
 const NAMES_AT_ONCE: usize = 1000;
 
 async fn listed_if(

@@ -41,7 +41,7 @@ const ENCODING: &str = "Quintet.Encoding";
 pub(crate) const DEAD_FROM: &[u8] = b"dead_letter_queue";
 const DEAD_ATTEMPTS: &[u8] = b"dead_letter_attempts";
 
-/// The attributes that are asked for.
+/// The attributes that are requested.
 struct ReceiveRequest {
     name: String,
     max: u32,
@@ -368,7 +368,7 @@ fn attr<'a>(message: &'a Message, name: &[u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// The attributes that were asked for, in the order of their names.
+/// The attributes that were requested, in the order of their names.
 fn values(message: &Message, wanted: &[String], plain: bool) -> Vec<Valued> {
     let attrs = message.extra.iter().flat_map(|extra| &extra.attrs);
     let stored = attrs.filter_map(|(name, stored)| {
@@ -393,7 +393,7 @@ fn values(message: &Message, wanted: &[String], plain: bool) -> Vec<Valued> {
     values
 }
 
-/// True if the attribute of this name is asked for.
+/// True if the attribute of this name is requested.
 fn wants(wanted: &[String], name: &str) -> bool {
     wanted.iter().any(|wanted| match wanted.as_str() {
         "All" | ".*" | "*" => true,

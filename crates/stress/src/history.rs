@@ -90,7 +90,7 @@ impl History {
         }
     }
 
-    /// A take was answered with a message; `oldest`: the first of its priority was asked for, as
+    /// A take was answered with a message; `oldest`: the first of its priority was requested, as
     /// all protocols do but pinpriq.
     pub(crate) fn taken(&mut self, number: u64, asked: Instant, answered: Instant, oldest: bool) {
         self.takes.push(Take {
@@ -221,7 +221,7 @@ impl History {
                 wrong.push((*number, format!("it has the id {id} of message {other}")));
             }
         }
-        // Of each shard, those that were answered before this one was asked for.
+        // Of each shard, those that were answered before this one was requested.
         let mut asked: Vec<_> = told
             .iter()
             .map(|(_, asked, id, n)| (*asked, *id, *n))
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(ids(&[other + 5, 2, other + 6, 3]), [0; 0]);
         assert_eq!(ids(&[1, 2, 2]), [3]);
         assert_eq!(ids(&[1, 3, 2, 4]), [3]);
-        // Of two that were asked for at the same time either may be the first.
+        // Of two that were requested at the same time either may be the first.
         let mut history = History::default();
         history.put(1, "q", PRIORITY, false);
         stored(&mut history, 2);

@@ -29,7 +29,7 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub source: Source,
-    /// Clients show a certificate of one of these authorities; `None`: none is asked for.
+    /// Clients show a certificate of one of these authorities; `None`: none is requested.
     pub client_ca: Option<PathBuf>,
     /// Protocols above TLS that a client may choose from (ALPN); empty: it is not asked.
     pub protocols: Vec<Vec<u8>>,

@@ -11,7 +11,7 @@ use rustls_pki_types::CertificateDer;
 
 use crate::{Acceptor, Identity, Reason};
 
-/// A listener under TLS, for whoever serves it.
+/// A listener under TLS, for the thread that serves it.
 #[derive(Clone, Debug)]
 pub struct Secure {
     /// Its certificates and requirements.

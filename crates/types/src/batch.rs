@@ -190,7 +190,7 @@ pub struct Batch {
     pub id: BatchId,
     /// When it was made.
     pub created: Ms,
-    /// As it was asked for.
+    /// As it was requested.
     pub made: NewBatch,
     /// As it is.
     pub progress: Progress,

@@ -594,7 +594,7 @@ pub enum Command {
         /// At least 1.
         ms: Option<u64>,
     },
-    /// Says how far the work on a reserved message has come, for whoever looks.
+    /// Says how far the work on a reserved message has come, for clients that look.
     /// It stays until something else is said, also when the message comes back.
     Progress {
         id: MessageId,

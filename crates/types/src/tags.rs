@@ -1,4 +1,4 @@
-//! Named values of a queue, for whoever steers it: the engine keeps them and reads none.
+//! Named values of a queue, for its operators: the engine keeps them and reads none.
 
 use crate::message::AttrChange;
 

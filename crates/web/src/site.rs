@@ -214,7 +214,7 @@ impl Site {
         let path = paths::inside(request.uri().path(), &self.settings().relative_root)
             .ok_or_else(|| Problem::not_found("Page"))?
             .into_owned();
-        // Whoever asks whether it lives knows no password.
+        // A health check knows no password.
         if path == "/healthz" || path == "/livez" {
             return Ok(self.health().await);
         }

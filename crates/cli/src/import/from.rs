@@ -97,7 +97,7 @@ pub(super) enum Origin {
 }
 
 impl Origin {
-    /// The one queue that is asked for.
+    /// The one queue that is requested.
     pub(super) fn queue(&self) -> Option<&str> {
         match self {
             Self::Beanstalk { tube: queue, .. }

@@ -83,7 +83,7 @@ fn each(
             &format!("/queues/{}/{act}", part(queue)),
             body.as_ref(),
         )?;
-        // Whoever may not look at the queue is not told more.
+        // A user that may not see the queue gets no more.
         let stays = act == "resume"
             && api
                 .get(&format!("/queues/{}", part(queue)))

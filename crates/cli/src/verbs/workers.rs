@@ -37,11 +37,11 @@ pub(in super::super) struct Workers {
 enum Act {
     /// Give workers no more jobs, and ask them to finish the present ones.
     #[command(after_help = "Example:\n  quintet workers quiet 4qpc2443vpvai\n\n\
-                        They learn it with their next BEAT. It cannot be taken back.")]
+                        The next heartbeat (BEAT) carries it. This cannot be undone.")]
     Quiet(Steer),
     /// Do the same, and ask the workers to end.
     #[command(after_help = "Example:\n  quintet workers terminate 4qpc2443vpvai\n\n\
-                        They learn it with their next BEAT. It cannot be taken back.")]
+                        The next heartbeat (BEAT) carries it. This cannot be undone.")]
     Terminate(Steer),
 }
 
@@ -57,8 +57,8 @@ struct Steer {
 impl Workers {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         match self.act {
-            Some(Act::Quiet(steer)) => return steer.run("quiet", "quiet"),
-            Some(Act::Terminate(steer)) => return steer.run("terminate", "to end"),
+            Some(Act::Quiet(steer)) => return steer.run("quiet", "gets no more jobs"),
+            Some(Act::Terminate(steer)) => return steer.run("terminate", "must end"),
             None => {}
         }
         let all = workers(&mut Api::connect(&self.at)?)?;
@@ -110,7 +110,7 @@ impl Steer {
         let mut api = Api::connect(&self.at)?;
         for wid in &self.wids {
             api.ask("POST", &format!("/workers/{}/{act}", part(wid)), None)?;
-            writeln!(stdout(), "{} is asked {done}", seen(wid))?;
+            writeln!(stdout(), "{} {done}", seen(wid))?;
         }
         Ok(ExitCode::SUCCESS)
     }

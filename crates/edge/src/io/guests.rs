@@ -134,7 +134,7 @@ mod tests {
         assert!(!admit(origin(255), false));
         assert!(admit(Origin::Listener(3), true));
         assert_eq!(guests.open(), 2 + RESERVE + 1);
-        // Whoever leaves makes room for those who have none.
+        // A connection that leaves makes room for those who have none.
         guests.dismiss(origin(1));
         guests.dismiss(Origin::Listener(3));
         assert!(admit(origin(255), false) && !admit(origin(1), false));

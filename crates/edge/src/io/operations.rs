@@ -13,7 +13,7 @@ pub(super) struct Administers {
     pub(super) step: Option<bool>,
 }
 
-/// Whether a command is written down, for whoever gives it (`operator`: over the control socket).
+/// Whether the audit has a command of this client (`operator`: over the control socket).
 /// A new command has to say it here.
 fn is_written_down(command: &Command, operator: bool) -> bool {
     match command {

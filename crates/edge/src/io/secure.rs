@@ -99,7 +99,7 @@ impl IoThread {
         let shared = &self.edge.tls.shared;
         shared.failed(listener.protocol, Some(conn.number), conn.peer(), error);
         if Failure::of(error) != Some(&Failure::Plain) {
-            // The alert, if there is one; whoever is gone does not read it.
+            // The alert, if there is one; a client that is gone does not read it.
             if conn.stream.flush().is_ok() {
                 conn.stream.finish(&mut self.scratch, &mut self.records);
             }

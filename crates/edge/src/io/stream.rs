@@ -167,7 +167,7 @@ impl Stream {
         Ok(first[0])
     }
 
-    /// The socket once more, for whoever serves it from now on.
+    /// The socket once more, for the thread that serves it from now on.
     pub fn hand_on(&mut self, registry: &Registry) -> io::Result<Connected> {
         self.source().deregister(registry)?;
         let socket = self.socket.as_fd().try_clone_to_owned()?;

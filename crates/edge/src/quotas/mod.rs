@@ -179,7 +179,7 @@ impl Quotas {
         Ok(Meter::new(stay))
     }
 
-    /// The same, for whoever counts only that.
+    /// The same, for callers that count only that.
     ///
     /// # Errors
     /// The same.

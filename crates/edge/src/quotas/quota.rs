@@ -153,7 +153,7 @@ impl Stay {
         &self.0
     }
 
-    /// The quota, for whoever looks for others in it.
+    /// The quota, for callers that look for others in it.
     pub(super) fn share(&self) -> Arc<Quota> {
         Arc::clone(&self.0)
     }

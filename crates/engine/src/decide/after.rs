@@ -148,7 +148,7 @@ impl Engine {
         for id in all {
             let not_found = CommandError::AfterNotFound(id);
             if !self.is_of_our_shard(id) {
-                // Whoever routes puts locks that shard too, and asks it.
+                // The router of puts locks that shard too, and asks it.
                 let answer = awaited.afar.get(&id).copied();
                 if let Err(command_error) = answer.unwrap_or(Err(CommandError::Conflict)) {
                     bad.insert(id, command_error);

@@ -122,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Whether whoever asks may see the batches that these are put into: those who may not have
+    /// Whether the requester may see the batches that these are put into: those who may not have
     /// nothing to do with them. That they take members is asked elsewhere ([`Engine::is_open`]).
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl Engine {
     /// Its batch takes no members, or is not one of this shard.
     pub(crate) fn is_open(&self, making: &[BatchId], tie: Tie) -> Result<(), CommandError> {
         if !self.is_our_batch(tie.batch) {
-            // Whoever routes puts locks the batch's shard too, and vouches for it.
+            // The router of puts locks the batch's shard too, and vouches for it.
             return Err(CommandError::Conflict);
         }
         if making.contains(&tie.batch) && tie.is_member() {

@@ -646,7 +646,7 @@ impl Engine {
     }
 
     /// After a take of a message from a run: the next blocks are read before
-    /// they are asked for.
+    /// they are requested.
     pub(crate) fn look_ahead(&mut self, id: QueueId) {
         let Some(queue) = self.store.queue(id) else {
             return;

@@ -323,7 +323,7 @@ impl Engine {
             let fact = Fact::RunGone(run);
             self.note(journal, fact);
         }
-        // What was asked for lay in the old ones: it is asked for anew.
+        // What was requested lay in the old ones: it is requested anew.
         self.supply(now, Vec::new(), journal, deliveries);
         let waiting: Vec<QueueId> = self
             .store

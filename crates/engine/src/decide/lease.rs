@@ -187,7 +187,7 @@ pub(super) fn shown_ms(own: Option<u64>, ask: &LeaseRequest, lease: &Lease) -> O
     }))
 }
 
-/// True if a lease that was asked for so is over in the step that gives it. `ttr_ms`: that of the
+/// True if such a lease is over in the step that gives it. `ttr_ms`: that of the
 /// message as its consumer is shown it.
 pub(super) fn is_over(ask: &LeaseRequest, ttr_ms: Option<u64>) -> bool {
     match ask.time {

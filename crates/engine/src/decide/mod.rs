@@ -9,7 +9,7 @@
 //! nothing else can make, and has asked for the rest then. A command calls them
 //! before its first fact: what acts (`settle_one`, `transfer`, `hand`,
 //! `store_put` ...) cannot answer `Cold`, and the one place that hands `Cold` on
-//! to whoever asked, `decide_or_ask`, stops the process if a fact was recorded.
+//! to the requester, `decide_or_ask`, stops the process if a fact was recorded.
 
 mod admin;
 mod afar;

@@ -667,7 +667,7 @@ impl Engine {
         self.may_settle(client_id, id, by)?;
         self.count_live(queue, |totals| totals.delete_commands += 1);
         match by {
-            // Whoever asks may not be its worker, and has not done its work.
+            // The requester may not be its worker, and has not done its work.
             By::Anyone => {
                 let message = self.store.messages.at(slot);
                 let (at, why) = (message.at(), deleted_by(message.state, Removal::Deleted));

@@ -92,7 +92,7 @@ impl Engine {
     ///
     /// # Errors
     /// Why; nothing changed but what time alone changes. [`CommandError::Conflict`]
-    /// also if something first has to be read from a run, which is asked for.
+    /// also if something first has to be read from a run, which is requested.
     pub fn may_transaction<J: Journal>(
         &mut self,
         now: quintet_types::Ms,

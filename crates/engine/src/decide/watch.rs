@@ -178,7 +178,7 @@ impl Engine {
     }
 }
 
-/// The state of the lease that is asked for.
+/// The state of the lease that is requested.
 fn news_of(message: &Message, until: Option<Ms>, ask: AwaitLease) -> LeaseNews {
     if MessageVersion::of(message) != ask.seen {
         let state = match message.result() {

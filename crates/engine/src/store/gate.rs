@@ -261,7 +261,7 @@ impl Store {
         self.0.insert_queue(queue);
     }
 
-    /// Counts queues with those of whoever made them.
+    /// Counts queues with those of the users that made them.
     pub(crate) fn count_makers(&mut self, of: &mut dyn FnMut(&[u8]) -> Option<Arc<Account>>) {
         self.0.count_makers(of);
     }

@@ -2,7 +2,7 @@
 //!
 //! A shard cannot put into another one by itself. What it sends there waits
 //! here, in the order it was sent: out of its queue, found by nobody, and
-//! remembered, until whoever can lock both shards carries it over
+//! remembered, until a thread that can lock both shards carries it over
 //! ([`crate::carry`]).
 
 use std::collections::VecDeque;

@@ -362,7 +362,7 @@ impl Queue {
     }
 
     /// The same for what is in runs: when the first block must be read, and
-    /// which one. A block that was asked for rings when it is there.
+    /// which one. A block that was requested rings when it is there.
     pub(crate) fn next_cold_alarm(&self, cold: &Cold) -> Option<Ms> {
         let first = |state_index: StateIndex| {
             let ((_, at, _), block) = self.cold.as_ref()?.first(state_index)?;

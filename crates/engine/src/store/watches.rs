@@ -89,7 +89,7 @@ impl Watches {
         Some((parent, state == Some(ParentState::Done)))
     }
 
-    /// The message has ended: whoever waits is to be told.
+    /// The message has ended: the clients that wait get a notification.
     pub(super) fn ended(&mut self, parent: MessageId, succeeded: bool) {
         for (&(_, shard), watch) in self.of.range_mut((parent, 0)..=(parent, u8::MAX)) {
             if watch.state == ParentState::Waiting {

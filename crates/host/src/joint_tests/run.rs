@@ -76,7 +76,7 @@ pub(super) struct Moved {
     pub(super) from: usize,
     /// Its id, once it is acknowledged.
     pub(super) id: Option<MessageId>,
-    /// A move to the other queue was asked for.
+    /// A move to the other queue was requested.
     pub(super) asked: bool,
     /// That move was acknowledged.
     pub(super) moved: bool,

@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// Reads until nothing is asked for any more.
+    /// Reads until nothing is requested any more.
     pub(crate) fn fetch_all(&self) {
         loop {
             let wanted = std::mem::take(&mut *locked(&self.runs.wanted));

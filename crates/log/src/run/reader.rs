@@ -17,7 +17,7 @@ use crate::{
 /// An open run. All of it may be used from several threads at once; what is read is verified.
 ///
 /// In memory are 16 bytes for each block and each page of the indexes, and the state indexes.
-/// Blocks and pages are read when they are asked for and not kept.
+/// Blocks and pages are read when they are requested and not kept.
 ///
 /// A read that fails says nothing about the rest: [`LogError::Damaged`] names what is damaged and
 /// where, [`LogError::BadRead`] what the system could not read; other blocks can be read as before.

@@ -24,7 +24,7 @@ const PART: usize = 15;
 /// A queue that has not moved for so long has no rings any more, ms.
 const FORGOTTEN: u64 = QUARTER * QUARTERS as u64;
 
-/// Counters of a queue: their lower halves, as only differences are asked for.
+/// Counters of a queue: their lower halves, as only differences are requested.
 const COUNTERS: usize = 14;
 
 /// A queue's counters at a moment.

@@ -17,7 +17,7 @@ const SHOWN_MAX: usize = 100;
 const AT_ONCE: usize = 64;
 
 impl Runner<'_> {
-    /// The schedules that are asked for, and the name of the last one if more follow. `None`: the
+    /// The schedules that are requested, and the name of the last one if more follow. `None`: the
     /// tables cannot be read.
     pub(super) fn show(
         &self,

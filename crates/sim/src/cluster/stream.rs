@@ -409,7 +409,7 @@ impl SimStream {
         }
         let delay = {
             let mut state = lock(&self.state);
-            // A tail loses nothing: what was lost is asked for.
+            // A tail loses nothing: what was lost is requested.
             let late = state.meets(|faults| faults.late);
             let most = if late { 2_000_000 } else { 2_000 };
             Duration::from_micros(200 + state.random.below(most))

@@ -1,4 +1,4 @@
-//! Messages by the name that whoever put them gave them.
+//! Messages by the name that their producers gave them.
 
 use super::{By, How, Verb};
 use crate::lease::Cancel;

@@ -46,7 +46,7 @@ named! {
     }
 }
 
-/// The statistics that are asked for.
+/// The statistics that are requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatsOf {
     /// The shard as a whole.

@@ -121,7 +121,7 @@ pub enum Effect {
     /// members, also in other shards.
     MakeBatch {
         id: BatchId,
-        /// As it is asked for.
+        /// As it is requested.
         new: Box<NewBatch>,
     },
     /// A batch is committed, whatever the caller may do: when all else of the step has happened.

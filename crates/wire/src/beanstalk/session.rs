@@ -94,7 +94,7 @@ impl BeanstalkSession {
                 let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
                 return self.owed.ask(0, ask, BeanstalkReply::Tls);
             }
-            // Whoever has yet to log in refers to nothing.
+            // A client that has yet to log in refers to nothing.
             if env.logins == Logins::Off || !may_be_auth(input) && env.logins == Logins::Open {
                 self.known = true;
                 let default = ClientRequest::Engine(self.tubes.first());

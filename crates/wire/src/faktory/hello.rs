@@ -1,4 +1,4 @@
-//! The handshake: what a client is asked for, and what it says of itself.
+//! The handshake: what the server asks, and what the client says of itself.
 
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;

@@ -216,9 +216,9 @@ pub(super) struct Mutating {
     /// The queue that is looked through, and those to come.
     left: VecDeque<Name>,
     after: Option<Cursor>,
-    /// A slice of that queue was asked for.
+    /// A slice of that queue was requested.
     bulk_ops: bool,
-    /// The command that was asked for is the last one for its job.
+    /// The command that was requested is the last one for its job.
     ends_one: bool,
     /// Jobs that were changed.
     jobs: u64,

@@ -118,7 +118,7 @@ impl Beanstalk {
         Ok(all)
     }
 
-    /// The tubes there are, or the one that was asked for.
+    /// The tubes there are, or the one that was requested.
     fn list(&mut self) -> Result<VecDeque<String>> {
         self.line.send(b"list-tubes\r\n")?;
         let Some(yaml) = self.yaml()? else {
@@ -204,7 +204,7 @@ impl Beanstalk {
         self.line.send(text.as_bytes())
     }
 
-    /// Reads what was asked for, before anything else is sent.
+    /// Reads what was requested, before anything else is sent.
     fn collect(&mut self) -> Result<()> {
         for _ in 0..std::mem::take(&mut self.asked) {
             let line = self.line.line()?;

@@ -1,6 +1,6 @@
-//! A running Kestrel, Darner, or whoever speaks memcache with reliable reads, queue by queue.
+//! A running Kestrel, Darner, or another memcache server with reliable reads, queue by queue.
 //!
-//! A connection has one open read, so there are several. Items are asked for one after the other,
+//! A connection has one open read, so there are several. Items are requested one after the other,
 //! which keeps their order, and closed when they are stored here.
 
 use std::collections::{HashMap, VecDeque};
@@ -189,7 +189,7 @@ impl Kestrel {
         if self.queues.is_empty() && self.found {
             self.found = false;
             self.queues = match self.list() {
-                // Whoever is empty may be gone.
+                // An empty queue may be gone.
                 Err(_) if self.only.is_some() => VecDeque::new(),
                 queues => queues?,
             };

@@ -258,7 +258,7 @@ impl Quintet {
             .with_context(|| format!("cannot read the messages of {at}: it has another version"))
     }
 
-    /// All its queues as it tells them, or the one that was asked for.
+    /// All its queues as it tells them, or the one that was requested.
     fn told(&self) -> Result<Vec<Map<String, Value>>> {
         let mut all = Vec::new();
         if let Some(only) = &self.site.queue {
@@ -589,7 +589,7 @@ impl Peer for Quintet {
         let mut seen = Line::connect(self.site.url.strip_prefix("http://")?).ok()?;
         let request = b"HEAD / HTTP/1.1\r\nhost: localhost\r\n\r\n";
         seen.send(request).ok()?;
-        // Whoever answers has accepted it.
+        // A server that answers has accepted it.
         seen.line().ok()?;
         self.seen.insert(seen).local()
     }

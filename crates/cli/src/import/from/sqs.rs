@@ -253,7 +253,7 @@ impl Sqs {
         answer.map_err(|refused| anyhow!(refused.text))
     }
 
-    /// The URLs of all queues, or of the one that was asked for.
+    /// The URLs of all queues, or of the one that was requested.
     fn list(&self) -> Result<VecDeque<Arc<str>>> {
         if let Some(queue) = &self.place.queue {
             let mut asked = json!({ "QueueName": queue });
