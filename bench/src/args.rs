@@ -195,9 +195,9 @@ impl Args {
     }
 
     fn server(&self) -> Result<(Target, Option<Tls>)> {
-        let given = self.target.as_deref();
-        let host = given.and_then(|given| given.strip_prefix("tls://"));
-        let target = match host.or(given) {
+        let supplied = self.target.as_deref();
+        let host = supplied.and_then(|supplied| supplied.strip_prefix("tls://"));
+        let target = match host.or(supplied) {
             Some(text) => Target::parse(text).map_err(anyhow::Error::msg)?,
             None => Target::local(self.protocol.port),
         };
@@ -206,7 +206,7 @@ impl Args {
             bail!("--ca and --cert need --tls");
         }
         let shown = self.cert.clone().zip(self.key.clone());
-        let name = host.or(given.filter(|text| text.contains(':')));
+        let name = host.or(supplied.filter(|text| text.contains(':')));
         let tls = match secret {
             true => Some(Tls::new(
                 name.unwrap_or("localhost"),

@@ -44,7 +44,7 @@ pub(crate) struct Conn {
     /// A reply whose body is still coming, and how many bytes of it.
     coming: Option<(Outcome, usize)>,
     /// Requests of this connection so far.
-    pub(crate) asked: u64,
+    pub(crate) requested: u64,
     /// It waits in the row of those with room for a request.
     pub(crate) in_row: bool,
 }
@@ -67,7 +67,7 @@ impl Conn {
             partial: Vec::new(),
             flights: VecDeque::new(),
             coming: None,
-            asked: 0,
+            requested: 0,
             in_row: false,
         }
     }
@@ -92,7 +92,7 @@ impl Conn {
         self.speaker.ask(ask, &mut self.out);
         let from = Some(from);
         self.flights.push_back(Flight { ask, from });
-        self.asked += 1;
+        self.requested += 1;
     }
 
     /// Takes `takes` messages outside of the load.

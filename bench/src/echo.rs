@@ -34,7 +34,7 @@ struct Batch {
     file: File,
     at: u64,
     bytes: Vec<u8>,
-    asked: Vec<usize>,
+    requested: Vec<usize>,
 }
 
 impl Batch {
@@ -50,7 +50,7 @@ impl Batch {
             file,
             at: 0,
             bytes: Vec::new(),
-            asked: Vec::new(),
+            requested: Vec::new(),
         })
     }
 
@@ -87,7 +87,9 @@ pub fn serve(listener: std::net::TcpListener, synced: Option<&Path>) -> Result<(
     let mut buffer = vec![0; READ_BYTES];
     loop {
         // With a batch open only what is ready already joins it.
-        let open = batch.as_ref().is_some_and(|batch| !batch.asked.is_empty());
+        let open = batch
+            .as_ref()
+            .is_some_and(|batch| !batch.requested.is_empty());
         let wait = open.then_some(Duration::ZERO);
         if let Err(error) = poll.poll(&mut events, wait)
             && error.kind() != ErrorKind::Interrupted
@@ -96,10 +98,10 @@ pub fn serve(listener: std::net::TcpListener, synced: Option<&Path>) -> Result<(
         }
         if events.is_empty()
             && let Some(batch) = &mut batch
-            && !batch.asked.is_empty()
+            && !batch.requested.is_empty()
         {
             batch.sync()?;
-            for slot in batch.asked.drain(..) {
+            for slot in batch.requested.drain(..) {
                 if let Some(conn) = &mut conns[slot]
                     && conn.send().is_none()
                 {
@@ -152,7 +154,7 @@ impl Conn {
     /// Reads what there is into the batch. `None` when the connection is over.
     fn collect(&mut self, buffer: &mut [u8], slot: usize, batch: &mut Batch) -> Option<()> {
         // What the socket did not take waits for nothing more.
-        if !self.rest.is_empty() && !batch.asked.contains(&slot) {
+        if !self.rest.is_empty() && !batch.requested.contains(&slot) {
             self.send()?;
         }
         loop {
@@ -164,8 +166,8 @@ impl Conn {
             };
             batch.bytes.extend_from_slice(&buffer[..count]);
             self.rest.extend_from_slice(&buffer[..count]);
-            if batch.asked.last() != Some(&slot) {
-                batch.asked.push(slot);
+            if batch.requested.last() != Some(&slot) {
+                batch.requested.push(slot);
             }
             if count < buffer.len() {
                 return Some(());

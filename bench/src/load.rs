@@ -154,17 +154,17 @@ impl Load {
         })
     }
 
-    /// Runs it; `look` is shown how it goes several times a second.
+    /// Runs it; `observe` is shown how it goes several times a second.
     ///
     /// # Errors
     /// The load is not a sensible one, the server cannot be reached, breaks a
     /// connection, answers wrongly or falls silent. A server on another
     /// machine is refused unless `remote` is set, before any byte is sent.
-    pub fn run(&self, look: &mut dyn FnMut(Live)) -> Result<Report> {
+    pub fn run(&self, observe: &mut dyn FnMut(Live)) -> Result<Report> {
         self.check()?;
         raise_file_limit(self.connections + self.idle);
         if self.fill > 0 {
-            self.put_beforehand(look)?;
+            self.put_beforehand(observe)?;
         }
         let mut idle: Vec<Stream> = (0..self.idle)
             .map(|_| self.connect())
@@ -199,7 +199,7 @@ impl Load {
                     done?;
                     running -= 1;
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => look(live(&found, start, &mut seen)),
+                Err(mpsc::RecvTimeoutError::Timeout) => observe(live(&found, start, &mut seen)),
                 Err(mpsc::RecvTimeoutError::Disconnected) => bail!("a thread of the load failed"),
             }
         }
@@ -270,7 +270,7 @@ impl Load {
         Ok(())
     }
 
-    fn put_beforehand(&self, look: &mut dyn FnMut(Live)) -> Result<()> {
+    fn put_beforehand(&self, observe: &mut dyn FnMut(Live)) -> Result<()> {
         let mut first = self.clone();
         first.fill = 0;
         first.idle = 0;
@@ -282,7 +282,7 @@ impl Load {
         first.rate = None;
         first.count = Some(self.fill);
         first.time = FILL_TIME_MAX;
-        let report = first.run(look).context("while putting beforehand")?;
+        let report = first.run(observe).context("while putting beforehand")?;
         if report.puts < self.fill {
             bail!("only {} messages could be put beforehand", report.puts);
         }

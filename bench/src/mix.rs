@@ -55,11 +55,11 @@ impl Mix {
         }
     }
 
-    /// Takes that a connection owes the puts of its row after `asked`
+    /// Takes that a connection owes the puts of its row after `requested`
     /// requests: without them its messages would stay.
-    pub(crate) fn owed(self, asked: u64) -> u64 {
+    pub(crate) fn owed(self, requested: u64) -> u64 {
         let (puts, takes) = (u64::from(self.puts), u64::from(self.takes));
-        let in_row = asked % (puts + takes);
+        let in_row = requested % (puts + takes);
         let (put, taken) = (in_row.min(puts), in_row.saturating_sub(puts));
         put.min(takes).saturating_sub(taken)
     }
@@ -98,7 +98,11 @@ mod tests {
             ("1:2", [0, 1, 0, 0, 1]),
         ] {
             let mix = Mix::parse(text).unwrap();
-            assert_eq!([0, 1, 2, 3, 4].map(|asked| mix.owed(asked)), owed, "{text}");
+            assert_eq!(
+                [0, 1, 2, 3, 4].map(|requested| mix.owed(requested)),
+                owed,
+                "{text}"
+            );
         }
     }
 

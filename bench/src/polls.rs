@@ -115,7 +115,7 @@ impl Talk {
 
     /// The next whole reply, if it is there.
     fn reply(&mut self) -> Result<Option<Got>> {
-        let Some((len, got)) = sqs::heard(&self.input)? else {
+        let Some((len, got)) = sqs::received(&self.input)? else {
             return Ok(None);
         };
         self.input.drain(..len);
@@ -149,13 +149,13 @@ impl Polls {
         })
     }
 
-    /// Runs it; `look` is shown how it goes.
+    /// Runs it; `observe` is shown how it goes.
     ///
     /// # Errors
     /// It is not a sensible one, the server cannot be reached, breaks a connection, answers
     /// wrongly or falls silent. A server on another machine is refused unless `remote` is set,
     /// before any byte is sent.
-    pub fn run(&self, look: &mut dyn FnMut(Live)) -> Result<PollsReport> {
+    pub fn run(&self, observe: &mut dyn FnMut(Live)) -> Result<PollsReport> {
         self.check()?;
         raise_file_limit(self.polls + 1);
         let body: String = (0..self.size)
@@ -193,16 +193,16 @@ impl Polls {
         line.watch(self.connect(0)?)?;
         let mut wakes = Recorder::new();
         let start = Instant::now();
-        let mut looked = start;
+        let mut observed = start;
         let mut sends = 0;
         while sends < self.sends && start.elapsed() < self.time {
             // Far from the one before, and of all queues in the end.
             let queue = (sends as usize * STRIDE) % self.queues;
             wakes.record(line.wake(sender, queue, &body)?);
             sends += 1;
-            if looked.elapsed() >= Duration::from_millis(250) {
-                looked = Instant::now();
-                look(Live {
+            if observed.elapsed() >= Duration::from_millis(250) {
+                observed = Instant::now();
+                observe(Live {
                     seconds: start.elapsed().as_secs_f64(),
                     requests: sends,
                     rate: sends as f64 / start.elapsed().as_secs_f64(),

@@ -90,7 +90,7 @@ pub(crate) struct Worker {
     fresh: LoadResults,
     published: Instant,
     /// Requests sent, and not yet answered.
-    asked: u64,
+    requested: u64,
     in_flight: u64,
     /// Fixed rate: connections with room, longest first.
     row: VecDeque<usize>,
@@ -125,7 +125,7 @@ impl Worker {
             start: Instant::now(),
             fresh: LoadResults::new(),
             published: Instant::now(),
-            asked: 0,
+            requested: 0,
             in_flight: 0,
             row,
         })
@@ -206,13 +206,13 @@ impl Worker {
 
     /// Another request may be sent.
     fn may_ask(&self, now: u64) -> bool {
-        now < self.work.end && self.asked < self.work.count
+        now < self.work.end && self.requested < self.work.count
     }
 
     fn ask(&mut self, at: usize, from: u64) {
         let conn = &mut self.work.conns[at];
-        conn.ask(self.work.mix.ask(conn.asked), from);
-        self.asked += 1;
+        conn.ask(self.work.mix.ask(conn.requested), from);
+        self.requested += 1;
         self.in_flight += 1;
     }
 
@@ -220,7 +220,7 @@ impl Worker {
     /// leaves nothing that was not asked for.
     fn clean_up(&mut self) -> Result<()> {
         for conn in &mut self.work.conns {
-            let owed = self.work.mix.owed(conn.asked);
+            let owed = self.work.mix.owed(conn.requested);
             conn.clean_up(owed);
             self.in_flight += owed;
             conn.flush(self.poll.registry(), &mut self.records)?;

@@ -125,7 +125,7 @@ fn timed(run: &Run, command: &mut Command) -> Result<()> {
     let line = line_of(command);
     say(&format!("xtask: {line}"));
     let mut tests = Vec::new();
-    let (status, said) = shown(command, &mut |line| {
+    let (status, output) = shown(command, &mut |line| {
         tests.extend(of_line(line));
         true
     })
@@ -133,7 +133,7 @@ fn timed(run: &Run, command: &mut Command) -> Result<()> {
     run.timings().tests.append(&mut tests);
     ensure!(
         status.success(),
-        "failed ({status}): {line}\nIt said:\n{said}"
+        "failed ({status}): {line}\nIt said:\n{output}"
     );
     Ok(())
 }

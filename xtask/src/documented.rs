@@ -25,12 +25,12 @@ pub(crate) fn missing(text: &str, inside: impl Fn(&str) -> bool) -> Vec<String> 
         if in_trait.is_some_and(|items| indent < items) && code.starts_with('}') {
             in_trait = None;
         }
-        let asked = match code.strip_prefix("pub ") {
+        let requested = match code.strip_prefix("pub ") {
             Some(rest) => Some(rest),
             None if in_trait == Some(indent) => Some(code),
             None => None,
         };
-        let Some((kind, name)) = asked.and_then(item) else {
+        let Some((kind, name)) = requested.and_then(item) else {
             continue;
         };
         if kind == "trait" && code.starts_with("pub ") && !line.ends_with('}') {

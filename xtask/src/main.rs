@@ -95,17 +95,17 @@ struct Passed {
 fn main() -> ExitCode {
     let root = root();
     let result = match Task::parse() {
-        Task::Test(asked) => parts::run(&root, &asked),
+        Task::Test(requested) => parts::run(&root, &requested),
         Task::Lint => parts::run(&root, &parts::PartsArgs::of(&table::LINT)),
-        Task::Clients(asked) => parts::run(&root, &asked.and(&table::CLIENTS)),
+        Task::Clients(requested) => parts::run(&root, &requested.and(&table::CLIENTS)),
         Task::Tidy { lower: false } => parts::run(&root, &parts::PartsArgs::of(&["tidy"])),
         Task::Tidy { lower: true } => {
             tidy::files(&root).and_then(|files| prose::lower(&root, &files))
         }
-        Task::Repeat(asked) => repeat::run(&root, &asked),
-        Task::Plant(asked) => plant::run(&root, &asked),
+        Task::Repeat(requested) => repeat::run(&root, &requested),
+        Task::Plant(requested) => plant::run(&root, &requested),
         Task::Sbom => package::sbom(&root),
-        Task::Package(asked) => package::run_task(&root, &asked),
+        Task::Package(requested) => package::run_task(&root, &requested),
         Task::Stress(passed) => stress::run(&root, &passed.options),
         Task::Cluster(passed) if passed.options.is_empty() => {
             parts::run(&root, &parts::PartsArgs::of(&["cluster"]))
@@ -178,8 +178,8 @@ fn cargo_command() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     for (name, _) in std::env::vars_os() {
-        let told = name.to_string_lossy();
-        if told.starts_with("CARGO_PKG_") || told.starts_with("CARGO_MANIFEST_") {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
             command.env_remove(&name);
         }
     }
@@ -223,10 +223,10 @@ fn run(command: &mut Command) -> Result<()> {
         ensure!(status.success(), "failed ({status}): {line}");
         return Ok(());
     }
-    let (status, said) = show::shown(command, &mut |_| true).with_context(context)?;
-    match said.is_empty() {
+    let (status, output) = show::shown(command, &mut |_| true).with_context(context)?;
+    match output.is_empty() {
         _ if status.success() => Ok(()),
         true => bail!("failed ({status}): {line}"),
-        false => bail!("failed ({status}): {line}\nIt said:\n{said}"),
+        false => bail!("failed ({status}): {line}\nIt said:\n{output}"),
     }
 }

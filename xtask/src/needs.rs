@@ -223,7 +223,7 @@ mod tests {
     ];
 
     /// The answer, and what was printed, when this is typed.
-    fn asked(unasked: bool, asks: bool, typed: &str) -> (bool, String) {
+    fn answer_to(unasked: bool, asks: bool, typed: &str) -> (bool, String) {
         let mut out = Vec::new();
         let mut from = typed.as_bytes();
         let answer = consent_of(&NEEDS[1..3], unasked, asks, &mut from, &mut out);
@@ -238,20 +238,20 @@ mod tests {
     #[test]
     fn nothing_is_installed_without_consent() {
         for (typed, agreed) in [("y\n", true), ("yes\n", true), ("\n", false), ("", false)] {
-            let (answer, said) = asked(false, true, typed);
+            let (answer, output) = answer_to(false, true, typed);
             assert_eq!(answer, agreed, "{typed:?}");
             assert!(
-                said.contains("no-such-program, python3 with no_such"),
-                "{said}"
+                output.contains("no-such-program, python3 with no_such"),
+                "{output}"
             );
             assert!(
-                said.contains("apt-get install a-package b-package"),
-                "{said}"
+                output.contains("apt-get install a-package b-package"),
+                "{output}"
             );
         }
-        let (answer, said) = asked(false, false, "y\n");
+        let (answer, output) = answer_to(false, false, "y\n");
         assert!(!answer, "nobody was asked");
-        assert!(said.contains("nobody to ask"), "{said}");
-        assert_eq!(asked(true, false, ""), (true, String::new()));
+        assert!(output.contains("nobody to ask"), "{output}");
+        assert_eq!(answer_to(true, false, ""), (true, String::new()));
     }
 }

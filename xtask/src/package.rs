@@ -61,7 +61,7 @@ impl Source {
             .context("Cargo.toml names no version")?;
         let time = match std::env::var("SOURCE_DATE_EPOCH") {
             Ok(time) => time,
-            Err(_) => said(
+            Err(_) => output_of(
                 Command::new("git")
                     .args(["log", "-1", "--format=%ct"])
                     .current_dir(root),
@@ -90,7 +90,7 @@ pub(crate) fn sbom(root: &Path) -> Result<()> {
 }
 
 /// The output of a command, without the line end.
-fn said(command: &mut Command) -> Result<String> {
+fn output_of(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("cannot start {command:?}"))?;
@@ -102,22 +102,22 @@ fn said(command: &mut Command) -> Result<String> {
 ///
 /// # Errors
 /// Something is missing, does not build, or the program is too large.
-pub(crate) fn run_task(root: &Path, asked: &PackageArgs) -> Result<()> {
+pub(crate) fn run_task(root: &Path, args: &PackageArgs) -> Result<()> {
     let source = Source::new(root)?;
     let out = crate::target(root).join("package");
     if out.exists() {
         fs::remove_dir_all(&out)?;
     }
     fs::create_dir_all(&out)?;
-    let program = build::program(&source, &out, asked.glibc)?;
+    let program = build::program(&source, &out, args.glibc)?;
     let deb = deb::build(&source, &program, 6, &out)?;
     let crates = sbom::write(&source, &out)?;
     let mut files = vec![program.clone(), build::symbols(&program), deb, crates];
-    if let Some(url) = &asked.url {
+    if let Some(url) = &args.url {
         files.extend(formula(&source, url, &out)?);
     }
     let names = files.iter().filter_map(|file| file.file_name());
-    let sums = said(Command::new("sha256sum").args(names).current_dir(&out))?;
+    let sums = output_of(Command::new("sha256sum").args(names).current_dir(&out))?;
     fs::write(out.join("SHA256SUMS"), format!("{sums}\n"))?;
     for file in &files {
         println!(
@@ -150,7 +150,7 @@ fn formula(source: &Source, url: &str, out: &Path) -> Result<[PathBuf; 2]> {
         .arg(&archive)
         .arg("HEAD")
         .current_dir(&source.root))?;
-    let sum = said(Command::new("sha256sum").arg(&archive))?;
+    let sum = output_of(Command::new("sha256sum").arg(&archive))?;
     let sum = sum.split(' ').next().unwrap_or_default();
     let text = source
         .template("homebrew/quintet.rb")?

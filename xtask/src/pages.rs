@@ -27,7 +27,7 @@ const NOT_RUN: &str = "<!-- not run: ";
 pub(crate) fn never_run(name: &str, page: &str, tests: &str) -> Vec<String> {
     let included = tests.contains(&format!("include_str!(\"../../../../{name}\")"));
     let mut breaches = Vec::new();
-    let (mut fenced, mut said) = (false, "");
+    let (mut fenced, mut output) = (false, "");
     let mut lines = page.lines().enumerate().peekable();
     while let Some((at, line)) = lines.next() {
         let text = line.trim();
@@ -37,7 +37,7 @@ pub(crate) fn never_run(name: &str, page: &str, tests: &str) -> Vec<String> {
                 .peek()
                 .is_some_and(|(_, next)| next.trim_start().starts_with("$ "));
             let console = language == "console";
-            let reason = said.strip_prefix(NOT_RUN);
+            let reason = output.strip_prefix(NOT_RUN);
             if fenced && (prompt || console) {
                 match reason {
                     None if included && prompt => {}
@@ -56,7 +56,7 @@ pub(crate) fn never_run(name: &str, page: &str, tests: &str) -> Vec<String> {
             }
         }
         if !text.is_empty() {
-            said = text;
+            output = text;
         }
     }
     breaches

@@ -11,7 +11,7 @@ use crate::context::Run;
 use crate::needs::{self, Need};
 use crate::programs;
 use crate::show::say;
-use crate::table::{BESIDE, BUILD, Lane, PARTS, Part};
+use crate::table::{BESIDE, BUILD, Group, PARTS, Part};
 
 pub(crate) const HELP: &str = "\
 A part that fails stops no other; the end says how to repeat the parts that failed, and names the
@@ -57,17 +57,17 @@ impl PartsArgs {
 ///
 /// # Errors
 /// There is no such part; parts failed, which are then named.
-pub(crate) fn run(root: &Path, asked: &PartsArgs) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &PartsArgs) -> Result<()> {
     let mut out = std::io::stdout();
-    if asked.list {
+    if args.list {
         return list(PARTS, &mut out);
     }
-    let parts = chosen(PARTS, &asked.names, asked.long)?;
+    let parts = chosen(PARTS, &args.names, args.long)?;
     let run = Run {
         root: root.to_owned(),
-        long: asked.long,
-        seed: asked.seed.unwrap_or_else(|| seed_of_commit(root)),
-        strict: needs::may_install(asked.yes),
+        long: args.long,
+        seed: args.seed.unwrap_or_else(|| seed_of_commit(root)),
+        strict: needs::may_install(args.yes),
         timings: Mutex::default(),
         left_out: Mutex::default(),
     };
@@ -77,7 +77,7 @@ pub(crate) fn run(root: &Path, asked: &PartsArgs) -> Result<()> {
     let installs = needs::consent(&missing, run.strict, &mut out)?;
     let missing = if installs { missing } else { Vec::new() };
     let result = run_of(&parts, &run, missing, &mut out);
-    if let Some(file) = &asked.timings {
+    if let Some(file) = &args.timings {
         run.timings().write(file)?;
     }
     result
@@ -110,7 +110,7 @@ fn chosen(parts: &'static [Part], names: &[String], long: bool) -> Result<Vec<&'
         }
     }
     let wanted = |part: &&Part| match names.is_empty() {
-        true => long || part.lane != Lane::Long,
+        true => long || part.group != Group::Long,
         false => names.iter().any(|name| name == part.name),
     };
     Ok(parts.iter().filter(wanted).collect())
@@ -185,7 +185,12 @@ fn run_of(parts: &[&Part], run: &Run, install: Vec<Need>, out: &mut dyn Write) -
         let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
         ends.push(end);
     };
-    let of = |lane: Lane| parts.iter().copied().filter(move |part| part.lane == lane);
+    let of = |group: Group| {
+        parts
+            .iter()
+            .copied()
+            .filter(move |part| part.group == group)
+    };
     // The compiler of C first: nothing is built without it.
     let (first, rest): (Vec<Need>, Vec<Need>) =
         install.into_iter().partition(|need| BUILD.contains(need));
@@ -197,25 +202,25 @@ fn run_of(parts: &[&Part], run: &Run, install: Vec<Need>, out: &mut dyn Write) -
                 fetch_all(parts, &run.root)
             })
         });
-        for part in of(Lane::Checks).chain(of(Lane::Build)) {
+        for part in of(Group::Checks).chain(of(Group::Build)) {
             in_thread(part.name, || one(part, Ok(())));
         }
         let fetched = fetching.join();
         fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    let of_lane = |lane: Lane| {
-        for part in of(lane) {
+    let run_group = |group: Group| {
+        for part in of(group) {
             let failed = fetched.iter().find(|(name, _)| *name == part.name);
             let fetched = failed.map_or(Ok(()), |(_, error)| Err(error.clone()));
             in_thread(part.name, || one(part, fetched));
         }
     };
     std::thread::scope(|scope| {
-        for lane in BESIDE {
-            scope.spawn(move || of_lane(lane));
+        for group in BESIDE {
+            scope.spawn(move || run_group(group));
         }
     });
-    of_lane(Lane::Long);
+    run_group(Group::Long);
     run.timings().build_s = programs::build_seconds();
     let mut ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
     let place = |end: &End| parts.iter().position(|part| part.name == end.name);

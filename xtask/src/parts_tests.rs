@@ -8,42 +8,42 @@ use super::{PartsArgs, announce, chosen, list, run_of};
 use crate::Task;
 use crate::context::{Extra, Run};
 use crate::needs::{Need, program};
-use crate::table::{CLIENTS, LINT, Lane, PART, PARTS, Part};
+use crate::table::{CLIENTS, Group, LINT, PART, PARTS, Part};
 
 const ABSENT: &[Need] = &[program("no-such-program", "a-package")];
 
 const fn fake(
     name: &'static str,
-    lane: Lane,
+    group: Group,
     run: fn(&Run, &[&'static str]) -> anyhow::Result<()>,
 ) -> Part {
     Part {
         name,
         what: "tries",
         seconds: 60,
-        lane,
+        group,
         run,
         ..PART
     }
 }
 
 const FAKES: &[Part] = &[
-    fake("one", Lane::Checks, |_, _| Ok(())),
-    fake("two", Lane::Unit, |_, _| bail!("broken")),
-    fake("three", Lane::Unit, |_, _| Ok(())),
+    fake("one", Group::Checks, |_, _| Ok(())),
+    fake("two", Group::Unit, |_, _| bail!("broken")),
+    fake("three", Group::Unit, |_, _| Ok(())),
     Part {
         needs: &[ABSENT],
-        ..fake("four", Lane::Clients, |_, _| {
+        ..fake("four", Group::Clients, |_, _| {
             unreachable!("its needs are not there")
         })
     },
     Part {
         fetch: |_: &Path| bail!("no network"),
-        ..fake("five", Lane::Cluster, |_, _| {
+        ..fake("five", Group::Cluster, |_, _| {
             unreachable!("nothing is fetched")
         })
     },
-    fake("six", Lane::Long, |_, _| Ok(())),
+    fake("six", Group::Long, |_, _| Ok(())),
 ];
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -72,7 +72,7 @@ fn run(strict: bool, of: &[&str]) -> (String, Option<String>) {
 
 #[test]
 fn a_part_that_fails_stops_no_other_and_is_named_at_the_end() {
-    let (said, error) = run(true, &[]);
+    let (output, error) = run(true, &[]);
     for line in [
         "xtask: one      passed in 0 s",
         "xtask: two      FAILED in 0 s: broken",
@@ -80,11 +80,11 @@ fn a_part_that_fails_stops_no_other_and_is_named_at_the_end() {
         "xtask: four     FAILED in 0 s: please install: no-such-program",
         "xtask: five     FAILED in 0 s: no network",
     ] {
-        assert!(said.contains(line), "{line}:\n{said}");
+        assert!(output.contains(line), "{line}:\n{output}");
     }
     assert!(
-        !said.contains("everything") && !said.contains("six"),
-        "{said}"
+        !output.contains("everything") && !output.contains("six"),
+        "{output}"
     );
     assert_eq!(
         error.unwrap(),
@@ -94,7 +94,7 @@ fn a_part_that_fails_stops_no_other_and_is_named_at_the_end() {
 
 #[test]
 fn a_machine_that_lacks_something_leaves_out_that_and_says_how_to_get_it() {
-    let (said, error) = run(false, &["one", "four", "five"]);
+    let (output, error) = run(false, &["one", "four", "five"]);
     assert_eq!(error, None);
     for line in [
         "xtask: four     left out",
@@ -102,11 +102,11 @@ fn a_machine_that_lacks_something_leaves_out_that_and_says_how_to_get_it() {
         "xtask: left out: five: it could not be fetched: no network",
         "xtask: cargo xtask test --yes installs all of it",
     ] {
-        assert!(said.contains(line), "{line}:\n{said}");
+        assert!(output.contains(line), "{line}:\n{output}");
     }
     assert!(
-        said.ends_with("xtask: everything that ran passed\n"),
-        "{said}"
+        output.ends_with("xtask: everything that ran passed\n"),
+        "{output}"
     );
     let (_, error) = run(false, &["two", "four"]);
     assert!(error.unwrap().starts_with("1 of 2 parts failed"));
@@ -114,11 +114,11 @@ fn a_machine_that_lacks_something_leaves_out_that_and_says_how_to_get_it() {
 
 #[test]
 fn parts_are_run_by_name() {
-    let (said, error) = run(true, &["three", "one"]);
-    assert!(said.contains("three") && !said.contains("two") && error.is_none());
-    assert!(said.ends_with("xtask: everything passed\n"), "{said}");
-    let (said, error) = run(true, &["one", "seven"]);
-    assert_eq!(said, "", "nothing is run for a wrong name");
+    let (output, error) = run(true, &["three", "one"]);
+    assert!(output.contains("three") && !output.contains("two") && error.is_none());
+    assert!(output.ends_with("xtask: everything passed\n"), "{output}");
+    let (output, error) = run(true, &["one", "seven"]);
+    assert_eq!(output, "", "nothing is run for a wrong name");
     assert_eq!(
         error.unwrap(),
         "no part \"seven\"; there are one, two, three, four, five, six"
@@ -129,15 +129,18 @@ fn parts_are_run_by_name() {
 #[test]
 fn the_command_line_is_read() {
     let read = |line: &str| Task::try_parse_from(line.split(' '));
-    let asked = |line: &str| match read(line).expect("options") {
+    let parse_args = |line: &str| match read(line).expect("options") {
         Task::Part(words) => PartsArgs::parse_from(crate::part(words)),
-        Task::Test(asked) => asked,
+        Task::Test(args) => args,
         _ => unreachable!("{line}"),
     };
-    let test = asked("xtask test unit --seed 9 --timings t.json --long");
+    let test = parse_args("xtask test unit --seed 9 --timings t.json --long");
     assert_eq!((&test.names, test.seed), (&names(&["unit"]), Some(9)));
     assert!(test.long && !test.yes && !test.list && test.timings.is_some());
-    assert_eq!(test, asked("xtask unit --seed 9 --timings t.json --long"));
+    assert_eq!(
+        test,
+        parse_args("xtask unit --seed 9 --timings t.json --long")
+    );
     for wrong in ["--seed", "--seed x", "--slow"] {
         assert!(read(&format!("xtask test {wrong}")).is_err(), "{wrong}");
     }
@@ -153,10 +156,10 @@ fn the_command_line_is_read() {
 fn a_list_tells_seconds_and_missing_programs() {
     let mut out = Vec::new();
     list(FAKES, &mut out).unwrap();
-    let said = String::from_utf8(out).unwrap();
-    assert!(said.starts_with("one        60 s  tries\n"), "{said}");
-    assert!(said.contains("not there: no-such-program\n"), "{said}");
-    assert!(said.contains("\nall      20 min"), "{said}");
+    let output = String::from_utf8(out).unwrap();
+    assert!(output.starts_with("one        60 s  tries\n"), "{output}");
+    assert!(output.contains("not there: no-such-program\n"), "{output}");
+    assert!(output.contains("\nall      20 min"), "{output}");
 }
 
 #[test]
@@ -164,10 +167,13 @@ fn the_seed_and_the_downloads_are_announced() {
     let mut out = Vec::new();
     let parts = chosen(PARTS, &names(&["node", "tidy"]), false).unwrap();
     announce(&parts, &run_with(false), &mut out).unwrap();
-    let said = String::from_utf8(out).unwrap();
-    assert!(said.starts_with("xtask: tidy, node\n"), "{said}");
-    assert!(said.contains("seed 7"), "{said}");
-    assert!(said.contains("node gets client libraries by npm"), "{said}");
+    let output = String::from_utf8(out).unwrap();
+    assert!(output.starts_with("xtask: tidy, node\n"), "{output}");
+    assert!(output.contains("seed 7"), "{output}");
+    assert!(
+        output.contains("node gets client libraries by npm"),
+        "{output}"
+    );
 }
 
 #[test]

@@ -155,7 +155,7 @@ const PLANTED: &[Planted] = &[
         what: "the end of a message does not end the waits for its result",
         edits: &[(
             "crates/engine/src/store/gate.rs",
-            "            self.tell_fate(fate);",
+            "            self.notify_outcome(fate);",
             "            drop(fate);",
         )],
         tests: &[&["--test=life", "results"]],
@@ -392,8 +392,8 @@ fn known(name: &str) -> Result<String> {
 /// # Errors
 /// A listed defect survives, does not fit the tree any more or does not build; the tests
 /// fail without any.
-pub(crate) fn run(root: &Path, asked: &PlantArgs) -> Result<()> {
-    if asked.list {
+pub(crate) fn run(root: &Path, args: &PlantArgs) -> Result<()> {
+    if args.list {
         all().for_each(|one| println!("{:26} {}", one.name, one.what));
         return Ok(());
     }
@@ -405,7 +405,7 @@ pub(crate) fn run(root: &Path, asked: &PlantArgs) -> Result<()> {
     };
     copy(root, &field.tree)?;
     let wanted =
-        |one: &&Planted| asked.only.is_empty() || asked.only.iter().any(|only| only == one.name);
+        |one: &&Planted| args.only.is_empty() || args.only.iter().any(|only| only == one.name);
     let listed = all().filter(wanted).map(|one| changed(&field.tree, one));
     let listed: Vec<Defect> = listed.collect::<Result<_>>()?;
     println!("xtask: plant: the tests pass without a defect");
@@ -417,11 +417,11 @@ pub(crate) fn run(root: &Path, asked: &PlantArgs) -> Result<()> {
     for one in listed {
         rows.add(&one, field.planted(&one)?)?;
     }
-    if asked.minutes > 0 {
+    if args.minutes > 0 {
         let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let seed = asked.seed.unwrap_or(time.as_secs() % 1_000_000);
+        let seed = args.seed.unwrap_or(time.as_secs() % 1_000_000);
         println!("xtask: plant: by chance: --seed {seed}");
-        let end = Instant::now() + Duration::from_secs(asked.minutes * 60);
+        let end = Instant::now() + Duration::from_secs(args.minutes * 60);
         let changes = random::Changes::list(root, &field.tree, seed)?;
         for one in changes.take_while(|_| Instant::now() < end) {
             let one = one?;
@@ -454,7 +454,7 @@ impl Rows {
             End::Noticed(by) => (0, format!("killed by {by}")),
             End::Survived => (1, "SURVIVED".to_owned()),
             End::NotBuilt(_) if one.random => (2, "does not build".to_owned()),
-            End::NotBuilt(said) => bail!("{}: it does not build:\n{said}", one.name),
+            End::NotBuilt(printed) => bail!("{}: it does not build:\n{printed}", one.name),
         };
         println!("xtask: plant: {}: {end}", one.name);
         match one.random {
@@ -565,8 +565,8 @@ impl Field {
 
     fn end_of(&mut self, one: &Defect) -> Result<End> {
         for tests in one.tests {
-            if let Some(said) = self.build(tests)? {
-                return Ok(End::NotBuilt(said));
+            if let Some(printed) = self.build(tests)? {
+                return Ok(End::NotBuilt(printed));
             }
             let limit = self.time(tests)? * TIMES[usize::from(one.random)] + LONGER;
             match self.fails(tests, limit) {
@@ -588,11 +588,11 @@ impl Field {
         if let Some(took) = self.took.get(tests) {
             return Ok(*took);
         }
-        let said = self.build(tests)?;
+        let printed = self.build(tests)?;
         ensure!(
-            said.is_none(),
+            printed.is_none(),
             "it does not build:\n{}",
-            said.unwrap_or_default()
+            printed.unwrap_or_default()
         );
         let began = Instant::now();
         if let Some(by) = self.fails(tests, HOUR)? {
@@ -606,8 +606,8 @@ impl Field {
     /// Builds these tests; what the compiler says if they do not build.
     fn build(&self, tests: &[&str]) -> Result<Option<String>> {
         let built = self.cargo(tests, HOUR, &["--no-run"])?;
-        let said = String::from_utf8_lossy(&built.stderr).into_owned();
-        Ok((!built.status.success()).then_some(said))
+        let printed = String::from_utf8_lossy(&built.stderr).into_owned();
+        Ok((!built.status.success()).then_some(printed))
     }
 
     /// The first test that fails, if one does.
@@ -615,13 +615,15 @@ impl Field {
         let mut words = vec!["--", "--format=pretty"];
         words.extend(tests.iter().filter(|word| !word.starts_with('-')));
         let output = self.cargo(tests, limit, &words)?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let mut lines = said.lines().filter_map(|line| line.strip_prefix("test "));
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let mut lines = printed
+            .lines()
+            .filter_map(|line| line.strip_prefix("test "));
         let failed = lines.find_map(|line| line.strip_suffix(" ... FAILED"));
         if matches!(output.status.code(), Some(TIMED_OUT | KILLED)) {
             return Ok(Some(format!("the time: over {} s", limit.as_secs())));
         }
-        let ran = failed.is_some() || said.contains(" ... ok");
+        let ran = failed.is_some() || printed.contains(" ... ok");
         ensure!(ran, "no test is called {}", tests.join(" "));
         match (output.status.success(), failed) {
             (true, _) => Ok(None),

@@ -73,8 +73,8 @@ fn messages(cargo: &mut Command) -> Result<(String, usize)> {
         .context("cannot start cargo")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut warnings = 0;
-    for said in text.lines().filter_map(diagnostic) {
-        say(&said);
+    for output_text in text.lines().filter_map(diagnostic) {
+        say(&output_text);
         warnings += 1;
     }
     ensure!(output.status.success(), "the workspace does not build");
@@ -168,7 +168,7 @@ pub(crate) struct Ran {
     /// How long each test took, as far as the output tells.
     pub(crate) tests: Vec<(String, Duration)>,
     /// The end of its output if it failed.
-    pub(crate) said: String,
+    pub(crate) output_text: String,
 }
 
 impl Program {
@@ -219,7 +219,7 @@ impl Program {
         let mut failed = Vec::new();
         let mut passed = 0;
         let mut fails = false;
-        let (status, said) = shown(&mut command, &mut |line| {
+        let (status, output_text) = shown(&mut command, &mut |line| {
             if let Some((name, ok)) = ended(line) {
                 ends.push((name.to_owned(), began.elapsed()));
                 match ok {
@@ -243,7 +243,7 @@ impl Program {
             failed,
             time: began.elapsed(),
             tests: durations(ends, threads),
-            said,
+            output_text,
         })
     }
 }

@@ -100,13 +100,13 @@ mod tests {
     fn what_failed_beside_something_else_is_told() {
         let fails = |what: &'static str| Err(anyhow!(what));
         assert!(both(Ok(()), Ok(())).is_ok());
-        for (one, other, told) in [
+        for (one, other, expected) in [
             (fails("one"), Ok(()), "one"),
             (Ok(()), fails("other"), "other"),
             (fails("one"), fails("other"), "one; other"),
         ] {
             let error = both(one, other).expect_err("one failed").to_string();
-            assert_eq!(error, told);
+            assert_eq!(error, expected);
         }
     }
 }

@@ -67,26 +67,26 @@ impl RepeatArgs {
 ///
 /// # Errors
 /// It does not build, there is no such test, or one failed.
-pub(crate) fn run(root: &Path, asked: &RepeatArgs) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &RepeatArgs) -> Result<()> {
     let programs: Vec<Program> = built(root)?
         .into_iter()
-        .filter(|program| asked.wants(&program.package, &program.name))
+        .filter(|program| args.wants(&program.package, &program.name))
         .collect();
     if programs.is_empty() {
-        bail!("no test file {}", asked.tests.join(", "));
+        bail!("no test file {}", args.tests.join(", "));
     }
     let kept = crate::target(root).join("repeat");
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
     let over = AtomicBool::new(false);
     let failures = std::thread::scope(|scope| {
-        for _ in 0..asked.load {
+        for _ in 0..args.load {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             });
         }
-        let failures = repeat_all(&programs, asked, &kept);
+        let failures = repeat_all(&programs, args, &kept);
         over.store(true, Ordering::Relaxed);
         failures
     })?;
@@ -95,7 +95,7 @@ pub(crate) fn run(root: &Path, asked: &RepeatArgs) -> Result<()> {
         return Ok(());
     }
     for (test, times) in &failures {
-        println!("xtask: {test} failed in {times} of {} runs", asked.times);
+        println!("xtask: {test} failed in {times} of {} runs", args.times);
     }
     bail!(
         "{} tests failed; what they said is in {}",
@@ -107,21 +107,21 @@ pub(crate) fn run(root: &Path, asked: &RepeatArgs) -> Result<()> {
 /// Answers how often which test failed.
 fn repeat_all(
     programs: &[Program],
-    asked: &RepeatArgs,
+    args: &RepeatArgs,
     kept: &Path,
 ) -> Result<BTreeMap<String, u32>> {
     let mut failures = BTreeMap::new();
     let mut any = false;
     for program in programs {
-        let count = count(program, asked)?;
+        let count = count(program, args)?;
         if count == 0 {
             continue;
         }
         any = true;
         let began = Instant::now();
         let mut failed = 0;
-        for time in 1..=asked.times {
-            let output = command(program, asked)
+        for time in 1..=args.times {
+            let output = command(program, args)
                 .output()
                 .with_context(|| program.file.display().to_string())?;
             if output.status.success() {
@@ -145,13 +145,13 @@ fn repeat_all(
             "xtask: {}:{}, {count} tests, {} times under a load of {}: {failed} runs failed ({} s)",
             program.package,
             program.name,
-            asked.times,
-            asked.load,
+            args.times,
+            args.load,
             began.elapsed().as_secs()
         );
     }
     if !any {
-        bail!("no test has {} in its name", asked.filters.join(" or "));
+        bail!("no test has {} in its name", args.filters.join(" or "));
     }
     Ok(failures)
 }
@@ -159,8 +159,8 @@ fn repeat_all(
 /// Seeds that simulations try in each repetition, unless told: what is repeated are their waits.
 const SEEDS: &str = "200";
 
-fn command(program: &Program, asked: &RepeatArgs) -> Command {
-    let mut command = program.command(&asked.filters);
+fn command(program: &Program, args: &RepeatArgs) -> Command {
+    let mut command = program.command(&args.filters);
     if std::env::var_os("SEEDS").is_none() {
         command.env("SEEDS", SEEDS);
     }
@@ -168,8 +168,8 @@ fn command(program: &Program, asked: &RepeatArgs) -> Command {
 }
 
 /// How many tests of the program are asked for.
-fn count(program: &Program, asked: &RepeatArgs) -> Result<usize> {
-    let output = command(program, asked).arg("--list").output();
+fn count(program: &Program, args: &RepeatArgs) -> Result<usize> {
+    let output = command(program, args).arg("--list").output();
     let output = output.with_context(|| program.file.display().to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter(|line| line.ends_with(": test")).count())
@@ -181,16 +181,16 @@ mod tests {
 
     use super::{RepeatArgs, WAITING};
 
-    fn asked(line: &str) -> RepeatArgs {
+    fn parse_args(line: &str) -> RepeatArgs {
         RepeatArgs::parse_from(format!("repeat {line}").split_whitespace())
     }
 
     #[test]
     fn programs_are_chosen_by_name() {
-        let all = asked("");
+        let all = parse_args("");
         assert_eq!((all.times, all.load), (200, 8));
         assert!(all.wants("quintet-log", "log") && !all.wants("quintet-log", "lib"));
-        let some = asked("--times 3 --load 0 --test limits --test quintet-web:lib a_b c");
+        let some = parse_args("--times 3 --load 0 --test limits --test quintet-web:lib a_b c");
         assert_eq!((some.times, some.load), (3, 0));
         assert_eq!(some.filters, ["a_b", "c"]);
         assert!(some.wants("quintet-log", "limits") && some.wants("quintet-web", "lib"));

@@ -120,8 +120,8 @@ pub(crate) fn shown(
             line.clear();
         }
     });
-    let mut said = Kept::default();
-    let mut looked = Instant::now();
+    let mut printed = Kept::default();
+    let mut checked = Instant::now();
     let mut ended = None;
     loop {
         match kept.recv_timeout(LEFT_BEHIND) {
@@ -129,12 +129,12 @@ pub(crate) fn shown(
                 if wanted(&line) {
                     say(&line);
                 }
-                said.line(&line);
+                printed.line(&line);
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if looked.elapsed() < LEFT_BEHIND {
+        if checked.elapsed() < LEFT_BEHIND {
             continue;
         }
         // It had ended at the look before: what comes is of others.
@@ -142,14 +142,14 @@ pub(crate) fn shown(
             break;
         }
         ended = child.try_wait()?;
-        looked = Instant::now();
+        checked = Instant::now();
     }
     let status = child.wait().context("it cannot be waited for")?;
-    let said = match status.success() {
+    let printed = match status.success() {
         true => String::new(),
-        false => said.text(),
+        false => printed.text(),
     };
-    Ok((status, said))
+    Ok((status, printed))
 }
 
 #[cfg(test)]
@@ -159,24 +159,24 @@ mod tests {
     use super::{Kept, LAST, shown};
 
     fn sh(script: &str) -> (bool, String) {
-        let (status, said) =
+        let (status, printed) =
             shown(Command::new("sh").args(["-c", script]), &mut |_| true).expect("sh");
-        (status.success(), said)
+        (status.success(), printed)
     }
 
     #[test]
     fn what_failed_is_repeated_and_what_did_not_is_not() {
         assert_eq!(sh("echo well"), (true, String::new()));
-        let (ended_well, said) = sh("echo out; echo err >&2; exit 3");
+        let (ended_well, printed) = sh("echo out; echo err >&2; exit 3");
         assert!(!ended_well);
-        assert_eq!(said, "out\nerr");
+        assert_eq!(printed, "out\nerr");
     }
 
     #[test]
     fn a_process_left_behind_holds_nobody_up() {
-        let (ended_well, said) = sh("echo first; sleep 60 & exit 1");
+        let (ended_well, printed) = sh("echo first; sleep 60 & exit 1");
         assert!(!ended_well);
-        assert_eq!(said, "first");
+        assert_eq!(printed, "first");
     }
 
     #[test]

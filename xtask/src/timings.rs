@@ -120,13 +120,19 @@ mod tests {
         };
         let mut out = Vec::new();
         timings.print(&mut out).unwrap();
-        let said = String::from_utf8(out).unwrap();
+        let output = String::from_utf8(out).unwrap();
         assert!(
-            said.starts_with("xtask: building the workspace took 7 s\n"),
-            "{said}"
+            output.starts_with("xtask: building the workspace took 7 s\n"),
+            "{output}"
         );
-        assert!(said.find("server:http") < said.find("log:log"), "{said}");
-        assert!(said.contains("t11\n") && !said.contains("t1\n"), "{said}");
+        assert!(
+            output.find("server:http") < output.find("log:log"),
+            "{output}"
+        );
+        assert!(
+            output.contains("t11\n") && !output.contains("t1\n"),
+            "{output}"
+        );
         let read = timings.json();
         assert_eq!(read["programs"][1]["tests"], 4);
         assert_eq!(read["tests"][11]["seconds"], 11.0);

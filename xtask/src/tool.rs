@@ -33,6 +33,6 @@ fn is_there(program: &Path, version: &str) -> bool {
     // A subcommand of cargo is started with its own name, as cargo does it.
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let name = name.trim_start_matches("cargo-").to_owned();
-    let said = Command::new(program).args([&name, "--version"]).output();
-    said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(version))
+    let output = Command::new(program).args([&name, "--version"]).output();
+    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(version))
 }

@@ -58,10 +58,10 @@ pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
     let waiting = Mutex::new(waiting.into_iter());
     let computing = Mutex::new(computing.into_iter());
     let many = processors * WAITING_AT_A_TIME;
-    let lanes = std::iter::repeat_n((&computing, 1), processors)
+    let workers = std::iter::repeat_n((&computing, 1), processors)
         .chain(std::iter::repeat_n((&waiting, many), WAITING_PROGRAMS));
     let failed = std::thread::scope(|scope| {
-        let lanes: Vec<_> = lanes
+        let workers: Vec<_> = workers
             .map(|(programs, threads)| {
                 std::thread::Builder::new()
                     .name("unit".to_owned())
@@ -69,8 +69,8 @@ pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
                     .expect("a thread starts")
             })
             .collect();
-        let ends = lanes.into_iter().map(|lane| {
-            let end = lane.join();
+        let ends = workers.into_iter().map(|worker| {
+            let end = worker.join();
             end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
         ends.collect::<Result<Vec<_>>>()
@@ -141,7 +141,7 @@ pub(crate) fn run_one(
         return Ok(Vec::new());
     }
     let names = ran.failed.iter().map(|name| format!("{label} {name}"));
-    Ok(names.chain([ran.said]).collect())
+    Ok(names.chain([ran.output_text]).collect())
 }
 
 /// How many inputs or seeds tests try, and how many with `--long`.

@@ -52,16 +52,21 @@ impl Pile {
         Ok(load)
     }
 
-    /// Puts `count` messages as fast as they are taken in; `look` is shown how
+    /// Puts `count` messages as fast as they are taken in; `observe` is shown how
     /// it goes several times a second.
     ///
     /// # Errors
     /// The load fails, or takes over half an hour.
-    pub(crate) fn put(self, server: &Server, count: u64, look: &mut dyn FnMut(Live)) -> Result<()> {
+    pub(crate) fn put(
+        self,
+        server: &Server,
+        count: u64,
+        observe: &mut dyn FnMut(Live),
+    ) -> Result<()> {
         let mut load = self.load(server)?;
         (load.mix, load.depth) = (Mix::PUT, DEPTH);
         (load.count, load.time) = (Some(count), TIME_MAX);
-        let puts = measure(&load, &format!("{}: put", self.prefix), look)?.puts;
+        let puts = measure(&load, &format!("{}: put", self.prefix), observe)?.puts;
         ensure!(puts == count, "only {puts} of {count} messages were put");
         Ok(())
     }
@@ -85,16 +90,16 @@ impl Pile {
     }
 }
 
-/// One measurement of a load with a live line; `look` is shown how it goes
+/// One measurement of a load with a live line; `observe` is shown how it goes
 /// several times a second.
 ///
 /// # Errors
 /// The load fails.
-pub(crate) fn measure(load: &Load, what: &str, look: &mut dyn FnMut(Live)) -> Result<Report> {
+pub(crate) fn measure(load: &Load, what: &str, observe: &mut dyn FnMut(Live)) -> Result<Report> {
     let bar = Bar::new(what, load.time);
     let report = load.run(&mut |live| {
         bar.show(live);
-        look(live);
+        observe(live);
     });
     bar.clear();
     report.with_context(|| what.to_owned())

@@ -127,11 +127,11 @@ fn once(server: &Server, all: u64) -> Result<Second> {
     let begin = begin.context("putting took longer than the time there was")?;
     ensure!(begin > BEFORE, "no time is left before the second");
     thread::sleep(begin - BEFORE);
-    let mut look = server.talk("beanstalk")?;
-    let looks = thread::spawn(move || ready(&mut look));
+    let mut client = server.talk("beanstalk")?;
+    let counter = thread::spawn(move || ready(&mut client));
     others.time = BEFORE + Duration::from_secs(1) + BEHIND;
     let around = measure(&others, "others, around it", &mut |_| {})?;
-    let (Ok(got), Ok(ready)) = (waits.join(), looks.join()) else {
+    let (Ok(got), Ok(ready)) = (waits.join(), counter.join()) else {
         bail!("a connection's thread panicked");
     };
     let ((got, _held), ready) = (got?, ready?);

@@ -66,7 +66,7 @@ impl Server {
         let mut command = Command::new(&self.program);
         let protocols = ["memcache", "beanstalk"];
         quintet_args(command.arg("serve"), self.dir.path(), &config, &protocols)?;
-        let (process, targets) = Process::told(&mut command, self.dir.path())?;
+        let (process, targets) = Process::with_targets(&mut command, self.dir.path())?;
         (self.process, self.targets) = (Some(process), targets);
         Ok(())
     }
@@ -198,7 +198,7 @@ fn numbers(program: &Path, data: &Path) -> Result<Value> {
     let mut command = Command::new(program);
     let output = command.args(["stats", "--json", "--data"]).arg(data);
     let output = output.output().context("cannot run quintet stats")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}", said.trim_end());
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", printed.trim_end());
     serde_json::from_slice(&output.stdout).context("quintet stats wrote no JSON")
 }

@@ -25,7 +25,7 @@ pub(crate) struct Bare {
     /// The stream's last sequence.
     last: u64,
     /// Questions so far: each has a subject of its own for its reply, as there may be two.
-    asked: u64,
+    requested: u64,
     stream: &'static str,
 }
 
@@ -50,7 +50,7 @@ impl Bare {
             from: BufReader::new(socket.try_clone()?),
             to: BufWriter::new(socket),
             last: 0,
-            asked: 0,
+            requested: 0,
             stream,
         };
         let hello = json!({ "verbose": false, "headers": true, "no_responders": true });
@@ -158,14 +158,14 @@ impl Bare {
     /// Asks about the stream.
     fn ask(&mut self, what: &str, body: &Value) -> Result<Value> {
         let (body, stream) = (body.to_string(), self.stream);
-        self.asked += 1;
-        let (len, asked) = (body.len(), self.asked);
+        self.requested += 1;
+        let (len, requested) = (body.len(), self.requested);
         write!(
             self.to,
-            "PUB $JS.API.{what}.{stream} {INBOX}.{stream}.{asked} {len}\r\n{body}\r\n"
+            "PUB $JS.API.{what}.{stream} {INBOX}.{stream}.{requested} {len}\r\n{body}\r\n"
         )?;
         self.to.flush()?;
-        let reply = self.reply(asked)?;
+        let reply = self.reply(requested)?;
         ensure!(reply.get("error").is_none(), "{what}: {}", reply["error"]);
         if let Some(last) = reply["state"]["last_seq"].as_u64() {
             self.last = last;
@@ -174,7 +174,7 @@ impl Bare {
     }
 
     /// The next reply to this.
-    fn reply(&mut self, asked: u64) -> Result<Value> {
+    fn reply(&mut self, requested: u64) -> Result<Value> {
         loop {
             let mut line = String::new();
             ensure!(
@@ -196,7 +196,7 @@ impl Bare {
             let len: usize = words.last().copied().unwrap_or_default().parse()?;
             let mut bytes = vec![0; len + 2];
             self.from.read_exact(&mut bytes)?;
-            if words[1] != format!("{INBOX}.{}.{asked}", self.stream) {
+            if words[1] != format!("{INBOX}.{}.{requested}", self.stream) {
                 continue;
             }
             if head == len {

@@ -91,7 +91,7 @@ impl Fleet {
         );
         let mut command = Command::new(&self.program);
         quintet_args(command.arg("serve"), &folder, &config, &["memcache"])?;
-        let (process, mut targets) = Process::told(&mut command, &folder)?;
+        let (process, mut targets) = Process::with_targets(&mut command, &folder)?;
         Ok(Node {
             target: targets.remove("memcache").context("it does not listen")?,
             _process: process,

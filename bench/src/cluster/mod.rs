@@ -298,12 +298,12 @@ impl Lab {
         let report = load.run(&mut |_| {
             // One look less than there could be, if it fails.
             if let Ok(now) = Stored::of(log) {
-                sizes.look(now);
+                sizes.record(now);
             }
         })?;
         let (ack_ms, lag_ms) = self.lag()?;
         let after = Stored::of(&mut self.log)?;
-        sizes.look(after);
+        sizes.record(after);
         let entries = after.last - before.last;
         let size = sizes.mean().context("the log was purged all the time")? - self.beside;
         // Nothing of it is in the way of the next.
@@ -366,7 +366,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn look(&mut self, now: Stored) {
+    fn record(&mut self, now: Stored) {
         if now.first == self.seen.first {
             self.entries += now.last - self.seen.last;
             self.bytes += now.bytes - self.seen.bytes;
@@ -392,9 +392,9 @@ mod tests {
             bytes: 0.0,
         };
         assert_eq!(sizes.mean(), None);
-        sizes.look(stored(1.0, 20.0, 3000.0));
-        sizes.look(stored(15.0, 30.0, 700.0));
-        sizes.look(stored(15.0, 40.0, 2700.0));
+        sizes.record(stored(1.0, 20.0, 3000.0));
+        sizes.record(stored(15.0, 30.0, 700.0));
+        sizes.record(stored(15.0, 40.0, 2700.0));
         assert_eq!(sizes.mean(), Some(200.0));
     }
 }

@@ -91,11 +91,11 @@ impl Common {
 
     /// True if the experiment of this name is to be run; says that it begins.
     pub(crate) fn begins(&self, name: &str, title: &str) -> bool {
-        let asked = self.only.is_empty() || self.only.iter().any(|n| n == name);
-        if asked {
+        let wanted = self.only.is_empty() || self.only.iter().any(|n| n == name);
+        if wanted {
             println!("\n## {name}: {title}\n");
         }
-        asked
+        wanted
     }
 
     /// How long a load is measured.

@@ -230,7 +230,7 @@ impl Kind {
                 (process, Target::local(port))
             }
             Kind::Quintet(..) | Kind::Against(..) | Kind::Echo | Kind::SyncedEcho => {
-                let (process, targets) = Process::told(&mut command, dir.path())?;
+                let (process, targets) = Process::with_targets(&mut command, dir.path())?;
                 let target = targets.into_values().next().context("no address")?;
                 (process, target)
             }
@@ -291,8 +291,8 @@ impl Process {
     /// # Errors
     /// It is not there, or the file cannot be made.
     pub(crate) fn spawn(command: &mut Command, dir: &Path) -> Result<Self> {
-        let said = File::create(dir.join(MESSAGES))?;
-        let child = command.stdin(Stdio::null()).stderr(said).spawn();
+        let messages = File::create(dir.join(MESSAGES))?;
+        let child = command.stdin(Stdio::null()).stderr(messages).spawn();
         let context = || format!("cannot start {}", command.get_program().display());
         Ok(Self(child.with_context(context)?))
     }
@@ -302,7 +302,7 @@ impl Process {
     ///
     /// # Errors
     /// It ends before that; says its last words.
-    pub(crate) fn told(
+    pub(crate) fn with_targets(
         command: &mut Command,
         dir: &Path,
     ) -> Result<(Self, BTreeMap<String, Target>)> {
@@ -322,8 +322,8 @@ impl Process {
                 return Ok((process, targets));
             }
         }
-        let said = fs::read_to_string(dir.join(MESSAGES)).unwrap_or_default();
-        let last: Vec<&str> = said.lines().rev().take(LAST_LINES).collect();
+        let messages = fs::read_to_string(dir.join(MESSAGES)).unwrap_or_default();
+        let last: Vec<&str> = messages.lines().rev().take(LAST_LINES).collect();
         bail!(
             "the server ended before it was ready; it said last: {}",
             last.join(" / ")

@@ -67,12 +67,12 @@ impl Speaker for Faktory {
         let Some(used) = welcome(input, starts)? else {
             return Ok(None);
         };
-        let Some(heard) = read(ask, &input[used..], self.body.len(), out)? else {
+        let Some(received) = read(ask, &input[used..], self.body.len(), out)? else {
             return Ok(None);
         };
         self.greeted = true;
-        let head = used + heard.head;
-        Ok(Some(ReplyHead { head, ..heard }))
+        let head = used + received.head;
+        Ok(Some(ReplyHead { head, ..received }))
     }
 }
 
@@ -132,11 +132,11 @@ mod tests {
             let read = speaker.read(ClientRequest::Take, &reply.as_bytes()[..cut], &mut out);
             assert_eq!(read.unwrap(), None, "{cut}");
         }
-        let heard = speaker.read(ClientRequest::Take, reply.as_bytes(), &mut out);
-        let heard = heard.unwrap().unwrap();
-        assert_eq!((heard.outcome, heard.body), (Outcome::Reserved, 3));
-        assert_eq!(&reply[heard.head..heard.head + 3], "abc");
-        assert_eq!(heard.head + heard.body + heard.rest, reply.len());
+        let received = speaker.read(ClientRequest::Take, reply.as_bytes(), &mut out);
+        let received = received.unwrap().unwrap();
+        assert_eq!((received.outcome, received.body), (Outcome::Reserved, 3));
+        assert_eq!(&reply[received.head..received.head + 3], "abc");
+        assert_eq!(received.head + received.body + received.rest, reply.len());
         assert_eq!(out, b"ACK {\"jid\":\"12345678\"}\r\n");
         out.clear();
         speaker.ask(ClientRequest::Put, &mut out);

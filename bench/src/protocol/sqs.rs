@@ -123,7 +123,7 @@ pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
 ///
 /// # Errors
 /// It is an error, or none of the replies to these.
-pub(crate) fn heard(input: &[u8]) -> Result<Option<(usize, Got)>> {
+pub(crate) fn received(input: &[u8]) -> Result<Option<(usize, Got)>> {
     let Some((status, head, len)) = head(input)? else {
         return Ok(None);
     };
@@ -228,12 +228,12 @@ impl Speaker for Sqs {
         let Some(rest) = input.get(made..).filter(|rest| !rest.is_empty()) else {
             return Ok(None);
         };
-        let Some(mut heard) = self.read_one(ask, rest, out).context("after the first")? else {
+        let Some(mut received) = self.read_one(ask, rest, out).context("after the first")? else {
             return Ok(None);
         };
         self.made = true;
-        heard.head += made;
-        Ok(Some(heard))
+        received.head += made;
+        Ok(Some(received))
     }
 }
 
@@ -254,9 +254,9 @@ mod tests {
             let mut speaker = (protocol.open)("q", b"abc");
             let mut out = Vec::new();
             speaker.ask(ClientRequest::Take, &mut out);
-            let asked = String::from_utf8(std::mem::take(&mut out)).unwrap();
-            let parts: Vec<&str> = asked.matches("AmazonSQS.").collect();
-            assert_eq!(parts.len(), 2, "{asked}");
+            let request = String::from_utf8(std::mem::take(&mut out)).unwrap();
+            let parts: Vec<&str> = request.matches("AmazonSQS.").collect();
+            assert_eq!(parts.len(), 2, "{request}");
             let messages: Vec<String> = (0..entries)
                 .map(|at| format!(r#"{{"ReceiptHandle": "h{at}","Body": "abc"}}"#))
                 .collect();
@@ -271,10 +271,10 @@ mod tests {
                         .is_none()
                 );
             }
-            let heard = speaker.read(ClientRequest::Take, input.as_bytes(), &mut out);
-            let heard = heard.unwrap().expect("a whole reply");
-            assert_eq!((heard.outcome, heard.body), (Outcome::Reserved, 3));
-            let len = heard.head + heard.body + heard.tail.len() + heard.rest;
+            let received = speaker.read(ClientRequest::Take, input.as_bytes(), &mut out);
+            let received = received.unwrap().expect("a whole reply");
+            assert_eq!((received.outcome, received.body), (Outcome::Reserved, 3));
+            let len = received.head + received.body + received.tail.len() + received.rest;
             assert_eq!(len, input.len());
             let deletes = String::from_utf8(out).unwrap();
             for at in 0..entries {
@@ -298,11 +298,11 @@ mod tests {
         for (body, got) in wanted {
             let input = reply(body);
             let (cut, whole) = (&input.as_bytes()[..input.len() - 1], input.as_bytes());
-            assert_eq!(heard(cut).unwrap(), None);
-            assert_eq!(heard(whole).unwrap(), Some((input.len(), got)));
+            assert_eq!(received(cut).unwrap(), None);
+            assert_eq!(received(whole).unwrap(), Some((input.len(), got)));
         }
         let refused = reply("{}").replace("200 OK", "503 no");
-        assert!(heard(refused.as_bytes()).is_err());
+        assert!(received(refused.as_bytes()).is_err());
     }
 
     #[test]

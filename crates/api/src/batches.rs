@@ -80,9 +80,9 @@ impl NewBatch {
             Some(parent) => parent,
             None => None,
         };
-        let callback = |field: &str, given: Option<NewCallback>| {
-            let given = given.map(NewCallback::callback).transpose();
-            given.map_err(|(name, why)| (format!("{field}.{name}"), why))
+        let callback = |field: &str, supplied: Option<NewCallback>| {
+            let supplied = supplied.map(NewCallback::callback).transpose();
+            supplied.map_err(|(name, why)| (format!("{field}.{name}"), why))
         };
         Ok(BatchRequest::New(Box::new(quintet_types::NewBatch {
             description: self.description.unwrap_or_default().into_bytes().into(),
@@ -255,9 +255,9 @@ pub(super) async fn list(Call { api, requester }: Call, request: Request) -> Ans
     responses((status = 201, body = Batch), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(
     Call { api, requester }: Call,
-    RequestBody(given, _share): RequestBody<NewBatch>,
+    RequestBody(supplied, _share): RequestBody<NewBatch>,
 ) -> Answer {
-    let ask = given
+    let ask = supplied
         .ask()
         .map_err(|(field, why)| Problem::field(&field, why))?;
     let batch = api.batch(&requester, ask).await?;
@@ -310,13 +310,13 @@ mod tests {
 
     #[test]
     fn pages_are_asked_for_as_they_are_told() {
-        let told = batches_after((3, BatchId(3 << 55 | 1)));
-        let asked = BatchRequest::List {
+        let listed = batches_after((3, BatchId(3 << 55 | 1)));
+        let listing = BatchRequest::List {
             shard: 3,
             after: BatchId(3 << 55 | 1),
             max: 7,
         };
-        assert_eq!(list_batches(Some(&told), 7), Some(asked));
+        assert_eq!(list_batches(Some(&listed), 7), Some(listing));
         assert_eq!(list_batches(Some("x"), 7), None);
         assert_eq!(list_batches(Some("256-b-0000000000000001"), 7), None);
     }

@@ -122,11 +122,11 @@ impl Api {
         mut bulk_op: BulkOp,
     ) -> Result<(Vec<ErrorKind>, usize, Option<Cursor>), Problem> {
         let mut kinds: HashMap<Vec<u8>, ErrorKind> = HashMap::new();
-        let mut looked = 0;
+        let mut examined = 0;
         for _ in 0..COUNT_SLICES {
-            bulk_op.max = u32::try_from(COUNTED - looked).unwrap_or(0).min(256);
+            bulk_op.max = u32::try_from(COUNTED - examined).unwrap_or(0).min(256);
             let (bulk_done, _room) = self.bulk_done(requester, bulk_op.clone()).await?;
-            looked += bulk_done.messages.len();
+            examined += bulk_done.messages.len();
             for message in &bulk_done.messages {
                 let (id, at, from) = (message.id, since(message), message.came_from());
                 let kind = message.error_kind();
@@ -146,13 +146,13 @@ impl Api {
             let names = kinds.values().filter_map(|kind| kind.from.as_ref());
             let is_full = names.map(name_bytes).sum::<u64>() >= super::PAGE_BYTES;
             bulk_op.after = bulk_done.next;
-            if bulk_done.next.is_none() || looked >= COUNTED || is_full {
+            if bulk_done.next.is_none() || examined >= COUNTED || is_full {
                 break;
             }
         }
         let mut kinds: Vec<ErrorKind> = kinds.into_values().collect();
         kinds.sort_by(|a, b| (b.count, b.at, &b.kind).cmp(&(a.count, a.at, &a.kind)));
-        Ok((kinds, looked, bulk_op.after))
+        Ok((kinds, examined, bulk_op.after))
     }
 }
 
@@ -198,7 +198,7 @@ pub(crate) async fn errors(
     let state = read::state(query.get("state").unwrap_or("buried"))?;
     let mut bulk_op = BulkOp::show(queue, state, 0);
     bulk_op.after = query.get("cursor").map(cursor).transpose()?;
-    let (kinds, looked, next) = api.errors(&requester, bulk_op).await?;
+    let (kinds, examined, next) = api.errors(&requester, bulk_op).await?;
     let now = api.client_api.now();
     let kinds = kinds.into_iter().map(|kind| Kind {
         error: lossy(&kind.kind),
@@ -210,7 +210,7 @@ pub(crate) async fn errors(
     });
     Ok(reply::document(&Errors {
         errors: kinds.collect(),
-        messages: looked as u64,
+        messages: examined as u64,
         cursor: next.map(cursor_text),
     }))
 }
@@ -226,7 +226,7 @@ pub(crate) async fn errors(
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
-    RequestBody(given, _share): RequestBody<OperationRequest>,
+    RequestBody(supplied, _share): RequestBody<OperationRequest>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
     let usual = if operation == "kick" {
@@ -234,48 +234,56 @@ pub(super) async fn operate(
     } else {
         "ready"
     };
-    let all_states = operation == "cancel" && given.state.is_none();
-    let only = [read::state(given.state.as_deref().unwrap_or(usual))?];
+    let all_states = operation == "cancel" && supplied.state.is_none();
+    let only = [read::state(supplied.state.as_deref().unwrap_or(usual))?];
     let states: &[ListState] = if all_states { &NOT_DONE } else { &only };
     let state = only[0];
-    let (mut at, after) = match given.cursor.as_deref() {
+    let (mut at, after) = match supplied.cursor.as_deref() {
         Some(text) if all_states => state_and_cursor(text)?,
         text => (0, text.map(cursor).transpose()?),
     };
     let bytes = |text: String| text.into_bytes().into_boxed_slice();
-    let attrs = given.headers.into_iter();
+    let attrs = supplied.headers.into_iter();
     let filter = Filter {
-        body: given.contains.map(bytes),
-        key: read::bytes_of("key", given.key.as_deref(), given.key_base64.as_deref())?,
-        name: read::bytes_of("name", given.name.as_deref(), given.name_base64.as_deref())?,
+        body: supplied.contains.map(bytes),
+        key: read::bytes_of(
+            "key",
+            supplied.key.as_deref(),
+            supplied.key_base64.as_deref(),
+        )?,
+        name: read::bytes_of(
+            "name",
+            supplied.name.as_deref(),
+            supplied.name_base64.as_deref(),
+        )?,
         attrs: attrs
             .map(|(name, value)| (bytes(name), bytes(value)))
             .collect(),
         dead: operation == "redrive",
-        error: given.error.map(bytes),
+        error: supplied.error.map(bytes),
         tried: None,
-        older_ms: given.older_ms,
-        batch: read::batch(given.batch.as_deref())?,
+        older_ms: supplied.older_ms,
+        batch: read::batch(supplied.batch.as_deref())?,
     };
-    if operation != "cancel" && (given.reason.is_some() || given.grace_ms.is_some()) {
+    if operation != "cancel" && (supplied.reason.is_some() || supplied.grace_ms.is_some()) {
         return Err(Problem::field(
             "reason",
             "only a cancel takes reason and grace_ms",
         ));
     }
     let cancel = Cancel {
-        reason: given.reason.unwrap_or_default(),
-        grace_ms: given.grace_ms,
+        reason: supplied.reason.unwrap_or_default(),
+        grace_ms: supplied.grace_ms,
     };
-    let operation = match (operation.as_str(), given.to) {
+    let operation = match (operation.as_str(), supplied.to) {
         ("purge", None) => {
             let all = state == ListState::Ready && filter == Filter::default();
-            match all && (given.all || given.max.is_none()) {
+            match all && (supplied.all || supplied.max.is_none()) {
                 true => BulkAction::Purge,
                 false => BulkAction::Delete,
             }
         }
-        ("cancel", None) => BulkAction::Cancel(cancel.asked()?),
+        ("cancel", None) => BulkAction::Cancel(cancel.into_cancel()?),
         ("kick", None) => BulkAction::Kick,
         ("redrive", None) => BulkAction::Redrive { to: None },
         ("move", Some(to)) => BulkAction::Move(read::queue(&to)?),
@@ -298,7 +306,7 @@ pub(super) async fn operate(
         queue,
         state,
         filter,
-        action: match (given.dry_run, operation) {
+        action: match (supplied.dry_run, operation) {
             (true, BulkAction::Cancel(_)) => BulkAction::CountToCancel,
             (true, _) => BulkAction::Count,
             (false, operation) => operation,
@@ -306,9 +314,9 @@ pub(super) async fn operate(
         after,
         max: 0,
     };
-    let most = given.max.unwrap_or(u64::MAX);
+    let most = supplied.max.unwrap_or(u64::MAX);
     // Counting alone holds nobody up: it goes by the engine's own slices.
-    let (step, rest) = match bulk_op.action.changes() && !given.fast {
+    let (step, rest) = match bulk_op.action.changes() && !supplied.fast {
         true => (ACT_STEP, ACT_REST),
         false => (u32::MAX, Duration::ZERO),
     };
@@ -320,11 +328,11 @@ pub(super) async fn operate(
         bulk_op.state = *state;
         let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
         bulk_op.max = left.min(step);
-        let asked = api
+        let outcome = api
             .ask(&requester, Command::BulkOp(Box::new(bulk_op.clone())))
             .await
             .map_err(|problem| problem.of_queue(&bulk_op.queue))?;
-        let (Outcome::BulkDone(bulk_done), _) = asked else {
+        let (Outcome::BulkDone(bulk_done), _) = outcome else {
             return Err(Problem::unexpected());
         };
         messages += bulk_done.matched;
@@ -344,7 +352,7 @@ pub(super) async fn operate(
         true => (at < states.len()).then(|| format!("{at}.{}", after.unwrap_or_default())),
         false => after,
     };
-    let mut response = acted(&Acted { messages, cursor }, !given.dry_run);
+    let mut response = acted(&Acted { messages, cursor }, !supplied.dry_run);
     if let Some(with) = with {
         response.extensions_mut().insert(with);
     }

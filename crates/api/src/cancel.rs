@@ -21,10 +21,10 @@ use super::types::Cancel;
 pub(super) async fn message(
     Call { api, requester }: Call,
     Path(id): Path<String>,
-    RequestBody(given, _share): RequestBody<Cancel>,
+    RequestBody(supplied, _share): RequestBody<Cancel>,
 ) -> Answer {
     let id = read::message(&id)?;
-    let cancel = Box::new(given.asked()?);
+    let cancel = Box::new(supplied.into_cancel()?);
     api.change_message(&requester, id, Command::Cancel(id, cancel))
         .await
 }
@@ -37,10 +37,10 @@ pub(super) async fn message(
 pub(super) async fn named(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    RequestBody(given, _share): RequestBody<Cancel>,
+    RequestBody(supplied, _share): RequestBody<Cancel>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let action = NamedAction::Cancel(given.asked()?);
+    let action = NamedAction::Cancel(supplied.into_cancel()?);
     let command = by_name(queue.clone(), name, By::Anyone, action);
     api.ask(&requester, command).await?;
     Ok(done_to(StatusCode::NO_CONTENT.into_response(), Some(queue)))

@@ -127,7 +127,7 @@ impl Api {
             // What came at once needs no second look.
             let waited = handed > first;
             if waited && undo.messages().len() >= gather.min as usize {
-                self.look_again(reserve_client.caller, undo).await;
+                self.recheck(reserve_client.caller, undo).await;
             }
             let counted = undo.messages().len();
             let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
@@ -160,11 +160,11 @@ impl Api {
             }
             left = left.saturating_sub(began.elapsed());
         }
-        self.look_again(reserve_client.caller, undo).await;
+        self.recheck(reserve_client.caller, undo).await;
     }
 
     /// Takes out messages whose leases ended during the wait, and marks those that were cancelled.
-    async fn look_again(&self, caller: Caller, undo: &mut Undo) {
+    async fn recheck(&self, caller: Caller, undo: &mut Undo) {
         let asks: Vec<AwaitLease> = undo
             .messages()
             .iter()

@@ -193,10 +193,10 @@ pub(super) async fn queue(
         return Err(too_long());
     }
     let (key, for_ms) = (None, hold_ms);
-    let told = api
+    let answer = api
         .ask(&requester, Command::Hold { queue, key, for_ms })
         .await;
-    told.map_err(Problem::of_pause)?;
+    answer.map_err(Problem::of_pause)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

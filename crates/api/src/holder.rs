@@ -47,7 +47,7 @@ impl Holders {
     }
 
     /// The connection that is this client, in words, if it is there.
-    pub(super) fn told(&self, client_id: ClientId) -> Option<String> {
+    pub(super) fn describe(&self, client_id: ClientId) -> Option<String> {
         let connection = self.0.get(&client_id.0)?;
         Some(format!(
             "connection {} ({})",
@@ -72,10 +72,10 @@ impl Api {
             return Ok(Holders::default());
         }
         let _room = self.room(super::LIST_BYTES)?;
-        let (tell, told) = reply::told();
-        self.client_api.clients(tell);
+        let (sender, receiver) = reply::channel();
+        self.client_api.clients(sender);
         // Dropped untold: nobody tells of any.
-        let list = told.await.unwrap_or_else(|_| "[]".to_owned());
+        let list = receiver.await.unwrap_or_else(|_| "[]".to_owned());
         let all: Vec<Connection> = serde_json::from_str(&list)
             .map_err(|error| Problem::internal(format!("connections: {error}")))?;
         Ok(Holders(all.into_iter().map(|one| (one.id, one)).collect()))

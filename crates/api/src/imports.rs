@@ -228,10 +228,10 @@ pub(super) async fn show(
     Path((queue, token)): Path<(String, String)>,
 ) -> Answer {
     let (queue, id) = (read::queue(&queue)?, dedupe(&token).id);
-    let asked = api
+    let outcome = api
         .ask(&requester, Command::Remembered { queue, id })
         .await?;
-    let (Outcome::Put { id, .. }, _) = asked else {
+    let (Outcome::Put { id, .. }, _) = outcome else {
         return Err(Problem::unexpected());
     };
     Ok(reply::document(&KnownBatch { id: id.0 }))

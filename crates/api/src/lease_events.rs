@@ -71,7 +71,7 @@ impl LeaseEvent {
 }
 
 /// The events that a client does not know yet.
-fn told(ask: &AwaitLease, news: &LeaseNews, now: Ms) -> String {
+fn describe(ask: &AwaitLease, news: &LeaseNews, now: Ms) -> String {
     let event = LeaseEvent::of(ask, news, now);
     let (knew_cancelled, until) = ask.known.unwrap_or_default();
     let lasts = news.state == LeaseState::Held;
@@ -125,7 +125,7 @@ pub(super) async fn stream(
     let Some(first) = first.filter(|news| news.state == LeaseState::Held) else {
         return Err(Problem::lease_over());
     };
-    let text = told(&ask, &first, api.client_api.now());
+    let text = describe(&ask, &first, api.client_api.now());
     ask.known = Some((first.cancelled.is_some(), first.until));
     ask.wait_ms = QUIET_MS;
     let open = place.open(&api, slot.as_deref());
@@ -141,7 +141,7 @@ pub(super) async fn stream(
                     Ok(None) if is_let_go(&requester) => return None,
                     Ok(None) => ": it lasts\n\n".to_owned(),
                     Ok(Some(news)) => {
-                        let text = told(waits, &news, api.client_api.now());
+                        let text = describe(waits, &news, api.client_api.now());
                         waits.known = Some((news.cancelled.is_some(), news.until));
                         ask = ask.filter(|_| news.state == LeaseState::Held);
                         text
@@ -212,7 +212,7 @@ pub(super) fn name_cancelled(response: &mut Response, tokens: &[&str]) {
 
 impl Api {
     /// Names in a reply those of these leases whose messages are cancelled, or that ended so.
-    pub(super) async fn tell_cancelled(
+    pub(super) async fn notify_cancelled(
         &self,
         requester: &Requester,
         held: HeldLeases,

@@ -34,13 +34,13 @@ const LEASE_WITHOUT_TTR_MS: u64 = 60_000;
 /// A lease lasts so long at most, ms.
 const LEASE_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
-pub(super) fn lease_ms(given: Option<u64>) -> Result<Option<u64>, Problem> {
-    match given {
+pub(super) fn lease_ms(supplied: Option<u64>) -> Result<Option<u64>, Problem> {
+    match supplied {
         Some(ms) if !(1..=LEASE_MAX_MS).contains(&ms) => {
             let detail = format!("takes 1 to {LEASE_MAX_MS} ms, which is a week; not {ms}");
             Err(Problem::field("lease_ms", detail))
         }
-        given => Ok(given),
+        supplied => Ok(supplied),
     }
 }
 
@@ -112,20 +112,20 @@ pub(super) async fn reserve(
     let agent = agent
         .and_then(|agent| agent.to_str().ok())
         .map(str::to_owned);
-    let (asked, _share): (Reserve, _) = read::body(&api.app, request).await?;
-    let max = asked.max.unwrap_or(1);
+    let (requested, _share): (Reserve, _) = read::body(&api.app, request).await?;
+    let max = requested.max.unwrap_or(1);
     if !(1..=BATCH_MAX).contains(&max) {
         return Err(Problem::field(
             "max",
             format!("takes a number from 1 to {BATCH_MAX}; not {max}"),
         ));
     }
-    if asked.wait_ms > WAIT_MAX_MS {
-        return Err(read::wait_too_long("wait_ms", asked.wait_ms));
+    if requested.wait_ms > WAIT_MAX_MS {
+        return Err(read::wait_too_long("wait_ms", requested.wait_ms));
     }
-    let time = lease_ms(asked.lease_ms)?;
-    let gather = asked.gather(max)?;
-    let worker = match asked.worker {
+    let time = lease_ms(requested.lease_ms)?;
+    let gather = requested.gather(max)?;
+    let worker = match requested.worker {
         Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
             return Err(Problem::field(
                 "worker",
@@ -141,9 +141,9 @@ pub(super) async fn reserve(
         worker: worker.map(Into::into),
     };
     // As earlier versions sum it, unless one key is requested.
-    let token_of = match asked.one_key {
-        true => serde_json::json!([max, time, asked.min, true]),
-        false => serde_json::json!([max, time, asked.min]),
+    let token_of = match requested.one_key {
+        true => serde_json::json!([max, time, requested.min, true]),
+        false => serde_json::json!([max, time, requested.min]),
     };
     let take = Take {
         queues: [queue].into_iter().collect(),
@@ -156,18 +156,18 @@ pub(super) async fn reserve(
             back_to: BackTo::Position,
             held_max: 0,
         }),
-        wait: match asked.wait_ms {
+        wait: match requested.wait_ms {
             0 => Wait::No,
             ms => Wait::For(ms),
         },
-        keys: asked.one_key.then(|| Box::new(Keys::One)),
+        keys: requested.one_key.then(|| Box::new(Keys::One)),
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),
         // Each try may wait for another time.
         token_sum: read::sum(token_of.to_string().as_bytes()),
         ..Take::default()
     };
-    let waits = (asked.wait_ms > 0 || gather.is_some()).then(Instant::now);
+    let waits = (requested.wait_ms > 0 || gather.is_some()).then(Instant::now);
     let (undo, queue) = api
         .take(&requester, take, gather, consumer, connection_slot)
         .await?;
@@ -180,7 +180,7 @@ pub(super) async fn reserve(
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
     response.extensions_mut().insert(Leaving::new(undo));
-    api.tell_cancelled(&requester, held, &mut response).await;
+    api.notify_cancelled(&requester, held, &mut response).await;
     if let Some(waited) = waited {
         response.extensions_mut().insert(waited);
     }
@@ -188,7 +188,7 @@ pub(super) async fn reserve(
 }
 
 /// The reply to the holder of a lease: 204, or that the message is cancelled.
-pub(super) fn heard(outcome: &Outcome) -> Response {
+pub(super) fn cancel_response(outcome: &Outcome) -> Response {
     match *outcome == Outcome::Cancelled {
         true => reply::document(&CancelNotice { cancelled: true }),
         false => StatusCode::NO_CONTENT.into_response(),
@@ -210,11 +210,11 @@ impl Api {
             then: Some(Box::new(command(id))),
             ..Transaction::default()
         };
-        let asked = self.ask(requester, Command::Transaction(Box::new(transaction)));
-        match asked.await {
+        let requested = self.ask(requester, Command::Transaction(Box::new(transaction)));
+        match requested.await {
             Ok((outcome, _)) => {
                 let outcome = outcome.of_command();
-                let mut response = heard(&outcome);
+                let mut response = cancel_response(&outcome);
                 if outcome == Outcome::Cancelled {
                     name_cancelled(&mut response, &[token]);
                 }
@@ -235,10 +235,10 @@ impl Api {
 pub(super) async fn finish(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    RequestBody(given, _share): RequestBody<Finish>,
+    RequestBody(supplied, _share): RequestBody<Finish>,
 ) -> Answer {
-    let holds = given.holds();
-    let settle = hold::settle(given.how()?, holds)?;
+    let holds = supplied.holds();
+    let settle = hold::settle(supplied.how()?, holds)?;
     let held = api.to_be_held(&token, holds).await;
     let response = api.settle(&requester, &token, settle).await?;
     Ok(hold::noted(response, held))
@@ -251,10 +251,10 @@ pub(super) async fn finish(
 pub(crate) async fn release(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    RequestBody(given, _share): RequestBody<Release>,
+    RequestBody(supplied, _share): RequestBody<Release>,
 ) -> Answer {
-    let holds = given.holds();
-    let settle = hold::settle(given.how(), holds)?;
+    let holds = supplied.holds();
+    let settle = hold::settle(supplied.how(), holds)?;
     let held = api.to_be_held(&token, holds).await;
     let response = api.settle(&requester, &token, settle).await?;
     Ok(hold::noted(response, held))
@@ -267,9 +267,9 @@ pub(crate) async fn release(
 pub(super) async fn fail(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    RequestBody(given, _share): RequestBody<Fail>,
+    RequestBody(supplied, _share): RequestBody<Fail>,
 ) -> Answer {
-    let (by, how) = (By::Anyone, given.how());
+    let (by, how) = (By::Anyone, supplied.how());
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&requester, &token, settle).await
 }
@@ -281,9 +281,9 @@ pub(super) async fn fail(
 pub(super) async fn bury(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    RequestBody(given, _share): RequestBody<Bury>,
+    RequestBody(supplied, _share): RequestBody<Bury>,
 ) -> Answer {
-    let (by, how) = (By::Anyone, given.how());
+    let (by, how) = (By::Anyone, supplied.how());
     let settle = |id| Command::Settle { id, by, how };
     api.settle(&requester, &token, settle).await
 }
@@ -295,17 +295,17 @@ pub(super) async fn bury(
 pub(super) async fn progress(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    RequestBody(given, _share): RequestBody<Progress>,
+    RequestBody(supplied, _share): RequestBody<Progress>,
 ) -> Answer {
-    if given.percent.is_some_and(|percent| percent > 100) {
+    if supplied.percent.is_some_and(|percent| percent > 100) {
         return Err(Problem::field("percent", "takes a number from 0 to 100"));
     }
-    let text = given.text.map(|text| text.into_bytes().into());
+    let text = supplied.text.map(|text| text.into_bytes().into());
     let by = By::Anyone;
     let progress = |id| Command::Progress {
         id,
         by,
-        percent: given.percent,
+        percent: supplied.percent,
         text,
     };
     api.settle(&requester, &token, progress).await
@@ -318,9 +318,9 @@ pub(super) async fn progress(
 pub(super) async fn extend(
     Call { api, requester }: Call,
     Path(token): Path<String>,
-    RequestBody(given, _share): RequestBody<Extend>,
+    RequestBody(supplied, _share): RequestBody<Extend>,
 ) -> Answer {
-    let ms = lease_ms(given.lease_ms)?;
+    let ms = lease_ms(supplied.lease_ms)?;
     api.settle(&requester, &token, |id| {
         let by = By::Anyone;
         Command::Extend { id, by, ms }

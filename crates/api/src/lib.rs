@@ -137,10 +137,10 @@ impl Api {
         requester: &Requester,
         command: Command,
     ) -> Result<(Outcome, Name), Problem> {
-        let told = self
+        let answered = self
             .submit(requester.principal(), requester.client.as_deref(), command)
             .await;
-        allowed(told)
+        allowed(answered)
     }
 
     /// Takes messages; `gather`: goes on until there are enough. A wait ends when the client ends its side of the connection, and when the
@@ -230,11 +230,11 @@ impl Api {
                 None => std::future::pending().await,
             }
         };
-        let (tell, mut told) = oneshot::channel();
+        let (sender, mut answered) = oneshot::channel();
         let losses = self.losses.clone();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
-            if let Err((Outcome::Messages(unheard), _)) = tell.send((outcome, name)) {
+            if let Err((Outcome::Messages(unheard), _)) = sender.send((outcome, name)) {
                 losses.give_back(caller, unheard.into_vec());
             }
         });
@@ -243,14 +243,14 @@ impl Api {
         }
         self.client_api.submit(caller, Command::Take(take), reply);
         let outcome = match waits {
-            None => (&mut told).await,
+            None => (&mut answered).await,
             Some(client) => tokio::select! {
                 biased;
-                outcome = &mut told => outcome,
+                outcome = &mut answered => outcome,
                 () = either(client.is_let_go(), replaced) => {
                     // The take itself is answered with the outcome.
                     self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
-                    (&mut told).await
+                    (&mut answered).await
                 }
             },
         };
@@ -291,11 +291,11 @@ impl Api {
     ) -> Result<(BulkDone, Option<Share>), Problem> {
         let room = self.room(u64::from(bulk_op.max) * ROW_BYTES)?;
         let queue = bulk_op.queue.clone();
-        let asked = self
+        let answer = self
             .ask(requester, Command::BulkOp(Box::new(bulk_op)))
             .await
             .map_err(|problem| problem.of_queue(&queue))?;
-        let (Outcome::BulkDone(bulk_done), _) = asked else {
+        let (Outcome::BulkDone(bulk_done), _) = answer else {
             return Err(Problem::unexpected());
         };
         // As it is, as it is shown, and as text, which has six letters for some.
@@ -315,13 +315,13 @@ impl Api {
     /// # Errors
     /// Their error.
     async fn ask_as(&self, caller: Caller, command: Command) -> Result<Outcome, Problem> {
-        let (tell, told) = oneshot::channel();
+        let (sender, answered) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
-            let _heard = tell.send((outcome, name));
+            let _delivered = sender.send((outcome, name));
         });
         self.client_api.submit(caller, command, reply);
-        Ok(allowed(told.await.ok())?.0)
+        Ok(allowed(answered.await.ok())?.0)
     }
 
     /// The client of a connection, if there is one.
@@ -343,10 +343,10 @@ impl Api {
         let own = self.own(client);
         let guest = own.is_none().then(|| Guest::new(&self.client_api));
         let client_id = client_of(own, guest.as_ref());
-        let (tell, told) = oneshot::channel();
+        let (sender, answered) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
-            let _heard = tell.send((outcome, name));
+            let _delivered = sender.send((outcome, name));
         });
         if let Some(client) = client {
             client.waits_as(Some(client_id));
@@ -359,11 +359,11 @@ impl Api {
             command,
             reply,
         );
-        let told = told.await.ok();
+        let answered = answered.await.ok();
         if let Some(client) = client {
             client.waits_as(None);
         }
-        told
+        answered
     }
 }
 
@@ -384,8 +384,8 @@ fn client_of(own: Option<&Own>, guest: Option<&Guest>) -> ClientId {
 }
 
 /// The outcome of a command that was done; `None` is an outcome that nobody knows.
-fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
-    let (outcome, name) = told.ok_or_else(Problem::unknown)?;
+fn allowed(answered: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
+    let (outcome, name) = answered.ok_or_else(Problem::unknown)?;
     if let Outcome::Refused(command_error) = outcome {
         return Err(Problem::refused(command_error));
     }
@@ -397,9 +397,9 @@ fn allowed(told: Option<(Outcome, Name)>) -> Result<(Outcome, Name), Problem> {
 
 /// An error of the site, as the API tells it.
 pub fn site_error(problem: quintet_http::Problem) -> Response {
-    let told = Problem::from(problem.clone());
+    let answered = Problem::from(problem.clone());
     let as_text = problem.into_response();
-    let mut response = told.into_response();
+    let mut response = answered.into_response();
     if let Some(again) = as_text.headers().get(RETRY_AFTER) {
         response.headers_mut().insert(RETRY_AFTER, again.clone());
     }

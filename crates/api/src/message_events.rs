@@ -68,9 +68,9 @@ pub(super) fn since(uri: &Uri, headers: &HeaderMap) -> Option<Since> {
     let last = last.filter(|_| wants_stream(headers));
     let last = last.and_then(|last| last.to_str().ok());
     let query = uri.query().unwrap_or_default().as_bytes();
-    let given = form_urlencoded::parse(query).find(|(name, _)| name == "since");
-    let (_, given) = given?;
-    Some(Since::of(last.unwrap_or(&given)))
+    let supplied = form_urlencoded::parse(query).find(|(name, _)| name == "since");
+    let (_, supplied) = supplied?;
+    Some(Since::of(last.unwrap_or(&supplied)))
 }
 
 /// A page, or a stream if the client accepts nothing but that.
@@ -238,15 +238,15 @@ impl Api {
     /// stops.
     async fn news(&self, next: &str, client: Option<&Client>, left: Duration) -> bool {
         let notify = Arc::new(Notify::new());
-        let told = Arc::clone(&notify);
-        let news: News = Arc::new(move || told.notify_one());
+        let notified = Arc::clone(&notify);
+        let news: News = Arc::new(move || notified.notify_one());
         let let_go = async {
             match client {
                 Some(client) => client.is_let_go().await,
                 None => std::future::pending().await,
             }
         };
-        let looks = async {
+        let watch = async {
             if !self.client_api.await_events(next, &news) {
                 // A server that syncs its log seldom has it synced by the next look.
                 let _late = tokio::time::timeout(LOOK.min(left), notify.notified()).await;
@@ -255,7 +255,7 @@ impl Api {
         };
         tokio::select! {
             () = let_go => false,
-            () = looks => true,
+            () = watch => true,
         }
     }
 }

@@ -343,8 +343,8 @@ impl Api {
             then: Some(Box::new(command)),
             ..Transaction::default()
         };
-        let asked = self.ask(requester, Command::Transaction(Box::new(transaction)));
-        match asked.await {
+        let answer = self.ask(requester, Command::Transaction(Box::new(transaction)));
+        match answer.await {
             Ok((outcome, _)) => Ok(outcome.of_command()),
             Err(problem) if problem.code == "conflict" => Err(Problem::changed()),
             Err(problem) => Err(problem),

@@ -33,8 +33,8 @@ pub(super) async fn show(
     Path((queue, name)): Path<(String, String)>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let look = by_name(queue.clone(), name, By::Anyone, NamedAction::Peek);
-    let (Outcome::Messages(messages), _) = api.ask(&requester, look).await? else {
+    let query = by_name(queue.clone(), name, By::Anyone, NamedAction::Peek);
+    let (Outcome::Messages(messages), _) = api.ask(&requester, query).await? else {
         return Err(Problem::unexpected());
     };
     let now = api.client_api.now();
@@ -68,8 +68,8 @@ impl Api {
         action: NamedAction,
     ) -> Result<Response, Problem> {
         let queue = read::queue(queue)?;
-        let asked = self.ask(requester, by_name(queue, name, By::Bearer, action));
-        Ok(leases::heard(&asked.await?.0))
+        let outcome = self.ask(requester, by_name(queue, name, By::Bearer, action));
+        Ok(leases::cancel_response(&outcome.await?.0))
     }
 }
 
@@ -81,10 +81,10 @@ impl Api {
 pub(super) async fn finish(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    RequestBody(given, _share): RequestBody<Finish>,
+    RequestBody(supplied, _share): RequestBody<Finish>,
 ) -> Answer {
-    let holds = given.holds();
-    let action = hold::settle_named(given.how()?, holds)?;
+    let holds = supplied.holds();
+    let action = hold::settle_named(supplied.how()?, holds)?;
     let held = holds.hold_ms.and_then(|_| read::queue(&queue).ok());
     let settled = api.settle_named(&requester, &queue, name, action).await?;
     Ok(hold::noted(settled, held))
@@ -97,10 +97,10 @@ pub(super) async fn finish(
 pub(crate) async fn release(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    RequestBody(given, _share): RequestBody<Release>,
+    RequestBody(supplied, _share): RequestBody<Release>,
 ) -> Answer {
-    let holds = given.holds();
-    let action = hold::settle_named(given.how(), holds)?;
+    let holds = supplied.holds();
+    let action = hold::settle_named(supplied.how(), holds)?;
     let held = holds.hold_ms.and_then(|_| read::queue(&queue).ok());
     let settled = api.settle_named(&requester, &queue, name, action).await?;
     Ok(hold::noted(settled, held))
@@ -114,9 +114,9 @@ pub(crate) async fn release(
 pub(super) async fn fail(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    RequestBody(given, _share): RequestBody<Fail>,
+    RequestBody(supplied, _share): RequestBody<Fail>,
 ) -> Answer {
-    let action = NamedAction::Settle(given.how());
+    let action = NamedAction::Settle(supplied.how());
     api.settle_named(&requester, &queue, name, action).await
 }
 
@@ -127,9 +127,9 @@ pub(super) async fn fail(
 pub(super) async fn bury(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    RequestBody(given, _share): RequestBody<Bury>,
+    RequestBody(supplied, _share): RequestBody<Bury>,
 ) -> Answer {
-    let action = NamedAction::Settle(given.how());
+    let action = NamedAction::Settle(supplied.how());
     api.settle_named(&requester, &queue, name, action).await
 }
 
@@ -140,8 +140,8 @@ pub(super) async fn bury(
 pub(super) async fn extend(
     Call { api, requester }: Call,
     Path((queue, name)): Path<(String, String)>,
-    RequestBody(given, _share): RequestBody<Extend>,
+    RequestBody(supplied, _share): RequestBody<Extend>,
 ) -> Answer {
-    let action = NamedAction::Extend(leases::lease_ms(given.lease_ms)?);
+    let action = NamedAction::Extend(leases::lease_ms(supplied.lease_ms)?);
     api.settle_named(&requester, &queue, name, action).await
 }

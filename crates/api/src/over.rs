@@ -250,7 +250,7 @@ impl Api {
     async fn by_due_time(
         &self,
         requester: &Requester,
-        asked: (Group, &[u8]),
+        requested: (Group, &[u8]),
         cursor: Option<&str>,
         max: u32,
     ) -> Result<Over, Problem> {
@@ -262,7 +262,7 @@ impl Api {
             for stats in &page.queues {
                 let some = stats.gauges.delayed > 0 && requester.may_to(Verb::Peek, &stats.name);
                 if some {
-                    self.seek(requester, asked, stats.name.clone(), after, &mut heads)
+                    self.seek(requester, requested, stats.name.clone(), after, &mut heads)
                         .await?;
                 }
                 if heads.len() > most {
@@ -288,7 +288,7 @@ impl Api {
             bytes += message.size() + bulk::name_bytes(&head.queue);
             found.messages.push((message, head.queue.clone()));
             found.room.extend(room);
-            self.seek(requester, asked, head.queue, after, &mut heads)
+            self.seek(requester, requested, head.queue, after, &mut heads)
                 .await?;
             if heads.is_empty() && !cut {
                 return Ok(found);

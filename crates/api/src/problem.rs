@@ -223,7 +223,7 @@ impl Problem {
 
     /// A setting cannot be changed so.
     pub(crate) fn no_change(no: NoChange) -> Self {
-        let told = match no.locked {
+        let described = match no.locked {
             true => Self::refused(CommandError::Locked),
             false => Self::field("", ""),
         };
@@ -235,7 +235,7 @@ impl Problem {
                 false => format!("{} {}", no.key, no.why),
             },
             field: Some(no.key),
-            ..told
+            ..described
         }
     }
 

@@ -193,8 +193,8 @@ pub(super) async fn pause(
         ));
     }
     let name = queue.clone();
-    let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
-    told.map_err(|problem| problem.of_queue(&name).of_pause())?;
+    let outcome = api.ask(&requester, Command::Pause { queue, for_ms }).await;
+    outcome.map_err(|problem| problem.of_queue(&name).of_pause())?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -204,7 +204,7 @@ pub(super) async fn pause(
 pub(super) async fn resume(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
     let for_ms = Some(0);
     let name = queue.clone();
-    let told = api.ask(&requester, Command::Pause { queue, for_ms }).await;
-    told.map_err(|problem| problem.of_queue(&name).of_pause())?;
+    let outcome = api.ask(&requester, Command::Pause { queue, for_ms }).await;
+    outcome.map_err(|problem| problem.of_queue(&name).of_pause())?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

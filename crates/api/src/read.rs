@@ -105,11 +105,11 @@ fn located<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             (path, Some(name)) => format!("{path}.{name}"),
             (path, None) => path.to_owned(),
         };
-        let mut told = plain(&text);
+        let mut explained = plain(&text);
         if field == "." {
-            told = format!("the body {told}");
+            explained = format!("the body {explained}");
         }
-        Problem::field(&field, told)
+        Problem::field(&field, explained)
     })?;
     json.end()
         .map_err(|error| Problem::not_json(format!("the body is not JSON: {error}")))?;

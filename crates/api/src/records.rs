@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{StatusCode, Uri};
 use quintet_client::{Share, StoreError};
-use quintet_control::told;
+use quintet_control::message_value;
 use quintet_http::{
     ConnectionSlot, Consumer, Leaving, Payer, Requester, Waited, download, held, reply, upload,
 };
@@ -85,10 +85,10 @@ fn records<'a>(
     let (mut heads, mut large, mut small) = (Vec::new(), Vec::new(), Vec::new());
     for (message, lease) in all {
         let body = bodies.of(&message.body);
-        let mut head = told(message, queue);
+        let mut head = message_value(message, queue);
         head["follows"] = body.len().into();
         if let Some(lease) = lease {
-            head["lease"] = lease_told(lease);
+            head["lease"] = lease_reported(lease);
         }
         heads.push(head);
         match body {
@@ -108,7 +108,7 @@ fn records<'a>(
 
 /// A lease: whose it is, and its times in Unix ms. When it was given, or last
 /// prolonged, is known of one that ends by itself.
-fn lease_told(lease: &Lease) -> Value {
+fn lease_reported(lease: &Lease) -> Value {
     let since = lease
         .until
         .map(|until| until.0.saturating_sub(lease.span_ms));
@@ -229,8 +229,8 @@ pub(super) async fn put(
     let mut put = api.new_put(&queue, message, 0, None).await?;
     let length = length.saturating_sub(line.len() as u64);
     put.body = api.upload(&queue, length, rest, came).await?;
-    let asked = api.ask(&requester, Command::Put(put)).await?;
-    let (Outcome::Put { id, fresh }, _) = asked else {
+    let requested = api.ask(&requester, Command::Put(put)).await?;
+    let (Outcome::Put { id, fresh }, _) = requested else {
         return Err(Problem::unexpected());
     };
     let mut response = reply::document(&Put { id: id.0, fresh });
@@ -402,23 +402,23 @@ pub(super) struct From {
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
 pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Answer {
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
-    let (asked, _share): (From, _) = read::body(&api.app, request).await?;
-    if asked.queues.is_empty() {
+    let (requested, _share): (From, _) = read::body(&api.app, request).await?;
+    if requested.queues.is_empty() {
         return Err(Problem::field("queues", "takes one queue at least"));
     }
-    if asked.queues.len() > QUEUES_MAX {
+    if requested.queues.len() > QUEUES_MAX {
         return Err(Problem::field(
             "queues",
             format!("takes at most {QUEUES_MAX} queues"),
         ));
     }
-    if asked.wait_ms > WAIT_MAX_MS {
-        return Err(read::wait_too_long("wait_ms", asked.wait_ms));
+    if requested.wait_ms > WAIT_MAX_MS {
+        return Err(read::wait_too_long("wait_ms", requested.wait_ms));
     }
-    let queues = asked.queues.iter().map(|queue| read::queue(queue));
+    let queues = requested.queues.iter().map(|queue| read::queue(queue));
     let take = Take {
         queues: queues.collect::<Result<_, _>>()?,
-        wait: match asked.wait_ms {
+        wait: match requested.wait_ms {
             0 => Wait::No,
             ms => Wait::For(ms),
         },
@@ -430,7 +430,7 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
         user: requester.name(),
         worker: None,
     };
-    let waits = (asked.wait_ms > 0).then(Instant::now);
+    let waits = (requested.wait_ms > 0).then(Instant::now);
     let (undo, queue) = api
         .take(&requester, take, None, consumer, connection_slot)
         .await?;

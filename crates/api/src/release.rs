@@ -72,10 +72,10 @@ pub(super) async fn of_message(Call { api, requester }: Call, Path(id): Path<Str
 pub(super) async fn of_queue(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
-    RequestBody(given, _share): RequestBody<Released>,
+    RequestBody(supplied, _share): RequestBody<Released>,
 ) -> Answer {
     let mut bulk_op = BulkOp::show(queue, ListState::Reserved, ACT_STEP);
-    bulk_op.after = given.cursor.as_deref().map(bulk::cursor).transpose()?;
+    bulk_op.after = supplied.cursor.as_deref().map(bulk::cursor).transpose()?;
     let mut messages = 0;
     for _ in 0..SLICES {
         let (bulk_done, _room) = api.bulk_done(&requester, bulk_op.clone()).await?;

@@ -254,24 +254,24 @@ impl Api {
             client_id: client_of(own, guest.as_ref()),
             principal: requester.principal(),
         };
-        let (tell, mut told) = oneshot::channel();
+        let (sender, mut receiver) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
-            let _heard = tell.send((outcome, name));
+            let _delivered = sender.send((outcome, name));
         });
         if let Some(client) = client {
             client.waits_as(Some(caller.client_id));
         }
         self.client_api.submit(caller, command, reply);
         let outcome = match client {
-            None => (&mut told).await,
+            None => (&mut receiver).await,
             Some(client) => tokio::select! {
                 biased;
-                outcome = &mut told => outcome,
+                outcome = &mut receiver => outcome,
                 () = client.is_let_go() => {
                     // The wait itself is answered with the outcome.
                     self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
-                    (&mut told).await
+                    (&mut receiver).await
                 }
             },
         };

@@ -176,13 +176,13 @@ impl Api {
         &self,
         which: WhichSchedules,
     ) -> Result<(Vec<ScheduleSeen>, Option<String>), Problem> {
-        let (tell, told) = oneshot::channel();
-        let tell = move |schedules, last| {
+        let (sender, receiver) = oneshot::channel();
+        let sender = move |schedules, last| {
             // The client may have gone.
-            let _heard = tell.send((schedules, last));
+            let _delivered = sender.send((schedules, last));
         };
-        self.client_api.schedules(which, Box::new(tell));
-        told.await.map_err(|_| Problem::stopping())
+        self.client_api.schedules(which, Box::new(sender));
+        receiver.await.map_err(|_| Problem::stopping())
     }
 
     /// Steers one; answers when that is durable.
@@ -190,9 +190,9 @@ impl Api {
     /// # Errors
     /// Why it was not done, or that the outcome is unknown.
     pub async fn steer_schedule(&self, act: ScheduleAct, name: &str) -> Result<Steered, Problem> {
-        let (tell, told) = reply::told();
-        self.client_api.steer_schedule(act, name, tell);
-        let done = told.await.map_err(|_| Problem::unknown())?;
+        let (sender, receiver) = reply::channel();
+        self.client_api.steer_schedule(act, name, sender);
+        let done = receiver.await.map_err(|_| Problem::unknown())?;
         done.map_err(Problem::not_steered)
     }
 
@@ -241,7 +241,7 @@ impl Api {
     ) -> Result<Response, Problem> {
         must_operate(requester)?;
         let done = self.steer_schedule(act, name).await?;
-        Ok(told(done))
+        Ok(respond(done))
     }
 
     /// The state of a message, or how it ended.
@@ -262,7 +262,7 @@ impl Api {
     }
 }
 
-fn told(done: Steered) -> Response {
+fn respond(done: Steered) -> Response {
     let message = done.message.map(|id| id.0);
     let changed = done.changed;
     let mut response = reply::document(&json!(SteeredShown { changed, message }));
@@ -414,7 +414,7 @@ pub(super) async fn define(
     let schedule = spec.schedule(&name);
     schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
     let seen = api.seen(&headers, &name).await?;
-    Ok(told(
+    Ok(respond(
         api.define_schedule(&requester, &name, spec, seen).await?,
     ))
 }

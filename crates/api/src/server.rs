@@ -63,9 +63,9 @@ pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
 pub(super) async fn connections(Call { api, requester }: Call) -> Answer {
     must_operate(&requester)?;
     let _room = api.room(super::LIST_BYTES)?;
-    let (tell, told) = reply::told();
-    api.client_api.clients(tell);
-    let list = told.await.map_err(|_| Problem::stopping())?;
+    let (sender, receiver) = reply::channel();
+    api.client_api.clients(sender);
+    let list = receiver.await.map_err(|_| Problem::stopping())?;
     Ok(reply::written(list))
 }
 
@@ -76,9 +76,9 @@ pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>)
     must_operate(&requester)?;
     let id = id.parse();
     let id = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
-    let (tell, told) = reply::told();
-    api.client_api.close_client(id, tell);
-    match told.await {
+    let (sender, receiver) = reply::channel();
+    api.client_api.close_client(id, sender);
+    match receiver.await {
         Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
         Ok(false) => Err(Problem::no_such_connection(id)),
         Err(_) => Err(Problem::stopping()),
@@ -105,11 +105,11 @@ pub(super) async fn operate(
         "drain" => api.client_api.drain(true),
         "undrain" => api.client_api.drain(false),
         "reload" => {
-            let (tell, told) = reply::told();
+            let (sender, receiver) = reply::channel();
             let principal = requester.known.as_ref().map(|(principal, _)| *principal);
-            api.client_api.reload(principal, tell);
+            api.client_api.reload(principal, sender);
             if waits {
-                let came = told.await.map_err(|_| Problem::stopping())?;
+                let came = receiver.await.map_err(|_| Problem::stopping())?;
                 ordered["notes"] = came.map_err(|why| Problem::not_reloaded(&why))?.into();
             }
             true

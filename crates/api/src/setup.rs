@@ -120,7 +120,7 @@ impl Api {
         Err(Problem::settings_changed())
     }
 
-    fn told(&self, setup: &QueueSetup) -> Response {
+    fn respond(&self, setup: &QueueSetup) -> Response {
         let settings = self.client_api.queue_settings(setup).into_iter();
         let mut response = reply::document(&Setup {
             queue: setup.name.to_string(),
@@ -146,7 +146,7 @@ pub(crate) async fn settings(
 ) -> Answer {
     read::Query::of(&uri, &[], &[])?;
     let setup = api.setup(&requester, &read::queue(&queue)?).await?;
-    Ok(api.told(&setup))
+    Ok(api.respond(&setup))
 }
 
 /// Settings and their new values.
@@ -179,5 +179,5 @@ pub(crate) async fn change(
     let setup = api
         .change(&requester, &queue, &changes, seen.as_deref())
         .await?;
-    Ok(api.told(&setup))
+    Ok(api.respond(&setup))
 }

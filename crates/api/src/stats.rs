@@ -37,8 +37,8 @@ impl Api {
         requester: &Requester,
         queue: &Name,
     ) -> Result<QueueStats, Problem> {
-        let told = self.stats(requester, StatsOf::Queue(queue.clone())).await;
-        let StatsReply::Queue(stats) = told.map_err(|problem| problem.of_queue(queue))? else {
+        let answer = self.stats(requester, StatsOf::Queue(queue.clone())).await;
+        let StatsReply::Queue(stats) = answer.map_err(|problem| problem.of_queue(queue))? else {
             return Err(Problem::unexpected());
         };
         Ok(stats)
@@ -46,8 +46,8 @@ impl Api {
 
     /// How a queue is set up.
     pub async fn setup(&self, requester: &Requester, queue: &Name) -> Result<QueueSetup, Problem> {
-        let told = self.stats(requester, StatsOf::Setup(queue.clone())).await;
-        let StatsReply::Setup(setup) = told.map_err(|problem| problem.of_queue(queue))? else {
+        let answer = self.stats(requester, StatsOf::Setup(queue.clone())).await;
+        let StatsReply::Setup(setup) = answer.map_err(|problem| problem.of_queue(queue))? else {
             return Err(Problem::unexpected());
         };
         Ok(*setup)
@@ -60,8 +60,8 @@ impl Api {
         queue: &Name,
     ) -> Result<Vec<HeldKey>, Problem> {
         let of = StatsOf::HeldKeys(queue.clone());
-        let told = self.stats(requester, of).await;
-        let StatsReply::HeldKeys(held) = told.map_err(|problem| problem.of_queue(queue))? else {
+        let answer = self.stats(requester, of).await;
+        let StatsReply::HeldKeys(held) = answer.map_err(|problem| problem.of_queue(queue))? else {
             return Err(Problem::unexpected());
         };
         Ok(held)

@@ -39,8 +39,8 @@ pub(super) async fn stream(
 ) -> Answer {
     let connection_slot = connection_slot.map(|Extension(connection_slot)| connection_slot);
     if let Some(since) = message_events::since(&uri, &headers) {
-        let asked = (since, uri, headers);
-        return message_events::answer(api, requester, connection_slot, asked).await;
+        let requested = (since, uri, headers);
+        return message_events::answer(api, requester, connection_slot, requested).await;
     }
     let queues = wanted(&uri)?;
     let place = api.stream_place()?;
@@ -56,10 +56,10 @@ pub(super) async fn stream(
         queues: queues.clone(),
         principal,
     };
-    let looking = Arc::clone(&api);
+    let reader_api = Arc::clone(&api);
     let reader = hub.follow(of, move || {
-        let (api, queues) = (Arc::clone(&looking), queues.clone());
-        async move { api.look(principal, queues.as_deref()).await }
+        let (api, queues) = (Arc::clone(&reader_api), queues.clone());
+        async move { api.visible_queues(principal, queues.as_deref()).await }
     });
     let open = place.open(&api, connection_slot.as_deref());
     Ok(streamed(reader.body(connection_slot, open, place)))
@@ -101,7 +101,11 @@ impl Api {
     }
 
     /// Looks at a selection's queues. `None`: the server is stopping.
-    async fn look(&self, principal: Principal, queues: Option<&[Name]>) -> Option<Queues> {
+    async fn visible_queues(
+        &self,
+        principal: Principal,
+        queues: Option<&[Name]>,
+    ) -> Option<Queues> {
         let Some(queues) = queues else {
             return self.first_ones(principal).await;
         };

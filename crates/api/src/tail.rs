@@ -83,8 +83,8 @@ pub(super) async fn tail(
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
     let queue = read::queue(&queue)?;
     // Bodies are told, so it takes the right to see messages.
-    let look = BulkOp::show(queue.clone(), ListState::Ready, 1);
-    match api.bulk_done(&requester, look).await {
+    let peek = BulkOp::show(queue.clone(), ListState::Ready, 1);
+    match api.bulk_done(&requester, peek).await {
         Err(problem) if problem.code != CommandError::QueueNotFound.code() => return Err(problem),
         Err(_) | Ok(_) => {}
     }

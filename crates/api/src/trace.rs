@@ -86,7 +86,7 @@ impl Api {
         let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");
         let by = holder.as_ref().map(|holder| format!(" by {holder}"));
         let why = match (shown.state, shown.status.lines().next()) {
-            ("buried", Some(said)) => format!(": {said}"),
+            ("buried", Some(reason)) => format!(": {reason}"),
             _ => String::new(),
         };
         Traced {
@@ -153,7 +153,7 @@ impl Api {
         Ok(Traced {
             id: id.0,
             state: "gone",
-            text: told(id, &end, by.as_deref(), now.since(end.at)),
+            text: describe(id, &end, by.as_deref(), now.since(end.at)),
             queue: end.queue.map(|queue| queue.to_string()),
             end: Some(end.why.word()),
             at_ms: Some(ahead.wall_at(end.at).0),
@@ -177,16 +177,16 @@ fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders)
         .filter(|_| caller.principal >= Principal::FIRST)
         .and_then(|(_, gate)| gate.name_of(caller.principal));
     let user = user.map(|user| format!("user {}", plain(user.as_bytes())));
-    let connection = holders.told(caller.client_id);
+    let connection = holders.describe(caller.client_id);
     let all: Vec<String> = user.into_iter().chain(connection).collect();
     // Scripts only finish messages.
-    let asked_for = match caller.principal {
+    let requested = match caller.principal {
         Principal::SERVER => why.is_asked_for() && why != Ended::Finished,
         Principal::ANONYMOUS => why.is_asked_for(),
         Principal(_) => false,
     };
     match all.is_empty() {
-        true if !asked_for => None,
+        true if !requested => None,
         true if caller.client_id >= HOOKS => Some("a hook".to_owned()),
         true => Some("a client without a login".to_owned()),
         false => Some(all.join(", ")),
@@ -194,7 +194,7 @@ fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders)
 }
 
 /// The sentence.
-fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
+fn describe(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
     let did = match end.why {
         Ended::Taken => "was taken and removed",
         Ended::Finished => "was finished",
@@ -210,8 +210,8 @@ fn told(id: MessageId, end: &Ending, by: Option<&str>, ago: u64) -> String {
         Ended::Edited => "got another body",
         Ended::Moved | Ended::Sent => "was moved",
     };
-    let asked_for = end.why.is_asked_for() && end.why != Ended::QueueDeleted;
-    let unknown = match asked_for && end.by.is_none() {
+    let requested = end.why.is_asked_for() && end.why != Ended::QueueDeleted;
+    let unknown = match requested && end.by.is_none() {
         true => "; the client is not known: the log does not keep it over a restart",
         false => "",
     };

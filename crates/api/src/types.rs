@@ -262,7 +262,7 @@ pub(super) struct Cancel {
 
 impl Cancel {
     /// The request as the engine knows it.
-    pub(super) fn asked(self) -> Result<quintet_types::Cancel, Problem> {
+    pub(super) fn into_cancel(self) -> Result<quintet_types::Cancel, Problem> {
         let most = quintet_types::Cancel::GRACE_MAX_MS;
         let grace_ms = self.grace_ms.unwrap_or(quintet_types::Cancel::GRACE_MS);
         if grace_ms > most {

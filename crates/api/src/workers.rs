@@ -46,13 +46,13 @@ impl Api {
         after: Option<String>,
     ) -> Result<(String, Option<String>, Option<Share>), Problem> {
         let room = self.room(super::LIST_BYTES)?;
-        let (tell, told) = oneshot::channel();
-        let tell = move |list, next| {
+        let (sender, receiver) = oneshot::channel();
+        let sender = move |list, next| {
             // The client may have gone.
-            let _heard = tell.send((list, next));
+            let _delivered = sender.send((list, next));
         };
-        self.client_api.workers(after, Box::new(tell));
-        let (list, next) = told.await.map_err(|_| Problem::stopping())?;
+        self.client_api.workers(after, Box::new(sender));
+        let (list, next) = receiver.await.map_err(|_| Problem::stopping())?;
         Ok((list, next, room))
     }
 }

@@ -223,9 +223,9 @@ impl Secret {
     }
 
     /// Whether this is it. Takes as long whatever differs.
-    pub fn fits(&self, given: &[u8]) -> bool {
-        let (own, given) = (Sha256::digest(&self.0), Sha256::digest(given));
-        own.as_slice().ct_eq(given.as_slice()).into()
+    pub fn fits(&self, supplied: &[u8]) -> bool {
+        let (own, supplied) = (Sha256::digest(&self.0), Sha256::digest(supplied));
+        own.as_slice().ct_eq(supplied.as_slice()).into()
     }
 }
 

@@ -307,19 +307,19 @@ impl Table {
 
     /// Judges a claim to be `name`, with a password, token or secret, at `now_ms` of the wall
     /// clock.
-    pub fn claim(&self, name: &[u8], given: &[u8], now_ms: u64) -> Claim {
+    pub fn claim(&self, name: &[u8], supplied: &[u8], now_ms: u64) -> Claim {
         let nobodys = || Password::read(NOBODYS).expect("a hash");
         let name = std::str::from_utf8(name).unwrap_or_default();
         let Some((principal, user)) = self.users.get(name) else {
             return Claim::Unknown(nobodys());
         };
-        let by_token = TokenId::of(given).and_then(|id| {
+        let by_token = TokenId::of(supplied).and_then(|id| {
             // All are compared, so that the time does not tell which it was.
             let fits = user.tokens.iter().filter(|token| token.id.same(&id));
             let fits = fits.filter(|token| token.until_ms > now_ms);
             fits.fold(None, |_, token| Some(proof_of(&token.id)))
         });
-        let secret = user.secret.as_ref().filter(|secret| secret.fits(given));
+        let secret = user.secret.as_ref().filter(|secret| secret.fits(supplied));
         if let Some(proof) = by_token.or_else(|| secret.map(proof_of)) {
             return Claim::Is(*principal, proof);
         }

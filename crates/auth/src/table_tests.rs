@@ -112,9 +112,9 @@ fn all_that_is_wrong_is_said_at_once() {
         (Row::Grant(2), "queues", "at least"),
         (Row::Grant(3), "rights", "at least"),
     ] {
-        let told = |one: &&Mistake| (one.row, one.key) == (row, key);
-        let told = wrong.iter().find(told).expect(says);
-        assert!(told.why.contains(says), "{says}: {told:?}");
+        let is_reported = |one: &&Mistake| (one.row, one.key) == (row, key);
+        let is_reported = wrong.iter().find(is_reported).expect(says);
+        assert!(is_reported.why.contains(says), "{says}: {is_reported:?}");
     }
     let hooked = [grant(to("bob"), &["*"], &[Right::Put])];
     assert!(register.table(&[], &hooked, true).is_ok());
@@ -245,7 +245,7 @@ proptest! {
     #[test]
     fn the_table_says_what_the_grants_say(
         grants in grants(),
-        asked in prop::collection::vec(
+        requested in prop::collection::vec(
             (0..3usize, prop::sample::select(Verb::ALL), "[ab+]{1,4}"), 1..60),
     ) {
         let groups = [vec!["g0".to_owned()], vec!["g0".to_owned(), "g1".to_owned()], vec![]];
@@ -262,7 +262,7 @@ proptest! {
         let table = Arc::new(table);
         let mut shard = ShardPermits::new(Arc::clone(&table));
         // Asked twice: what is remembered is what was said.
-        for (who, verb, queue) in asked.iter().chain(&asked) {
+        for (who, verb, queue) in requested.iter().chain(&requested) {
             let principal = table.principal(&format!("u{who}")).expect("a number");
             let expected = naive(&grants, &groups, *who, *verb, queue);
             prop_assert_eq!(table.may(principal, *verb, queue.as_bytes()), expected);
@@ -292,7 +292,7 @@ fn a_login_counts_as_long_as_what_it_came_with() {
     let first = table(Some(&ann));
     let number = first.principal("ann").expect("a number");
     let zed = first.principal("zed").expect("a number");
-    let is = |given: &[u8]| match first.claim(b"ann", given, 0) {
+    let is = |supplied: &[u8]| match first.claim(b"ann", supplied, 0) {
         Claim::Is(_, proof) => proof,
         claim @ (Claim::If(..) | Claim::Unknown(_)) => panic!("{claim:?}"),
     };

@@ -123,8 +123,8 @@ impl Api {
     /// The server's no, as [`Refused`], or there is no server.
     pub(super) fn ask(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let told = self.bytes(method, path, body.as_bytes())?;
-        Ok(serde_json::from_slice(&told).unwrap_or(Value::Null))
+        let response = self.bytes(method, path, body.as_bytes())?;
+        Ok(serde_json::from_slice(&response).unwrap_or(Value::Null))
     }
 
     /// The JSON that this path has.
@@ -149,8 +149,8 @@ impl Api {
     /// # Errors
     /// As of [`Api::ask`].
     pub(super) fn list(&mut self, path: &str) -> Result<Vec<Value>> {
-        let told = self.get(path)?;
-        serde_json::from_value(told).context("the server is of another version")
+        let response = self.get(path)?;
+        serde_json::from_value(response).context("the server is of another version")
     }
 
     /// All of the lists called `name` that the pages from this path on have. What a page has as
@@ -276,18 +276,18 @@ impl Api {
         let reply = read(&mut stream).context("the server is of another version")?;
         (self.used, self.left) = (Instant::now(), reply.length);
         self.stream = Some(stream);
-        let told = match self.judge(reply.status) {
+        let response = match self.judge(reply.status) {
             Ok(()) => self.rest().map(|body| serde_json::from_slice(&body)),
             Err(error) => Err(error),
         };
-        if told.is_err() {
+        if response.is_err() {
             self.forget();
         } else if reply.last {
             // The later posts keep their turn: none of them has a reply, and it is not known
             // whether the server executed them.
             (self.stream, self.left) = (None, 0);
         }
-        told?.context("the server is of another version")
+        response?.context("the server is of another version")
     }
 
     /// Leaves the posts that have no reply.
@@ -368,8 +368,8 @@ impl Api {
             return Ok(());
         }
         let body = self.rest()?;
-        let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let text = |name: &str| told[name].as_str().map(str::to_owned);
+        let response: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let text = |name: &str| response[name].as_str().map(str::to_owned);
         let whole = || untold(status, &body);
         let code = text("code").unwrap_or_default();
         let text = match code.as_str() {
@@ -497,8 +497,8 @@ fn is_server(stream: TcpStream) -> bool {
         let mut stream = BufReader::new(&stream);
         let reply = read(&mut stream)?;
         let body = stream.take(reply.length.min(LINE_MAX));
-        let told: Value = serde_json::from_reader(body)?;
-        Ok(told["code"].clone())
+        let response: Value = serde_json::from_reader(body)?;
+        Ok(response["code"].clone())
     };
     let known = ["no_such_address", "login_needed", "not_permitted"];
     code().is_ok_and(|code| known.iter().any(|known| code == *known))
@@ -551,16 +551,16 @@ mod tests {
 
     #[test]
     fn a_reply_has_a_status_and_a_length() {
-        let told = |text: &[u8]| {
+        let response = |text: &[u8]| {
             let reply = read(&mut &*text)?;
             anyhow::Ok((reply.status, reply.last, reply.length))
         };
         let reply = b"HTTP/1.1 409 Conflict\r\nContent-Length: 2\r\na: b\r\n\r\n{}";
-        assert_eq!(told(reply).unwrap(), (409, false, 2));
-        assert!(told(&reply[..40]).is_err());
+        assert_eq!(response(reply).unwrap(), (409, false, 2));
+        assert!(response(&reply[..40]).is_err());
         let none = b"HTTP/1.1 204 None\r\nConnection: close\r\n\r\n";
-        assert_eq!(told(none).unwrap(), (204, true, 0));
-        assert!(told(b"{\"error\": \"bad request\"}\n").is_err());
+        assert_eq!(response(none).unwrap(), (204, true, 0));
+        assert!(response(b"{\"error\": \"bad request\"}\n").is_err());
         assert_eq!(part("a b/ü?\""), "a%20b%2F%C3%BC%3F%22");
     }
 
@@ -618,7 +618,7 @@ mod tests {
 
     #[test]
     fn an_error_about_a_field_names_it() {
-        for (field, detail, told) in [
+        for (field, detail, response) in [
             (
                 "messages[0].delay_ms",
                 "takes a whole number from 0 on; not -1",
@@ -628,7 +628,7 @@ mod tests {
             ("to", "a move needs to", "a move needs to"),
             (".", "the body takes an object", "the body takes an object"),
         ] {
-            assert_eq!(about(field, detail.to_owned()), told);
+            assert_eq!(about(field, detail.to_owned()), response);
         }
     }
 }

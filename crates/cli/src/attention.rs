@@ -68,10 +68,10 @@ impl Attention {
 
     /// Those that the server lists, and how many there are besides.
     fn findings(&self) -> Result<(Vec<Value>, u64)> {
-        let mut told = self.at.api("GET", "/attention", None)?;
-        let findings: Vec<Value> = serde_json::from_value(told["findings"].take())
+        let mut response = self.at.api("GET", "/attention", None)?;
+        let findings: Vec<Value> = serde_json::from_value(response["findings"].take())
             .context("the server is of another version")?;
-        let total = told["total"].as_u64().unwrap_or(0);
+        let total = response["total"].as_u64().unwrap_or(0);
         let more = total.saturating_sub(findings.len() as u64);
         Ok((findings, more))
     }

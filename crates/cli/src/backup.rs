@@ -56,7 +56,7 @@ impl Backup {
         let shards = self.data.join(SHARDS_FILE);
         if shards.exists() {
             fs::read(&shards)
-                .and_then(|told| quintet_log::replace_file(&target.join(SHARDS_FILE), &told))
+                .and_then(|text| quintet_log::replace_file(&target.join(SHARDS_FILE), &text))
                 .with_context(|| format!("cannot copy {}", shards.display()))?;
         }
         let files = script_files::copy(&self.data, target)?;

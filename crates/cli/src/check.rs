@@ -54,15 +54,15 @@ fn check_config(path: PathBuf, server: CheckServer) -> Result<ExitCode> {
     for (line, why) in &old {
         writeln!(out, "{}:{line}: {why}", path.display())?;
     }
-    let given = CommandLine {
+    let command_line = CommandLine {
         config: Some(path),
         ..CommandLine::default()
     };
-    let config = load_text(&given, &text)?;
+    let config = load_text(&command_line, &text)?;
     for doubt in config.together().unwrap_or_default() {
         writeln!(out, "warning: {doubt}")?;
     }
-    let errors = server(&config, given.config.as_deref());
+    let errors = server(&config, command_line.config.as_deref());
     for error in &errors {
         writeln!(out, "error: {error:#}")?;
     }

@@ -309,14 +309,14 @@ impl Demo {
             Arc::new(Mutex::new(Ledger::default())),
             Arc::new(AtomicBool::new(false)),
         );
-        let told = |fleet: &Fleet| -> Vec<String> {
+        let output = |fleet: &Fleet| -> Vec<String> {
             fleet
                 .nodes
                 .iter()
                 .map(|(_, address)| address.clone())
                 .collect()
         };
-        *locked(&addresses) = told(&fleet);
+        *locked(&addresses) = output(&fleet);
         let works = [put_all as fn(&_, &_, &_), take_all];
         let workers: Vec<_> = works
             .into_iter()
@@ -327,7 +327,7 @@ impl Demo {
             })
             .collect();
         let result = self.obey(&mut fleet, &ledger, &|fleet| {
-            *locked(&addresses) = told(fleet)
+            *locked(&addresses) = output(fleet)
         });
         stop.store(true, Ordering::SeqCst);
         for worker in workers {

@@ -176,7 +176,7 @@ fn commands_are_read_as_a_shell_reads_them() {
         ("quintet put work hello --rnak 1", "unexpected argument"),
         ("quintet delete ten", "invalid value"),
     ] {
-        let said = wrong(command, false).unwrap_or_default();
-        assert!(said.contains(why), "{command}: {said}");
+        let output = wrong(command, false).unwrap_or_default();
+        assert!(output.contains(why), "{command}: {output}");
     }
 }

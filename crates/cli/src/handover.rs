@@ -126,8 +126,8 @@ impl<'a> NodePoll<'a> {
     /// Has it done, and waits until it is; `drained`: what the node is to be, where it is told.
     fn order(&self, words: &[&str], drained: bool) -> Result<ExitCode> {
         let question = Question::Order(words.iter().map(|word| (*word).to_owned()).collect());
-        let told = ask(self.data, question, PATIENCE)?;
-        let reply = serde_json::from_str(&told)
+        let response = ask(self.data, question, PATIENCE)?;
+        let reply = serde_json::from_str(&response)
             .context("cannot read the node's reply: are both of the same version?")?;
         let done = match reply {
             Reply::Done => Ok("it is so".to_owned()),

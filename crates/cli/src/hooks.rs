@@ -97,8 +97,8 @@ impl RunHook {
         }
         let now = quintet_host::wall_ms();
         let message = self.message.as_bytes();
-        let told = run_once(program, event, &self.queue, message, Ms(now))?;
-        write!(stdout(), "{told}")?;
+        let output = run_once(program, event, &self.queue, message, Ms(now))?;
+        write!(stdout(), "{output}")?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -121,7 +121,7 @@ impl Import {
             again,
             searching: !again,
             window,
-            told: 0,
+            reported: 0,
             gathered: Group::default(),
             sent: VecDeque::new(),
             sent_bytes: 0,
@@ -136,26 +136,26 @@ impl Import {
         let mut source = records::source(file)?;
         if self.dry_run {
             let counts = counted(&mut *source);
-            return told(&counts.with_context(|| path.display().to_string())?);
+            return report(&counts.with_context(|| path.display().to_string())?);
         }
         let mut importer = self.importer(WINDOW, Of::Bytes(bytes))?;
         let done = importer.all(&mut *source);
         importer.progress.clear();
         if done.is_err() || !self.quiet {
-            importer.count.tell(done.is_ok());
+            importer.count.report(done.is_ok());
         }
         done.with_context(|| path.display().to_string())?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn run_binlog(&self, dir: &Path) -> Result<ExitCode> {
-        let mut binlog = Binlog::look(dir)?;
+        let mut binlog = Binlog::inspect(dir)?;
         let (counts, damage) = (binlog.counts(), binlog.damage.take());
         self.run_left(dir, &mut binlog, &counts, damage)
     }
 
     fn run_journal(&self, path: &Path) -> Result<ExitCode> {
-        let mut journal = Journal::look(path)?;
+        let mut journal = Journal::inspect(path)?;
         let (counts, damage) = (journal.counts(), journal.damage.take());
         self.run_left(path, &mut journal, &counts, damage)
     }
@@ -176,7 +176,7 @@ impl Import {
             )
         });
         if self.dry_run {
-            let code = told(counts)?;
+            let code = report(counts)?;
             return bad.map_or(Ok(code), Err);
         }
         let total = counts.sum(&["ready", "delayed", "buried"]);
@@ -184,7 +184,7 @@ impl Import {
         let done = importer.all(source);
         importer.progress.clear();
         if done.is_err() || bad.is_some() || !self.quiet {
-            importer.count.tell(done.is_ok() && bad.is_none());
+            importer.count.report(done.is_ok() && bad.is_none());
         }
         done.with_context(|| path.display().to_string())?;
         bad.map_or(Ok(ExitCode::SUCCESS), Err)
@@ -195,10 +195,10 @@ impl Import {
             .root
             .clone()
             .unwrap_or_else(|| self.at.data().join("rq"));
-        let folder = RqFolder::look(root)?;
+        let folder = RqFolder::inspect(root)?;
         let counts = folder.counts();
         if self.dry_run {
-            return told(&counts);
+            return report(&counts);
         }
         if still_runs(root, &own) {
             bail!(
@@ -229,7 +229,7 @@ impl Import {
         importer.count.stored += with_files.stored;
         importer.count.before += with_files.before;
         if done.is_err() || !self.quiet {
-            importer.count.tell(done.is_ok());
+            importer.count.report(done.is_ok());
         }
         if with_files.failed > 0 {
             eprintln!(
@@ -255,7 +255,7 @@ impl Import {
         let mut peer = origin.connect(self.from_ca.as_deref(), &stop)?;
         let counts = peer.counts()?;
         if self.dry_run {
-            return told(&counts);
+            return report(&counts);
         }
         let total = counts.sum(&["ready", "delayed", "buried"]);
         let mut importer = self.importer(PEER_WINDOW, Of::Messages(total))?;
@@ -357,7 +357,7 @@ fn counted(source: &mut dyn Source) -> Result<Counts> {
 }
 
 /// Output of a dry run.
-fn told(counts: &Counts) -> Result<ExitCode> {
+fn report(counts: &Counts) -> Result<ExitCode> {
     stdout().write_all(counts.to_string().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

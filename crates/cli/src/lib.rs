@@ -327,7 +327,7 @@ fn of_number(error: &str) -> Option<String> {
     ]
     .iter()
     .find(|(text, _)| error.contains(text))
-    .map(|(text, told)| error.replace(text, told))
+    .map(|(text, replacement)| error.replace(text, replacement))
 }
 
 fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Result<ExitCode> {
@@ -469,8 +469,8 @@ mod tests {
             let error = super::Cli::command()
                 .try_get_matches_from(words.split(' '))
                 .expect_err(words);
-            let told = super::of_number(&error.to_string()).expect(words);
-            assert!(told.contains(says), "{words}: {told}");
+            let replacement = super::of_number(&error.to_string()).expect(words);
+            assert!(replacement.contains(says), "{words}: {replacement}");
         }
         assert_eq!(super::of_number("error: unexpected argument"), None);
     }

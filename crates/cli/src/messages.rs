@@ -224,12 +224,12 @@ fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCod
         let left = wait.saturating_sub(began.elapsed()).as_millis();
         let wait_ms = u64::try_from(left).unwrap_or(WAIT_MS).min(WAIT_MS);
         let path = format!("/messages/{now}/result?wait_ms={wait_ms}");
-        let told = api.get(&path);
-        let told =
-            told.with_context(|| format!("message {id} was put, its result is not known"))?;
-        now = told["id"].as_u64().unwrap_or(now);
-        if told["state"] != "pending" || wait_ms == 0 {
-            break told;
+        let response = api.get(&path);
+        let response =
+            response.with_context(|| format!("message {id} was put, its result is not known"))?;
+        now = response["id"].as_u64().unwrap_or(now);
+        if response["state"] != "pending" || wait_ms == 0 {
+            break response;
         }
     };
     let bytes = |field: &str| match ended[format!("{field}_base64")].as_str() {
@@ -300,7 +300,7 @@ impl Take {
                     return Ok(ExitCode::SUCCESS);
                 }
                 for queue in &self.queues {
-                    if shown(&mut api, queue)?.is_some_and(|told| told["paused"] == true) {
+                    if shown(&mut api, queue)?.is_some_and(|response| response["paused"] == true) {
                         eprintln!("quintet: {} is paused", named(queue));
                     }
                 }
@@ -341,7 +341,7 @@ fn shown(api: &mut Api, queue: &str) -> Result<Option<Value>> {
         }
         // A client that may take may not be allowed to see this.
         Err(error) if error.is::<Refused>() => Ok(Some(Value::Null)),
-        told => told.map(Some),
+        response => response.map(Some),
     }
 }
 

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     /// The error about the directory of a node that answers with this report.
-    fn told(report: &ClusterReport) -> String {
+    fn describe(report: &ClusterReport) -> String {
         let dir = tempfile::tempdir().expect("a folder");
         let node = UnixListener::bind(dir.path().join(NODE_SOCKET)).expect("a socket");
         let answer = serde_json::to_string(report).expect("JSON");
@@ -130,11 +130,11 @@ mod tests {
             }],
             ..ClusterReport::default()
         };
-        let error = told(&report);
+        let error = describe(&report);
         assert!(error.contains("b (b:4600) does: run this"), "{error}");
         assert!(error.contains("--server https://"), "{error}");
         report.nodes.clear();
-        let error = told(&report);
+        let error = describe(&report);
         assert!(error.contains("no other node does now"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ const LOOK_EVERY: u64 = 256;
 pub(super) struct Progress {
     what: &'static str,
     began: Instant,
-    told: Instant,
+    reported: Instant,
     bar: Option<ProgressBar>,
     quiet: bool,
     messages: u64,
@@ -53,7 +53,7 @@ impl Progress {
         Self {
             what,
             began: Instant::now(),
-            told: Instant::now(),
+            reported: Instant::now(),
             bar,
             quiet,
             messages: 0,
@@ -73,8 +73,8 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position(position);
             bar.set_message(self.text());
-        } else if self.told.elapsed() >= LINE_EVERY {
-            self.told = Instant::now();
+        } else if self.reported.elapsed() >= LINE_EVERY {
+            self.reported = Instant::now();
             eprintln!("{} {}", self.what, self.text());
         }
     }
@@ -126,7 +126,7 @@ fn size(bytes: u64) -> String {
 #[cfg(feature = "cluster")]
 pub(super) struct Transfer {
     what: &'static str,
-    told: Instant,
+    reported: Instant,
     bar: Option<ProgressBar>,
 }
 
@@ -143,7 +143,7 @@ impl Transfer {
         });
         Self {
             what,
-            told: Instant::now(),
+            reported: Instant::now(),
             bar,
         }
     }
@@ -153,8 +153,8 @@ impl Transfer {
         if let Some(bar) = &self.bar {
             bar.set_length(of);
             bar.set_position(through);
-        } else if self.told.elapsed() >= LINE_EVERY {
-            self.told = Instant::now();
+        } else if self.reported.elapsed() >= LINE_EVERY {
+            self.reported = Instant::now();
             eprintln!("{} {} of {}", self.what, size(through), size(of));
         }
     }

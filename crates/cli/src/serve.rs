@@ -68,7 +68,7 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self, server: RunServer) -> Result<ExitCode> {
-        let given = CommandLine {
+        let command_line = CommandLine {
             config: self.config,
             data: self.data,
             listen: self.listen,
@@ -76,7 +76,7 @@ impl Serve {
             sync: self.sync,
             cluster: self.cluster,
         };
-        let config = load(&given)?;
+        let config = load(&command_line)?;
         if self.print_config {
             let secrets = match self.secrets {
                 true => Secrets::Shown,
@@ -85,7 +85,7 @@ impl Serve {
             print_out(&print(&config, secrets))?;
             return Ok(ExitCode::SUCCESS);
         }
-        server(config, given)?;
+        server(config, command_line)?;
         Ok(ExitCode::SUCCESS)
     }
 }

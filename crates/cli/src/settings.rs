@@ -44,17 +44,17 @@ impl Settings {
             write!(out, "{}", api.text("/server/config")?)?;
             return Ok(ExitCode::SUCCESS);
         };
-        let told = api.get(&format!("/queues/{}/settings", part(&queue)))?;
-        let settings = told["settings"].as_array().into_iter().flatten();
+        let response = api.get(&format!("/queues/{}/settings", part(&queue)))?;
+        let settings = response["settings"].as_array().into_iter().flatten();
         let settings = settings.filter(|setting| self.all || setting["source"] != "default");
         let settings = settings.map(|setting| {
             json!({ "key": setting["key"], "value": setting["toml"], "source": setting["source"] })
         });
         let setup = json!({
-            "name": told["queue"],
+            "name": response["queue"],
             "settings": settings.collect::<Vec<_>>(),
-            "parent": told["parent"],
-            "children": told["children"],
+            "parent": response["parent"],
+            "children": response["children"],
         });
         if self.json {
             writeln!(out, "{setup}")?;
@@ -116,9 +116,9 @@ impl Set {
         let keys: Vec<String> = changes.keys().cloned().collect();
         let path = format!("/queues/{}/settings", part(&self.queue));
         let mut api = Api::connect(&self.at)?;
-        let told = api.ask("PATCH", &path, Some(&changes.into()))?;
+        let response = api.ask("PATCH", &path, Some(&changes.into()))?;
         let mut out = stdout().lock();
-        for setting in told["settings"].as_array().into_iter().flatten() {
+        for setting in response["settings"].as_array().into_iter().flatten() {
             if keys.iter().any(|key| setting["key"] == key.as_str()) {
                 let text = |key: &str| plain(&setting[key]);
                 writeln!(

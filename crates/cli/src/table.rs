@@ -33,8 +33,8 @@ const TEXTS: [&str; 6] = ["name", "queue", "body", "user", "status", "error"];
 
 /// A name, from the notation of the API: letters of UTF-8 as letters. The
 /// command line takes it back as it is printed.
-pub(super) fn named(told: &str) -> String {
-    plain(Name::of_shown(told).as_bytes())
+pub(super) fn named(raw: &str) -> String {
+    plain(Name::of_shown(raw).as_bytes())
 }
 
 /// Text that cannot steer the terminal or mislead its reader.
@@ -316,15 +316,15 @@ mod tests {
 
     #[test]
     fn names_are_letters_and_read_back_and_nothing_steers_the_terminal() {
-        for (told, shown) in [
+        for (raw, shown) in [
             ("\\xc3\\xa4", "\u{e4}"),
             ("a\\\\b\"'", "a\\\\b\"'"),
             ("\\x1b[2J", "\\x1b[2J"),
             ("\\xe2\\x80\\xaex", "\\xe2\\x80\\xaex"),
             ("\\xff", "\\xff"),
         ] {
-            assert_eq!(named(told), shown);
-            assert_eq!(Name::of_shown(&named(told)), Name::of_shown(told));
+            assert_eq!(named(raw), shown);
+            assert_eq!(Name::of_shown(&named(raw)), Name::of_shown(raw));
         }
         assert_eq!(seen("{\"a\": \"\\n\"}"), "{\"a\": \"\\n\"}");
         assert_eq!(seen("\u{1b}[2J\u{202e}\r"), "\\x1b[2J\\xe2\\x80\\xae\\x0d");

@@ -98,13 +98,13 @@ struct Settings {
 
 impl Settings {
     fn load(self, data: Option<PathBuf>) -> Result<Config> {
-        let given = CommandLine {
+        let command_line = CommandLine {
             config: self.config,
             data,
             cluster: self.cluster,
             ..CommandLine::default()
         };
-        let config = load(&given)?;
+        let config = load(&command_line)?;
         if !config.cluster.is_on() {
             bail!("no NATS servers: give --config FILE with [cluster] nats, or --cluster");
         }
@@ -136,7 +136,7 @@ fn shards_fit(config: &Config, source: &Source) -> Result<()> {
     Ok(())
 }
 
-fn said(found: &LogContents) -> String {
+fn describe(found: &LogContents) -> String {
     let written = humantime_of(found.last_ms);
     format!(
         "{} frames, {} MiB, {} runs, {} of them not here; the last was written {written}",
@@ -167,7 +167,7 @@ impl Adopt {
         let config = self.of.load(Some(self.data.clone()))?;
         let source = Source::alone(&self.data);
         shards_fit(&config, &source)?;
-        let found = source.look()?;
+        let found = source.inspect()?;
         if let Some(cut) = &found.cut {
             bail!(
                 "the log in {} is damaged or the server did not stop cleanly, {cut}: start the \
@@ -185,10 +185,10 @@ impl Adopt {
         if let Some(run) = found.missing.first() {
             bail!("{run} holds messages and is missing: run `quintet check` and `quintet repair`");
         }
-        eprintln!("{}", said(&found));
+        eprintln!("{}", describe(&found));
         let mut progress = Transfer::new("adopt");
-        let told = &mut |through, of| progress.at(through, of);
-        let done = fill(&config, &source, &found, Fill::First, told);
+        let report = &mut |through, of| progress.at(through, of);
+        let done = fill(&config, &source, &found, Fill::First, report);
         progress.clear();
         let done = done?;
         writeln!(
@@ -241,9 +241,9 @@ impl Reseed {
         let _lock = lock(&config.data)?;
         let source = Source::of_node(&config.data)?;
         shards_fit(&config, &source)?;
-        let found = source.look()?;
+        let found = source.inspect()?;
         let mut out = stdout();
-        writeln!(out, "{}: {}", source.log.display(), said(&found))?;
+        writeln!(out, "{}: {}", source.log.display(), describe(&found))?;
         if let Some(cut) = &found.cut {
             writeln!(out, "the entries after a gap are left out, {cut}")?;
         }
@@ -251,8 +251,8 @@ impl Reseed {
             return Ok(ExitCode::SUCCESS);
         }
         let mut progress = Transfer::new("reseed");
-        let told = &mut |through, of| progress.at(through, of);
-        let done = fill(&config, &source, &found, Fill::Again(self.force), told);
+        let report = &mut |through, of| progress.at(through, of);
+        let done = fill(&config, &source, &found, Fill::Again(self.force), report);
         progress.clear();
         let done = done?;
         writeln!(
@@ -279,7 +279,7 @@ impl Detach {
             return Ok(ExitCode::SUCCESS);
         }
         let source = Source::of_node(&self.data)?;
-        let found = source.look()?;
+        let found = source.inspect()?;
         if let Some(doubt) = doubt(&found).filter(|_| !self.force) {
             bail!("{doubt} (--force detaches all the same)");
         }
@@ -288,7 +288,7 @@ impl Detach {
         writeln!(
             stdout(),
             "{to} is a single server's: {}. You do not need {data} any more",
-            said(&found)
+            describe(&found)
         )?;
         Ok(ExitCode::SUCCESS)
     }

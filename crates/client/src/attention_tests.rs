@@ -308,20 +308,20 @@ fn the_worst_come_first_and_queues_without_consumers_are_one_line() {
         }
         all.ranked(unready)
     };
-    let told = ranked(9, &found, Some("the disk is full"));
-    let told: Vec<(String, Rule, String)> = told
+    let listed = ranked(9, &found, Some("the disk is full"));
+    let listed: Vec<(String, Rule, String)> = listed
         .into_iter()
         .map(|(name, found)| {
             let name = name.map_or_else(|| "-".to_owned(), |name| name.to_string());
             (name, found.rule, found.says)
         })
         .collect();
-    let told: Vec<(&str, Rule, &str)> = told
+    let listed: Vec<(&str, Rule, &str)> = listed
         .iter()
         .map(|(name, rule, says)| (&**name, *rule, &**says))
         .collect();
     assert_eq!(
-        told,
+        listed,
         [
             (
                 "-",

@@ -285,22 +285,22 @@ pub trait ClientApi: Send + Sync {
 
     /// Tells of every connection, as a list in JSON; perhaps later, from another
     /// thread. Dropped untold where there are none, or the server stops.
-    fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {
-        drop(tell);
+    fn clients(&self, sender: Box<dyn FnOnce(String) + Send>) {
+        drop(sender);
     }
 
     /// Closes a connection; told, perhaps later, whether there was one of this
     /// number.
-    fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
+    fn close_client(&self, id: u64, sender: Box<dyn FnOnce(bool) + Send>) {
         let _ = id;
-        drop(tell);
+        drop(sender);
     }
 
     /// Tells of the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
     /// does.
-    fn workers(&self, after: Option<String>, tell: TellWorkers) {
+    fn workers(&self, after: Option<String>, sender: TellWorkers) {
         let _ = after;
-        drop(tell);
+        drop(sender);
     }
 
     /// Asks a worker of a client for more than it was asked so far; false: it is
@@ -312,17 +312,17 @@ pub trait ClientApi: Send + Sync {
 
     /// Tells of schedules, in a page; perhaps later, from another thread. Dropped untold where the
     /// server stops.
-    fn schedules(&self, which: WhichSchedules, tell: TellSchedules) {
+    fn schedules(&self, which: WhichSchedules, sender: TellSchedules) {
         let _ = which;
-        tell(Vec::new(), None);
+        sender(Vec::new(), None);
     }
 
     /// Steers the schedule of this name; told, perhaps later, when it is durable. Dropped untold
     /// where the server stops.
-    fn steer_schedule(&self, action: ScheduleAct, name: &str, tell: TellSteered) {
+    fn steer_schedule(&self, action: ScheduleAct, name: &str, sender: TellSteered) {
         let _ = action;
         let name = name.to_owned();
-        tell(Err(NotSteered::None {
+        sender(Err(NotSteered::None {
             name,
             nearest: None,
         }));
@@ -334,11 +334,11 @@ pub trait ClientApi: Send + Sync {
         false
     }
 
-    /// Reads the configuration again, for this principal or for nobody in particular. `tell` is
+    /// Reads the configuration again, for this principal or for nobody in particular. `sender` is
     /// called later, from another thread; dropped where the server stops.
-    fn reload(&self, principal: Option<Principal>, tell: TellReload) {
+    fn reload(&self, principal: Option<Principal>, sender: TellReload) {
         let _ = principal;
-        drop(tell);
+        drop(sender);
     }
 
     /// A new client, to hold leases and to wait. `arrive` gets what its subscription
@@ -435,14 +435,15 @@ pub fn ask_named(
     command: Command,
 ) -> (Outcome, Name) {
     let caller = Caller::server(client_id);
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     let reply = Box::new(move |outcome, name| {
         // Nobody listens any more only if this thread is gone.
-        let _gone = tell.send((outcome, name));
+        let _gone = sender.send((outcome, name));
     });
     client_api.submit(caller, command, reply);
     // What was decided and never acknowledged is told by the reply being dropped.
-    told.recv()
+    receiver
+        .recv()
         .unwrap_or((Outcome::Refused(CommandError::Unknown), Name::default()))
 }
 

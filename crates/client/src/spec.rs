@@ -243,12 +243,12 @@ impl ScheduleSpec {
     }
 
     fn timing(&self) -> Result<Timing, BadSpec> {
-        let given = [
+        let supplied = [
             self.cron.is_some(),
             self.every_ms.is_some(),
             self.at_ms.is_some(),
         ];
-        if given.iter().filter(|given| **given).count() != 1 {
+        if supplied.iter().filter(|supplied| **supplied).count() != 1 {
             return bad(
                 "cron",
                 "give one of cron, every_ms (--every) and at_ms (--at)",
@@ -318,9 +318,9 @@ impl ScheduleSpec {
         if let Some(ms) = self.every_ms {
             let phase_ms = self.phase_ms.unwrap_or(0);
             if !(EVERY_MS_MIN..=EVERY_MS_MAX).contains(&ms) {
-                let [least, most, given] = [EVERY_MS_MIN, EVERY_MS_MAX, ms].map(interval);
+                let [least, most, supplied] = [EVERY_MS_MIN, EVERY_MS_MAX, ms].map(interval);
                 let why = format!(
-                    "takes {least} to {most} ({EVERY_MS_MIN} to {EVERY_MS_MAX} ms); not {given}"
+                    "takes {least} to {most} ({EVERY_MS_MIN} to {EVERY_MS_MAX} ms); not {supplied}"
                 );
                 return bad("every_ms", why);
             }

@@ -87,8 +87,8 @@ impl Appender {
     }
 
     /// Asks the window something.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Window) -> T) -> T {
-        look(&self.lock().window)
+    pub(crate) fn with_window<T>(&self, with_window: impl FnOnce(&Window) -> T) -> T {
+        with_window(&self.lock().window)
     }
 
     /// Takes entries for the next places. The last one completes a frame that ends at `end`.
@@ -147,7 +147,7 @@ impl Appender {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             let listeners = listeners.clone();
-            listeners.iter().for_each(|told| told());
+            listeners.iter().for_each(|callback| callback());
         }
         if sooner {
             self.world.remind();
@@ -158,28 +158,29 @@ impl Appender {
         let itself = Weak::clone(&self.itself);
         match act {
             Act::Append { sent, entry } => {
-                let told = move |answer| {
+                let callback = move |answer| {
                     if let Some(appender) = itself.upgrade() {
                         appender.change(|window, now| window.answered(now, sent, answer));
                     }
                 };
-                self.stream.append(sent.seq.before(), entry, Box::new(told));
+                self.stream
+                    .append(sent.seq.before(), entry, Box::new(callback));
             }
             Act::Get(seq) => {
-                let told = move |found| {
+                let callback = move |found| {
                     if let Some(appender) = itself.upgrade() {
                         appender.change(|window, now| window.found(now, seq, &found));
                     }
                 };
-                self.stream.get(seq, Box::new(told));
+                self.stream.get(seq, Box::new(callback));
             }
             Act::Ends => {
-                let told = move |ends| {
+                let callback = move |ends| {
                     if let Some(appender) = itself.upgrade() {
                         appender.change(|window, now| window.ends(now, ends));
                     }
                 };
-                self.stream.ends(Box::new(told));
+                self.stream.ends(Box::new(callback));
             }
         }
     }
@@ -234,13 +235,13 @@ impl Appender {
         self.stopped(&state.window).map(|()| false)
     }
 
-    /// Has `told` called from now on whenever something was settled, or nothing will be any more.
-    pub(crate) fn listen(&self, told: Listener) {
+    /// Has `callback` called from now on whenever something was settled, or nothing will be any more.
+    pub(crate) fn listen(&self, callback: Listener) {
         let mut listeners = self
             .listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        listeners.push(told);
+        listeners.push(callback);
     }
 
     pub(crate) fn begins(&self) -> Seq {
@@ -260,7 +261,7 @@ impl Appender {
     /// the log's.
     pub(crate) fn ask_first(&self) {
         let itself = Weak::clone(&self.itself);
-        let told = move |ends: Option<Ends>| {
+        let callback = move |ends: Option<Ends>| {
             if let (Some(appender), Some(ends)) = (itself.upgrade(), ends) {
                 let before = appender.first.swap(ends.first.0, Ordering::Relaxed);
                 if ends.first > appender.begins() && before != ends.first.0 {
@@ -269,7 +270,7 @@ impl Appender {
                 }
             }
         };
-        self.stream.ends(Box::new(told));
+        self.stream.ends(Box::new(callback));
     }
 
     pub(crate) fn want_heartbeat(&self, wants: bool) {
@@ -314,8 +315,8 @@ impl Appender {
             return Ok(());
         }
         loop {
-            let told = Arc::new(Mutex::new(None));
-            let (answer, world) = (Arc::clone(&told), Arc::clone(&self.world));
+            let callback = Arc::new(Mutex::new(None));
+            let (answer, world) = (Arc::clone(&callback), Arc::clone(&self.world));
             self.stream.purge_below(
                 seq,
                 Box::new(move |done| {
@@ -327,8 +328,8 @@ impl Appender {
             let mut stopped = Ok(());
             let again = self.world.now() + PURGE_AGAIN;
             self.world.wait(Some(again), &mut || {
-                let told = *told.lock().unwrap_or_else(PoisonError::into_inner);
-                done = told == Some(true);
+                let callback = *callback.lock().unwrap_or_else(PoisonError::into_inner);
+                done = callback == Some(true);
                 stopped = self.stopped(&self.lock().window);
                 done || stopped.is_err()
             });
@@ -368,7 +369,10 @@ impl Ticks for Appender {
     }
 
     fn tick(&self, now: Moment) {
-        if self.look(Window::deadline).is_some_and(|due| due <= now) {
+        if self
+            .with_window(Window::deadline)
+            .is_some_and(|due| due <= now)
+        {
             self.change(Window::tick);
         }
     }

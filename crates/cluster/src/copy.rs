@@ -122,7 +122,7 @@ impl Copy {
     }
 
     /// The entry that the log begins with, as its owners said last.
-    pub(crate) fn told_begins(&self) -> Option<Seq> {
+    pub(crate) fn reported_begins(&self) -> Option<Seq> {
         self.beginning.map(|from| from.seq)
     }
 
@@ -214,7 +214,7 @@ impl Copy {
             self.time_ms = self.time_ms.max(view.stamp.time_ms);
         }
         if let Some(from) = framed.beginning() {
-            let before = self.told_begins();
+            let before = self.reported_begins();
             self.begins(from)
                 .map_err(|refused| self.bad(framed.first, refused.to_string()))?;
             if before < Some(from.seq) {
@@ -301,7 +301,7 @@ impl Copy {
     /// segment that begins before this place.
     fn taken_over(&self) -> Option<Seq> {
         let (seq, claim) = self.taken_over?;
-        (self.told_begins() == Some(seq)).then_some(claim)
+        (self.reported_begins() == Some(seq)).then_some(claim)
     }
 
     /// Judges a copy of the stream that ends like this. Where the log begins is not for those to
@@ -324,7 +324,7 @@ impl Copy {
             return Judged::Whole;
         }
         let is_read = self.firsts.iter().any(|one| one.seq == first);
-        let Some(from) = self.told_begins() else {
+        let Some(from) = self.reported_begins() else {
             // Of version 1: it is believed. A deposed leader may not know of the newest purge.
             let before = self.firsts.front().is_some_and(|read| first < read.seq);
             return match self.tells || !(is_read || before) {

@@ -17,7 +17,7 @@ pub(crate) enum Input {
     /// The answer to the question of this number.
     Ends(u64, Option<Ends>),
     /// Content of a position that was requested.
-    Found(Seq, EntryLookup),
+    EntryRead(Seq, EntryLookup),
     /// The answer to a request for another leader.
     Distrusted(Distrusted),
     /// Others should own rather than this member, or not so.
@@ -56,7 +56,7 @@ impl Inbox {
     }
 
     /// Takes what the tail `tail` told.
-    pub(crate) fn tell(&self, tail: u64, event: TailEvent) {
+    pub(crate) fn notify(&self, tail: u64, event: TailEvent) {
         let mut state = self.lock();
         if tail != state.tail || state.over {
             return;

@@ -81,7 +81,7 @@ impl MemStream {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         let mut state = self.lock();
         state.tails.retain(|tail| tail.strong_count() > 0);
         let tails = state.tails.clone();
@@ -118,7 +118,7 @@ impl Stream for MemStream {
         "the stream in memory".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
         let mut state = self.lock();
         let answer = if state.last() != expected {
             Answer::Wrong
@@ -130,20 +130,20 @@ impl Stream for MemStream {
             Answer::Stored(state.last())
         };
         drop(state);
-        self.tell();
-        told(answer);
+        self.notify();
+        callback(answer);
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
         let state = self.lock();
         let (first, last) = (state.first, state.last());
         drop(state);
-        told(Some(Ends::whole(first, last)));
+        callback(Some(Ends::whole(first, last)));
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
         let found = self.lock().entry(seq).cloned();
-        told(found.map_or(EntryLookup::Nothing, EntryLookup::Entry));
+        callback(found.map_or(EntryLookup::Nothing, EntryLookup::Entry));
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
@@ -157,7 +157,7 @@ impl Stream for MemStream {
         Tail::new(tail)
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
         assert!(seq >= Seq(2), "a purge below {seq} would take everything");
         let mut state = self.lock();
         while state.first < seq && !state.entries.is_empty() {
@@ -166,10 +166,10 @@ impl Stream for MemStream {
             state.first = state.first.after();
         }
         drop(state);
-        told(true);
+        callback(true);
     }
 
-    fn distrust(&self, _: Ends, _: &[String], _: &[String], told: ReplyFn<Distrusted>) {
-        told(Distrusted::NoOther(self.name()));
+    fn distrust(&self, _: Ends, _: &[String], _: &[String], callback: ReplyFn<Distrusted>) {
+        callback(Distrusted::NoOther(self.name()));
     }
 }

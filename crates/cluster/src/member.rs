@@ -74,7 +74,7 @@ pub trait Duty: Send {
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
 
     /// Whether what the frames so far led to could be served at once, as far as was found out since
-    /// it was told to [`Duty::look`]. Where it could not this member claims nothing.
+    /// it was told to [`Duty::check`]. Where it could not this member claims nothing.
     fn is_complete(&self, _state: &Self::State) -> bool {
         true
     }
@@ -88,7 +88,7 @@ pub trait Duty: Send {
 
     /// Told every few seconds while it follows, and before it claims, with what the frames so far
     /// led to.
-    fn look(&mut self, _state: &Self::State) {}
+    fn check(&mut self, _state: &Self::State) {}
 
     /// This member owns the log now. Nothing was decided yet in its epoch.
     fn own(&mut self, owned: Owned<Self::State>);
@@ -144,9 +144,9 @@ struct Inner<D: Duty> {
     phase: Phase<D::State>,
     status: Arc<Mutex<Status>>,
     /// The number of the newest question where the stream ends.
-    asked: u64,
+    requests: u64,
     /// When it is looked what the stream has.
-    look: Moment,
+    next_check: Moment,
     /// The stream's last entry, as far as known.
     last: Seq,
     /// An entry that was refused, for which everything was read again.
@@ -225,8 +225,8 @@ impl<D: Duty + 'static> Member<D> {
             inbox: Arc::clone(&inbox),
             phase: Phase::Following(following),
             status: Arc::clone(&status),
-            asked: 0,
-            look: Moment::ZERO,
+            requests: 0,
+            next_check: Moment::ZERO,
             last: Seq(0),
             refused: None,
             tally: Tally::default(),
@@ -277,13 +277,13 @@ impl<D: Duty> Ticks for Member<D> {
             return Some(Moment::ZERO);
         }
         let inner = lock(&self.inner);
-        let look = match &inner.phase {
-            Phase::Following(_) => Some(inner.look),
+        let next_check = match &inner.phase {
+            Phase::Following(_) => Some(inner.next_check),
             Phase::Claiming(..) | Phase::Owner { .. } => None,
             Phase::Over(_) => return None,
         };
         let ownership = inner.ownership.deadline();
-        [look, ownership].into_iter().flatten().min()
+        [next_check, ownership].into_iter().flatten().min()
     }
 
     fn tick(&self, _now: Moment) {
@@ -332,14 +332,14 @@ impl<D: Duty> Inner<D> {
 
     /// Asks where the stream begins and ends.
     fn ask(&mut self) {
-        self.asked += 1;
-        let (number, inbox) = (self.asked, Arc::clone(&self.inbox));
+        self.requests += 1;
+        let (number, inbox) = (self.requests, Arc::clone(&self.inbox));
         let world = Arc::clone(&self.made.world);
-        let told = move |ends| {
+        let callback = move |ends| {
             inbox.push(Input::Ends(number, ends));
             world.remind();
         };
-        self.made.stream.ends(Box::new(told));
+        self.made.stream.ends(Box::new(callback));
     }
 
     fn compare(&mut self, seq: Seq) {
@@ -358,20 +358,20 @@ impl<D: Duty> Inner<D> {
 
     fn get(&mut self, seq: Seq) {
         let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
-        let told = move |found| {
-            inbox.push(Input::Found(seq, found));
+        let callback = move |found| {
+            inbox.push(Input::EntryRead(seq, found));
             world.remind();
         };
-        self.made.stream.get(seq, Box::new(told));
+        self.made.stream.get(seq, Box::new(callback));
     }
 
     fn could_serve(&mut self) -> bool {
         let Phase::Following(following) = &self.phase else {
             return true;
         };
-        self.duty.look(&following.state);
+        self.duty.check(&following.state);
         let copy = &following.copy;
-        let is_told = !copy.has_begun() || copy.told_begins().is_some();
+        let is_told = !copy.has_begun() || copy.reported_begins().is_some();
         self.duty.is_complete(&following.state)
             && (is_told || self.duty.begins_everywhere(copy.beginning().seq))
     }
@@ -390,7 +390,7 @@ impl<D: Duty> Inner<D> {
         let (number, inbox) = (self.inbox.next_tail(), Arc::clone(&self.inbox));
         let world = Arc::clone(&self.made.world);
         let each = move |event| {
-            inbox.tell(number, event);
+            inbox.notify(number, event);
             world.remind();
         };
         following.tail = Some(self.made.stream.tail(from, Box::new(each)));
@@ -460,9 +460,9 @@ impl<D: Duty> Inner<D> {
         match input {
             Input::Tail(TailEvent::Entry(seq, entry)) => self.take(seq, &entry),
             Input::Tail(TailEvent::Purged(_)) => self.read_again(),
-            Input::Ends(number, ends) if number == self.asked => self.ends(ends),
+            Input::Ends(number, ends) if number == self.requests => self.ends(ends),
             Input::Ends(..) => {}
-            Input::Found(seq, found) => self.found(seq, &found),
+            Input::EntryRead(seq, found) => self.found(seq, &found),
             Input::Distrusted(came) => self.distrusted(came),
             Input::Drain(drained) => self.step(Event::Drain(drained)),
         }
@@ -543,7 +543,7 @@ impl<D: Duty> Inner<D> {
                 self.doubts.is_whole(ends.leader.as_deref());
             }
             // Where nobody has said where it begins, that is believed of what was read.
-            let known = copy.told_begins().is_some() || copy.next() > ends.last;
+            let known = copy.reported_begins().is_some() || copy.next() > ends.last;
             if known && let Err(error) = copy.forget_below(ends.first, fences) {
                 return self.fail(error);
             }
@@ -570,13 +570,13 @@ impl<D: Duty> Inner<D> {
         if now >= self.distrusts {
             self.distrusts = now + DISTRUST;
             let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
-            let told = move |distrusted| {
+            let callback = move |distrusted| {
                 inbox.push(Input::Distrusted(distrusted));
                 world.remind();
             };
             let stream = Arc::clone(&self.made.stream);
             let (tried, doubted) = (self.doubts.tried(), self.doubts.distrusted());
-            stream.distrust(ends, tried, doubted, Box::new(told));
+            stream.distrust(ends, tried, doubted, Box::new(callback));
         }
         self.step(Event::Ends(None));
     }
@@ -587,7 +587,7 @@ impl<D: Duty> Inner<D> {
         };
         match came {
             Distrusted::Unknown => {}
-            Distrusted::Asked(server) => {
+            Distrusted::Requested(server) => {
                 self.duty.damaged(Some((&server, &damage)));
                 self.doubts.distrust(&server);
             }
@@ -633,11 +633,11 @@ impl<D: Duty> Inner<D> {
                     let next = following.copy.next();
                     self.follow(next);
                 }
-                if now >= self.look {
-                    self.look = now + LOOK;
-                    self.look_at_clock();
+                if now >= self.next_check {
+                    self.next_check = now + LOOK;
+                    self.read_clock();
                     if let Phase::Following(following) = &self.phase {
-                        self.duty.look(&following.state);
+                        self.duty.check(&following.state);
                     }
                     self.ask();
                 }
@@ -667,7 +667,7 @@ impl<D: Duty> Inner<D> {
     }
 
     /// Compares the wall clock with the owner's time: by the frame that came soonest.
-    fn look_at_clock(&mut self) {
+    fn read_clock(&mut self) {
         self.lead_ms.end();
         let (true, Some(behind)) = (self.behind_ms.end(), self.behind_ms.largest()) else {
             return;
@@ -745,7 +745,7 @@ impl<D: Duty> Inner<D> {
             last: self.last.max(read),
             since: Moment::ZERO,
             tally: self.tally,
-            begins: copy.told_begins(),
+            begins: copy.reported_begins(),
             clock_ahead_ms: None,
             damage: None,
             distrusted: Vec::new(),

@@ -154,11 +154,11 @@ impl StreamStore {
     fn read_ahead(&self, copy: &Copy, first: Seq) -> (Arc<Mutex<Ahead>>, Tail) {
         let from = if copy.has_begun() { copy.next() } else { first };
         let ahead = Arc::new(Mutex::new(Ahead::default()));
-        let (told, bell) = (Arc::clone(&ahead), Arc::clone(&self.world));
+        let (received, bell) = (Arc::clone(&ahead), Arc::clone(&self.world));
         let each = move |event| {
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.push(event);
-            drop(told);
+            let mut received = received.lock().unwrap_or_else(PoisonError::into_inner);
+            received.push(event);
+            drop(received);
             bell.wake();
         };
         let tail = self.stream.tail(from, Box::new(each));
@@ -168,8 +168,8 @@ impl StreamStore {
     /// Which places the stream has, asked until somebody answers.
     fn ends(&self) -> Ends {
         loop {
-            let told = Arc::new(Mutex::new(None));
-            let (answer, world) = (Arc::clone(&told), Arc::clone(&self.world));
+            let received = Arc::new(Mutex::new(None));
+            let (answer, world) = (Arc::clone(&received), Arc::clone(&self.world));
             self.stream.ends(Box::new(move |ends| {
                 *answer.lock().unwrap_or_else(PoisonError::into_inner) = ends;
                 world.wake();
@@ -177,7 +177,10 @@ impl StreamStore {
             let mut ends = None;
             let again = self.world.now() + ASK_AGAIN;
             self.world.wait(Some(again), &mut || {
-                ends = told.lock().unwrap_or_else(PoisonError::into_inner).take();
+                ends = received
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
                 ends.is_some()
             });
             if let Some(ends) = ends {

@@ -146,7 +146,7 @@ enum State {
 #[derive(Clone, Copy, Debug, Default)]
 struct RepeatedRequest {
     /// When it was sent last.
-    asked: Option<Moment>,
+    requested_at: Option<Moment>,
     answered: bool,
 }
 
@@ -177,7 +177,7 @@ impl RepeatedRequest {
     fn due(&mut self, now: Moment) -> bool {
         let due = self.next().is_none_or(|next| now >= next);
         if due {
-            self.asked = Some(now);
+            self.requested_at = Some(now);
             self.answered = false;
         }
         due
@@ -185,7 +185,7 @@ impl RepeatedRequest {
 
     fn next(&self) -> Option<Moment> {
         let wait = if self.answered { ASK_EVERY } else { ANSWER };
-        self.asked.map(|asked| asked + wait)
+        self.requested_at.map(|requested_at| requested_at + wait)
     }
 }
 
@@ -380,11 +380,11 @@ impl Ownership {
                     }
                     Some(last) if last == read => {
                         // When it was asked the log had not moved; what came since is not known.
-                        let asked = silence.request.asked.unwrap_or(now);
+                        let requested_at = silence.request.requested_at.unwrap_or(now);
                         if !std::mem::take(&mut silence.doubt) {
-                            silence.counted += asked.saturating_sub(silence.since);
+                            silence.counted += requested_at.saturating_sub(silence.since);
                         }
-                        silence.since = asked;
+                        silence.since = requested_at;
                     }
                     // Nobody, or somebody who is behind: no leader.
                     _ => {
@@ -440,7 +440,8 @@ impl Ownership {
             State::Comparing(request) => request.due(now).then_some(Action::Compare(read)),
             State::Standby(silence) => {
                 // It is due only when the one before was answered, or never will be.
-                silence.doubt |= silence.request.asked.is_some() && !silence.request.answered;
+                silence.doubt |=
+                    silence.request.requested_at.is_some() && !silence.request.answered;
                 silence.request.due(now).then_some(Action::AskEnds)
             }
             State::Owner { appended, .. } => {

@@ -177,9 +177,9 @@ mod tests {
         };
         for from in [None, Some(from)] {
             let again = Reign::Again(claim.clone(), from);
-            for said in [Reign::Claim(claim.clone(), from), again] {
-                let frame = said.frame();
-                assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&said));
+            for record in [Reign::Claim(claim.clone(), from), again] {
+                let frame = record.frame();
+                assert_eq!(Reign::read(frame.payload()).as_ref(), Ok(&record));
                 for len in 1..frame.payload().len() {
                     assert!(Reign::read(&frame.payload()[..len]).is_err());
                 }

@@ -24,18 +24,24 @@ pub(crate) struct Ours {
 /// A question that is on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resolve {
-    pub(crate) asked: Moment,
+    pub(crate) requested_at: Moment,
     /// It is which places there are, since nothing was found in the one asked for.
     pub(crate) ends: bool,
 }
 
 impl Resolve {
-    pub(crate) fn get(asked: Moment) -> Self {
-        Self { asked, ends: false }
+    pub(crate) fn get(requested_at: Moment) -> Self {
+        Self {
+            requested_at,
+            ends: false,
+        }
     }
 
-    pub(crate) fn ends(asked: Moment) -> Self {
-        Self { asked, ends: true }
+    pub(crate) fn ends(requested_at: Moment) -> Self {
+        Self {
+            requested_at,
+            ends: true,
+        }
     }
 }
 

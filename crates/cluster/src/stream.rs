@@ -90,7 +90,7 @@ impl Ends {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distrusted {
     /// The server of this name led, and another was asked to lead.
-    Asked(String),
+    Requested(String),
     /// Every server but those that were distrusted before is damaged too: the last is this one.
     NoOther(String),
     /// Nobody answered, or somebody else leads by now, or every server that could lead is away.
@@ -131,13 +131,13 @@ pub trait Stream: Send + Sync {
     fn name(&self) -> String;
 
     /// Appends `entry` if the stream's last place is `expected`.
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>);
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>);
 
     /// Which places there are, asked of who appends; `None`: nobody answered.
-    fn ends(&self, told: ReplyFn<Option<Ends>>);
+    fn ends(&self, callback: ReplyFn<Option<Ends>>);
 
     /// Asks the appending connection for the content of `seq`.
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>);
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>);
 
     /// Tells of every entry from `from` on, in order, without gaps, as they are stored.
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail;
@@ -147,10 +147,16 @@ pub trait Stream: Send + Sync {
     ///
     /// # Panics
     /// If `seq` is below 2: some that implement this take that for everything.
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>);
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>);
 
     /// The copy of the server that leads is damaged, if it is the one of `ends`, and the stream
     /// still begins there: asks for a leader that is not among `bad`, and for one of `doubted` only
     /// where there is no other.
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>);
+    fn distrust(
+        &self,
+        ends: Ends,
+        bad: &[String],
+        doubted: &[String],
+        callback: ReplyFn<Distrusted>,
+    );
 }

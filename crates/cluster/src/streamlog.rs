@@ -66,17 +66,17 @@ impl Acks {
 
     /// When something was appended last.
     pub fn appended(&self) -> Moment {
-        self.0.look(Window::pushed)
+        self.0.with_window(Window::pushed)
     }
 
     /// When the newest frame that is acknowledged, with all before it, was sent first.
     pub fn sent(&self) -> Option<Moment> {
-        self.0.look(Window::acked_sent)
+        self.0.with_window(Window::acked_sent)
     }
 
     /// The place of the last entry that was appended.
     pub fn last(&self) -> Seq {
-        self.0.look(Window::next).before()
+        self.0.with_window(Window::next).before()
     }
 
     /// The entry that the log begins with, as its owner has decided.
@@ -86,19 +86,19 @@ impl Acks {
 
     /// Entries and bytes that were appended and are not acknowledged.
     pub fn unacked(&self) -> (u64, u64) {
-        self.0.look(Window::unacked)
+        self.0.with_window(Window::unacked)
     }
 
     /// Entries that this owner has appended, its claim and padding included, and those of them
     /// that are acknowledged.
     pub fn totals(&self) -> (u64, u64) {
-        self.0.look(Window::totals)
+        self.0.with_window(Window::totals)
     }
 
     /// Within so much of their being appended 99 of 100 of the newest frames were acknowledged;
     /// none: there was none.
     pub fn took_p99(&self) -> Option<Duration> {
-        self.0.look(Window::took_p99)
+        self.0.with_window(Window::took_p99)
     }
 
     /// Sends nothing from now on, or goes on; what is appended meanwhile waits. For a moment only:
@@ -109,12 +109,12 @@ impl Acks {
 
     /// Entries that were sent and not acknowledged.
     pub fn on_way(&self) -> usize {
-        self.0.look(Window::on_way)
+        self.0.with_window(Window::on_way)
     }
 
     /// How often it had to be asked what became of an entry.
     pub fn resolves(&self) -> u64 {
-        self.0.look(|window| window.resolves)
+        self.0.with_window(|window| window.resolves)
     }
 
     /// Why nothing is appended any more, or not now.
@@ -262,7 +262,7 @@ impl Log for StreamLog {
             Err(LogError::NoSpace { .. }) => return Ok(Retiring::new(|| Ok(0))),
             checked => checked?,
         }
-        let acked = self.appender.look(Window::acked);
+        let acked = self.appender.with_window(Window::acked);
         let pairs = self.firsts.iter().zip(self.firsts.iter().skip(1));
         // The stream must begin with a whole frame, and what is not acknowledged may be none.
         let retired =
@@ -278,17 +278,17 @@ impl Log for StreamLog {
         match self.say_again(self.stamp, from) {
             // It is tried again; nothing is given up that the log does not say.
             Err(LogError::NoSpace { .. }) => return Ok(Retiring::new(|| Ok(0))),
-            said => said?,
+            stated => stated?,
         }
         self.firsts.drain(..many);
         self.begin_with(next);
-        let said = self.mirror.end();
+        let stated = self.mirror.end();
         let files = self.mirror.begin_retire(number)?;
         let mirrored = self.mirror.sync_point();
         let appender = Arc::clone(&self.appender);
         Ok(Retiring::new(move || {
             // Nobody else finds entries missing before it stands in the log that they may be.
-            appender.wait(said)?;
+            appender.wait(stated)?;
             // Servers rewrite files for a purge: should they lose some of it when all lose power,
             // the mirror has what the purge keeps.
             mirrored.wait()?;
@@ -337,7 +337,7 @@ impl Log for StreamLog {
 
 impl Shared for Acks {
     fn durable(&self) -> Position {
-        self.0.look(Window::acked)
+        self.0.with_window(Window::acked)
     }
 
     fn has_lease(&self) -> bool {
@@ -345,20 +345,20 @@ impl Shared for Acks {
     }
 
     fn has_room(&self) -> bool {
-        self.0.look(Window::has_room)
+        self.0.with_window(Window::has_room)
     }
 
     fn waits(&self) -> Option<Duration> {
-        let since = self.0.look(Window::waits_since)?;
+        let since = self.0.with_window(Window::waits_since)?;
         Some(self.0.now().saturating_sub(since))
     }
 
     fn unacked(&self) -> u64 {
-        self.0.look(Window::unacked).1
+        self.0.with_window(Window::unacked).1
     }
 
-    fn listen(&self, told: Arc<dyn Fn() + Send + Sync>) {
-        self.0.listen(told);
+    fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>) {
+        self.0.listen(callback);
     }
 }
 

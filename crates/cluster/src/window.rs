@@ -443,7 +443,7 @@ impl Window {
             return Some(*again);
         }
         if let Some(resolve) = self.resolve {
-            return Some(resolve.asked + ASK_AGAIN);
+            return Some(resolve.requested_at + ASK_AGAIN);
         }
         let oldest = self.pending.front().filter(|_| self.sent > 0)?;
         let wait = (self.usual * DEADLINE_TIMES).clamp(DEADLINE_MIN, DEADLINE_MAX);

@@ -64,7 +64,7 @@ fn may_go_together(setup: &QueueSetup, own: &Overrides) -> Result<(), NoChange> 
     let mut after = setup.settings.clone();
     own.lay_own_over(&mut after);
     // Of one that is cleared only the file says what it is; then a full queue refuses.
-    let is_cleared = |bit| setup.own.given() & bit != 0 && own.given() & bit == 0;
+    let is_cleared = |bit| setup.own.set_bits() & bit != 0 && own.set_bits() & bit == 0;
     let (aging, full) = (Overrides::bit("aging"), Overrides::bit("when_full"));
     if !clash(&after) || is_cleared(aging) || is_cleared(full) {
         return Ok(());

@@ -16,7 +16,7 @@ const RULE: &str = "[[queue]]";
 impl Config {
     /// All settings but users and grants, in the order of `--print-config`.
     /// `given`: what the command line said.
-    pub fn settings_in_force(&self, given: &CommandLine) -> Vec<Setting> {
+    pub fn settings_in_force(&self, command_line: &CommandLine) -> Vec<Setting> {
         let (mut own, mut usual) = (self.clone(), Self::default());
         print::hide_logins(&mut own.cluster.nats);
         let mut all = Vec::new();
@@ -28,7 +28,7 @@ impl Config {
                     table: table.to_owned(),
                     key: spec.key.to_owned(),
                     value,
-                    source: match given.says(table, spec.key) {
+                    source: match command_line.says(table, spec.key) {
                         true => Source::CommandLine,
                         false => file_if(differs),
                     },
@@ -43,7 +43,7 @@ impl Config {
             table: format!("[[listen]] {}", listen.served.name()),
             key: "address".to_owned(),
             value: listen.address.to_string(),
-            source: match (listen.is_default, given.names_listeners()) {
+            source: match (listen.is_default, command_line.names_listeners()) {
                 (true, _) => Source::Default,
                 (false, true) => Source::CommandLine,
                 (false, false) => Source::File,
@@ -117,7 +117,7 @@ impl Config {
             let mut file = rules.iter().copied().chain([&self.defaults]);
             file.any(|overrides| (spec.among)(overrides))
         };
-        let told = QUEUE_SETTINGS.iter().map(|spec| {
+        let listed = QUEUE_SETTINGS.iter().map(|spec| {
             let value = (spec.show)(&setup.settings);
             let differs = value != (spec.show)(&usual);
             let locked = spec.is_in(setup.settings.locked);
@@ -136,7 +136,7 @@ impl Config {
                 set_by: set_by(setup, spec.key).filter(|_| own),
             }
         });
-        told.collect()
+        listed.collect()
     }
 }
 
@@ -205,8 +205,12 @@ mod tests {
             ("default_delay", "\"0\"", Source::File),
             ("ttl", "\"0\"", Source::Default),
         ] {
-            let told = of(&all, "", key);
-            assert_eq!((told.value.as_str(), told.source), (value, source), "{key}");
+            let listed = of(&all, "", key);
+            assert_eq!(
+                (listed.value.as_str(), listed.source),
+                (value, source),
+                "{key}"
+            );
         }
     }
 
@@ -218,11 +222,11 @@ mod tests {
              [[queue]]\nname = 'mail'\nscript = '/m'\nenv_vars = { KEY = 'hush' }\n",
         )
         .expect("read");
-        let given = CommandLine {
+        let command_line = CommandLine {
             sync: Some("never".to_owned()),
             ..CommandLine::default()
         };
-        let all = config.settings_in_force(&given);
+        let all = config.settings_in_force(&command_line);
         for (table, key, value, source) in [
             ("", "queues_max", "77", Source::File),
             ("", "sync", "\"never\"", Source::CommandLine),
@@ -232,11 +236,13 @@ mod tests {
             ("[defaults]", "ttl", "", Source::Default),
             ("[[queue]] work*", "messages_max", "9", Source::File),
         ] {
-            let told = of(&all, table, key);
-            assert_eq!(told.source, source, "{table} {key}");
-            assert!(value.is_empty() || told.value == value, "{told:?}");
+            let listed = of(&all, table, key);
+            assert_eq!(listed.source, source, "{table} {key}");
+            assert!(value.is_empty() || listed.value == value, "{listed:?}");
         }
-        let ruled = all.iter().filter(|told| told.table == "[[queue]] work*");
+        let ruled = all
+            .iter()
+            .filter(|listed| listed.table == "[[queue]] work*");
         assert_eq!(ruled.count(), 2, "a rule has what it says and no more");
         let secret = of(&all, "[[queue]] mail", "env_vars");
         assert!(

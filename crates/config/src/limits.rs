@@ -76,9 +76,9 @@ impl LimitRow {
         }
         let bytes = self.limits.bytes_in_flight_max;
         if bytes.is_some_and(|bytes| (1..BYTES_LEAST).contains(&bytes)) {
-            let given = show_bytes(bytes.unwrap_or_default());
+            let supplied = show_bytes(bytes.unwrap_or_default());
             return Err(format!(
-                "[[limit]] bytes_in_flight_max takes 0 or 1MiB and more; not {given}"
+                "[[limit]] bytes_in_flight_max takes 0 or 1MiB and more; not {supplied}"
             ));
         }
         Ok(Limit {

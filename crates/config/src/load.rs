@@ -34,42 +34,42 @@ pub struct CommandLine {
 ///
 /// # Errors
 /// Names the file, the key and what it takes.
-pub fn load(given: &CommandLine) -> Result<Config> {
-    let file = match &given.config {
+pub fn load(command_line: &CommandLine) -> Result<Config> {
+    let file = match &command_line.config {
         Some(path) => std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration {}", path.display()))?,
         None => String::new(),
     };
-    load_text(given, &file)
+    load_text(command_line, &file)
 }
 
 /// As [`load`], with this text in place of the file's.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_text(given: &CommandLine, file: &str) -> Result<Config> {
+pub fn load_text(command_line: &CommandLine, file: &str) -> Result<Config> {
     let mut config = Config::default();
-    if let Some(path) = &given.config {
+    if let Some(path) = &command_line.config {
         config = from_text(file).with_context(|| format!("in {}", path.display()))?;
     }
-    if let Some(data) = &given.data {
+    if let Some(data) = &command_line.data {
         config.data.clone_from(data);
     }
-    if let Some(sync) = &given.sync {
+    if let Some(sync) = &command_line.sync {
         config.sync = parse_sync(sync).map_err(|why| anyhow!("--sync {why}"))?;
     }
-    if let Some(servers) = &given.cluster {
+    if let Some(servers) = &command_line.cluster {
         config.cluster.nats = servers.split(',').map(str::to_owned).collect();
     }
-    let names_all = !given.listen.is_empty() || !config.listen.is_empty();
-    if let Some(flag) = given.port.first().filter(|_| names_all) {
+    let names_all = !command_line.listen.is_empty() || !config.listen.is_empty();
+    if let Some(flag) = command_line.port.first().filter(|_| names_all) {
         bail!(
             "--port {flag}: the listeners are named one by one, by --listen or [[listen]]: give \
              the port there"
         );
     }
-    if !given.listen.is_empty() {
-        config.listen = given
+    if !command_line.listen.is_empty() {
+        config.listen = command_line
             .listen
             .iter()
             .map(|text| from_flag(text, &config.listen))
@@ -79,7 +79,7 @@ pub fn load_text(given: &CommandLine, file: &str) -> Result<Config> {
         for listen in &mut config.listen {
             listen.is_default = true;
         }
-        for flag in &given.port {
+        for flag in &command_line.port {
             set_port(flag, &mut config.listen)?;
         }
     }
@@ -94,7 +94,7 @@ pub fn load_text(given: &CommandLine, file: &str) -> Result<Config> {
     let rows = rows.and_then(|_| config.together().map_err(|wrong| (wrong, "queue")));
     if let Err((wrong, table)) = rows {
         let error = wrong.on_line(file, table);
-        return Err(match &given.config {
+        return Err(match &command_line.config {
             Some(path) => error.context(format!("in {}", path.display())),
             None => error,
         });
@@ -600,10 +600,10 @@ mod tests {
             ("'hush-hush' = 1\n'hush-hush' = 2\n", "line 2, column 1"),
             ("[[user]]\npassword = \"hush-hush\\q\"\n", "line 2, column "),
         ] {
-            let said = error(text);
+            let message = error(text);
             assert!(
-                said.contains(place) && !said.contains("hush"),
-                "{text}: {said}"
+                message.contains(place) && !message.contains("hush"),
+                "{text}: {message}"
             );
         }
     }

@@ -293,11 +293,11 @@ fn shown_causes(causes: RetryOn) -> String {
 }
 
 fn between(value: &toml::Value, least: u32, most: u32) -> Result<u32, String> {
-    let given = number(value)
+    let supplied = number(value)
         .ok()
-        .and_then(|given| u32::try_from(given).ok());
-    let given = given.filter(|given| (least..=most).contains(given));
-    given.ok_or_else(|| takes(&range(least.into(), most.into()), value))
+        .and_then(|supplied| u32::try_from(supplied).ok());
+    let supplied = supplied.filter(|supplied| (least..=most).contains(supplied));
+    supplied.ok_or_else(|| takes(&range(least.into(), most.into()), value))
 }
 
 fn factor_of(value: &toml::Value) -> Result<u32, String> {
@@ -403,9 +403,9 @@ mod tests {
     const GIVEN: [&str; 5] = ["-1", "1.5", "'abc'", "5", "[[7]]"];
 
     fn errors_of(key: &str, table: &str) -> Vec<(&'static str, String)> {
-        let tried = GIVEN.iter().map(|given| {
-            let error = from_text(&format!("{table}{key} = {given}")).err();
-            error.map(|error| (*given, format!("{error:#}")))
+        let tried = GIVEN.iter().map(|supplied| {
+            let error = from_text(&format!("{table}{key} = {supplied}")).err();
+            error.map(|error| (*supplied, format!("{error:#}")))
         });
         tried.flatten().collect()
     }
@@ -415,14 +415,14 @@ mod tests {
         for spec in QUEUE_SETTINGS {
             let refused = errors_of(spec.key, "[defaults]\n");
             assert!(!refused.is_empty(), "{}", spec.key);
-            for (given, why) in refused {
+            for (supplied, why) in refused {
                 let names = why.contains(&format!("in [defaults]: {} ", spec.key));
                 let hints = ["such as", "\"", " to ", "true or false", "in quotes"];
                 assert!(
                     names && hints.iter().any(|hint| why.contains(hint)),
                     "{why}"
                 );
-                let shown = given.trim_matches('\'');
+                let shown = supplied.trim_matches('\'');
                 assert!(why.contains(shown) || why.ends_with("in quotes"), "{why}");
             }
         }
@@ -443,9 +443,9 @@ mod tests {
             numbers += 1;
             let refused = errors_of(spec.key, "");
             assert!(refused.len() >= 4, "{}: {refused:?}", spec.key);
-            for (given, why) in refused {
+            for (supplied, why) in refused {
                 let hints = ["such as", " to ", "write"];
-                let shown = given.trim_matches('\'');
+                let shown = supplied.trim_matches('\'');
                 assert!(
                     why.contains(spec.key)
                         && why.contains(shown)

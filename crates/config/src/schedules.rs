@@ -108,8 +108,8 @@ pub(crate) const SCHEDULE: &[AuthSpec<CronTable>] = rows! {
         "Runs after which it ends.";
 };
 
-fn takes(key: &str, given: &str, why: &str) -> Wrong {
-    Wrong::of_value(key, &toml::Value::String(given.to_owned()), why)
+fn takes(key: &str, supplied: &str, why: &str) -> Wrong {
+    Wrong::of_value(key, &toml::Value::String(supplied.to_owned()), why)
 }
 
 fn time(key: &str, text: &str) -> Result<Option<u64>, Wrong> {
@@ -150,17 +150,17 @@ impl CronTable {
             let policy = format!("{} {}", self.schedule, zone.name());
             return Ok((Timing::cron(cron, zone), policy));
         }
-        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let supplied = |text: &String| (!text.is_empty()).then(|| text.clone());
         let moments = self.at.iter().map(|text| moment("at", text));
         let moments: Vec<u64> = moments.collect::<Result<_, _>>()?;
         let bound = |key: &str, text: &String| match text.is_empty() {
             true => Ok(None),
             false => moment(key, text).map(Some),
         };
-        let zone = given(&self.zone);
+        let zone = supplied(&self.zone);
         let spec = ScheduleSpec {
-            cron: given(&self.schedule),
-            zone: zone.or_else(|| given(&self.schedule).map(|_| Tz::UTC.name().to_owned())),
+            cron: supplied(&self.schedule),
+            zone: zone.or_else(|| supplied(&self.schedule).map(|_| Tz::UTC.name().to_owned())),
             every_ms: time("every", &self.every)?,
             phase_ms: time("phase", &self.phase)?,
             at_ms: (!moments.is_empty()).then_some(moments),
@@ -217,10 +217,10 @@ impl CronTable {
     fn put(&self) -> Result<Put, Wrong> {
         let queue = Name::from(self.queue.as_str());
         if !queue.is_possible() {
-            let given = toml::Value::String(self.queue.clone());
+            let supplied = toml::Value::String(self.queue.clone());
             return Err(Wrong::of_value(
                 "queue",
-                &given,
+                &supplied,
                 "takes the name of a queue",
             ));
         }
@@ -239,8 +239,8 @@ impl CronTable {
         };
         Ok(Put {
             priority: priority.map_err(|_| {
-                let given = self.priority.unwrap_or_default();
-                let why = format!("priority takes a whole number, 0 to 4294967295; not {given}");
+                let supplied = self.priority.unwrap_or_default();
+                let why = format!("priority takes a whole number, 0 to 4294967295; not {supplied}");
                 Wrong::of_key("priority", why)
             })?,
             due: time("delay", &self.delay)?.map_or(When::Default, When::In),
@@ -252,8 +252,8 @@ impl CronTable {
     }
 
     fn body(&self) -> Result<Vec<u8>, Wrong> {
-        let said = [&self.body, &self.body_file, &self.body_base64];
-        if said.iter().filter(|said| !said.is_empty()).count() > 1 {
+        let stated = [&self.body, &self.body_file, &self.body_base64];
+        if stated.iter().filter(|stated| !stated.is_empty()).count() > 1 {
             return Err("takes one of body, body_file and body_base64"
                 .to_owned()
                 .into());
@@ -265,8 +265,8 @@ impl CronTable {
         if !self.body_base64.is_empty() {
             let decoded = BASE64_STANDARD.decode(&self.body_base64);
             return decoded.map_err(|why| {
-                let given = toml::Value::String(self.body_base64.clone());
-                Wrong::of_value("body_base64", &given, &format!("takes base64: {why}"))
+                let supplied = toml::Value::String(self.body_base64.clone());
+                Wrong::of_value("body_base64", &supplied, &format!("takes base64: {why}"))
             });
         }
         Ok(self.body.clone().into_bytes())
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_schedule_that_makes_no_sense_is_named() {
-        for (more, said) in [
+        for (more, stated) in [
             (
                 "",
                 "in [[schedule]] b: cron: give one of cron, every and at",
@@ -446,7 +446,7 @@ mod tests {
             ("schedule = '0 3 * * *'", "unknown key \"schedule\""),
         ] {
             let why = jobs(&format!("{SCHEDULE}{more}")).expect_err(more);
-            assert!(why.contains(said), "{said}: {why}");
+            assert!(why.contains(stated), "{stated}: {why}");
         }
         let twice = jobs(&format!(
             "{GOOD}{}every = '5m'",
@@ -462,7 +462,7 @@ mod tests {
         let file = folder.path().join("large");
         std::fs::write(&file, &large).expect("written");
         let file = file.display();
-        for (text, said) in [
+        for (text, stated) in [
             (GOOD.replace("'a'", "''"), "needs a name"),
             (format!("{GOOD}{GOOD}"), "two of this name"),
             (GOOD.replace("0 3", "0 33"), "schedule \"0 33"),
@@ -505,7 +505,7 @@ mod tests {
             (format!("{GOOD}colour = 'red'"), "unknown key \"colour\""),
         ] {
             let why = jobs(&text).expect_err(&text);
-            assert!(why.contains(said), "{said}: {why}");
+            assert!(why.contains(stated), "{stated}: {why}");
         }
     }
 }

@@ -298,9 +298,9 @@ impl Field<'_> {
             }
             Field::Duration(at) => *at = duration(value)?,
             Field::Number(at, least, most) => {
-                let given = number(value).ok();
-                let given = given.filter(|n| (least..=most).contains(n));
-                *at = given.ok_or_else(|| takes(&range(least, most), value))?;
+                let supplied = number(value).ok();
+                let supplied = supplied.filter(|n| (least..=most).contains(n));
+                *at = supplied.ok_or_else(|| takes(&range(least, most), value))?;
             }
             Field::Text(at) => *at = text(value)?.to_owned(),
             Field::List(at) => *at = list(value)?,
@@ -430,8 +430,8 @@ pub(crate) fn range(least: u64, most: u64) -> String {
 }
 
 /// Says what a setting takes, and what it was given instead.
-pub(crate) fn takes(what: &str, given: &toml::Value) -> String {
-    format!("takes {what}; not {given}")
+pub(crate) fn takes(what: &str, supplied: &toml::Value) -> String {
+    format!("takes {what}; not {supplied}")
 }
 
 /// A word, which is empty if the value is no text.

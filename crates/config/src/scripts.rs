@@ -10,28 +10,28 @@ use super::wrong::Wrong;
 /// # Errors
 /// A sentence; patterns cannot have a script.
 pub(crate) fn read(name: &str, table: &toml::Table) -> Result<Option<QueueConfig>, Wrong> {
-    let said: toml::Table = table
+    let stated: toml::Table = table
         .iter()
         .filter(|(key, _)| SCRIPT_KEYS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    if said.is_empty() {
+    if stated.is_empty() {
         return Ok(None);
     }
-    if !said.contains_key("script") {
-        let keys: Vec<&str> = said.keys().map(String::as_str).collect();
+    if !stated.contains_key("script") {
+        let keys: Vec<&str> = stated.keys().map(String::as_str).collect();
         let why = format!(
             "{} needs script = \"FILE\" in the same table",
             keys.join(", ")
         );
         return Err(why.into());
     }
-    for (key, value) in &said {
+    for (key, value) in &stated {
         if let Some(why) = wants(key, value) {
             return Err(Wrong::of_value(key, value, why));
         }
     }
-    let json = serde_json::to_value(&said).map_err(|error| error.to_string())?;
+    let json = serde_json::to_value(&stated).map_err(|error| error.to_string())?;
     QueueConfig::from_json(&json, Some(name))
         .map(Some)
         .map_err(|fault| fault.to_string().into())

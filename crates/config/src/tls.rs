@@ -68,9 +68,9 @@ impl Config {
     /// A file is missing, or settings exclude each other.
     pub fn tls_of(&self, listen: &Listen) -> Result<Option<Settings>, String> {
         let own = &listen.tls;
-        let said = own.mode != TlsMode::Auto || !own.cert.is_empty() || !own.client_ca.is_empty();
+        let stated = own.mode != TlsMode::Auto || !own.cert.is_empty() || !own.client_ca.is_empty();
         if matches!(listen.address, Address::Unix(_)) {
-            return match said && own.mode != TlsMode::Off {
+            return match stated && own.mode != TlsMode::Off {
                 true => Err("tls is for TCP: a unix socket is on this machine".to_owned()),
                 false => Ok(None),
             };

@@ -54,8 +54,8 @@ pub(crate) const WEBHOOK: &[AuthSpec<WebhookTable>] = keys! {
 
 impl WebhookTable {
     fn webhook(&self) -> Result<Webhook, Wrong> {
-        let takes = |key: &str, given: &str, why: &str| {
-            Wrong::of_value(key, &toml::Value::String(given.to_owned()), why)
+        let takes = |key: &str, supplied: &str, why: &str| {
+            Wrong::of_value(key, &toml::Value::String(supplied.to_owned()), why)
         };
         let mut rest = ["http://", "https://"].iter();
         let rest = rest.find_map(|scheme| self.url.strip_prefix(scheme));

@@ -51,14 +51,14 @@ impl Wrong {
 
     /// About the value of this key, which the sentence shows unless it is a secret.
     pub(crate) fn of_value(key: &str, value: &toml::Value, why: &str) -> Self {
-        let given = shown(value);
+        let supplied = shown(value);
         let text = value.as_str().map(|text| format!("\"{text}\""));
         let shows =
             why.ends_with(&format!("not {value}")) || text.is_some_and(|text| why.contains(&text));
-        let secret = SECRETS.contains(&key) || given.contains('@');
+        let secret = SECRETS.contains(&key) || supplied.contains('@');
         let why = match shows || secret {
             true => format!("{key} {why}"),
-            false => format!("{key} {why}; not {given}"),
+            false => format!("{key} {why}; not {supplied}"),
         };
         Self::of_key(key, why)
     }
@@ -508,11 +508,11 @@ mod tests {
             ),
         ] {
             std::fs::write(&path, &text).expect("written");
-            let given = super::super::CommandLine {
+            let supplied = super::super::CommandLine {
                 config: Some(path.clone()),
                 ..Default::default()
             };
-            let error = match super::super::load(&given) {
+            let error = match super::super::load(&supplied) {
                 Ok(_) => panic!("accepted: {text}"),
                 Err(error) => format!("{error:#}"),
             };

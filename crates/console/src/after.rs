@@ -36,7 +36,7 @@ impl Neighbours {
 }
 
 /// The neighbours of a message. Of those that wait for it only such as may be seen.
-pub(super) async fn of(asked: &PageRequest, message: &Message) -> Neighbours {
+pub(super) async fn of(context: &PageRequest, message: &Message) -> Neighbours {
     let after = message
         .extra
         .as_ref()
@@ -50,13 +50,13 @@ pub(super) async fn of(asked: &PageRequest, message: &Message) -> Neighbours {
         found.before.push(Neighbour {
             id: id.0,
             state: state.word(),
-            queue: look(asked, *id).await,
+            queue: find(context, *id).await,
         });
     }
-    let api = &asked.console.api;
+    let api = &context.console.api;
     // One more, to know whether there are more.
     let (begin, max) = ((0, MessageId(0)), BEHIND_SHOWN as u32 + 1);
-    let behind = api.dependents(&asked.requester, message.id, begin, max);
+    let behind = api.dependents(&context.requester, message.id, begin, max);
     if let Ok((behind, next)) = behind.await {
         found.more_behind = behind.len() > BEHIND_SHOWN || next.is_some();
         let behind = behind.into_iter().take(BEHIND_SHOWN);
@@ -72,7 +72,7 @@ pub(super) async fn of(asked: &PageRequest, message: &Message) -> Neighbours {
 }
 
 /// The queue of another message, if it may be seen.
-async fn look(asked: &PageRequest, id: MessageId) -> Option<Named> {
-    let (_, queue) = asked.message(&id.0.to_string()).await.ok()?;
+async fn find(context: &PageRequest, id: MessageId) -> Option<Named> {
+    let (_, queue) = context.message(&id.0.to_string()).await.ok()?;
     Some(Named::new(&queue))
 }

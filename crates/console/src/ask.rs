@@ -100,7 +100,7 @@ pub(super) struct Question {
     pub(super) filter: Filter,
     /// These alone; empty: all that fit.
     pub(super) ids: Vec<MessageId>,
-    pub(super) asked: Ms,
+    pub(super) requested_at: Ms,
     pub(super) counted: u64,
     /// The name has to be typed.
     pub(super) typed: bool,
@@ -111,7 +111,10 @@ impl Question {
     /// were put after the question are not part of it.
     pub(super) fn filter_at(&self, now: Ms) -> Filter {
         Filter {
-            older_ms: self.filter.older_ms.saturating_add(now.since(self.asked)),
+            older_ms: self
+                .filter
+                .older_ms
+                .saturating_add(now.since(self.requested_at)),
             ..self.filter.clone()
         }
     }
@@ -147,7 +150,7 @@ impl Questions {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting
             .1
-            .retain(|(_, question)| now.since(question.asked) <= WAITS_MS);
+            .retain(|(_, question)| now.since(question.requested_at) <= WAITS_MS);
         let mut all = waiting.1.iter();
         let at = all.position(|(known, question)| known == token && question.who == who)?;
         waiting.1.remove(at).map(|(_, question)| question)
@@ -155,8 +158,8 @@ impl Questions {
 }
 
 /// The requester, as questions remember it.
-pub(super) fn who(asked: &PageRequest) -> Option<Principal> {
-    asked
+pub(super) fn who(context: &PageRequest) -> Option<Principal> {
+    context
         .requester
         .known
         .as_ref()
@@ -195,12 +198,15 @@ struct Page {
 }
 
 /// `/queues/NAME/ask/ACT`.
-pub(super) async fn page(asked: PageRequest, Path((part, word)): Path<(String, String)>) -> Answer {
+pub(super) async fn page(
+    context: PageRequest,
+    Path((part, word)): Path<(String, String)>,
+) -> Answer {
     let queue = queue_of(&part)?;
     let operation = BulkOperation::of(&word).ok_or_else(Problem::no_such_page)?;
-    let form = asked.query()?;
+    let form = context.query()?;
     let ids = ids(&form)?;
-    if !asked
+    if !context
         .requester
         .may_to(operation.verb(!ids.is_empty()), &queue)
     {
@@ -208,7 +214,10 @@ pub(super) async fn page(asked: PageRequest, Path((part, word)): Path<(String, S
     }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
         let note = "Nothing was selected: select rows first.".to_owned();
-        return Ok(asked.console.app.redirect(&format!("queues/{part}"), note));
+        return Ok(context
+            .console
+            .app
+            .redirect(&format!("queues/{part}"), note));
     }
     let which = Which::of(&form)?;
     let mut filter = match operation {
@@ -221,17 +230,17 @@ pub(super) async fn page(asked: PageRequest, Path((part, word)): Path<(String, S
     };
     filter.dead = operation == BulkOperation::Redrive;
     let question = Question {
-        who: who(&asked),
+        who: who(&context),
         operation,
         states: states(operation, &form, which.state, !ids.is_empty())?,
         filter,
         ids,
-        asked: asked.console.api.client_api().now(),
+        requested_at: context.console.api.client_api().now(),
         counted: 0,
         typed: false,
         queue,
     };
-    show(&asked, question, &which).await
+    show(&context, question, &which).await
 }
 
 /// In which states what is asked about is.
@@ -241,7 +250,7 @@ pub(super) async fn page(asked: PageRequest, Path((part, word)): Path<(String, S
 fn states(
     operation: BulkOperation,
     form: &Form,
-    given: ListState,
+    list_state: ListState,
     some: bool,
 ) -> Result<Vec<ListState>, Problem> {
     use ListState::{Archived, Buried, Delayed, Prepared, Ready, Reserved};
@@ -256,27 +265,28 @@ fn states(
         BulkOperation::Purge | BulkOperation::Drop => {
             Ok(vec![Ready, Delayed, Buried, Prepared, Archived])
         }
-        BulkOperation::Retry if form.says("state") => kicks(given),
+        BulkOperation::Retry if form.says("state") => kicks(list_state),
         BulkOperation::Retry => Ok(vec![Buried]),
-        BulkOperation::Cancel if given == Archived => Err(Problem::field(
+        BulkOperation::Cancel if list_state == Archived => Err(Problem::field(
             "state",
             "a message that is done is not cancelled",
         )),
-        BulkOperation::Cancel => Ok(vec![given]),
-        BulkOperation::Delete if given == Reserved && some => Ok(vec![Reserved]),
+        BulkOperation::Cancel => Ok(vec![list_state]),
+        BulkOperation::Delete if list_state == Reserved && some => Ok(vec![Reserved]),
         BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive
-            if given == Reserved =>
+            if list_state == Reserved =>
         {
             Err(Problem::field(
                 "state",
                 "a consumer holds this reserved message: put it back first",
             ))
         }
-        BulkOperation::Move | BulkOperation::Redrive if given == Prepared => Err(Problem::field(
-            "state",
-            "a prepared message is not in the queue yet",
-        )),
-        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive => Ok(vec![given]),
+        BulkOperation::Move | BulkOperation::Redrive if list_state == Prepared => Err(
+            Problem::field("state", "a prepared message is not in the queue yet"),
+        ),
+        BulkOperation::Delete | BulkOperation::Move | BulkOperation::Redrive => {
+            Ok(vec![list_state])
+        }
     }
 }
 
@@ -296,27 +306,27 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
 }
 
 /// The holder of a message that is asked about.
-async fn worked_on(asked: &PageRequest, question: &Question) -> Option<StateRow> {
-    let (api, id) = (&asked.console.api, question.ids.first()?);
-    let (message, queue) = asked.message(&id.0.to_string()).await.ok()?;
-    let (holder, _) = api.held_by(&asked.requester, &message, &queue).await?;
+async fn worked_on(context: &PageRequest, question: &Question) -> Option<StateRow> {
+    let (api, id) = (&context.console.api, question.ids.first()?);
+    let (message, queue) = context.message(&id.0.to_string()).await.ok()?;
+    let (holder, _) = api.held_by(&context.requester, &message, &queue).await?;
     Some(StateRow {
         word: "reserved",
         says: format!("by {}: its lease ends with the message", holder.text),
     })
 }
 
-async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Answer {
+async fn show(context: &PageRequest, mut question: Question, which: &Which) -> Answer {
     let (operation, queue) = (question.operation, question.queue.clone());
-    let stats = asked.stats(&queue).await?;
+    let stats = context.stats(&queue).await?;
     let mut rows = Vec::new();
     let mut more = false;
     if !question.ids.is_empty() {
         question.counted = question.ids.len() as u64;
-        rows.extend(worked_on(asked, &question).await);
+        rows.extend(worked_on(context, &question).await);
     } else {
         for state in question.states.clone() {
-            let (number, all) = count(asked, &question, state).await?;
+            let (number, all) = count(context, &question, state).await?;
             question.counted += number;
             more |= !all;
             if number > 0 || question.states.len() == 1 {
@@ -345,7 +355,7 @@ async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Ans
         }
     }
     let origins = match operation == BulkOperation::Redrive && question.ids.is_empty() {
-        true => origins(asked, &question).await?,
+        true => origins(context, &question).await?,
         false => Vec::new(),
     };
     question.typed =
@@ -353,9 +363,9 @@ async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Ans
     let name = Named::new(&queue);
     let messages = words::of(question.counted, "message", "messages");
     let least = if more { "at least " } else { "" };
-    let may = |verb| asked.requester.may_to(verb, &queue);
+    let may = |verb| context.requester.may_to(verb, &queue);
     let page = Page {
-        frame: asked
+        frame: context
             .frame
             .of(format!("{} {}", operation.word(), name.plain), "queues"),
         heading: match operation {
@@ -386,7 +396,7 @@ async fn show(asked: &PageRequest, mut question: Question, which: &Which) -> Ans
         command: command(&question),
         nothing: question.counted == 0 && operation != BulkOperation::Drop,
         queue: name,
-        token: asked.console.questions.keep(question),
+        token: context.console.questions.keep(question),
     };
     Ok(reply::show(StatusCode::OK, &page))
 }
@@ -442,12 +452,12 @@ fn command(question: &Question) -> Option<String> {
 
 /// How many fit, and whether all were looked at.
 pub(crate) async fn count(
-    asked: &PageRequest,
+    context: &PageRequest,
     question: &Question,
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
     let mut bulk_op = BulkOp {
-        filter: question.filter_at(asked.console.api.client_api().now()),
+        filter: question.filter_at(context.console.api.client_api().now()),
         action: match question.operation == BulkOperation::Cancel {
             true => BulkAction::CountToCancel,
             false => BulkAction::Count,
@@ -456,7 +466,7 @@ pub(crate) async fn count(
     };
     let mut number = 0;
     for _ in 0..SLICES {
-        let bulk_done = asked.bulk_op(&bulk_op).await?;
+        let bulk_done = context.bulk_op(&bulk_op).await?;
         number += bulk_done.matched;
         bulk_op.after = bulk_done.next;
         if bulk_done.next.is_none() {
@@ -467,7 +477,7 @@ pub(crate) async fn count(
 }
 
 /// Where the first dead letters came from.
-async fn origins(asked: &PageRequest, question: &Question) -> Result<Vec<Origin>, Problem> {
+async fn origins(context: &PageRequest, question: &Question) -> Result<Vec<Origin>, Problem> {
     let mut bulk_op = BulkOp {
         filter: question.filter.clone(),
         ..BulkOp::show(question.queue.clone(), question.states[0], ORIGINS)
@@ -475,7 +485,7 @@ async fn origins(asked: &PageRequest, question: &Question) -> Result<Vec<Origin>
     let mut found: std::collections::BTreeMap<Option<Name>, u64> = Default::default();
     let mut seen = 0;
     for _ in 0..SLICES {
-        let bulk_done = asked.bulk_op(&bulk_op).await?;
+        let bulk_done = context.bulk_op(&bulk_op).await?;
         for message in &bulk_done.messages {
             *found.entry(message.came_from()).or_default() += 1;
             seen += 1;
@@ -497,7 +507,7 @@ async fn origins(asked: &PageRequest, question: &Question) -> Result<Vec<Origin>
 mod tests {
     use super::*;
 
-    fn question(asked: u64, who: Option<Principal>) -> Question {
+    fn question(requested_at: u64, who: Option<Principal>) -> Question {
         Question {
             who,
             operation: BulkOperation::Purge,
@@ -505,7 +515,7 @@ mod tests {
             states: vec![ListState::Ready],
             filter: Filter::default(),
             ids: Vec::new(),
-            asked: Ms(asked),
+            requested_at: Ms(requested_at),
             counted: 1,
             typed: false,
         }

@@ -47,11 +47,15 @@ fn tag(state: &str) -> &'static str {
 
 /// Where one of its callbacks stands.
 fn stands(batch: &Batch, event: Event) -> &'static str {
-    let (said, callback) = match event {
+    let (callback_state, callback) = match event {
         Event::Complete => (batch.progress.complete, &batch.made.complete),
         Event::Success => (batch.progress.success, &batch.made.success),
     };
-    match (said, callback, batch.progress.next() == Some(event)) {
+    match (
+        callback_state,
+        callback,
+        batch.progress.next() == Some(event),
+    ) {
         (CallbackState::No, Some(_), true) => "waits for room in its queue",
         (CallbackState::No, ..) => "not yet",
         (CallbackState::Put, ..) => "put",
@@ -111,11 +115,11 @@ struct Batches {
 }
 
 /// `/batches`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    let form = asked.query()?;
+pub(super) async fn page(context: PageRequest) -> Answer {
+    let form = context.query()?;
     let has = form.get("has").unwrap_or_default().trim().to_owned();
-    let given = form.get("only").unwrap_or_default();
-    let only = ONLY.iter().position(|(word, _)| *word == given);
+    let supplied = form.get("only").unwrap_or_default();
+    let only = ONLY.iter().position(|(word, _)| *word == supplied);
     let only = only.unwrap_or(0);
     let fits = |batch: &Batch| {
         (only == 0 || state(batch) == ONLY[only].0)
@@ -127,11 +131,11 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     let ask = list_batches(after, ROWS);
     let wrong = "use the value of next from the page before";
     let mut ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
-    let now = asked.console.api.client_api().now();
+    let now = context.console.api.client_api().now();
     let (mut rows, mut looked) = (Vec::new(), 0);
     let mut next = None;
     for _ in 0..SLICES {
-        let Outcome::Batches(found, more) = asked.ask(Command::Batch(ask)).await? else {
+        let Outcome::Batches(found, more) = context.ask(Command::Batch(ask)).await? else {
             return Err(Problem::unexpected());
         };
         looked += found.len() as u64;
@@ -168,7 +172,7 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
         pairs.finish()
     };
     let page = Batches {
-        frame: asked.frame.of("Batches", "batches").live(""),
+        frame: context.frame.of("Batches", "batches").live(""),
         choices: ONLY
             .iter()
             .enumerate()
@@ -237,8 +241,8 @@ struct BatchPage {
 }
 
 /// A batch, if the requester may see it.
-async fn batch(asked: &PageRequest, ask: BatchRequest) -> Result<Batch, Problem> {
-    let Outcome::Batch(batch) = asked.ask(Command::Batch(ask)).await? else {
+async fn batch(context: &PageRequest, ask: BatchRequest) -> Result<Batch, Problem> {
+    let Outcome::Batch(batch) = context.ask(Command::Batch(ask)).await? else {
         return Err(Problem::unexpected());
     };
     Ok(*batch)
@@ -249,9 +253,9 @@ fn id_of(part: &str) -> Result<BatchId, Problem> {
 }
 
 /// `/batches/ID`.
-pub(super) async fn show(asked: PageRequest, Path(part): Path<String>) -> Answer {
-    let batch = batch(&asked, BatchRequest::Show(id_of(&part)?)).await?;
-    let client_api = asked.console.api.client_api();
+pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answer {
+    let batch = batch(&context, BatchRequest::Show(id_of(&part)?)).await?;
+    let client_api = context.console.api.client_api();
     let now = client_api.now();
     // What is stored is engine time; people read the wall clock.
     let ahead = client_api.ahead();
@@ -276,7 +280,7 @@ pub(super) async fn show(asked: PageRequest, Path(part): Path<String>) -> Answer
     });
     let id = batch.id.to_string();
     let page = BatchPage {
-        frame: asked.frame.of(format!("Batch {id}"), "batches").live(""),
+        frame: context.frame.of(format!("Batch {id}"), "batches").live(""),
         description: names::first_line(&made.description),
         state: state(&batch),
         tag: tag(state(&batch)),
@@ -326,13 +330,13 @@ struct Forget {
 
 /// `/batches/ID/ask/forget`.
 pub(super) async fn question(
-    asked: PageRequest,
+    context: PageRequest,
     Path((part, act)): Path<(String, String)>,
 ) -> Answer {
     if act != "forget" {
         return Err(Problem::no_such_page());
     }
-    let batch = batch(&asked, BatchRequest::Show(id_of(&part)?)).await?;
+    let batch = batch(&context, BatchRequest::Show(id_of(&part)?)).await?;
     let progress = &batch.progress;
     let waits = [
         (Event::Complete, progress.complete, &batch.made.complete),
@@ -340,7 +344,9 @@ pub(super) async fn question(
     ];
     let mut rows: Vec<(&'static str, String)> = waits
         .into_iter()
-        .filter(|(_, said, callback)| *said == CallbackState::No && callback.is_some())
+        .filter(|(_, callback_state, callback)| {
+            *callback_state == CallbackState::No && callback.is_some()
+        })
         .map(|(event, ..)| match event {
             Event::Complete => ("When all have run", "nothing is put".to_owned()),
             Event::Success => ("When all have succeeded", "nothing is put".to_owned()),
@@ -357,7 +363,7 @@ pub(super) async fn question(
     rows.push(("Pending", format!("{pending}: kept as ordinary messages")));
     let id = batch.id.to_string();
     let page = Forget {
-        frame: asked.frame.of(format!("Forget batch {id}"), "batches"),
+        frame: context.frame.of(format!("Forget batch {id}"), "batches"),
         description: names::first_line(&batch.made.description),
         rows,
         button: format!(
@@ -371,11 +377,11 @@ pub(super) async fn question(
 
 /// `POST /batches/ID/do/ACT`.
 pub(super) async fn steer(
-    asked: PageRequest,
+    context: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    asked.form(request).await?;
+    context.form(request).await?;
     let id = id_of(&part)?;
     let ask = match act.as_str() {
         "commit" => BatchRequest::Commit(id),
@@ -383,7 +389,7 @@ pub(super) async fn steer(
         "forget" => BatchRequest::Forget(id),
         _ => return Err(Problem::no_such_page()),
     };
-    batch(&asked, ask).await?;
+    batch(&context, ask).await?;
     let (back, note) = match act.as_str() {
         "commit" => (
             format!("batches/{part}"),
@@ -400,7 +406,7 @@ pub(super) async fn steer(
             format!("Batch {part} is forgotten. Its messages stay as ordinary messages."),
         ),
     };
-    Ok(asked.console.app.redirect(&back, note))
+    Ok(context.console.app.redirect(&back, note))
 }
 
 /// Role of a message in its batch.
@@ -412,8 +418,8 @@ pub(super) struct Member {
 }
 
 /// The batch of a message.
-pub(crate) async fn of(asked: &PageRequest, tie: Tie) -> Member {
-    let seen = batch(asked, BatchRequest::Show(tie.batch)).await;
+pub(crate) async fn of(context: &PageRequest, tie: Tie) -> Member {
+    let seen = batch(context, BatchRequest::Show(tie.batch)).await;
     Member {
         id: tie.batch.to_string(),
         role: match tie.role {

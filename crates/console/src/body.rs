@@ -277,12 +277,12 @@ fn new_line(out: &mut String, depth: usize) {
 }
 
 /// `/messages/ID/body`: its bytes, to be kept and never shown.
-pub(super) async fn download(asked: PageRequest, Path(id): Path<String>) -> Answer {
-    let (message, queue) = asked.message(&id).await?;
-    if !asked.requester.may_to(Verb::Peek, &queue) {
+pub(super) async fn download(context: PageRequest, Path(id): Path<String>) -> Answer {
+    let (message, queue) = context.message(&id).await?;
+    if !context.requester.may_to(Verb::Peek, &queue) {
         return Err(Problem::not_found());
     }
-    let client_api = asked.console.api.client_api();
+    let client_api = context.console.api.client_api();
     Ok(download::response(
         client_api,
         message.id,

@@ -131,23 +131,23 @@ fn sure(queues: usize) -> String {
 }
 
 /// `/bulk/ACT`: how many it would touch, in which queues.
-pub(super) async fn page(asked: PageRequest, Path(word): Path<String>) -> Answer {
+pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answer {
     let bulk = Bulk::of(&word)?;
-    let selected = queues(&asked.query()?)?;
+    let selected = queues(&context.query()?)?;
     if selected.is_empty() {
         let note = "Nothing was selected: select rows first.".to_owned();
-        return Ok(asked.console.app.redirect("", note));
+        return Ok(context.console.app.redirect("", note));
     }
     let (mut rows, mut names, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
     let mut total = 0;
     for queue in selected {
-        let stats = match asked.stats(&queue).await {
+        let stats = match context.stats(&queue).await {
             Err(problem) if problem.status == 404 => continue,
             stats => stats?,
         };
         let waiting = operations::waiting(&stats);
         let not = match bulk {
-            _ if !asked.requester.may_to(bulk.verb(), &queue) => "you have no right to do this",
+            _ if !context.requester.may_to(bulk.verb(), &queue) => "you have no right to do this",
             Bulk::Pause if stats.paused => "already paused",
             Bulk::Resume if !stats.paused => "not paused",
             Bulk::Purge if waiting == 0 => "no messages to delete",
@@ -164,10 +164,10 @@ pub(super) async fn page(asked: PageRequest, Path(word): Path<String>) -> Answer
             names.push(names::in_address(&queue));
             if let Some(operation) = bulk.operation() {
                 tokens.push(
-                    asked
+                    context
                         .console
                         .questions
-                        .keep(question(&asked, operation, queue, waiting)),
+                        .keep(question(&context, operation, queue, waiting)),
                 );
             }
         }
@@ -176,7 +176,7 @@ pub(super) async fn page(asked: PageRequest, Path(word): Path<String>) -> Answer
     let many = sure(names.len());
     let loses = bulk.operation().is_some();
     let page = Page {
-        frame: asked
+        frame: context
             .frame
             .of(format!("{} {many}", bulk.verb_words()), "queues"),
         word: bulk.word(),
@@ -197,15 +197,20 @@ pub(super) async fn page(asked: PageRequest, Path(word): Path<String>) -> Answer
     Ok(reply::show(StatusCode::OK, &page))
 }
 
-fn question(asked: &PageRequest, operation: BulkOperation, queue: Name, counted: u64) -> Question {
+fn question(
+    context: &PageRequest,
+    operation: BulkOperation,
+    queue: Name,
+    counted: u64,
+) -> Question {
     Question {
-        who: ask::who(asked),
+        who: ask::who(context),
         operation,
         queue,
         states: operations::STATES.to_vec(),
         filter: Filter::default(),
         ids: Vec::new(),
-        asked: asked.console.api.client_api().now(),
+        requested_at: context.console.api.client_api().now(),
         counted,
         typed: operation == BulkOperation::Drop,
     }
@@ -213,31 +218,31 @@ fn question(asked: &PageRequest, operation: BulkOperation, queue: Name, counted:
 
 /// `POST /bulk/ACT`.
 pub(super) async fn begin(
-    asked: PageRequest,
+    context: PageRequest,
     Path(word): Path<String>,
     request: Request,
 ) -> Answer {
     let bulk = Bulk::of(&word)?;
-    let given = asked.form(request).await?;
+    let fields = context.form(request).await?;
     match bulk.operation() {
         None => {
-            let note = pause(&asked, bulk, &given.form).await?;
-            Ok(asked.console.app.redirect("", note))
+            let note = pause(&context, bulk, &fields.form).await?;
+            Ok(context.console.app.redirect("", note))
         }
-        Some(operation) => lose(&asked, operation, &given.form).await,
+        Some(operation) => lose(&context, operation, &fields.form).await,
     }
 }
 
 /// Pauses or resumes each; what came of it.
-async fn pause(asked: &PageRequest, bulk: Bulk, form: &Form) -> Result<String, Problem> {
+async fn pause(context: &PageRequest, bulk: Bulk, form: &Form) -> Result<String, Problem> {
     let for_ms = (bulk == Bulk::Resume).then_some(0);
     let (mut done, mut not) = (0, Vec::new());
     for queue in queues(form)? {
         let shown = queue.to_string();
-        match asked.ask(Command::Pause { queue, for_ms }).await {
+        match context.ask(Command::Pause { queue, for_ms }).await {
             Ok(_) => {
                 done += 1;
-                asked.note(&format!("{} {shown}", bulk.word()), 200, Did::default());
+                context.note(&format!("{} {shown}", bulk.word()), 200, Did::default());
             }
             Err(problem) => not.push(format!("{shown}: {}.", problem.detail)),
         }
@@ -252,9 +257,9 @@ async fn pause(asked: &PageRequest, bulk: Bulk, form: &Form) -> Result<String, P
 }
 
 /// Does what cannot be undone, to the queues the question was about.
-async fn lose(asked: &PageRequest, operation: BulkOperation, form: &Form) -> Answer {
-    let console = &asked.console;
-    let (who, now) = (ask::who(asked), console.api.client_api().now());
+async fn lose(context: &PageRequest, operation: BulkOperation, form: &Form) -> Answer {
+    let console = &context.console;
+    let (who, now) = (ask::who(context), console.api.client_api().now());
     let tokens: Vec<&str> = form.all("token").collect();
     let taken = tokens
         .iter()
@@ -276,7 +281,7 @@ async fn lose(asked: &PageRequest, operation: BulkOperation, form: &Form) -> Ans
         return Ok(console.app.redirect("", note));
     }
     let many = sure(questions.len());
-    let came = operations::begin_all(asked, questions).await;
+    let came = operations::begin_all(context, questions).await;
     let failed = came.failed;
     let mut response = match (came.over, operation == BulkOperation::Drop) {
         (false, _) => {

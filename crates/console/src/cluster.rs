@@ -142,17 +142,17 @@ impl ClusterView {
 
 /// Asks the nodes, which may take seconds, away from the thread that serves.
 async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    let asked = tokio::task::spawn_blocking(ask).await;
-    asked.map_err(|error| Problem::internal(error.to_string()))
+    let context = tokio::task::spawn_blocking(ask).await;
+    context.map_err(|error| Problem::internal(error.to_string()))
 }
 
 /// `/cluster`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let client_api = asked.console.api.client_api();
+pub(super) async fn page(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let client_api = context.console.api.client_api();
     let seen = apart(move || client_api.cluster()).await?;
     let page = Cluster {
-        frame: asked.frame.of("Cluster", "cluster"),
+        frame: context.frame.of("Cluster", "cluster"),
         seen: seen.map(ClusterView::new),
     };
     Ok(reply::show(StatusCode::OK, &page))
@@ -160,20 +160,20 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
 
 /// `POST /cluster/NODE/do/ACT`.
 pub(super) async fn order(
-    asked: PageRequest,
+    context: PageRequest,
     Path((node, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    must_operate(&asked)?;
-    asked.form(request).await?;
+    must_operate(&context)?;
+    context.form(request).await?;
     let order = match act.as_str() {
         "move" => NodeOrder::Move,
         "drain" => NodeOrder::Drain,
         "undrain" => NodeOrder::Undrain,
         _ => return Err(Problem::no_such_page()),
     };
-    let client_api = asked.console.api.client_api();
+    let client_api = context.console.api.client_api();
     let done = apart(move || client_api.order_node(order, &node)).await?;
     let note = done.unwrap_or_else(|why| format!("Not done: {why}"));
-    Ok(asked.console.app.redirect("cluster", note))
+    Ok(context.console.app.redirect("cluster", note))
 }

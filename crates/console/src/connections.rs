@@ -117,10 +117,10 @@ impl ThrottledRow {
 }
 
 /// All connections. `None`: nobody tells of any.
-async fn list(asked: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
-    let (tell, told) = reply::told();
-    asked.console.api.client_api().clients(tell);
-    let Ok(list) = told.await else {
+async fn list(context: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
+    let (sender, receiver) = reply::channel();
+    context.console.api.client_api().clients(sender);
+    let Ok(list) = receiver.await else {
         return Ok(None);
     };
     let clients = serde_json::from_str(&list);
@@ -129,19 +129,24 @@ async fn list(asked: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
 }
 
 /// `/connections`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let form = asked.query()?;
-    let clients = list(&asked).await?.ok_or_else(Problem::stopping)?;
+pub(super) async fn page(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let form = context.query()?;
+    let clients = list(&context).await?.ok_or_else(Problem::stopping)?;
     let protocol = form.get("protocol").unwrap_or_default();
     let peer = form.get("peer").unwrap_or_default();
     Ok(reply::show(
         StatusCode::OK,
-        &shown(&asked, clients, protocol, peer),
+        &shown(&context, clients, protocol, peer),
     ))
 }
 
-fn shown(asked: &PageRequest, mut clients: Vec<Client>, protocol: &str, peer: &str) -> Connections {
+fn shown(
+    context: &PageRequest,
+    mut clients: Vec<Client>,
+    protocol: &str,
+    peer: &str,
+) -> Connections {
     let number = |is: &dyn Fn(&&Client) -> bool| clients.iter().filter(is).count() as u64;
     let facts = vec![
         ("Connections", words::count(clients.len() as u64)),
@@ -180,9 +185,9 @@ fn shown(asked: &PageRequest, mut clients: Vec<Client>, protocol: &str, peer: &s
     clients.sort_by_key(|client| std::cmp::Reverse((client.leases > 0, client.idle_ms)));
     let more = clients.len() > ROWS;
     clients.truncate(ROWS);
-    let client_api = asked.console.api.client_api();
+    let client_api = context.console.api.client_api();
     Connections {
-        frame: asked.frame.of("Connections", "connections"),
+        frame: context.frame.of("Connections", "connections"),
         facts,
         protocols,
         all,
@@ -199,16 +204,20 @@ fn shown(asked: &PageRequest, mut clients: Vec<Client>, protocol: &str, peer: &s
 }
 
 /// `POST /connections/ID/do/close`.
-pub(super) async fn close(asked: PageRequest, Path(id): Path<String>, request: Request) -> Answer {
-    must_operate(&asked)?;
-    asked.form(request).await?;
+pub(super) async fn close(
+    context: PageRequest,
+    Path(id): Path<String>,
+    request: Request,
+) -> Answer {
+    must_operate(&context)?;
+    context.form(request).await?;
     let id = id.parse().map_err(|_| Problem::no_such_page())?;
-    let (tell, told) = reply::told();
-    asked.console.api.client_api().close_client(id, tell);
-    let note = match told.await {
+    let (sender, receiver) = reply::channel();
+    context.console.api.client_api().close_client(id, sender);
+    let note = match receiver.await {
         Ok(true) => format!("Connection {id} is closed. Its leases have ended."),
         Ok(false) => format!("Connection {id} was closed already."),
         Err(_) => return Err(Problem::stopping()),
     };
-    Ok(asked.console.app.redirect("connections", note))
+    Ok(context.console.app.redirect("connections", note))
 }

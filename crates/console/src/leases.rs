@@ -65,7 +65,7 @@ struct Leases {
 #[derive(Default)]
 struct LeaseWalk {
     rows: Vec<Row>,
-    looked: u64,
+    examined: u64,
     fit: u64,
     soon: u64,
     longest_ms: u64,
@@ -98,28 +98,28 @@ impl LeaseWalk {
 }
 
 /// `/leases`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    let form = asked.query()?;
+pub(super) async fn page(context: PageRequest) -> Answer {
+    let form = context.query()?;
     let text = |name: &str| form.get(name).unwrap_or_default().trim().to_owned();
     let want = Want {
         queue: text("queue"),
         who: text("who"),
     };
-    let holders = asked.console.api.holders(&asked.requester).await?;
+    let holders = context.console.api.holders(&context.requester).await?;
     let mut found = LeaseWalk::default();
-    for queue in queues(&asked, &want).await? {
-        if found.looked >= LOOKED_MAX {
+    for queue in queues(&context, &want).await? {
+        if found.examined >= LOOKED_MAX {
             found.cut = true;
             break;
         }
-        look(&asked, &want, &queue, &holders, &mut found).await?;
+        walk_queue(&context, &want, &queue, &holders, &mut found).await?;
     }
     found.keep_first();
-    Ok(reply::show(StatusCode::OK, &shown(&asked, want, found)))
+    Ok(reply::show(StatusCode::OK, &shown(&context, want, found)))
 }
 
 /// Those with leases whose messages the requester may see.
-async fn queues(asked: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem> {
+async fn queues(context: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem> {
     if !want.queue.is_empty() {
         let name = Name::of_shown(&want.queue);
         if !name.is_possible() {
@@ -130,9 +130,9 @@ async fn queues(asked: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem> 
     let mut all = Vec::new();
     let mut from = (0, 0);
     loop {
-        let page = asked.queues(from).await?;
+        let page = context.queues(from).await?;
         let with = page.queues.into_iter().filter(|stats| {
-            stats.gauges.reserved > 0 && asked.requester.may_to(Verb::Peek, &stats.name)
+            stats.gauges.reserved > 0 && context.requester.may_to(Verb::Peek, &stats.name)
         });
         all.extend(with.map(|stats| stats.name));
         match page.next {
@@ -145,33 +145,33 @@ async fn queues(asked: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem> 
 }
 
 /// Looks through the leases of a queue, slice by slice.
-async fn look(
-    asked: &PageRequest,
+async fn walk_queue(
+    context: &PageRequest,
     want: &Want,
     queue: &Name,
     holders: &Holders,
     found: &mut LeaseWalk,
 ) -> Result<(), Problem> {
-    let may_settle = asked.requester.may_to(Verb::Settle, queue);
+    let may_settle = context.requester.may_to(Verb::Settle, queue);
     let mut bulk_op = BulkOp::show(queue.clone(), ListState::Reserved, SLICE);
     loop {
-        let bulk_done = match asked.bulk_op(&bulk_op).await {
+        let bulk_done = match context.bulk_op(&bulk_op).await {
             Ok(bulk_done) => bulk_done,
             // It was deleted since its numbers were told.
             Err(problem) if problem.status == 404 && want.queue.is_empty() => return Ok(()),
             Err(problem) => return Err(problem),
         };
-        let now = asked.console.api.client_api().now();
+        let now = context.console.api.client_api().now();
         for (message, lease) in bulk_done.messages.iter().zip(&bulk_done.leases) {
             let held_ms = held(lease, now);
-            let api = &asked.console.api;
-            let holder = api.holder(&asked.requester, lease, holders);
+            let api = &context.console.api;
+            let holder = api.holder(&context.requester, lease, holders);
             let row = row(message, lease, queue, holder, now);
             found.add(want, Row { may_settle, ..row }, held_ms);
         }
-        found.looked += bulk_done.looked;
+        found.examined += bulk_done.examined;
         match bulk_done.next {
-            Some(_) if found.looked >= LOOKED_MAX => {
+            Some(_) if found.examined >= LOOKED_MAX => {
                 found.cut = true;
                 return Ok(());
             }
@@ -212,18 +212,18 @@ fn row(message: &Message, lease: &Lease, queue: &Name, holder: Holder, now: Ms) 
 }
 
 /// `POST /leases/do/release`: the leases that were selected end.
-pub(crate) async fn release(asked: PageRequest, request: Request) -> Answer {
-    let app = &asked.console.app;
-    let given = asked.form(request).await?;
+pub(crate) async fn release(context: PageRequest, request: Request) -> Answer {
+    let app = &context.console.app;
+    let fields = context.form(request).await?;
     let (mut ended, mut over, mut refused) = (0, 0, Vec::new());
-    for id in given.form.all("id") {
+    for id in fields.form.all("id") {
         let id = id
             .parse()
             .map_err(|_| Problem::field("id", "takes the id of a message, a number"))?;
-        match asked
+        match context
             .console
             .api
-            .release(&asked.requester, MessageId(id))
+            .release(&context.requester, MessageId(id))
             .await
         {
             Ok(()) => ended += 1,
@@ -239,12 +239,12 @@ pub(crate) async fn release(asked: PageRequest, request: Request) -> Answer {
         note += &format!(" {} ended before.", words::of(over, "had", "had"));
     }
     note.extend(refused);
-    let mut response = app.back(&given.form, "leases", note);
+    let mut response = app.back(&fields.form, "leases", note);
     response.extensions_mut().insert(Did::to(ended));
     Ok(response)
 }
 
-fn shown(asked: &PageRequest, want: Want, found: LeaseWalk) -> Leases {
+fn shown(context: &PageRequest, want: Want, found: LeaseWalk) -> Leases {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in [("queue", &want.queue), ("who", &want.who)] {
         if !value.is_empty() {
@@ -252,9 +252,9 @@ fn shown(asked: &PageRequest, want: Want, found: LeaseWalk) -> Leases {
         }
     }
     let query = query.finish();
-    let path = format!("{}leases", asked.frame.root);
+    let path = format!("{}leases", context.frame.root);
     Leases {
-        frame: asked.frame.of("Leases", "leases"),
+        frame: context.frame.of("Leases", "leases"),
         facts: vec![
             ("Leases", words::count(found.fit)),
             ("Longest held", words::duration(found.longest_ms)),

@@ -184,9 +184,9 @@ impl PageRequest {
     /// # Errors
     /// As of [`PageRequest::must_be_ours`], or it is over a limit, too slow or no form.
     async fn form(&self, request: Request) -> Result<RequestBody, Problem> {
-        let given = self.console.app.form(request).await?;
-        self.must_be_ours(&given.form)?;
-        Ok(given)
+        let fields = self.console.app.form(request).await?;
+        self.must_be_ours(&fields.form)?;
+        Ok(fields)
     }
 
     /// Refuses a form that does not bring the token its page had.

@@ -223,30 +223,30 @@ pub(crate) fn holder(lease: &Lease) -> String {
 pub(super) struct Page {
     pub(super) lines: Vec<Line>,
     /// Messages that were looked at.
-    pub(super) looked: u64,
+    pub(super) examined: u64,
     /// Start of the next page; `None`: that was all.
     pub(super) next: Option<String>,
 }
 
 /// Lists those that fit.
 pub(super) async fn list(
-    asked: &PageRequest,
+    context: &PageRequest,
     queue: &Name,
     which: &Which,
     after: Option<&str>,
 ) -> Result<Page, Problem> {
-    let page = first(asked, queue, which, after, ROWS).await?;
+    let page = first(context, queue, which, after, ROWS).await?;
     let fit = names::fitting(page.lines.iter().map(Line::weight), names::PAGE_BYTES);
     if fit == page.lines.len() {
         return Ok(page);
     }
     let rows = u32::try_from(fit).unwrap_or(ROWS);
-    first(asked, queue, which, after, rows).await
+    first(context, queue, which, after, rows).await
 }
 
 /// The first of them, so many at most.
 async fn first(
-    asked: &PageRequest,
+    context: &PageRequest,
     queue: &Name,
     which: &Which,
     after: Option<&str>,
@@ -259,12 +259,12 @@ async fn first(
     };
     let mut page = Page {
         lines: Vec::new(),
-        looked: 0,
+        examined: 0,
         next: None,
     };
     for _ in 0..SLICES {
-        let bulk_done = asked.bulk_op(&bulk_op).await?;
-        let now = asked.console.api.client_api().now();
+        let bulk_done = context.bulk_op(&bulk_op).await?;
+        let now = context.console.api.client_api().now();
         let leases = bulk_done
             .leases
             .iter()
@@ -273,7 +273,7 @@ async fn first(
         let lines = bulk_done.messages.iter().zip(leases);
         page.lines
             .extend(lines.map(|(message, lease)| Line::new(message, lease, now)));
-        page.looked += bulk_done.looked;
+        page.examined += bulk_done.examined;
         bulk_op.after = bulk_done.next;
         let found = u32::try_from(page.lines.len()).unwrap_or(rows);
         if bulk_done.next.is_none() || found >= rows {
@@ -298,7 +298,7 @@ pub(super) struct Kind {
 
 /// Counts those that fit by their errors, and says of how many.
 pub(super) async fn kinds(
-    asked: &PageRequest,
+    context: &PageRequest,
     queue: &Name,
     which: &Which,
 ) -> Result<(Vec<Kind>, String), Problem> {
@@ -306,8 +306,8 @@ pub(super) async fn kinds(
         filter: which.filter(),
         ..BulkOp::show(queue.clone(), which.state, 0)
     };
-    let api = &asked.console.api;
-    let (kinds, looked, next) = api.errors(&asked.requester, bulk_op).await?;
+    let api = &context.console.api;
+    let (kinds, examined, next) = api.errors(&context.requester, bulk_op).await?;
     let now = api.client_api().now();
     let kinds = kinds.into_iter().take(KINDS).map(|kind| {
         let only = Which {
@@ -334,8 +334,8 @@ pub(super) async fn kinds(
     let fit = names::fitting(weights, names::PAGE_BYTES);
     kinds.truncate(fit);
     let of = match next {
-        None => format!("all {}", words::count(looked as u64)),
-        Some(_) => format!("the first {}", words::count(looked as u64)),
+        None => format!("all {}", words::count(examined as u64)),
+        Some(_) => format!("the first {}", words::count(examined as u64)),
     };
     Ok((kinds, of))
 }

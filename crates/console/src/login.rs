@@ -86,8 +86,8 @@ pub async fn login(
 ) -> Result<Response, Problem> {
     let asks = *request.method() == Method::POST;
     let theme = theme(request.headers());
-    let given = app.form(request).await?;
-    let field = |name| given.form.get(name).unwrap_or_default().to_owned();
+    let form = app.form(request).await?;
+    let field = |name| form.form.get(name).unwrap_or_default().to_owned();
     let mut page = Page {
         root: app.settings().relative_root.clone(),
         theme,
@@ -126,13 +126,13 @@ fn inside(next: &str) -> &str {
 }
 
 /// `POST /logout`.
-pub(super) async fn logout(asked: PageRequest, request: Request) -> Result<Response, Refused> {
-    let given = asked.form(request).await?;
-    let app = &asked.console.app;
+pub(super) async fn logout(context: PageRequest, request: Request) -> Result<Response, Refused> {
+    let form = context.form(request).await?;
+    let app = &context.console.app;
     let mut response = reply::redirect(&app.link("login"));
-    if let Some(token) = asked.requester.session {
-        let everywhere = given.form.get("everywhere").is_some();
-        if let Some(client) = &asked.requester.client {
+    if let Some(token) = context.requester.session {
+        let everywhere = form.form.get("everywhere").is_some();
+        if let Some(client) = &context.requester.client {
             // This connection is to get the reply.
             client.is_of(None, 0);
         }

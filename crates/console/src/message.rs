@@ -74,17 +74,17 @@ struct MessagePage {
 }
 
 /// `/messages/ID`.
-pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Answer {
-    let (message, queue) = asked.message(&id).await?;
-    let client_api = asked.console.api.client_api();
+pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer {
+    let (message, queue) = context.message(&id).await?;
+    let client_api = context.console.api.client_api();
     let reader = Arc::clone(&client_api);
     let now = client_api.now();
     let body = message.body.clone();
-    let whole = asked.query()?.says("whole");
+    let whole = context.query()?.says("whole");
     let most = if whole { WHOLE } else { SHOWN };
     let len = usize::try_from(body.len()).unwrap_or(usize::MAX).min(most);
     // As it is, as text and as a tree.
-    let _room = asked.console.api.room(8 * len as u64)?;
+    let _room = context.console.api.room(8 * len as u64)?;
     let head = tokio::task::spawn_blocking(move || {
         let mut head = vec![0; len];
         let read = reader.read(&body, 0, &mut head)?;
@@ -96,9 +96,9 @@ pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Answer {
         .map_err(|error| Problem::internal(error.to_string()))?;
     let head = head.map_err(|error| Problem::internal(error.to_string()))?;
     let state = ListState::of(&message, now);
-    let log = run::log(&asked, &message, &queue, state).await?;
-    let api = &asked.console.api;
-    let held = api.held_by(&asked.requester, &message, &queue).await;
+    let log = run::log(&context, &message, &queue, state).await?;
+    let api = &context.console.api;
+    let held = api.held_by(&context.requester, &message, &queue).await;
     let name = Named::new(&queue);
     let extra = message.extra.as_deref();
     let attributes = extra.map_or(&[][..], |extra| &extra.attrs).iter();
@@ -108,12 +108,12 @@ pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Answer {
     let trace = message.attr(TRACEPARENT.as_bytes());
     let trace = trace.and_then(|parent| trace_link(&client_api.trace_url(), parent));
     let page = MessagePage {
-        frame: asked
+        frame: context
             .frame
             .of(format!("{} of {}", message.id.0, name.plain), "queues"),
         id: message.id.0,
         state: listing::word(state),
-        may: May::of(&asked.requester, &queue),
+        may: May::of(&context.requester, &queue),
         can_retry: matches!(state, ListState::Buried | ListState::Delayed),
         reserved: state == ListState::Reserved,
         status: names::first_line(message.error()),
@@ -129,10 +129,10 @@ pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Answer {
         tree,
         trace: trace.unwrap_or_default(),
         earlier: message.reserves > 1 || (message.reserves == 1 && held.is_none()),
-        past: past(&asked, &message, state, held),
+        past: past(&context, &message, state, held),
         text: body::text(&head),
         hex: body::hex(&head),
-        facts: facts(&asked, &message, now),
+        facts: facts(&context, &message, now),
         attributes: attributes
             .map(|(name, value)| Attribute {
                 name: names::pieces(name),
@@ -147,10 +147,10 @@ pub(super) async fn page(asked: PageRequest, Path(id): Path<String>) -> Answer {
             .collect(),
         from: message.came_from().as_ref().map(Named::new),
         batch: match message.tie() {
-            Some(tie) => Some(batches::of(&asked, tie).await),
+            Some(tie) => Some(batches::of(&context, tie).await),
             None => None,
         },
-        neighbours: after::of(&asked, &message).await,
+        neighbours: after::of(&context, &message).await,
         log,
         log_script: &assets::LOG_SCRIPT.name,
         queue: name,
@@ -174,12 +174,12 @@ fn trace_link(template: &str, parent: &[u8]) -> Option<String> {
 
 /// The known events of a message, oldest first.
 fn past(
-    asked: &PageRequest,
+    context: &PageRequest,
     message: &Message,
     state: ListState,
     held: Option<(Holder, Lease)>,
 ) -> Vec<(String, Vec<Piece>)> {
-    let client_api = asked.console.api.client_api();
+    let client_api = context.console.api.client_api();
     let ahead = client_api.ahead();
     let mut all = vec![(message.created, "put".as_bytes().to_vec())];
     let mut then = |at: Ms, says: &str, why: &[u8]| {
@@ -237,8 +237,8 @@ fn past(
     shown.collect()
 }
 
-fn facts(asked: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
-    let ahead = asked.console.api.client_api();
+fn facts(context: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
+    let ahead = context.console.api.client_api();
     let wall = move |at: Ms| {
         // What is stored is engine time; people read the wall clock.
         let ahead = ahead.ahead();

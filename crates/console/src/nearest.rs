@@ -15,19 +15,19 @@ const LETTERS: usize = 100;
 const ALIKE: f64 = 0.8;
 
 /// The page for a queue that is not there; any other problem as it is.
-pub(super) async fn or_nearest(asked: &PageRequest, queue: &Name, problem: Problem) -> Problem {
+pub(super) async fn or_nearest(context: &PageRequest, queue: &Name, problem: Problem) -> Problem {
     if problem.code != CommandError::QueueNotFound.code() {
         return problem;
     }
     let mut nearest = Nearest::to(queue);
-    let (mut from, mut looked) = ((0, 0), 0);
+    let (mut from, mut examined) = ((0, 0), 0);
     // Without a list there is nothing to propose. Others are served between its
     // pages.
-    while let Ok(page) = asked.queues(from).await {
-        looked += page.queues.len();
-        nearest.look(page.queues.into_iter().map(|stats| stats.name));
+    while let Ok(page) = context.queues(from).await {
+        examined += page.queues.len();
+        nearest.consider(page.queues.into_iter().map(|stats| stats.name));
         match page.next {
-            Some(next) if looked < LOOKED => from = next,
+            Some(next) if examined < LOOKED => from = next,
             _ => break,
         }
     }
@@ -53,7 +53,7 @@ impl Nearest {
         }
     }
 
-    fn look(&mut self, names: impl Iterator<Item = Name>) {
+    fn consider(&mut self, names: impl Iterator<Item = Name>) {
         for name in names {
             let alike = strsim::jaro_winkler(&self.wanted, &letters(&name));
             if alike >= ALIKE {
@@ -85,12 +85,12 @@ mod tests {
         let mut near = Nearest::to(&Name::from("wrok"));
         // In pages, as they come.
         for page in all.chunks(2) {
-            near.look(page.iter().map(|name| Name::from(*name)));
+            near.consider(page.iter().map(|name| Name::from(*name)));
         }
         let near: Vec<String> = near.names().iter().map(Name::to_string).collect();
         assert_eq!(near, ["Work", "work", "works"]);
         let mut many = Nearest::to(&Name::from("queue-7x"));
-        many.look((0..100).map(|n| Name::new(format!("queue-{n}").as_bytes())));
+        many.consider((0..100).map(|n| Name::new(format!("queue-{n}").as_bytes())));
         assert_eq!(many.names().len(), TOLD);
     }
 }

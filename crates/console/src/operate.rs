@@ -25,8 +25,8 @@ const LOG_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// 403.
-pub(super) fn must_operate(asked: &PageRequest) -> Result<(), Problem> {
-    match asked.requester.may_server() {
+pub(super) fn must_operate(context: &PageRequest) -> Result<(), Problem> {
+    match context.requester.may_server() {
         true => Ok(()),
         false => Err(Problem::refused(CommandError::NotPermitted)),
     }
@@ -72,9 +72,9 @@ struct Settings {
 }
 
 /// `/settings`.
-pub(crate) async fn settings(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let query = asked.query()?;
+pub(crate) async fn settings(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let query = context.query()?;
     let said = query.get("only") == Some("said");
     let has = query.get("has").unwrap_or_default().to_owned();
     let fits = |one: &Setting| {
@@ -83,7 +83,7 @@ pub(crate) async fn settings(asked: PageRequest) -> Answer {
             .iter()
             .any(|text| text.to_lowercase().contains(&has))
     };
-    let all = asked.console.api.client_api().settings();
+    let all = context.console.api.client_api().settings();
     let is_said = |setting: &Setting| setting.source != Source::Default;
     let (all_count, said_count) = (all.len(), all.iter().filter(|one| is_said(one)).count());
     let mut tables: Vec<Table> = Vec::new();
@@ -102,7 +102,7 @@ pub(crate) async fn settings(asked: PageRequest) -> Answer {
         }
     }
     let page = Settings {
-        frame: asked.frame.of("Settings", "settings"),
+        frame: context.frame.of("Settings", "settings"),
         said,
         has,
         all_count,
@@ -116,14 +116,14 @@ pub(crate) async fn settings(asked: PageRequest) -> Answer {
 const RELOADED: Duration = Duration::from_secs(5);
 
 /// `POST /settings/do/reload`.
-pub(super) async fn reload(asked: PageRequest, request: Request) -> Answer {
-    must_operate(&asked)?;
-    asked.form(request).await?;
-    let client_api = asked.console.api.client_api();
-    let principal = asked.requester.known.as_ref().map(|(who, _)| *who);
-    let (tell, told) = reply::told();
-    client_api.reload(principal, tell);
-    let note = match tokio::time::timeout(RELOADED, told).await {
+pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
+    must_operate(&context)?;
+    context.form(request).await?;
+    let client_api = context.console.api.client_api();
+    let principal = context.requester.known.as_ref().map(|(who, _)| *who);
+    let (sender, receiver) = reply::channel();
+    client_api.reload(principal, sender);
+    let note = match tokio::time::timeout(RELOADED, receiver).await {
         Ok(Err(_)) => return Err(Problem::stopping()),
         Ok(Ok(Err(why))) => format!("Not reloaded, nothing changed: {}", seen(&in_a_line(&why))),
         Ok(Ok(Ok(notes))) => {
@@ -133,7 +133,7 @@ pub(super) async fn reload(asked: PageRequest, request: Request) -> Answer {
         }
         Err(_) => "The server still reads the configuration. Its log shows the result.".to_owned(),
     };
-    Ok(asked.console.app.redirect("settings", note))
+    Ok(context.console.app.redirect("settings", note))
 }
 
 struct Event {
@@ -166,12 +166,12 @@ struct Hooks {
 }
 
 /// `/hooks`.
-pub(super) async fn hooks(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let mut events = asked.console.api.client_api().hook_events();
+pub(super) async fn hooks(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let mut events = context.console.api.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
     let page = Hooks {
-        frame: asked.frame.of("Hooks", "hooks"),
+        frame: context.frame.of("Hooks", "hooks"),
         errors: events.iter().map(|event| event.errors).sum(),
         rows: events.into_iter().map(Event::new).collect(),
     };
@@ -222,11 +222,11 @@ struct Log {
 }
 
 /// `/log`: the newest lines of the audit.
-pub(super) async fn log(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let has = asked.query()?.get("has").unwrap_or_default().to_owned();
-    let _room = asked.console.api.room(LOG_BYTES)?;
-    let client_api = asked.console.api.client_api();
+pub(super) async fn log(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let has = context.query()?.get("has").unwrap_or_default().to_owned();
+    let _room = context.console.api.room(LOG_BYTES)?;
+    let client_api = context.console.api.client_api();
     let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
     let read = read
         .await
@@ -235,7 +235,7 @@ pub(super) async fn log(asked: PageRequest) -> Answer {
     let looked = lines.len();
     let rows = lines.into_iter().rev().map(Line::new);
     let page = Log {
-        frame: asked.frame.of("Log", "log"),
+        frame: context.frame.of("Log", "log"),
         rows: rows.filter(|line| line.has(&has)).collect(),
         has,
         looked,

@@ -69,13 +69,13 @@ pub(super) struct Job {
 }
 
 impl Jobs {
-    fn begin(&self, asked: &PageRequest, question: &Question) -> Arc<Job> {
+    fn begin(&self, context: &PageRequest, question: &Question) -> Arc<Job> {
         let job = Arc::new(Job {
             number: self.count.fetch_add(1, Ordering::Relaxed) + 1,
-            requester: asked.requester.clone(),
+            requester: context.requester.clone(),
             operation: question.operation,
             queue: question.queue.clone(),
-            began: asked.console.api.client_api().now(),
+            began: context.console.api.client_api().now(),
             counted: question.counted,
             done: AtomicU64::new(0),
             passed: AtomicU64::new(0),
@@ -91,16 +91,16 @@ impl Jobs {
     }
 
     /// The operation of this number, for the user that began it.
-    fn get(&self, number: &str, asked: &PageRequest) -> Result<Arc<Job>, Problem> {
+    fn get(&self, number: &str, context: &PageRequest) -> Result<Arc<Job>, Problem> {
         let number: u64 = number.parse().map_err(|_| Problem::no_such_page())?;
-        let mut mine = self.of(asked).into_iter();
+        let mut mine = self.of(context).into_iter();
         let job = mine.find(|job| job.number == number);
         job.ok_or_else(Problem::no_such_page)
     }
 
     /// The user's operations, newest first.
-    fn of(&self, asked: &PageRequest) -> Vec<Arc<Job>> {
-        let who = ask::who(asked);
+    fn of(&self, context: &PageRequest) -> Vec<Arc<Job>> {
+        let who = ask::who(context);
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = all.iter().rev().filter(|job| {
             let began = job
@@ -116,7 +116,7 @@ impl Jobs {
 
 impl Job {
     /// Writes down its end, where the line of the request cannot tell of it.
-    fn tell(&self, asked: &PageRequest, status: u16) {
+    fn record(&self, context: &PageRequest, status: u16) {
         let operation = format!(
             "act {}: {} {}",
             self.number,
@@ -124,7 +124,7 @@ impl Job {
             self.queue
         );
         let did = Did::to(self.done.load(Ordering::Relaxed));
-        asked.note(&operation, status, did);
+        context.note(&operation, status, did);
     }
 
     /// Summary of the result so far.
@@ -155,17 +155,17 @@ impl Job {
 
 /// `POST /queues/NAME/do/ACT`.
 pub(super) async fn on_queue(
-    asked: PageRequest,
+    context: PageRequest,
     Path((part, operation)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
     let queue = queue_of(&part)?;
-    let given = asked.form(request).await?;
-    let app = &asked.console.app;
+    let fields = context.form(request).await?;
+    let app = &context.console.app;
     let back = format!("queues/{part}");
     let for_ms = match operation.as_str() {
         "pause" => {
-            let typed = given.form.get("for").unwrap_or_default();
+            let typed = fields.form.get("for").unwrap_or_default();
             match typed.is_empty() {
                 true => None,
                 false => Some(time(
@@ -177,24 +177,28 @@ pub(super) async fn on_queue(
         }
         "resume" => Some(0),
         "hold" | "unhold" => {
-            let note = hold_key(&asked, &queue, &given.form, operation == "hold").await?;
-            return Ok(app.back(&given.form, &back, note));
+            let note = hold_key(&context, &queue, &fields.form, operation == "hold").await?;
+            return Ok(app.back(&fields.form, &back, note));
         }
-        _ => return answered(&asked, &queue, &operation, &given.form).await,
+        _ => return answered(&context, &queue, &operation, &fields.form).await,
     };
     let pause = Command::Pause {
         queue: queue.clone(),
         for_ms,
     };
-    asked.ask(pause).await?;
+    context.ask(pause).await?;
     let mut still = false;
     if for_ms == Some(0) {
-        let setup = asked.console.api.setup(&asked.requester, &queue).await?;
+        let setup = context
+            .console
+            .api
+            .setup(&context.requester, &queue)
+            .await?;
         still = setup.settings.paused;
         if setup.own.paused == Some(true) {
             let clear = [("paused".to_owned(), None)];
-            let api = &asked.console.api;
-            let setup = api.change(&asked.requester, &queue, &clear, None).await?;
+            let api = &context.console.api;
+            let setup = api.change(&context.requester, &queue, &clear, None).await?;
             still = setup.settings.paused;
         }
     }
@@ -207,7 +211,7 @@ pub(super) async fn on_queue(
         ),
         None => "Paused until it is resumed: consumers wait, puts continue.".to_owned(),
     };
-    Ok(app.back(&given.form, &back, note))
+    Ok(app.back(&fields.form, &back, note))
 }
 
 /// The time of a form, in ms.
@@ -222,7 +226,7 @@ fn time(typed: &str, most: u64, why: &str) -> Result<u64, Problem> {
 
 /// Holds the key of a form, or ends its hold.
 async fn hold_key(
-    asked: &PageRequest,
+    context: &PageRequest,
     queue: &Name,
     form: &Form,
     holds: bool,
@@ -253,14 +257,14 @@ async fn hold_key(
         key: Some(key.as_slice().into()),
         for_ms,
     };
-    asked.ask(hold).await?;
+    context.ask(hold).await?;
     let seen = names::seen(&String::from_utf8_lossy(&key));
     if for_ms == 0 {
         return Ok(format!("The message group {seen} is no longer held."));
     }
     // A longer hold stays. The clock may count one more millisecond.
-    let api = &asked.console.api;
-    let held = api.held_keys(&asked.requester, queue).await;
+    let api = &context.console.api;
+    let held = api.held_keys(&context.requester, queue).await;
     let held = held.unwrap_or_default();
     let held = held.iter().find(|held| *held.key == *key);
     let left = held.map(|held| held.until.since(api.client_api().now()));
@@ -270,12 +274,12 @@ async fn hold_key(
 }
 
 /// Does what was asked, if the answer is to that question.
-async fn answered(asked: &PageRequest, queue: &Name, operation: &str, form: &Form) -> Answer {
-    let console = &asked.console;
+async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &Form) -> Answer {
+    let console = &context.console;
     let part = names::in_address(queue);
     let token = form.get("token").unwrap_or_default();
     let now = console.api.client_api().now();
-    let question = console.questions.take(token, ask::who(asked), now);
+    let question = console.questions.take(token, ask::who(context), now);
     let Some(question) = question.filter(|question| question.queue == *queue) else {
         let note = "Nothing was done: the page was used already or is older than 10 minutes. \
                     Confirm again.";
@@ -294,7 +298,7 @@ async fn answered(asked: &PageRequest, queue: &Name, operation: &str, form: &For
     if question.ids.is_empty() && question.operation != BulkOperation::Drop {
         let mut counted = 0;
         for state in &question.states {
-            counted += ask::count(asked, &question, *state).await?.0;
+            counted += ask::count(context, &question, *state).await?.0;
         }
         if counted > question.counted + question.counted / 10 {
             let note = "Nothing was done: the number of messages has risen by more than a \
@@ -304,16 +308,16 @@ async fn answered(asked: &PageRequest, queue: &Name, operation: &str, form: &For
                 .redirect(&format!("queues/{part}/ask/{operation}"), note.to_owned()));
         }
     }
-    let job = console.jobs.begin(asked, &question);
-    let mut working = tokio::spawn(work(copy(asked), Arc::clone(&job), question, to));
+    let job = console.jobs.begin(context, &question);
+    let mut working = tokio::spawn(work(copy(context), Arc::clone(&job), question, to));
     let over = tokio::time::timeout(SHORT, &mut working).await.is_ok();
     let back = match (over, job.operation) {
         (false, _) => {
             // The request is written down before its number is known.
-            let (asked, theirs) = (copy(asked), Arc::clone(&job));
+            let (context, theirs) = (copy(context), Arc::clone(&job));
             tokio::spawn(async move {
                 if let Ok(status) = working.await {
-                    theirs.tell(&asked, status);
+                    theirs.record(&context, status);
                 }
             });
             return Ok(reply::redirect(
@@ -330,17 +334,17 @@ async fn answered(asked: &PageRequest, queue: &Name, operation: &str, form: &For
 }
 
 /// The same request, for what goes on when it was answered.
-fn copy(asked: &PageRequest) -> PageRequest {
+fn copy(context: &PageRequest) -> PageRequest {
     PageRequest {
-        console: Arc::clone(&asked.console),
-        from: asked.from,
+        console: Arc::clone(&context.console),
+        from: context.from,
         requester: Requester {
             // The connection may be asking for something else by then.
             client: None,
-            ..asked.requester.clone()
+            ..context.requester.clone()
         },
-        frame: asked.frame.clone(),
-        uri: asked.uri.clone(),
+        frame: context.frame.clone(),
+        uri: context.uri.clone(),
     }
 }
 
@@ -355,18 +359,18 @@ pub(super) struct Came {
 
 /// Begins an operation for each question; they are done one behind the other, and each
 /// can be looked at and stopped.
-pub(super) async fn begin_all(asked: &PageRequest, questions: Vec<Question>) -> Came {
+pub(super) async fn begin_all(context: &PageRequest, questions: Vec<Question>) -> Came {
     let begun = questions.into_iter().map(|question| {
-        let job = asked.console.jobs.begin(asked, &question);
+        let job = context.console.jobs.begin(context, &question);
         (job, question)
     });
     let begun: Vec<(Arc<Job>, Question)> = begun.collect();
     let jobs: Vec<Arc<Job>> = begun.iter().map(|(job, _)| Arc::clone(job)).collect();
-    let theirs = copy(asked);
+    let theirs = copy(context);
     let working = tokio::spawn(async move {
         for (job, question) in begun {
             let status = work(copy(&theirs), Arc::clone(&job), question, None).await;
-            job.tell(&theirs, status);
+            job.record(&theirs, status);
         }
     });
     let over = tokio::time::timeout(SHORT, working).await.is_ok();
@@ -398,13 +402,13 @@ fn target(form: &Form, queue: &Name) -> Result<Name, Problem> {
 }
 
 /// Does it, slice by slice, to its end; the status that the audit tells.
-async fn work(asked: PageRequest, job: Arc<Job>, question: Question, to: Option<Name>) -> u16 {
+async fn work(context: PageRequest, job: Arc<Job>, question: Question, to: Option<Name>) -> u16 {
     let ended = match (question.operation, question.ids.is_empty()) {
         // Before its turn came.
         _ if job.stop.load(Ordering::Relaxed) => Ok(()),
-        (BulkOperation::Drop, _) => drop_queue(&asked, &job).await,
-        (_, true) => bulk_op(&asked, &job, &question, to).await,
-        (_, false) => each(&asked, &job, &question, to).await,
+        (BulkOperation::Drop, _) => drop_queue(&context, &job).await,
+        (_, true) => bulk_op(&context, &job, &question, to).await,
+        (_, false) => each(&context, &job, &question, to).await,
     };
     let status = ended
         .as_ref()
@@ -414,15 +418,15 @@ async fn work(asked: PageRequest, job: Arc<Job>, question: Question, to: Option<
     status
 }
 
-async fn drop_queue(asked: &PageRequest, job: &Job) -> Result<(), Problem> {
-    if let Outcome::Count(count) = asked.ask(Command::Drop(job.queue.clone())).await? {
+async fn drop_queue(context: &PageRequest, job: &Job) -> Result<(), Problem> {
+    if let Outcome::Count(count) = context.ask(Command::Drop(job.queue.clone())).await? {
         job.done.store(count, Ordering::Relaxed);
     }
     Ok(())
 }
 
 async fn bulk_op(
-    asked: &PageRequest,
+    context: &PageRequest,
     job: &Job,
     question: &Question,
     to: Option<Name>,
@@ -446,12 +450,12 @@ async fn bulk_op(
             if job.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            bulk_op.filter = question.filter_at(asked.console.api.client_api().now());
+            bulk_op.filter = question.filter_at(context.console.api.client_api().now());
             let all = *state == ListState::Ready && bulk_op.filter == Filter::default();
             if question.operation == BulkOperation::Purge && all {
                 bulk_op.action = BulkAction::Purge;
             }
-            let bulk_done = asked.bulk_op(&bulk_op).await?;
+            let bulk_done = context.bulk_op(&bulk_op).await?;
             job.done.fetch_add(bulk_done.matched, Ordering::Relaxed);
             match bulk_done.next {
                 Some(next) => bulk_op.after = Some(next),
@@ -471,7 +475,7 @@ const SKIPPED: [CommandError; 3] = [
 ];
 
 async fn each(
-    asked: &PageRequest,
+    context: &PageRequest,
     job: &Job,
     question: &Question,
     to: Option<Name>,
@@ -497,7 +501,7 @@ async fn each(
                 ));
             }
         };
-        match asked.ask(command).await {
+        match context.ask(command).await {
             Ok(_) => job.done.fetch_add(1, Ordering::Relaxed),
             Err(problem) if SKIPPED.iter().any(|one| problem.code == one.code()) => {
                 job.passed.fetch_add(1, Ordering::Relaxed)
@@ -510,25 +514,25 @@ async fn each(
 
 /// `POST /messages/ID/do/ACT`.
 pub(super) async fn on_message(
-    asked: PageRequest,
+    context: PageRequest,
     Path((id, operation)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    let given = asked.form(request).await?;
-    let (message, queue) = asked.message(&id).await?;
+    let fields = context.form(request).await?;
+    let (message, queue) = context.message(&id).await?;
     let id = message.id;
-    let (command, note) = one(id, &operation, &given.form).ok_or_else(Problem::no_such_page)?;
-    let note = match asked.ask(command).await {
+    let (command, note) = one(id, &operation, &fields.form).ok_or_else(Problem::no_such_page)?;
+    let note = match context.ask(command).await {
         Ok(Outcome::Cancelled) => "It is cancelled: its lease ends after the worker's grace time.",
         Ok(_) => note,
         Err(problem) => {
-            let api = &asked.console.api;
-            return Err(api.why_not(&asked.requester, id, problem).await);
+            let api = &context.console.api;
+            return Err(api.why_not(&context.requester, id, problem).await);
         }
     };
     let back = format!("messages/{}", id.0);
-    let app = &asked.console.app;
-    let mut response = app.back(&given.form, &back, note.to_owned());
+    let app = &context.console.app;
+    let mut response = app.back(&fields.form, &back, note.to_owned());
     response.extensions_mut().insert(DoneTo(queue));
     Ok(response)
 }
@@ -594,11 +598,11 @@ struct Page {
 }
 
 /// `/operations/N`.
-pub(super) async fn page(asked: PageRequest, Path(number): Path<String>) -> Answer {
-    let job = asked.console.jobs.get(&number, &asked)?;
+pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> Answer {
+    let job = context.console.jobs.get(&number, &context)?;
     let queue = Named::new(&job.queue);
     let page = Page {
-        frame: asked
+        frame: context
             .frame
             .of(format!("Operation {}", job.number), "queues")
             .live(""),
@@ -632,20 +636,25 @@ struct List {
 }
 
 /// `/operations`: those that the requester began since the server's start.
-pub(super) async fn list(asked: PageRequest) -> Answer {
-    let now = asked.console.api.client_api().now();
-    let rows = asked.console.jobs.of(&asked).into_iter().map(|job| Row {
-        number: job.number,
-        operation: job.operation.word(),
-        queue: Named::new(&job.queue),
-        age: words::duration(now.since(job.began)),
-        note: job.note(),
-        done: job.done.load(Ordering::Relaxed),
-        counted: job.counted.max(1),
-        over: job.end.get().is_some(),
-    });
+pub(super) async fn list(context: PageRequest) -> Answer {
+    let now = context.console.api.client_api().now();
+    let rows = context
+        .console
+        .jobs
+        .of(&context)
+        .into_iter()
+        .map(|job| Row {
+            number: job.number,
+            operation: job.operation.word(),
+            queue: Named::new(&job.queue),
+            age: words::duration(now.since(job.began)),
+            note: job.note(),
+            done: job.done.load(Ordering::Relaxed),
+            counted: job.counted.max(1),
+            over: job.end.get().is_some(),
+        });
     let page = List {
-        frame: asked.frame.of("Bulk operations", "operations").live(""),
+        frame: context.frame.of("Bulk operations", "operations").live(""),
         rows: rows.collect(),
     };
     Ok(reply::show(StatusCode::OK, &page))
@@ -653,15 +662,15 @@ pub(super) async fn list(asked: PageRequest) -> Answer {
 
 /// `POST /operations/N/do/stop`.
 pub(super) async fn stop(
-    asked: PageRequest,
+    context: PageRequest,
     Path(number): Path<String>,
     request: Request,
 ) -> Answer {
-    asked.form(request).await?;
-    let job = asked.console.jobs.get(&number, &asked)?;
+    context.form(request).await?;
+    let job = context.console.jobs.get(&number, &context)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();
-    Ok(asked
+    Ok(context
         .console
         .app
         .redirect(&format!("operations/{number}"), note))

@@ -66,10 +66,10 @@ struct Want {
 impl Want {
     fn of(form: &Form) -> Self {
         let word = |name, among: &[(&str, &str)]| {
-            let given = form.get(name).unwrap_or_default();
+            let supplied = form.get(name).unwrap_or_default();
             among
                 .iter()
-                .position(|(word, _)| *word == given)
+                .position(|(word, _)| *word == supplied)
                 .unwrap_or(0)
         };
         let rows = form.get("rows").and_then(|text| text.parse().ok());
@@ -288,12 +288,12 @@ struct Row {
 impl Row {
     fn new(
         stats: &QueueStats,
-        asked: &PageRequest,
+        context: &PageRequest,
         client_api: &dyn ClientApi,
         made: bool,
     ) -> Self {
         let gauges = &stats.gauges;
-        let may = |verb| asked.requester.may_to(verb, &stats.name);
+        let may = |verb| context.requester.may_to(verb, &stats.name);
         let rates = client_api.rates(&stats.name);
         Self {
             pick: may(Verb::Pause) || may(Verb::Flush) || may(Verb::Drop),
@@ -302,7 +302,7 @@ impl Row {
             down: stats.down,
             memory: stats.memory,
             fan_out: stats.parent.as_ref().map(Named::new),
-            elsewhere: asked
+            elsewhere: context
                 .elsewhere()
                 .filter(|_| made)
                 .and_then(|other| other.word(&stats.name)),
@@ -393,14 +393,14 @@ struct Overview {
 }
 
 /// `/`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    let want = Want::of(&asked.query()?);
+pub(super) async fn page(context: PageRequest) -> Answer {
+    let want = Want::of(&context.query()?);
     let mut found = QueueWalk::default();
     let mut from = (0, 0);
-    let client_api = asked.console.api.client_api();
+    let client_api = context.console.api.client_api();
     let thresholds = client_api.thresholds();
     loop {
-        let page = asked.queues(from).await?;
+        let page = context.queues(from).await?;
         for stats in page.queues {
             let recent = client_api.recent(&stats);
             if let Some(rates) = client_api.rates(&stats.name) {
@@ -416,37 +416,41 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     }
     found.keep_first(want.rows + 1);
     let mut made = HashSet::new();
-    if let Some(other) = asked.elsewhere() {
+    if let Some(other) = context.elsewhere() {
         let own = found.rows.iter().map(|(_, stats)| stats);
         for stats in own.filter(|stats| stats.own && other.word(&stats.name).is_some()) {
             // It may have been deleted meanwhile.
-            let setup = asked.console.api.setup(&asked.requester, &stats.name).await;
+            let setup = context
+                .console
+                .api
+                .setup(&context.requester, &stats.name)
+                .await;
             if setup.is_ok_and(|setup| other.made(&setup)) {
                 made.insert(stats.name.clone());
             }
         }
     }
-    let warning = asked.console.ask_rq(|rq| rq.rules_warning()).await?;
+    let warning = context.console.ask_rq(|rq| rq.rules_warning()).await?;
     Ok(reply::show(
         StatusCode::OK,
-        &shown(&asked, &want, found, &made, warning),
+        &shown(&context, &want, found, &made, warning),
     ))
 }
 
 fn shown(
-    asked: &PageRequest,
+    context: &PageRequest,
     want: &Want,
     mut found: QueueWalk,
     made: &HashSet<Name>,
     warning: Option<String>,
 ) -> Overview {
     found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
-    let client_api = asked.console.api.client_api();
+    let client_api = context.console.api.client_api();
     let rows = found
         .rows
         .iter()
         .take(want.rows)
-        .map(|(_, stats)| Row::new(stats, asked, &*client_api, made.contains(&stats.name)));
+        .map(|(_, stats)| Row::new(stats, context, &*client_api, made.contains(&stats.name)));
     let mut rows: Vec<Row> = rows.collect();
     let fit = names::fitting(rows.iter().map(Row::weight), want.rows * ROW_NAMES);
     rows.truncate(fit);
@@ -527,39 +531,39 @@ fn shown(
         first: want.after.is_some().then(|| want.link(("", ""))),
         next,
         warning,
-        legend: asked
+        legend: context
             .elsewhere()
             .filter(|_| rows.iter().any(|row| row.elsewhere.is_some()))
             .map(|other| other.legend()),
         rows,
-        frame: asked.frame.of("Queues", "queues").live(""),
+        frame: context.frame.of("Queues", "queues").live(""),
     }
 }
 
 /// `/find`: to the queue or the message of this name or id, else to the queues
 /// whose name has it.
-pub(super) async fn find(asked: PageRequest) -> Answer {
-    let query = asked.query()?;
+pub(super) async fn find(context: PageRequest) -> Answer {
+    let query = context.query()?;
     let text = query.get("q").unwrap_or_default().trim().to_owned();
-    let root = &asked.frame.root;
+    let root = &context.frame.root;
     let name = Name::of_shown(&text);
-    if name.is_possible() && asked.stats(&name).await.is_ok() {
+    if name.is_possible() && context.stats(&name).await.is_ok() {
         let to = format!("{root}queues/{}", names::in_address(&name));
         return Ok(reply::redirect(&to));
     }
     if let Ok(id @ 1..) = text.parse() {
         let peek = Command::Peek(Peek::Id(MessageId(id)));
-        if asked.ask(peek).await.is_ok() {
+        if context.ask(peek).await.is_ok() {
             return Ok(reply::redirect(&format!("{root}messages/{id}")));
         }
-        let api = &asked.console.api;
-        if let Some(mut told) = api.how_it_went(&asked.requester, MessageId(id)).await {
-            told.replace_range(..1, "M");
-            return Ok(asked.console.app.redirect("", told + "."));
+        let api = &context.console.api;
+        if let Some(mut outcome) = api.how_it_went(&context.requester, MessageId(id)).await {
+            outcome.replace_range(..1, "M");
+            return Ok(context.console.app.redirect("", outcome + "."));
         }
     }
     if let Some(id) = BatchId::parse(&text)
-        && asked
+        && context
             .ask(Command::Batch(BatchRequest::Show(id)))
             .await
             .is_ok()

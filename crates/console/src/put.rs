@@ -167,11 +167,11 @@ fn duration(field: &mut Field) -> Option<u64> {
 }
 
 /// The form; with `copy` filled from a message.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    let query = asked.query()?;
+pub(super) async fn page(context: PageRequest) -> Answer {
+    let query = context.query()?;
     let mut form = Put::of(&query);
     if let Some(id) = query.get("copy") {
-        let (message, queue) = asked.message(id).await?;
+        let (message, queue) = context.message(id).await?;
         let body = small(&message)?;
         form.queue.value = queue.to_string();
         (form.base64, form.body.value) = typed_body(body);
@@ -199,7 +199,7 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
             .map(|(at, (name, value))| (at + 1, name, value))
             .collect();
     }
-    Ok(form.shown(StatusCode::OK, &asked.frame))
+    Ok(form.shown(StatusCode::OK, &context.frame))
 }
 
 /// The body of a message that fits into a form.
@@ -236,14 +236,14 @@ struct Edited {
 }
 
 /// `/messages/ID/edit`.
-pub(super) async fn edit_page(asked: PageRequest, Path(id): Path<String>) -> Answer {
-    let (message, queue) = asked.message(&id).await?;
-    if !asked.requester.may_to(Verb::Edit, &queue) {
+pub(super) async fn edit_page(context: PageRequest, Path(id): Path<String>) -> Answer {
+    let (message, queue) = context.message(&id).await?;
+    if !context.requester.may_to(Verb::Edit, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }
     let (base64, body) = typed_body(small(&message)?);
     let page = Edited {
-        frame: asked.frame.of(format!("Edit {}", message.id.0), "queues"),
+        frame: context.frame.of(format!("Edit {}", message.id.0), "queues"),
         id: message.id.0,
         queue: Named::new(&queue),
         body,
@@ -255,12 +255,12 @@ pub(super) async fn edit_page(asked: PageRequest, Path(id): Path<String>) -> Ans
 }
 
 /// `POST /messages/ID/edit`: what is another is changed, if nobody else changed the message.
-pub(super) async fn edit(asked: PageRequest, Path(id): Path<String>, request: Request) -> Answer {
-    let given = asked.form(request).await?;
-    let (message, queue) = asked.message(&id).await?;
-    let field = |name: &str| given.form.get(name).unwrap_or_default();
+pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: Request) -> Answer {
+    let submitted = context.form(request).await?;
+    let (message, queue) = context.message(&id).await?;
+    let field = |name: &str| submitted.form.get(name).unwrap_or_default();
     let typed = field("body").replace("\r\n", "\n");
-    let body = match given.form.get("as") == Some("base64") {
+    let body = match submitted.form.get("as") == Some("base64") {
         false => typed.into_bytes(),
         true => {
             let typed: String = typed.split_whitespace().collect();
@@ -292,15 +292,15 @@ pub(super) async fn edit(asked: PageRequest, Path(id): Path<String>, request: Re
         due: delay_ms.map(When::In),
         ..Edit::default()
     };
-    let (app, now) = (&asked.console.app, message.id.0);
+    let (app, now) = (&context.console.app, message.id.0);
     if edit == Edit::default() {
         let note = "Nothing was changed.".to_owned();
         return Ok(app.redirect(&format!("messages/{now}"), note));
     }
     let command = Command::Edit(message.id, Box::new(edit));
-    let (api, seen) = (&asked.console.api, Some(field("seen").to_owned()));
+    let (api, seen) = (&context.console.api, Some(field("seen").to_owned()));
     let outcome = api
-        .guarded(&asked.requester, message.id, seen, command)
+        .guarded(&context.requester, message.id, seen, command)
         .await?;
     let (now, new_id, note) = if let Outcome::Put { id, .. } = outcome {
         let note = format!("Changed: the message has the id {} now.", id.0);
@@ -319,15 +319,19 @@ pub(super) async fn edit(asked: PageRequest, Path(id): Path<String>, request: Re
 }
 
 /// Puts what the form says, and goes to the message.
-pub(super) async fn put(asked: PageRequest, request: Request) -> Answer {
-    let given = asked.form(request).await?;
-    let mut form = Put::of(&given.form);
+pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
+    let submitted = context.form(request).await?;
+    let mut form = Put::of(&submitted.form);
     let Some((queue, message)) = form.read() else {
-        return Ok(form.shown(StatusCode::BAD_REQUEST, &asked.frame));
+        return Ok(form.shown(StatusCode::BAD_REQUEST, &context.frame));
     };
     let stored = async {
-        let put = asked.console.api.new_put(&queue, message, 0, None).await?;
-        asked.ask(Command::Put(put)).await
+        let put = context
+            .console
+            .api
+            .new_put(&queue, message, 0, None)
+            .await?;
+        context.ask(Command::Put(put)).await
     };
     let id = match stored.await {
         Ok(Outcome::Put { id, .. }) => id.0,
@@ -336,10 +340,10 @@ pub(super) async fn put(asked: PageRequest, request: Request) -> Answer {
             let status = StatusCode::from_u16(problem.status);
             form.refused(&problem);
             let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            return Ok(form.shown(status, &asked.frame).into_response());
+            return Ok(form.shown(status, &context.frame).into_response());
         }
     };
-    let app = &asked.console.app;
+    let app = &context.console.app;
     let name = names::in_address(&queue);
     let note = format!(
         "Message {id} was put into {}.",

@@ -169,30 +169,30 @@ pub(super) fn number(gauges: &QueueGauges, state: ListState) -> u64 {
 }
 
 /// `/queues/NAME`.
-pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer {
+pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answer {
     let queue = queue_of(&part)?;
-    let query = asked.query()?;
+    let query = context.query()?;
     let which = Which::of(&query)?;
-    let stats = match asked.stats(&queue).await {
+    let stats = match context.stats(&queue).await {
         Ok(stats) => stats,
-        Err(problem) => return Err(nearest::or_nearest(&asked, &queue, problem).await),
+        Err(problem) => return Err(nearest::or_nearest(&context, &queue, problem).await),
     };
     let after = query.get("after");
     // Numbers may be seen by some who may not see messages.
-    let list = match asked.requester.may_to(Verb::Peek, &queue) {
-        true => listing::list(&asked, &queue, &which, after).await?,
+    let list = match context.requester.may_to(Verb::Peek, &queue) {
+        true => listing::list(&context, &queue, &which, after).await?,
         false => listing::Page {
             lines: Vec::new(),
-            looked: 0,
+            examined: 0,
             next: None,
         },
     };
-    let kinds = match query.says("group") && asked.requester.may_to(Verb::Peek, &queue) {
-        true => Some(listing::kinds(&asked, &queue, &which).await?),
+    let kinds = match query.says("group") && context.requester.may_to(Verb::Peek, &queue) {
+        true => Some(listing::kinds(&context, &queue, &which).await?),
         false => None,
     };
     let shown = queue.to_string();
-    let script = asked
+    let script = context
         .console
         .ask_rq(move |rq| rq.has_script(&shown))
         .await?;
@@ -206,20 +206,24 @@ pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer
         }
     });
     let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
-    let given = asked.console.api.setup(&asked.requester, &queue).await?;
-    let setup = setup::of(&asked, &given);
-    let held = match keys(&stats, &given.settings) {
+    let queue_setup = context
+        .console
+        .api
+        .setup(&context.requester, &queue)
+        .await?;
+    let setup = setup::of(&context, &queue_setup);
+    let held = match keys(&stats, &queue_setup.settings) {
         None => None,
         Some(_) => {
-            let held = asked.console.api.held_keys(&asked.requester, &queue);
-            let now = asked.console.api.client_api().now();
+            let held = context.console.api.held_keys(&context.requester, &queue);
+            let now = context.console.api.client_api().now();
             Some(HeldKeys::of(&held.await?, now))
         }
     };
-    let elsewhere = asked.elsewhere();
-    let elsewhere = elsewhere.and_then(|other| other.called(&stats, &given));
+    let elsewhere = context.elsewhere();
+    let elsewhere = elsewhere.and_then(|other| other.called(&stats, &queue_setup));
     let name = Named::new(&queue);
-    let client_api = asked.console.api.client_api();
+    let client_api = context.console.api.client_api();
     let history = client_api.history(&queue);
     let day = query.get("span") == Some("24h");
     let recent = client_api.recent(&stats);
@@ -230,12 +234,12 @@ pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer
     };
     let page = Queue {
         // A filter looks through messages, which stay as they are shown.
-        frame: asked
+        frame: context
             .frame
             .of(&name.plain, "queues")
             .live("has key older error group after"),
-        may: May::of(&asked.requester, &queue),
-        paused_by: setup::paused_by(&asked, &given),
+        may: May::of(&context.requester, &queue),
+        paused_by: setup::paused_by(&context, &queue_setup),
         paused_left: Some(stats.paused_left_ms)
             .filter(|left| *left > 0)
             .map(words::duration),
@@ -249,8 +253,8 @@ pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer
             None if slow.is_empty() => None,
             None => Some((false, "is slow.".to_owned(), slow)),
         },
-        facts: facts(&stats, &given.settings, client_api.rates(&queue)),
-        elsewhere: elsewhere.map(|called| elsewhere_of(&asked, called)),
+        facts: facts(&stats, &queue_setup.settings, client_api.rates(&queue)),
+        elsewhere: elsewhere.map(|called| elsewhere_of(&context, called)),
         charts: history
             .map(|past| if day { past.quarters } else { past.minutes })
             .map(|series| past::charts(&*client_api, &series, day))
@@ -260,7 +264,7 @@ pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer
         state: listing::word(which.state),
         filtered: which.is_filtered(),
         query: which.query(None),
-        looked: words::count(list.looked),
+        looked: words::count(list.examined),
         total: words::count(number(&stats.gauges, which.state)),
         next: list.next.map(|next| which.query(Some(&next))),
         first: after.is_some(),
@@ -281,7 +285,7 @@ fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {
     finding.is_some_and(|finding| finding.rule == rule)
 }
 
-fn elsewhere_of(asked: &PageRequest, called: Called) -> Elsewhere {
+fn elsewhere_of(context: &PageRequest, called: Called) -> Elsewhere {
     let word = |(word, value): (String, CalledAs)| {
         let (text, queue) = match value {
             CalledAs::Text(text) => (names::seen(&text), None),
@@ -290,7 +294,7 @@ fn elsewhere_of(asked: &PageRequest, called: Called) -> Elsewhere {
             CalledAs::Ms(ms) => (words::duration(ms), None),
             CalledAs::Queue(queue, text) => {
                 let named = Named::new(&queue);
-                match asked.requester.may_to(Verb::Stats, &queue) {
+                match context.requester.may_to(Verb::Stats, &queue) {
                     true => (text, Some(named)),
                     false => (format!("{}, {text}", named.plain), None),
                 }

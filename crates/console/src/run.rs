@@ -39,17 +39,17 @@ fn may_run(state: ListState) -> bool {
 
 /// The log of a message, and whether a script takes its queue's messages.
 async fn find(
-    asked: &PageRequest,
+    context: &PageRequest,
     message: &Message,
     queue: &Name,
 ) -> Result<(Option<PathBuf>, bool), Problem> {
     let (message, shown) = (message.clone(), queue.to_string());
-    let found = asked.console.ask_rq(move |rq| {
+    let found = context.console.ask_rq(move |rq| {
         let scripted = rq.has_script(&shown);
         (rq.log_of(&shown, &message), scripted)
     });
     let (log, scripted) = found.await?;
-    let seen = log.filter(|(of, _)| asked.requester.may(Verb::Peek, of));
+    let seen = log.filter(|(of, _)| context.requester.may(Verb::Peek, of));
     Ok((seen.map(|(_, path)| path), scripted))
 }
 
@@ -58,12 +58,12 @@ async fn find(
 /// # Errors
 /// It cannot be read.
 pub(super) async fn log(
-    asked: &PageRequest,
+    context: &PageRequest,
     message: &Message,
     queue: &Name,
     state: ListState,
 ) -> Result<Option<Log>, Problem> {
-    let (path, scripted) = find(asked, message, queue).await?;
+    let (path, scripted) = find(context, message, queue).await?;
     if path.is_none() && !scripted {
         return Ok(None);
     }
@@ -105,13 +105,13 @@ fn end_of(path: &Path) -> io::Result<(u64, Vec<u8>)> {
 /// `/messages/ID/log`: its bytes, whole or from some place on, and the message's state. 204: there
 /// is none yet.
 pub(super) async fn download(
-    asked: PageRequest,
+    context: PageRequest,
     Part(id): Part<String>,
     headers: HeaderMap,
 ) -> Answer {
-    let (message, queue) = asked.message(&id).await?;
-    let state = ListState::of(&message, asked.console.api.client_api().now());
-    let (path, scripted) = find(&asked, &message, &queue).await?;
+    let (message, queue) = context.message(&id).await?;
+    let state = ListState::of(&message, context.console.api.client_api().now());
+    let (path, scripted) = find(&context, &message, &queue).await?;
     let mut response = match path {
         Some(path) => files::send(&path, "Log", &headers).await,
         None if scripted => StatusCode::NO_CONTENT.into_response(),

@@ -112,8 +112,8 @@ impl Page {
         }
         let is_shown = |field: &str| FIELDS.iter().any(|(name, ..)| *name == field);
         let choice = |name, label, words: [(&'static str, &'static str); 3]| {
-            let given = form.get(name).filter(|given| !given.is_empty());
-            let on = given.unwrap_or(words[0].0);
+            let submitted = form.get(name).filter(|submitted| !submitted.is_empty());
+            let on = submitted.unwrap_or(words[0].0);
             let words = words.map(|(word, means)| (word, means, word == on));
             let words = words.into();
             Choice { name, label, words }
@@ -162,26 +162,26 @@ impl Page {
 }
 
 /// `GET /schedules/form`; with `name` of that schedule.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let query = asked.query()?;
+pub(super) async fn page(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let query = context.query()?;
     let form = match query.get("name") {
         None => query,
         Some(name) => {
-            let (spec, version) = definition(&asked, name).await?;
-            filled(&asked, name, &spec, version)?
+            let (spec, version) = definition(&context, name).await?;
+            filled(&context, name, &spec, version)?
         }
     };
-    Ok(Page::of(&form, None).shown(StatusCode::OK, &asked.frame))
+    Ok(Page::of(&form, None).shown(StatusCode::OK, &context.frame))
 }
 
 /// The definition of a schedule that was made at run time, and its version.
-async fn definition(asked: &PageRequest, name: &str) -> Result<(ScheduleSpec, u64), Problem> {
+async fn definition(context: &PageRequest, name: &str) -> Result<(ScheduleSpec, u64), Problem> {
     let which = WhichSchedules::One(name.to_owned());
-    let (found, _) = asked.console.api.schedules(which).await?;
+    let (found, _) = context.console.api.schedules(which).await?;
     let one = found.into_iter().next();
     let one = one.ok_or_else(Problem::no_such_page)?;
-    if !asked
+    if !context
         .requester
         .may_to(Verb::Peek, &Name::of_shown(&one.queue))
     {
@@ -198,7 +198,7 @@ async fn definition(asked: &PageRequest, name: &str) -> Result<(ScheduleSpec, u6
 
 /// The form of a definition.
 fn filled(
-    asked: &PageRequest,
+    context: &PageRequest,
     name: &str,
     spec: &ScheduleSpec,
     version: u64,
@@ -228,7 +228,7 @@ fn filled(
         ("missed", word(&spec.missed)),
         ("overlap", word(&spec.overlap)),
     ];
-    let limits = &asked.console.app.settings().limits;
+    let limits = &context.console.app.settings().limits;
     let mut form = Form::default();
     for (name, value) in rows {
         let value = value.unwrap_or_default();
@@ -260,37 +260,37 @@ fn choice<T: DeserializeOwned>(form: &Form, field: &str) -> Option<T> {
 }
 
 /// `POST /schedules/form`.
-pub(super) async fn put(asked: PageRequest, request: Request) -> Answer {
-    must_operate(&asked)?;
-    let given = asked.form(request).await?;
-    let form = &given.form;
+pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
+    must_operate(&context)?;
+    let submitted = context.form(request).await?;
+    let form = &submitted.form;
     let old = form.get("old").filter(|old| !old.is_empty());
     let name = old.or(form.get("name")).unwrap_or_default().to_owned();
-    match defined(&asked, form, &name, old.is_some()).await {
+    match defined(&context, form, &name, old.is_some()).await {
         Ok(made) => {
             let done = if made { "is created" } else { "is changed" };
             let note = format!("The schedule {} {done}.", seen(&name));
-            Ok(asked.console.app.redirect("schedules", note))
+            Ok(context.console.app.redirect("schedules", note))
         }
         Err(problem) => {
             let field = problem.field.clone().unwrap_or_default();
             let status = StatusCode::from_u16(problem.status).unwrap_or_default();
             let wrong = Some((field.as_str(), problem.detail));
-            Ok(Page::of(form, wrong).shown(status, &asked.frame))
+            Ok(Page::of(form, wrong).shown(status, &context.frame))
         }
     }
 }
 
 /// Defines the schedule of a form; true: it is a new one.
 async fn defined(
-    asked: &PageRequest,
+    context: &PageRequest,
     form: &Form,
     name: &str,
     changes: bool,
 ) -> Result<bool, Problem> {
     // Fields that the form does not have stay.
     let (mut spec, version) = match changes {
-        true => definition(asked, name).await?,
+        true => definition(context, name).await?,
         false => Default::default(),
     };
     let typed = |field: &str| {
@@ -333,7 +333,7 @@ async fn defined(
         true => Some(number(typed("version"), "version", "takes a number")?.unwrap_or(version)),
         false => {
             let which = WhichSchedules::One(name.to_owned());
-            let (found, _) = asked.console.api.schedules(which).await?;
+            let (found, _) = context.console.api.schedules(which).await?;
             if !found.is_empty() {
                 let why = "there is a schedule of this name: change it, or choose another name";
                 return Err(Problem::field("name", why));
@@ -341,9 +341,9 @@ async fn defined(
             None
         }
     };
-    let api = &asked.console.api;
+    let api = &context.console.api;
     let done = api
-        .define_schedule(&asked.requester, name, spec, seen)
+        .define_schedule(&context.requester, name, spec, seen)
         .await?;
     Ok(done.made)
 }

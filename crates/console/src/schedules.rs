@@ -100,17 +100,17 @@ struct Schedules {
 }
 
 /// `/schedules`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let has = asked.query()?.get("has").unwrap_or_default().to_owned();
+pub(super) async fn page(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let (found, more) = match has.is_empty() {
         true => {
             let which = WhichSchedules::Soonest(ROWS);
-            let found = asked.console.api.schedules(which).await?.0;
+            let found = context.console.api.schedules(which).await?.0;
             let more = found.len() >= ROWS;
             (found, more)
         }
-        false => search(&asked, &has).await?,
+        false => search(&context, &has).await?,
     };
     let shown: Vec<Schedule> = found.iter().map(Schedule::from).collect();
     let number = |is: &dyn Fn(&&Schedule) -> bool| {
@@ -123,11 +123,11 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
         ("Refused", number(&|cron| cron.outcome == "refused")),
         ("Missed last run", number(&|cron| cron.outcome == "missed")),
     ];
-    let wall = asked.console.api.client_api().wall().0;
+    let wall = context.console.api.client_api().wall().0;
     let calendar = tokio::task::spawn_blocking(move || calendar(&found, wall)).await;
     let (hours, often) = calendar.unwrap_or_default();
     let page = Schedules {
-        frame: asked.frame.of("Schedules", "schedules"),
+        frame: context.frame.of("Schedules", "schedules"),
         facts,
         has,
         rows: shown.into_iter().map(Row::new).collect(),
@@ -139,12 +139,12 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
 }
 
 /// Schedules whose name or queue has this text, and whether there may be more.
-async fn search(asked: &PageRequest, has: &str) -> Result<(Vec<ScheduleSeen>, bool), Problem> {
+async fn search(context: &PageRequest, has: &str) -> Result<(Vec<ScheduleSeen>, bool), Problem> {
     let (mut found, mut after) = (Vec::new(), None);
     let mut searched = 0;
     while searched < SEARCHED {
         let which = WhichSchedules::Page { after, max: ROWS };
-        let (page, next) = asked.console.api.schedules(which).await?;
+        let (page, next) = context.console.api.schedules(which).await?;
         searched += page.len();
         found.extend(
             page.into_iter()
@@ -194,13 +194,13 @@ fn calendar(schedules: &[ScheduleSeen], wall: u64) -> (Vec<Hour>, Vec<String>) {
 
 /// `POST /schedules/NAME/do/ACT`.
 pub(super) async fn steer(
-    asked: PageRequest,
+    context: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    must_operate(&asked)?;
-    let given = asked.console.app.form(request).await?;
-    asked.must_be_ours(&given.form)?;
+    must_operate(&context)?;
+    let form = context.console.app.form(request).await?;
+    context.must_be_ours(&form.form)?;
     let name = names::of_address(&part).ok_or_else(Problem::no_such_page)?;
     let name = String::from_utf8(name.as_bytes().to_vec());
     let name = name.map_err(|_| Problem::no_such_page())?;
@@ -210,7 +210,11 @@ pub(super) async fn steer(
         "run" => ScheduleAct::Run,
         _ => return Err(Problem::no_such_page()),
     };
-    let done = asked.console.api.steer_schedule(act.clone(), &name).await?;
+    let done = context
+        .console
+        .api
+        .steer_schedule(act.clone(), &name)
+        .await?;
     let name = seen(&name);
     let note = match (&act, done.changed, done.message) {
         (ScheduleAct::Run, _, Some(id)) => format!("{name} was put as message {}.", id.0),
@@ -222,7 +226,7 @@ pub(super) async fn steer(
         }
         _ => format!("{name} was not paused."),
     };
-    Ok(asked.console.app.redirect("schedules", note))
+    Ok(context.console.app.redirect("schedules", note))
 }
 
 #[cfg(test)]

@@ -49,12 +49,12 @@ struct Page {
 }
 
 /// `/scripts`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    let query = asked.query()?;
+pub(super) async fn page(context: PageRequest) -> Answer {
+    let query = context.query()?;
     let after = query.get("after").and_then(names::of_address);
     let first = after.is_some();
     let after = after.map(|name| name.to_string());
-    let scripts = asked.console.ask_rq(move |rq| {
+    let scripts = context.console.ask_rq(move |rq| {
         // One more tells whether there is another page.
         rq.scripts(after.as_deref(), ROWS + 1, FAILURES)
     });
@@ -65,12 +65,12 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     let next = last.map(|last| names::in_address(&Name::from(last.name.as_str())));
     let mut rows = Vec::new();
     for script in scripts {
-        if asked.requester.may(Verb::Stats, &script.name) {
-            rows.push(row(&asked, script).await?);
+        if context.requester.may(Verb::Stats, &script.name) {
+            rows.push(row(&context, script).await?);
         }
     }
     let page = Page {
-        frame: asked.frame.of("Scripts", "scripts").live(""),
+        frame: context.frame.of("Scripts", "scripts").live(""),
         rows,
         first,
         next,
@@ -78,9 +78,9 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     Ok(reply::show(StatusCode::OK, &page))
 }
 
-async fn row(asked: &PageRequest, script: Scripted) -> Result<Row, Problem> {
+async fn row(context: &PageRequest, script: Scripted) -> Result<Row, Problem> {
     let name = Name::from(script.name.as_str());
-    let stats = match asked.stats(&name).await {
+    let stats = match context.stats(&name).await {
         // Nothing was put to it yet.
         Err(problem) if problem.status == 404 => QueueStats::default(),
         stats => stats?,
@@ -94,7 +94,7 @@ async fn row(asked: &PageRequest, script: Scripted) -> Result<Row, Problem> {
         ready: Figure::new(gauges.ready + gauges.not_selectable),
         delayed: Figure::new(gauges.delayed),
         buried: Figure::new(gauges.buried),
-        failures: failures(asked, &name, &script.failed).await,
+        failures: failures(context, &name, &script.failed).await,
         script: names::pieces(script.script.as_bytes()),
         name: Named::new(&name),
     })
@@ -112,11 +112,11 @@ fn state(script: &Scripted) -> (&'static str, &'static str) {
 }
 
 /// Messages that are still buried in this queue, if they may be seen.
-async fn failures(asked: &PageRequest, queue: &Name, ids: &[u64]) -> Vec<Failure> {
-    let now = asked.console.api.client_api().now();
+async fn failures(context: &PageRequest, queue: &Name, ids: &[u64]) -> Vec<Failure> {
+    let now = context.console.api.client_api().now();
     let mut all = Vec::new();
     for id in ids {
-        if let Ok((message, at)) = asked.message(&id.to_string()).await
+        if let Ok((message, at)) = context.message(&id.to_string()).await
             && at == *queue
             && ListState::of(&message, now) == ListState::Buried
         {

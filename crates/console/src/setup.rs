@@ -43,9 +43,9 @@ impl Value {
     }
 }
 
-pub(crate) fn of(asked: &PageRequest, setup: &QueueSetup) -> Setup {
-    let settings = asked.console.api.client_api().queue_settings(setup);
-    let now = asked.console.api.client_api().wall().0;
+pub(crate) fn of(context: &PageRequest, setup: &QueueSetup) -> Setup {
+    let settings = context.console.api.client_api().queue_settings(setup);
+    let now = context.console.api.client_api().wall().0;
     let values = settings.into_iter().map(|setting| Value {
         value: names::seen(&setting.value),
         from: match &setting.set_by {
@@ -60,7 +60,7 @@ pub(crate) fn of(asked: &PageRequest, setup: &QueueSetup) -> Setup {
     });
     let mut values: Vec<Value> = values.collect();
     values.sort_by_key(|value| !value.said);
-    let seen = |name: &&Name| asked.requester.may_to(Verb::Stats, name);
+    let seen = |name: &&Name| context.requester.may_to(Verb::Stats, name);
     Setup {
         said: values.iter().filter(|value| value.said).count(),
         values,
@@ -70,9 +70,9 @@ pub(crate) fn of(asked: &PageRequest, setup: &QueueSetup) -> Setup {
 }
 
 /// `by anna, 12:01:05 UTC`: who paused the queue by command, if that is known.
-pub(super) fn paused_by(asked: &PageRequest, setup: &QueueSetup) -> Option<String> {
+pub(super) fn paused_by(context: &PageRequest, setup: &QueueSetup) -> Option<String> {
     let by = SetBy::of(setup, Tags::PAUSED_BY)?;
-    Some(who(&by, asked.console.api.client_api().wall().0))
+    Some(who(&by, context.console.api.client_api().wall().0))
 }
 
 /// The same of any change, with the day where that is another one.
@@ -102,11 +102,19 @@ struct Changed {
 }
 
 /// `/queues/NAME/settings`.
-pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer {
+pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answer {
     let queue = queue_of(&part)?;
-    let has = asked.query()?.get("has").unwrap_or_default().to_lowercase();
-    let given = asked.console.api.setup(&asked.requester, &queue).await?;
-    let mut setup = of(&asked, &given);
+    let has = context
+        .query()?
+        .get("has")
+        .unwrap_or_default()
+        .to_lowercase();
+    let queue_setup = context
+        .console
+        .api
+        .setup(&context.requester, &queue)
+        .await?;
+    let mut setup = of(&context, &queue_setup);
     let says = |text: &str| text.to_lowercase().contains(&has);
     setup.values.retain(|value| {
         [&value.key, &value.value, &value.from, &value.help]
@@ -115,11 +123,11 @@ pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer
     });
     let name = Named::new(&queue);
     let page = Changed {
-        frame: asked
+        frame: context
             .frame
             .of(format!("Settings of {}", name.plain), "queues"),
-        may: asked.requester.may_to(Verb::Configure, &queue),
-        seen: version_of_setup(&given),
+        may: context.requester.may_to(Verb::Configure, &queue),
+        seen: version_of_setup(&queue_setup),
         name,
         setup,
         has,
@@ -129,17 +137,17 @@ pub(super) async fn page(asked: PageRequest, Path(part): Path<String>) -> Answer
 
 /// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.
 pub(crate) async fn change(
-    asked: PageRequest,
+    context: PageRequest,
     Path((part, key)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
     let queue = queue_of(&part)?;
-    let given = asked.form(request).await?;
-    let (app, api) = (&asked.console.app, &asked.console.api);
-    let before = api.setup(&asked.requester, &queue).await?;
-    let undoes = given.form.says("undo");
-    let typed = given.form.get("value").unwrap_or_default().trim();
-    let value = match of_key(&asked, &before, &key) {
+    let queue_setup = context.form(request).await?;
+    let (app, api) = (&context.console.app, &context.console.api);
+    let before = api.setup(&context.requester, &queue).await?;
+    let undoes = queue_setup.form.says("undo");
+    let typed = queue_setup.form.get("value").unwrap_or_default().trim();
+    let value = match of_key(&context, &before, &key) {
         _ if undoes => None,
         // Text needs no quotes here.
         Some(now) if now.value.starts_with('"') => Some(serde_json::Value::from(typed).to_string()),
@@ -147,13 +155,13 @@ pub(crate) async fn change(
     };
     let changes = [(key.clone(), value)];
     // An undo is about one setting, whatever became of others.
-    let seen = given.form.get("seen").filter(|_| !undoes);
-    let changed = api.change(&asked.requester, &queue, &changes, seen).await;
+    let seen = queue_setup.form.get("seen").filter(|_| !undoes);
+    let changed = api.change(&context.requester, &queue, &changes, seen).await;
     let says = |setup: &QueueSetup, by: bool| {
-        let now = of_key(&asked, setup, &key);
+        let now = of_key(&context, setup, &key);
         now.map(|now| {
             let set_by = now.set_by.filter(|_| by);
-            let by = set_by.map(|set_by| who(&set_by, asked.console.api.client_api().wall().0));
+            let by = set_by.map(|set_by| who(&set_by, context.console.api.client_api().wall().0));
             let by = by.map(|by| format!(", set {by}")).unwrap_or_default();
             format!("{key} is {}{by}", names::seen(&now.value))
         })
@@ -171,7 +179,7 @@ pub(crate) async fn change(
         }
         Err(problem) => return Err(problem),
     };
-    Ok(app.back(&given.form, &format!("queues/{part}/settings"), note))
+    Ok(app.back(&queue_setup.form, &format!("queues/{part}/settings"), note))
 }
 
 /// A value as it was typed; what is no value is a text, of which the setting says what it takes
@@ -184,7 +192,7 @@ fn in_json(typed: &str) -> String {
     value.unwrap_or_else(|| typed.into()).to_string()
 }
 
-fn of_key(asked: &PageRequest, setup: &QueueSetup, key: &str) -> Option<Setting> {
-    let settings = asked.console.api.client_api().queue_settings(setup);
+fn of_key(context: &PageRequest, setup: &QueueSetup, key: &str) -> Option<Setting> {
+    let settings = context.console.api.client_api().queue_settings(setup);
     settings.into_iter().find(|setting| setting.key == key)
 }

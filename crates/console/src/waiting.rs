@@ -37,15 +37,15 @@ struct Waiting {
 }
 
 /// `/waiting`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    let query = asked.query()?;
+pub(super) async fn page(context: PageRequest) -> Answer {
+    let query = context.query()?;
     let group = Group::of(query.get("group").unwrap_or("scheduled"))?;
     let has = query.get("has").unwrap_or_default().to_owned();
     let bytes = Name::of_shown(&has);
-    let (api, after) = (&asked.console.api, query.get("after"));
-    let list = |max| api.over(&asked.requester, (group, bytes.as_bytes()), after, max);
+    let (api, after) = (&context.console.api, query.get("after"));
+    let list = |max| api.over(&context.requester, (group, bytes.as_bytes()), after, max);
     let mut over = list(listing::ROWS).await?;
-    let mut rows = rows_of(&asked, &over.messages);
+    let mut rows = rows_of(&context, &over.messages);
     let weights = rows
         .iter()
         .map(|row| row.queue.weight() + row.line.weight());
@@ -53,10 +53,10 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     if fit < rows.len() {
         drop(over);
         over = list(u32::try_from(fit).unwrap_or(listing::ROWS)).await?;
-        rows = rows_of(&asked, &over.messages);
+        rows = rows_of(&context, &over.messages);
     }
     let page = Waiting {
-        frame: asked.frame.of("Waiting", "waiting"),
+        frame: context.frame.of("Waiting", "waiting"),
         group: group.word(),
         says: match group {
             Group::Scheduled => "Messages of all queues that are due later and were never taken.",
@@ -87,15 +87,15 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     Ok(reply::show(StatusCode::OK, &page))
 }
 
-fn rows_of(asked: &PageRequest, messages: &[(Message, Name)]) -> Vec<Row> {
-    let now = asked.console.api.client_api().now();
+fn rows_of(context: &PageRequest, messages: &[(Message, Name)]) -> Vec<Row> {
+    let now = context.console.api.client_api().now();
     let rows = messages.iter().map(|(message, queue)| Row {
         queue: Named::new(queue),
         line: Line::new(message, None, now),
         state: listing::word(ListState::of(message, now)),
         may: match message.came_from() {
-            Some(_) => asked.requester.may_to(Verb::Move, queue),
-            None => asked.requester.may_to(Verb::Kick, queue),
+            Some(_) => context.requester.may_to(Verb::Move, queue),
+            None => context.requester.may_to(Verb::Kick, queue),
         },
     });
     rows.collect()

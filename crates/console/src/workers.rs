@@ -130,12 +130,12 @@ struct Workers {
 
 /// Shows the workers to `look`, page after page, until it has seen enough.
 async fn each(
-    asked: &PageRequest,
+    context: &PageRequest,
     mut look: impl FnMut(Vec<Worker>) -> bool,
 ) -> Result<(), Problem> {
     let mut after = None;
     loop {
-        let (list, next, _room) = asked.console.api.workers(after).await?;
+        let (list, next, _room) = context.console.api.workers(after).await?;
         let workers = serde_json::from_str(&list);
         let workers = workers.map_err(|error| Problem::internal(format!("workers: {error}")))?;
         if look(workers) || next.is_none() {
@@ -146,12 +146,12 @@ async fn each(
 }
 
 /// `/workers`.
-pub(super) async fn page(asked: PageRequest) -> Answer {
-    must_operate(&asked)?;
-    let has = asked.query()?.get("has").unwrap_or_default().to_owned();
+pub(super) async fn page(context: PageRequest) -> Answer {
+    must_operate(&context)?;
+    let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let (mut workers, mut more) = (Vec::new(), false);
     let [mut all, mut running, mut quiet, mut ending, mut jobs] = [0; 5];
-    each(&asked, |page| {
+    each(&context, |page| {
         for worker in &page {
             all += 1;
             running += u64::from(worker.state == "running");
@@ -176,7 +176,7 @@ pub(super) async fn page(asked: PageRequest) -> Answer {
     ];
     let none = all == 0;
     let page = Workers {
-        frame: asked.frame.of("Workers", "workers").live(""),
+        frame: context.frame.of("Workers", "workers").live(""),
         facts,
         has,
         rows: workers.iter().map(Row::new).collect(),
@@ -218,13 +218,13 @@ struct WorkerAsk {
 
 /// `/workers/WID/ask/ACT`.
 pub(super) async fn question(
-    asked: PageRequest,
+    context: PageRequest,
     Path((part, act)): Path<(String, String)>,
 ) -> Answer {
-    must_operate(&asked)?;
+    must_operate(&context)?;
     let (wid, wanted) = named(&part, &act)?;
     let mut found = None;
-    each(&asked, |page| {
+    each(&context, |page| {
         found = page.into_iter().find(|worker| worker.wid == wid);
         found.is_some()
     })
@@ -235,7 +235,7 @@ pub(super) async fn question(
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);
     let page = WorkerAsk {
-        frame: asked.frame.of(format!("{act} {shown}"), "workers"),
+        frame: context.frame.of(format!("{act} {shown}"), "workers"),
         heading: match wanted {
             WorkerAction::Quiet => format!("Ask {shown} to be quiet?"),
             WorkerAction::Terminate => format!("Ask {shown} to end?"),
@@ -268,14 +268,14 @@ pub(super) async fn question(
 
 /// `POST /workers/WID/do/ACT`.
 pub(super) async fn steer(
-    asked: PageRequest,
+    context: PageRequest,
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    must_operate(&asked)?;
-    asked.form(request).await?;
+    must_operate(&context)?;
+    context.form(request).await?;
     let (wid, act) = named(&part, &act)?;
-    let there = asked.console.api.client_api().steer_worker(act, &wid);
+    let there = context.console.api.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
     let note = match (there, act) {
         (true, WorkerAction::Quiet) => {
@@ -286,5 +286,5 @@ pub(super) async fn steer(
         }
         (false, _) => format!("{wid} is gone already."),
     };
-    Ok(asked.console.app.redirect("workers", note))
+    Ok(context.console.app.redirect("workers", note))
 }

@@ -47,21 +47,21 @@ fn is_zero(number: &u64) -> bool {
 
 impl Act {
     /// Its result, and the number of steps.
-    pub fn told(&self) -> String {
-        let mut told = self.result.clone();
+    pub fn result_text(&self) -> String {
+        let mut reported = self.result.clone();
         if let Some(messages) = self.messages {
             let messages = words::of(messages, "message", "messages");
-            told.push_str(&format!(", {messages}"));
+            reported.push_str(&format!(", {messages}"));
         }
         if let Some(id) = self.new_id {
-            told.push_str(&format!(", now message {id}"));
+            reported.push_str(&format!(", now message {id}"));
         }
         match self.steps {
             0 => {}
-            1 => told.push_str(" (1 step more)"),
-            steps => told.push_str(&format!(" ({steps} steps more)")),
+            1 => reported.push_str(" (1 step more)"),
+            steps => reported.push_str(&format!(" ({steps} steps more)")),
         }
-        told
+        reported
     }
 
     /// As an operator reads it.
@@ -77,7 +77,7 @@ impl Act {
             shown(&self.from),
             self.act,
             shown(&self.what),
-            self.told()
+            self.result_text()
         )
     }
 }

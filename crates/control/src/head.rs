@@ -241,7 +241,7 @@ impl Head {
 }
 
 /// All of [`Head`], and always the fields that most readers look for.
-pub fn told(message: &Message, queue: &Name) -> Value {
+pub fn message_value(message: &Message, queue: &Name) -> Value {
     let head = Head::of(message, queue);
     let mut value = serde_json::to_value(&head).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {

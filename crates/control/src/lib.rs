@@ -6,7 +6,7 @@ pub mod audit;
 mod head;
 mod plain;
 
-pub use head::{Head, Standing, Text, told};
+pub use head::{Head, Standing, Text, message_value};
 pub use plain::plain;
 
 /// Messages of one `POST /queues/{queue}/records` at most.

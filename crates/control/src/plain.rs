@@ -18,13 +18,13 @@ pub fn plain(why: &str) -> String {
         let known = known.replace(" or ", ", ");
         return format!("there is no field \"{}\"; known are {known}", cut(name));
     }
-    if let Some((given, known)) = other(why, "unknown variant `") {
-        return format!("takes {known}; not \"{}\"", cut(given));
+    if let Some((supplied, known)) = other(why, "unknown variant `") {
+        return format!("takes {known}; not \"{}\"", cut(supplied));
     }
     let typed = ["invalid type: ", "invalid value: "];
     let typed = typed.iter().find_map(|says| why.strip_prefix(says));
-    if let Some((given, wanted)) = typed.and_then(|rest| rest.rsplit_once(", expected ")) {
-        return format!("takes {}; not {}", taken(wanted), shown(given));
+    if let Some((supplied, wanted)) = typed.and_then(|rest| rest.rsplit_once(", expected ")) {
+        return format!("takes {}; not {}", taken(wanted), shown(supplied));
     }
     if why.starts_with("invalid length ") && why.contains("expected struct ") {
         return "takes an object; not a list".to_owned();
@@ -64,15 +64,15 @@ fn taken(wanted: &str) -> &str {
 }
 
 /// A value as the reader shows it, in the words of JSON.
-fn shown(given: &str) -> String {
-    match given {
+fn shown(supplied: &str) -> String {
+    match supplied {
         "map" => return "an object".to_owned(),
         "sequence" => return "a list".to_owned(),
         _ => {}
     }
     let kinds = ["integer ", "floating point ", "boolean ", "string "];
-    let value = kinds.iter().find_map(|kind| given.strip_prefix(kind));
-    cut(value.unwrap_or(given).trim_matches('`'))
+    let value = kinds.iter().find_map(|kind| supplied.strip_prefix(kind));
+    cut(value.unwrap_or(supplied).trim_matches('`'))
 }
 
 /// The beginning of a text, if it is long.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn errors_of_the_reader_are_told_in_plain_english() {
-        for (why, told) in [
+        for (why, expected) in [
             (
                 "missing field `messages` at line 1 column 2",
                 "the field \"messages\" is missing",
@@ -125,7 +125,7 @@ mod tests {
             ),
             ("something else", "something else"),
         ] {
-            assert_eq!(plain(why), told, "{why}");
+            assert_eq!(plain(why), expected, "{why}");
         }
     }
 }

@@ -64,5 +64,5 @@ pub type TellClients = Box<dyn FnOnce(Vec<Client>) + Send>;
 /// A list that goes from thread to thread.
 pub struct Census {
     pub clients: Vec<Client>,
-    pub tell: TellClients,
+    pub notify: TellClients,
 }

@@ -205,7 +205,7 @@ impl Dispatcher {
                 is_next = true;
             }
             match reply {
-                Some(reply) => self.tell(
+                Some(reply) => self.notify(
                     inside,
                     required,
                     Notification::Outcome(reply, outcome, name),
@@ -279,10 +279,15 @@ impl Dispatcher {
     }
 
     /// Sends a notification, now or when its commit numbers are complete.
-    fn tell(&self, mut inside: MutexGuard<'_, Inside>, required: Required, told: Notification) {
+    fn notify(
+        &self,
+        mut inside: MutexGuard<'_, Inside>,
+        required: Required,
+        notification: Notification,
+    ) {
         if self.core.completed().satisfies(required) {
             drop(inside);
-            told.say();
+            notification.say();
             return;
         }
         if inside.closed {
@@ -292,7 +297,7 @@ impl Dispatcher {
         }
         // The first reply that is held wakes the dispatcher, which looks again until none is held.
         let is_first = inside.held.is_empty();
-        inside.held.push((required, told, Instant::now()));
+        inside.held.push((required, notification, Instant::now()));
         drop(inside);
         self.write(required.written);
         if is_first {
@@ -381,7 +386,7 @@ impl Dispatcher {
         };
         let mut inside = locked(&self.inside);
         let closing = inside.closing;
-        let told = match (inside.requesters.get_mut(&client_id), outcome) {
+        let notification = match (inside.requesters.get_mut(&client_id), outcome) {
             (Some(requester), Outcome::Messages(messages)) if delivery.standing => Ok(
                 Notification::Arrived(Arc::clone(&requester.arrive), messages, delivery.queue),
             ),
@@ -400,10 +405,10 @@ impl Dispatcher {
             true => None,
             false => inside.next_of(client_id),
         };
-        match told {
-            Ok(told) => self.tell(inside, required, told),
+        match notification {
+            Ok(notification) => self.notify(inside, required, notification),
             // Too late: leases of the client end with it, the rest is undone.
-            Err(Outcome::Messages(messages)) if !delivery.looked => {
+            Err(Outcome::Messages(messages)) if !delivery.peeked => {
                 drop(inside);
                 let caller = Caller::server(client_id);
                 self.core
@@ -421,8 +426,8 @@ impl Dispatcher {
         let mailbox = &self.mailbox;
         loop {
             let completed = self.core.completed();
-            for told in self.take_reached(completed) {
-                told.say();
+            for notification in self.take_reached(completed) {
+                notification.say();
             }
             if locked(&self.inside).held.is_empty() {
                 return;
@@ -442,7 +447,9 @@ impl Dispatcher {
             .into_iter()
             .partition::<Vec<_>, _>(|(required, ..)| completed.satisfies(*required));
         inside.held = held;
-        free.into_iter().map(|(_, told, _)| told).collect()
+        free.into_iter()
+            .map(|(_, notification, _)| notification)
+            .collect()
     }
 
     /// Gives up replies that nobody acknowledges: who waits for one is told by its being dropped.

@@ -120,8 +120,8 @@ impl Dispatchers {
         let mut mail = Vec::new();
         let mut stops = None;
         while stops.is_none_or(|since| self.takes_wait(since)) {
-            let looks = stops.is_some() || self.core.is_shared();
-            if let Err(error) = poll.poll(&mut events, looks.then_some(HELD_LOOK))
+            let polls = stops.is_some() || self.core.is_shared();
+            if let Err(error) = poll.poll(&mut events, polls.then_some(HELD_LOOK))
                 && error.kind() != ErrorKind::Interrupted
             {
                 tracing::error!("cannot wait for deliveries: {error}");

@@ -120,7 +120,7 @@ pub struct Listening {
     /// How it speaks TLS, if it does.
     pub tls: Option<Secure>,
     /// Foreign protocols that were logged already, by kind.
-    pub foreign_told: [AtomicBool; 3],
+    pub foreign_reported: [AtomicBool; 3],
 }
 
 impl Listening {
@@ -131,8 +131,8 @@ impl Listening {
 
     /// Says once that clients come here who speak something else; how many is
     /// among the counters.
-    pub fn tell_foreign(&self, foreign: Foreign) {
-        if !self.foreign_told[foreign as usize].swap(true, Ordering::Relaxed) {
+    pub fn report_foreign(&self, foreign: Foreign) {
+        if !self.foreign_reported[foreign as usize].swap(true, Ordering::Relaxed) {
             let (protocol, address) = (self.protocol, &self.address);
             tracing::warn!("{protocol} at {address}: {}", foreign.text());
         }

@@ -53,7 +53,7 @@ impl Tls {
             // Listeners without files of their own have the same ones.
             if !faults
                 .iter()
-                .any(|told| told.root_cause().to_string() == cause)
+                .any(|known| known.root_cause().to_string() == cause)
             {
                 faults.push(error);
             }
@@ -102,7 +102,7 @@ impl Tls {
             match (acceptor, settings) {
                 (None, Ok(None)) => {}
                 (Some(acceptor), Ok(settings @ Some(_))) => {
-                    told(name, acceptor, acceptor.reload(settings));
+                    log_reload(name, acceptor, acceptor.reload(settings));
                 }
                 (Some(_), Ok(None)) | (None, Ok(Some(_))) => tracing::warn!(
                     "TLS of {name} at {address} was turned on or off: restart the server to apply \
@@ -116,10 +116,10 @@ impl Tls {
     }
 
     /// Reads again what has changed.
-    fn look(&self) {
+    fn check_files(&self) {
         for acceptor in locked(&self.acceptors).iter().flatten() {
             if acceptor.has_changed() {
-                told("a listener", acceptor, acceptor.reload(None));
+                log_reload("a listener", acceptor, acceptor.reload(None));
             }
         }
     }
@@ -147,7 +147,7 @@ fn acceptor(config: &Config, listen: &Listen) -> Result<Option<Acceptor>> {
     Ok(Some(acceptor))
 }
 
-fn told(name: &str, acceptor: &Acceptor, reloaded: Result<(), quintet_tls::Error>) {
+fn log_reload(name: &str, acceptor: &Acceptor, reloaded: Result<(), quintet_tls::Error>) {
     match reloaded {
         Ok(()) => {
             let fingerprint = acceptor.fingerprint();
@@ -182,7 +182,7 @@ impl Watch {
         let thread = std::thread::Builder::new().name("certificates".to_owned());
         let thread = thread.spawn(move || {
             while stopped.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                tls.look();
+                tls.check_files();
             }
         });
         Ok(Self {

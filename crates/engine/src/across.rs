@@ -95,7 +95,7 @@ pub struct Across {
     count: usize,
     phase: Phase,
     claim: Claim,
-    looks: u32,
+    passes: u32,
     best: Option<(Best, usize)>,
     /// The best one of the other shards.
     rival: Option<Best>,
@@ -152,7 +152,7 @@ impl Across {
             count,
             phase,
             claim: Claim::default(),
-            looks: 0,
+            passes: 0,
             best: None,
             rival: None,
             held: 0,
@@ -266,7 +266,7 @@ impl Across {
             (self.best, self.rival) = (None, None);
         }
         let found = self.best_of(cx, engine);
-        if found.is_none() && self.looks == 0 && !self.standing {
+        if found.is_none() && self.passes == 0 && !self.standing {
             engine.count_miss(&self.take);
         }
         if let Some(found) = found {
@@ -301,8 +301,8 @@ impl Across {
         if good && let Some(answer) = self.take_here(cx, engine) {
             return Some(answer);
         }
-        self.looks += 1;
-        self.phase = match self.looks {
+        self.passes += 1;
+        self.phase = match self.passes {
             LOOKS_MAX => Phase::First(0),
             _ => Phase::Search(0),
         };
@@ -318,7 +318,7 @@ impl Across {
         if let Some(answer) = self.take_here(cx, engine) {
             return Some(answer);
         }
-        if self.looks == 0 && !self.standing {
+        if self.passes == 0 && !self.standing {
             engine.count_miss(&self.take);
         }
         if at + 1 < self.shards.len() {

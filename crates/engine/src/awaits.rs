@@ -25,7 +25,7 @@ pub(crate) struct Awaits {
     /// When each gives up. An index over `of`.
     deadlines: BTreeSet<(Ms, ClientId)>,
     /// Outcomes that are delivered at the end of the step.
-    told: Vec<(ClientId, Principal, Outcome)>,
+    notifications: Vec<(ClientId, Principal, Outcome)>,
 }
 
 impl Awaits {
@@ -85,14 +85,15 @@ impl Awaits {
     /// The message has ended.
     pub(crate) fn ended(&mut self, result: &MessageResult) {
         for client_id in self.of(result.id) {
-            self.tell(client_id, Outcome::Result(Box::new(result.clone())));
+            self.notify(client_id, Outcome::Result(Box::new(result.clone())));
         }
     }
 
     /// The wait of a client is over.
-    pub(crate) fn tell(&mut self, client_id: ClientId, outcome: Outcome) {
+    pub(crate) fn notify(&mut self, client_id: ClientId, outcome: Outcome) {
         if let Some(wait) = self.remove(client_id) {
-            self.told.push((client_id, wait.principal, outcome));
+            self.notifications
+                .push((client_id, wait.principal, outcome));
         }
     }
 
@@ -104,17 +105,17 @@ impl Awaits {
 
     /// When the next step is needed.
     pub(crate) fn next_deadline(&self) -> Option<Ms> {
-        match self.told.is_empty() {
+        match self.notifications.is_empty() {
             true => self.deadlines.first().map(|(at, _)| *at),
             false => Some(Ms(0)),
         }
     }
 
-    pub(crate) fn has_told(&self) -> bool {
-        !self.told.is_empty()
+    pub(crate) fn has_notifications(&self) -> bool {
+        !self.notifications.is_empty()
     }
 
-    pub(crate) fn take_told(&mut self) -> Vec<(ClientId, Principal, Outcome)> {
-        std::mem::take(&mut self.told)
+    pub(crate) fn take_notifications(&mut self) -> Vec<(ClientId, Principal, Outcome)> {
+        std::mem::take(&mut self.notifications)
     }
 }

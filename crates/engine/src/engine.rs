@@ -73,7 +73,7 @@ pub struct Engine {
     /// Messages that wait for such a decision.
     pub(crate) pending: HashMap<MessageId, PendingDecisionKind, Hash>,
     /// Those nobody was told of yet.
-    pub(crate) asked: Vec<PendingDecision>,
+    pub(crate) requested_decisions: Vec<PendingDecision>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
     /// Steps since the indexes were last verified.
@@ -127,7 +127,7 @@ impl Engine {
             pending_decisions: PendingDecisions::default(),
             permits: None,
             pending: HashMap::default(),
-            asked: Vec::new(),
+            requested_decisions: Vec::new(),
             picks: 0,
             #[cfg(debug_assertions)]
             unverified: 0,
@@ -159,7 +159,7 @@ impl Engine {
             // Nobody else tells those who wait that a limit or a pause is gone.
             let there = self.store.queue(queue);
             if there.is_some_and(|queue| !queue.live.line.is_empty()) {
-                self.store.look_again(queue);
+                self.store.recheck(queue);
             }
         }
     }

@@ -117,9 +117,9 @@ impl<'a, J> Cx<'a, J> {
     }
 
     /// The messages of the newest delivery are still where they were.
-    pub(crate) fn only_looked(&mut self) {
+    pub(crate) fn only_peeked(&mut self) {
         if let Some(delivery) = self.deliveries.last_mut() {
-            delivery.looked = true;
+            delivery.peeked = true;
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) struct TakeRecord {
     /// See [`quintet_types::Take::token_sum`].
     pub(crate) sum: u64,
     /// The leases.
-    pub(crate) given: Box<[LeaseGrant]>,
+    pub(crate) granted: Box<[LeaseGrant]>,
 }
 
 type Key = (QueueId, Arc<[u8]>);
@@ -60,11 +60,11 @@ impl TakeTokens {
     }
 
     /// Those leases begin anew; the token is known no longer than before.
-    pub(crate) fn renew(&mut self, queue: QueueId, token: &[u8], given: Box<[LeaseGrant]>) {
+    pub(crate) fn renew(&mut self, queue: QueueId, token: &[u8], granted: Box<[LeaseGrant]>) {
         if let Some(taken) = self.known.get_mut(&(queue, Arc::from(token))) {
-            let leases = given.iter().map(|lease| (lease.id, lease.number));
+            let leases = granted.iter().map(|lease| (lease.id, lease.number));
             self.repeated.extend(leases);
-            taken.given = given;
+            taken.granted = granted;
         }
     }
 
@@ -74,7 +74,7 @@ impl TakeTokens {
     }
 
     fn forget(&mut self, taken: Option<TakeRecord>) {
-        for lease in taken.iter().flat_map(|taken| &*taken.given) {
+        for lease in taken.iter().flat_map(|taken| &*taken.granted) {
             self.repeated.remove(&(lease.id, lease.number));
         }
     }
@@ -85,14 +85,14 @@ impl TakeTokens {
         queue: QueueId,
         token: &[u8],
         sum: u64,
-        given: Box<[LeaseGrant]>,
+        granted: Box<[LeaseGrant]>,
         now: Ms,
     ) {
         let (key, ends): (Key, Ms) = ((queue, token.into()), now + KNOWN_MS);
-        let bytes = bytes_of(token.len(), given.len());
+        let bytes = bytes_of(token.len(), granted.len());
         let before = self
             .known
-            .insert(key.clone(), TakeRecord { ends, sum, given });
+            .insert(key.clone(), TakeRecord { ends, sum, granted });
         self.forget(before);
         self.ends.push_back((ends, key, bytes));
         self.bytes += bytes;
@@ -117,38 +117,38 @@ const fn bytes_of(token: usize, leases: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn given(id: u64) -> Box<[LeaseGrant]> {
-        let given = LeaseGrant {
+    fn granted(id: u64) -> Box<[LeaseGrant]> {
+        let granted = LeaseGrant {
             id: MessageId(id),
             number: 1,
             until: None,
             client_id: ClientId(7),
         };
-        vec![given; 2].into()
+        vec![granted; 2].into()
     }
 
     #[test]
     fn the_oldest_are_forgotten_when_their_time_is_over_or_there_are_too_many() {
         let (mut tokens, q) = (TakeTokens::default(), QueueId(3));
-        tokens.note(q, b"a", 0, given(1), Ms(0));
-        tokens.note(q, b"b", 0, given(2), Ms(10));
-        tokens.note(q, b"a", 0, given(3), Ms(20));
+        tokens.note(q, b"a", 0, granted(1), Ms(0));
+        tokens.note(q, b"b", 0, granted(2), Ms(10));
+        tokens.note(q, b"a", 0, granted(3), Ms(20));
         assert_eq!(tokens.known.len(), 2);
         let end = Ms(KNOWN_MS + 10);
         assert!(tokens.of(q, b"b", end).is_none());
-        let known = tokens.of(q, b"a", end).map(|taken| &taken.given);
-        assert_eq!(known, Some(&given(3)));
+        let known = tokens.of(q, b"a", end).map(|taken| &taken.granted);
+        assert_eq!(known, Some(&granted(3)));
         assert!(tokens.of(QueueId(4), b"a", end).is_none());
-        tokens.note(q, b"c", 0, given(4), end);
+        tokens.note(q, b"c", 0, granted(4), end);
         assert_eq!((tokens.known.len(), tokens.ends.len()), (2, 2));
         for number in 0..1_000_000u32 {
-            tokens.note(q, &number.to_le_bytes(), 0, given(5), end);
+            tokens.note(q, &number.to_le_bytes(), 0, granted(5), end);
             assert!(tokens.bytes <= BYTES_MAX);
         }
         assert_eq!(tokens.known.len(), tokens.ends.len());
         assert!(tokens.known.len() > 30_000);
         let end = end + KNOWN_MS;
-        tokens.note(q, b"d", 0, given(6), end);
+        tokens.note(q, b"d", 0, granted(6), end);
         assert_eq!(tokens.bytes, bytes_of(1, 2));
     }
 
@@ -156,7 +156,7 @@ mod tests {
     fn one_token_over_and_over_takes_no_more_than_its_bound() {
         let mut tokens = TakeTokens::default();
         for _ in 0..1_000_000 {
-            tokens.note(QueueId(1), b"a", 0, given(1), Ms(0));
+            tokens.note(QueueId(1), b"a", 0, granted(1), Ms(0));
         }
         assert!(tokens.ends.len() <= BYTES_MAX / bytes_of(1, 0));
     }

@@ -38,12 +38,12 @@ impl Waiter {
     }
 
     /// True for a peeking subscription, which takes nothing.
-    fn only_looks(&self) -> bool {
-        self.standing && self.take.look
+    fn only_peeks(&self) -> bool {
+        self.standing && self.take.peek
     }
 
     fn waits_to(&self) -> WaitsTo {
-        match (self.take.look, self.standing) {
+        match (self.take.peek, self.standing) {
             (false, _) => WaitsTo::Take,
             (true, false) => WaitsTo::Peek,
             (true, true) => WaitsTo::Watch,
@@ -78,7 +78,7 @@ pub(crate) struct Waiters {
     next: u64,
     all: BTreeMap<u64, Waiter>,
     /// How many of them are peeking subscriptions.
-    lookers: usize,
+    peeks: usize,
     deadlines: BTreeSet<(Ms, u64)>,
     by_client: HashMap<ClientId, SmallVec<[u64; 2]>, foldhash::fast::RandomState>,
 }
@@ -90,7 +90,7 @@ impl Waiters {
 
     /// How many are takes: all but peeking subscriptions.
     pub(crate) fn takes(&self) -> usize {
-        self.all.len() - self.lookers
+        self.all.len() - self.peeks
     }
 
     /// The queues a client's takes stand in line for.
@@ -109,7 +109,7 @@ impl Waiters {
         let number = self.next;
         self.next += 1;
         waiter.enter(number, store);
-        self.lookers += usize::from(waiter.only_looks());
+        self.peeks += usize::from(waiter.only_peeks());
         if let Some(at) = waiter.deadline() {
             self.deadlines.insert((at, number));
         }
@@ -134,11 +134,11 @@ impl Waiters {
             return queues;
         };
         waiter.leave(number, store);
-        self.lookers -= usize::from(waiter.only_looks());
+        self.peeks -= usize::from(waiter.only_peeks());
         waiter.take = take;
         let before = std::mem::replace(&mut waiter.queues, queues);
         waiter.enter(number, store);
-        self.lookers += usize::from(waiter.only_looks());
+        self.peeks += usize::from(waiter.only_peeks());
         before
     }
 
@@ -183,7 +183,7 @@ impl Waiters {
     pub(crate) fn remove(&mut self, number: u64, store: &mut Store) -> Option<Waiter> {
         let waiter = self.all.remove(&number)?;
         waiter.leave(number, store);
-        self.lookers -= usize::from(waiter.only_looks());
+        self.peeks -= usize::from(waiter.only_peeks());
         if let Some(at) = waiter.deadline() {
             self.deadlines.remove(&(at, number));
         }

@@ -455,8 +455,8 @@ fn build_library(folder: &Path) -> io::Result<PathBuf> {
         .output()?;
     std::fs::remove_file(&source)?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(io::Error::other(format!("faults.c: {said}")));
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(format!("faults.c: {printed}")));
     }
     std::fs::rename(&built, &library)?;
     Ok(library)

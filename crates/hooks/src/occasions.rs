@@ -124,12 +124,12 @@ impl HookState {
             let mut work = state.work();
             // The function may have said what becomes of it by an effect. A kick says nothing: no
             // message that waits for a decision is buried or delayed.
-            let said =
+            let logged =
                 work.step.effects.iter().any(|effect| {
                     effect.message() == Some(id) && !matches!(effect, Effect::Kick(_))
                 });
             let effect = match fate {
-                FateVerdict::Default if said => None,
+                FateVerdict::Default if logged => None,
                 FateVerdict::Default => Some(Effect::Conclude(id)),
                 FateVerdict::Drop => Some(Effect::Delete(id)),
                 FateVerdict::Keep => Some(Effect::Settle {
@@ -175,7 +175,7 @@ impl HookState {
 
     /// Times by the calendar that were do not come again where the wall clock
     /// is set back a little; set back by more, it begins anew.
-    fn look_at_calendar(&mut self) -> Ms {
+    fn read_calendar(&mut self) -> Ms {
         let wall = self.work().host.wall();
         if self.wall_seen.since(wall) > BACK_MS {
             let timers = self.registered.timers.iter().zip(&mut self.due);
@@ -193,7 +193,7 @@ impl HookState {
     /// Runs the timers that are due. One that is late runs once. For one state
     /// of the server's only.
     pub fn run_timers(&mut self, who: &Who) {
-        let (now, wall) = (self.now(), self.look_at_calendar());
+        let (now, wall) = (self.now(), self.read_calendar());
         for index in 0..self.registered.timers.len() {
             let due = self.due[index];
             self.due[index] = match &self.registered.timers[index].when {

@@ -34,19 +34,19 @@ impl LoggedText {
 impl Repeats {
     /// The line to tell now, if it is time for one. `key`: what makes two lines
     /// the same.
-    pub(crate) fn tell(&mut self, key: &str, line: &str, now: Ms) -> Option<String> {
+    pub(crate) fn admit(&mut self, key: &str, line: &str, now: Ms) -> Option<String> {
         let key = match self.0.contains_key(key) || self.0.len() < LINES_MAX {
             true => key,
             false => "",
         };
-        if let Some(told) = self.0.get_mut(key) {
-            told.more += 1;
-            line.clone_into(&mut told.last);
-            if now.since(told.at) < EVERY_MS {
+        if let Some(logged) = self.0.get_mut(key) {
+            logged.more += 1;
+            line.clone_into(&mut logged.last);
+            if now.since(logged.at) < EVERY_MS {
                 return None;
             }
-            let told = self.0.remove(key)?;
-            let line = told.line();
+            let logged = self.0.remove(key)?;
+            let line = logged.line();
             self.remember(key, now);
             return Some(line);
         }
@@ -55,26 +55,26 @@ impl Repeats {
     }
 
     fn remember(&mut self, key: &str, at: Ms) {
-        let told = LoggedText {
+        let logged = LoggedText {
             at,
             last: String::new(),
             more: 0,
         };
-        self.0.insert(key.to_owned(), told);
+        self.0.insert(key.to_owned(), logged);
     }
 
     /// The lines whose time has come while nothing new did. Forgets those that
     /// do not come any more.
     pub(crate) fn overdue(&mut self, now: Ms) -> Vec<String> {
-        let due = |told: &LoggedText| now.since(told.at) >= EVERY_MS;
+        let due = |logged: &LoggedText| now.since(logged.at) >= EVERY_MS;
         let over: Vec<String> = self
             .0
             .iter()
-            .filter(|(_, told)| due(told))
+            .filter(|(_, logged)| due(logged))
             .map(|(key, _)| key.clone())
             .collect();
         let gone = over.into_iter().filter_map(|key| self.0.remove(&key));
-        gone.filter(|told| told.more > 0)
+        gone.filter(|logged| logged.more > 0)
             .map(LoggedText::line)
             .collect()
     }
@@ -87,24 +87,24 @@ mod tests {
     #[test]
     fn the_same_is_told_once_in_some_seconds_with_a_count() {
         let mut repeats = Repeats::default();
-        let mut told = Vec::new();
+        let mut logged = Vec::new();
         for ms in 0..3_000 {
-            told.extend(repeats.tell("a", "broken", Ms(ms)));
+            logged.extend(repeats.admit("a", "broken", Ms(ms)));
         }
-        assert_eq!(told, ["broken"]);
+        assert_eq!(logged, ["broken"]);
         assert_eq!(
-            repeats.tell("a", "broken", Ms(5_000)).as_deref(),
+            repeats.admit("a", "broken", Ms(5_000)).as_deref(),
             Some("broken (3000 times)")
         );
         // Another one is not held back.
-        assert_eq!(repeats.tell("b", "other", Ms(1)).as_deref(), Some("other"));
-        assert_eq!(repeats.tell("a", "broken", Ms(5_001)), None);
+        assert_eq!(repeats.admit("b", "other", Ms(1)).as_deref(), Some("other"));
+        assert_eq!(repeats.admit("a", "broken", Ms(5_001)), None);
         assert_eq!(repeats.overdue(Ms(9_999)), Vec::<String>::new());
         assert_eq!(repeats.overdue(Ms(10_000)), ["broken"]);
         assert_eq!(repeats.overdue(Ms(60_000)), Vec::<String>::new());
         // After a pause it is new.
         assert_eq!(
-            repeats.tell("a", "broken", Ms(60_000)).as_deref(),
+            repeats.admit("a", "broken", Ms(60_000)).as_deref(),
             Some("broken")
         );
     }
@@ -112,13 +112,13 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let mut repeats = Repeats::default();
-        let mut told = 0;
+        let mut logged = 0;
         for n in 0..10_000 {
-            told += usize::from(repeats.tell(&n.to_string(), "x", Ms(n)).is_some());
+            logged += usize::from(repeats.admit(&n.to_string(), "x", Ms(n)).is_some());
         }
         assert!(
-            repeats.0.len() <= LINES_MAX + 1 && told < LINES_MAX + 5,
-            "{told}"
+            repeats.0.len() <= LINES_MAX + 1 && logged < LINES_MAX + 5,
+            "{logged}"
         );
     }
 }

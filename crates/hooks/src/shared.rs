@@ -73,7 +73,7 @@ impl Shared {
             0 => line.clone(),
             at => format!("{} {} {at}", event.name(), error.file),
         };
-        locked(&self.repeats).tell(&key, &line, now)
+        locked(&self.repeats).admit(&key, &line, now)
     }
 
     /// Lines for the log about errors that came again and have not been told.

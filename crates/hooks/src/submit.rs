@@ -116,8 +116,8 @@ impl HookState {
         let decided = match command {
             Command::Put(put) => self.submit_put(who, put),
             Command::PutMany(puts) => self.submit_many(who, puts),
-            Command::Take(take) if !take.look => self.submit_take(who, take, false),
-            Command::Watch(Some(take)) if !take.look => self.submit_take(who, *take, true),
+            Command::Take(take) if !take.peek => self.submit_take(who, take, false),
+            Command::Watch(Some(take)) if !take.peek => self.submit_take(who, *take, true),
             Command::Rewatch(take) => self.submit_rewatch(who, *take),
             Command::WatchQueue { queue, on } => self.submit_watch_queue(who, queue, on),
             command @ Command::ReserveId { .. } if self.has(Event::AfterTake) => {

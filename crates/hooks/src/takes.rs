@@ -28,13 +28,13 @@ impl HookState {
         if standing {
             return self.stand(who, waiting);
         }
-        match self.plain(Command::Take(waiting.asked())) {
+        match self.plain(Command::Take(waiting.as_take())) {
             Decided::Later => {
                 self.waits(who.caller.client_id, false, waiting);
                 Decided::Later
             }
             Decided::Now(outcome, name) => self.handed(who, &waiting, outcome, name),
-            said @ (Decided::Denied(_) | Decided::Answer(_)) => said,
+            answer @ (Decided::Denied(_) | Decided::Answer(_)) => answer,
         }
     }
 
@@ -44,7 +44,7 @@ impl HookState {
             Ok(waiting) => waiting,
             Err(text) => return Decided::Denied(text),
         };
-        let decided = self.plain(Command::Rewatch(Box::new(waiting.asked())));
+        let decided = self.plain(Command::Rewatch(Box::new(waiting.as_take())));
         // One that was served, though it was not told yet, is not begun anew.
         if let Some(known) = self.waiting.get_mut(&(who.caller.client_id, true)) {
             *known = waiting;
@@ -110,7 +110,7 @@ impl HookState {
 
     /// Sets a subscription.
     fn stand(&mut self, who: &Who, waiting: Waiting) -> Decided {
-        let decided = self.plain(Command::Watch(Some(Box::new(waiting.asked()))));
+        let decided = self.plain(Command::Watch(Some(Box::new(waiting.as_take()))));
         if !matches!(decided, Decided::Now(Outcome::Refused(_), _)) {
             // What it brings comes later, whatever was answered.
             self.waits(who.caller.client_id, true, waiting);
@@ -172,7 +172,7 @@ impl HookState {
             // The function that wanted it leased is gone.
             Outcome::Messages(messages) if waiting.leased => {
                 self.end_leases(&messages, &How::Finish);
-                told(messages, name, true)
+                reply_of(messages, name, true)
             }
             outcome => Decided::Now(outcome, name),
         }
@@ -225,7 +225,7 @@ impl HookState {
         match result {
             Ok((kept, _, stored)) => {
                 self.after_puts(who, stored);
-                told(kept, name, leased)
+                reply_of(kept, name, leased)
             }
             Err(missed) => {
                 let text = self.missed(missed);
@@ -239,7 +239,7 @@ impl HookState {
                 if leased {
                     self.end_leases(&messages, &How::Finish);
                 }
-                told(messages, name, leased)
+                reply_of(messages, name, leased)
             }
         }
     }
@@ -321,7 +321,7 @@ impl HookState {
 
 /// The reply to a consumer. One that asked for removal sees messages as they were before their
 /// lease.
-fn told(mut messages: Handed, name: Name, leased: bool) -> Decided {
+fn reply_of(mut messages: Handed, name: Name, leased: bool) -> Decided {
     if messages.is_empty() {
         return Decided::Now(Outcome::Empty, Name::default());
     }

@@ -16,7 +16,7 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// The take that goes to the shards.
-    pub(crate) fn asked(&self) -> Take {
+    pub(crate) fn as_take(&self) -> Take {
         let mut take = self.take.clone();
         if self.leased {
             take.lease = Some(LeaseRequest {

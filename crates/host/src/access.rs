@@ -69,7 +69,7 @@ impl Access<'_> {
 
     #[inline(always)]
     fn decide_any(&mut self, caller: Caller, command: Command) -> Decided {
-        match self.core.are_permits_asked() {
+        match self.core.are_permits_checked() {
             true => self.decide_permitted(caller, command),
             false => self.decide(caller, command),
         }

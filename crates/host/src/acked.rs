@@ -35,7 +35,7 @@ pub(crate) struct Acked {
     reads_by_log: AtomicBool,
     /// A reply waits for the open batch, though nothing may be recorded in it.
     /// Set and taken under a shard's lock.
-    asked: AtomicBool,
+    requested: AtomicBool,
     /// Wakes the log thread after an acknowledgement.
     pub(crate) settled: Signal,
 }
@@ -57,12 +57,12 @@ impl Acked {
             sent: Mutex::default(),
             unacked_max: AtomicU64::new(Sharing::default().unacked_max),
             reads_by_log: AtomicBool::new(false),
-            asked: AtomicBool::new(false),
+            requested: AtomicBool::new(false),
             settled: Signal::default(),
         });
-        let told = Arc::downgrade(&acked);
+        let callback = Arc::downgrade(&acked);
         log.listen(Arc::new(move || {
-            if let Some(acked) = told.upgrade() {
+            if let Some(acked) = callback.upgrade() {
                 acked.settle();
             }
         }));
@@ -93,7 +93,7 @@ impl Acked {
             tracing::info!("appends are acknowledged again: commands are accepted");
             self.available.store(true, Ordering::Relaxed);
         }
-        self.mail.iter().for_each(|post| post.tell_durable());
+        self.mail.iter().for_each(|post| post.notify_durable());
         self.settled.raise();
     }
 
@@ -109,8 +109,8 @@ impl Acked {
     }
 
     /// Whether a reply waits for the open batch, which is being taken.
-    pub(crate) fn take_asked(&self) -> bool {
-        self.asked.swap(false, Ordering::Relaxed)
+    pub(crate) fn take_requested(&self) -> bool {
+        self.requested.swap(false, Ordering::Relaxed)
     }
 
     /// Everything before this is acknowledged.
@@ -123,9 +123,9 @@ impl Acked {
         self.log.durable() >= end
     }
 
-    /// Has `told` called after each acknowledgement.
-    pub(crate) fn listen(&self, told: Arc<dyn Fn() + Send + Sync>) {
-        self.log.listen(told);
+    /// Has `callback` called after each acknowledgement.
+    pub(crate) fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>) {
+        self.log.listen(callback);
     }
 
     /// Whether a frame would be sent at once.
@@ -203,7 +203,7 @@ impl Core {
     fn by_log(&self, acked: &Acked, required: Required) -> Required {
         // A batch is taken with all shards locked, so it was not yet.
         let open = self.progress.open();
-        if required.durable < open && !acked.asked.swap(true, Ordering::Relaxed) {
+        if required.durable < open && !acked.requested.swap(true, Ordering::Relaxed) {
             self.log_work.raise();
         }
         Required {

@@ -27,10 +27,10 @@ struct Rung(AtomicU64);
 
 impl Post for Rung {
     fn post(&self, _: Delivery, _: Required) {}
-    fn tell_written(&self) {}
+    fn notify_written(&self) {}
     fn wake(&self) {}
 
-    fn tell_durable(&self) {
+    fn notify_durable(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -334,8 +334,8 @@ fn behind_a_handoff_nothing_is_kept_or_answered() {
     host.pass(10);
     assert!(host.may_leave(before));
     // Nobody acknowledges while no time passes.
-    let said = host.core.handoff("two", Duration::ZERO);
-    assert_eq!(said, Handoff::Unknown);
+    let result = host.core.handoff("two", Duration::ZERO);
+    assert_eq!(result, Handoff::Unknown);
     assert!(!host.may_leave(before), "another may own the log by now");
     let (_, behind) = host.put();
     let (_, empty) = host.lease("empty");
@@ -484,10 +484,10 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     while shorten() {}
     assert!(host.core.is_overgrown(LOG) && !host.core.is_overgrown(2 * LOG));
     // What makes it longer is refused, as on a full disk; what makes it shorter goes on.
-    let mut told = Space::Enough;
-    host.core.see_to_overgrown(&mut told, 2 * LOG);
+    let mut reported = Space::Enough;
+    host.core.see_to_overgrown(&mut reported, 2 * LOG);
     assert!(matches!(host.put().0, Outcome::Put { .. }));
-    host.core.see_to_overgrown(&mut told, LOG);
+    host.core.see_to_overgrown(&mut reported, LOG);
     let (refused, required) = host.put();
     assert_eq!(refused, Outcome::Refused(CommandError::NoSpace));
     host.pass(10);
@@ -500,6 +500,6 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     host.runs.set_capacity(u64::MAX);
     while shorten() {}
     assert!(host.core.counts.log_bytes.load(Ordering::Relaxed) <= 2 * LOG);
-    host.core.see_to_overgrown(&mut told, LOG);
+    host.core.see_to_overgrown(&mut reported, LOG);
     assert!(matches!(host.put().0, Outcome::Put { .. }));
 }

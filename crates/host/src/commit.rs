@@ -150,8 +150,11 @@ impl Committer {
         let mut shards: SmallVec<[Locked<'_>; 4]> = (core.shards.iter())
             .map(|shard| shard.lock(Work::Commit))
             .collect();
-        let asked = core.acked.as_ref().is_some_and(|acked| acked.take_asked());
-        if !asked && shards.iter().all(|shard| shard.batch.is_empty()) {
+        let requested = core
+            .acked
+            .as_ref()
+            .is_some_and(|acked| acked.take_requested());
+        if !requested && shards.iter().all(|shard| shard.batch.is_empty()) {
             if ending == Ending::Now && !self.fresh && self.may_end(core, &mut shards) {
                 let segment_ref = self.segment_ref_after();
                 begin_segment(core, &mut shards, segment_ref);
@@ -300,7 +303,7 @@ impl Committer {
             };
             match self.commit(core, ending) {
                 Committed::Nothing => {}
-                Committed::Written => core.tell_written(),
+                Committed::Written => core.notify_written(),
                 stuck @ (Committed::Full | Committed::Failed) => return Err(stuck),
             }
         }
@@ -373,7 +376,7 @@ impl Core {
         drop(committer);
         match committed {
             Committed::Nothing => {}
-            Committed::Written => self.tell_written(),
+            Committed::Written => self.notify_written(),
             Committed::Full => {
                 self.upkeep.raise();
                 if self.waits_for_disk() {
@@ -390,12 +393,12 @@ impl Core {
     }
 
     /// Wakes the threads that hold replies for what is now durable.
-    pub(crate) fn tell_durable(&self) {
-        self.mail.iter().for_each(|post| post.tell_durable());
+    pub(crate) fn notify_durable(&self) {
+        self.mail.iter().for_each(|post| post.notify_durable());
     }
 
     /// Wakes the threads that hold replies for what is now written.
-    pub(crate) fn tell_written(&self) {
-        self.mail.iter().for_each(|post| post.tell_written());
+    pub(crate) fn notify_written(&self) {
+        self.mail.iter().for_each(|post| post.notify_written());
     }
 }

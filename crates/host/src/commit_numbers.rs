@@ -41,7 +41,7 @@ pub(crate) struct Progress {
     written: AtomicU64,
     durable: AtomicU64,
     /// The receiver of reports, and whether they are of durable facts.
-    told: OnceLock<(Settled, bool)>,
+    reported: OnceLock<(Settled, bool)>,
 }
 
 impl Progress {
@@ -50,14 +50,14 @@ impl Progress {
             open: AtomicU64::new(1),
             written: AtomicU64::new(0),
             durable: AtomicU64::new(0),
-            told: OnceLock::new(),
+            reported: OnceLock::new(),
         }
     }
 
     /// From now on tells which batches are durable, or written. False: somebody
     /// is told already.
-    pub(crate) fn tell_settled(&self, settled: Settled, durable: bool) -> bool {
-        self.told.set((settled, durable)).is_ok()
+    pub(crate) fn notify_settled(&self, settled: Settled, durable: bool) -> bool {
+        self.reported.set((settled, durable)).is_ok()
     }
 
     /// The number of the open batch. Stable while a shard is locked.
@@ -80,16 +80,16 @@ impl Progress {
 
     pub(crate) fn set_written(&self, commit_number: u64) {
         self.written.fetch_max(commit_number, Ordering::SeqCst);
-        self.tell(commit_number, false);
+        self.notify(commit_number, false);
     }
 
     pub(crate) fn set_durable(&self, commit_number: u64) {
         self.durable.fetch_max(commit_number, Ordering::SeqCst);
-        self.tell(commit_number, true);
+        self.notify(commit_number, true);
     }
 
-    fn tell(&self, commit_number: u64, durable: bool) {
-        if let Some((settled, of_durable)) = self.told.get()
+    fn notify(&self, commit_number: u64, durable: bool) {
+        if let Some((settled, of_durable)) = self.reported.get()
             && *of_durable == durable
         {
             settled(commit_number);
@@ -223,17 +223,17 @@ mod tests {
     fn who_is_told_what_may_be_answered_is_told_of_what_it_waits_for() {
         for durable in [false, true] {
             let progress = Progress::new();
-            let (tell, told) = std::sync::mpsc::channel();
+            let (sender, reported) = std::sync::mpsc::channel();
             let settled = || -> Settled {
-                let tell = tell.clone();
-                Box::new(move |batch| tell.send(batch).expect("heard"))
+                let sender = sender.clone();
+                Box::new(move |batch| sender.send(batch).expect("heard"))
             };
-            assert!(progress.tell_settled(settled(), durable));
-            assert!(!progress.tell_settled(settled(), !durable));
+            assert!(progress.notify_settled(settled(), durable));
+            assert!(!progress.notify_settled(settled(), !durable));
             progress.set_written(5);
             progress.set_durable(4);
             let wanted = if durable { 4 } else { 5 };
-            assert_eq!(told.try_iter().collect::<Vec<_>>(), [wanted]);
+            assert_eq!(reported.try_iter().collect::<Vec<_>>(), [wanted]);
         }
     }
 

@@ -277,17 +277,17 @@ fn facts_of(
         }
         FrameKind::Body | FrameKind::Reign => return Ok(None),
     }
-    let asked = |at: LogPlace| LogPlace {
+    let requested = |at: LogPlace| LogPlace {
         facts: at.facts.max(skip),
         ..at
     };
     let mut payload = frame.payload;
     while !payload.is_empty() {
-        let (shard, mut records) = next_group(&mut payload).ok_or_else(|| asked(at))?;
+        let (shard, mut records) = next_group(&mut payload).ok_or_else(|| requested(at))?;
         while !records.is_empty() {
             // Its bytes are not read.
             let large = &mut |id, len| LargeBody::new(id, len, frame.segment.0);
-            let fact = Fact::decode(&mut records, large).map_err(|_| asked(at))?;
+            let fact = Fact::decode(&mut records, large).map_err(|_| requested(at))?;
             let logged = LoggedFact {
                 at,
                 shard,

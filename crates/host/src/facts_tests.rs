@@ -239,7 +239,7 @@ fn damage(disk: &SimDisk, before: &[u8], body: &[u8], is_header: bool) {
 }
 
 /// The puts and the parts that cannot be read from a place on, in pages of so many of them.
-fn told(core: &Core, mut at: LogPlace, most: usize) -> Vec<String> {
+fn listed(core: &Core, mut at: LogPlace, most: usize) -> Vec<String> {
     let mut all = Vec::new();
     while at < core.durable_place() {
         let mut page = Vec::new();
@@ -287,11 +287,11 @@ fn damage_is_told_once_and_the_rest_of_the_log_as_well() {
                 damage(&disk, bodies[at - 1], bodies[at], is_header);
             }
             for most in [1, 2, usize::MAX] {
-                assert_eq!(told(&core, begin, most), expected, "{damaged:?} {most}");
+                assert_eq!(listed(&core, begin, most), expected, "{damaged:?} {most}");
             }
             // Readers that stand at the damage, and behind it.
             let (first, _) = damaged[0];
-            assert_eq!(told(&core, places[first], 1), expected[first..]);
+            assert_eq!(listed(&core, places[first], 1), expected[first..]);
             for (at, place) in places.iter().enumerate() {
                 assert!(core.has_place(*place).is_ok(), "{damaged:?} {at}");
             }
@@ -324,7 +324,7 @@ fn a_segment_whose_header_is_damaged_is_lost_and_the_next_one_is_told() {
     assert!(core.finish());
     let last: [&[u8]; 1] = [b"the last body"];
     puts(&core, &last);
-    let all = told(&core, begin, usize::MAX);
+    let all = listed(&core, begin, usize::MAX);
     let first = locked(&core.committer).log.segments()[0].number;
     let name = files(&disk).into_iter().map(|(name, _)| name);
     let name = name.filter(|name| name.ends_with(".log")).min();
@@ -332,10 +332,10 @@ fn a_segment_whose_header_is_damaged_is_lost_and_the_next_one_is_told() {
     let mut content = disk.content(&name).expect("there");
     content[40] ^= 1;
     disk.set_content(&name, &content);
-    assert_eq!(told(&core, begin, usize::MAX), all, "one copy is enough");
+    assert_eq!(listed(&core, begin, usize::MAX), all, "one copy is enough");
     content[2048 + 40] ^= 1;
     disk.set_content(&name, &content);
-    let left = told(&core, begin, usize::MAX);
+    let left = listed(&core, begin, usize::MAX);
     assert_eq!(left[0], "Unreadable");
     assert!(left.len() > 1 && all.ends_with(&left[1..]), "{left:?}");
 }

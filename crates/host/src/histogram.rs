@@ -150,8 +150,11 @@ mod tests {
         histogram.add(7, 49);
         histogram.add(700, 1);
         let read = histogram.read();
-        let told = [0, 50, 51, 99, 100].map(|per_cent| read.percentile(per_cent));
-        assert_eq!(told, [Some(1), Some(1), Some(10), Some(10), Some(100)]);
+        let percentiles = [0, 50, 51, 99, 100].map(|per_cent| read.percentile(per_cent));
+        assert_eq!(
+            percentiles,
+            [Some(1), Some(1), Some(10), Some(10), Some(100)]
+        );
     }
 
     #[test]

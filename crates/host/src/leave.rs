@@ -31,8 +31,8 @@ impl Core {
     pub fn handoff(&self, to: &str, within: Duration) -> Handoff {
         let acked = self.acked.as_ref().expect("others could own the log");
         let by = Instant::now() + within;
-        let told = Arc::new(Signal::default());
-        let bell = Arc::clone(&told);
+        let notified = Arc::new(Signal::default());
+        let bell = Arc::clone(&notified);
         acked.listen(Arc::new(move || bell.raise()));
         let end = {
             let mut committer = locked(&self.committer);
@@ -57,7 +57,7 @@ impl Core {
             if left.is_zero() {
                 return Handoff::Unknown;
             }
-            told.wait_for(left);
+            notified.wait_for(left);
         }
         Handoff::Stands
     }

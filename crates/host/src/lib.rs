@@ -157,7 +157,7 @@ pub struct Core {
     /// Shards of the messages that were handed out lately, by their names.
     pub(crate) reserved: Reserved,
     /// The shards know what principals may do, and are asked.
-    pub(crate) permits_asked: AtomicBool,
+    pub(crate) permits_checked: AtomicBool,
     /// Commands refused for want of a right.
     pub(crate) not_permitted: AtomicU64,
     /// Commands refused while nobody acknowledged.
@@ -220,7 +220,7 @@ impl Counts {
 
     /// Bytes of the log that came of what was asked: neither snapshots nor
     /// copies.
-    pub fn log_asked(&self) -> u64 {
+    pub fn log_requested(&self) -> u64 {
         let get = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let more = get(&self.log_snapshots) + get(&self.log_copied);
         get(&self.log_written).saturating_sub(more)
@@ -267,7 +267,7 @@ impl Core {
             room,
             peeks: Peeks::default(),
             reserved,
-            permits_asked: AtomicBool::new(false),
+            permits_checked: AtomicBool::new(false),
             not_permitted: AtomicU64::new(0),
             unavailable: AtomicU64::new(0),
             pending_decisions: Mutex::default(),
@@ -459,8 +459,8 @@ impl Core {
         ends.reduce(|one, other| {
             let by = one.by.or(other.by);
             let is_known = one.is_now.is_some();
-            let told = if is_known { one } else { other };
-            Ending { by, ..told }
+            let ending = if is_known { one } else { other };
+            Ending { by, ..ending }
         })
     }
 

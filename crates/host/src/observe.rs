@@ -33,7 +33,7 @@ impl Core {
     /// call counts; others do nothing.
     pub fn observe(&self, mut make: impl FnMut() -> Box<dyn Observer>, settled: Settled) {
         let for_disk = self.waits_for_disk() || self.acked.is_some();
-        if self.progress.tell_settled(settled, for_disk) {
+        if self.progress.notify_settled(settled, for_disk) {
             for shard in &self.shards {
                 shard.lock(Work::Server).batch.observers.push(make());
             }

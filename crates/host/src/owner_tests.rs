@@ -37,8 +37,8 @@ fn after_a_failure_nothing_more_is_written_or_reached() {
     // The write of the frame, and its sync.
     for step in 0..2 {
         let disk = SimDisk::new(1);
-        let told = Counts::default();
-        let owner = Box::new(told.clone());
+        let reported = Counts::default();
+        let owner = Box::new(reported.clone());
         let core = open_owned(&disk, &Settings::default(), 1, owner);
         assert!(core.write_now() && core.sync());
         let before = core.progress.completed();
@@ -46,14 +46,14 @@ fn after_a_failure_nothing_more_is_written_or_reached() {
         disk.fault_at(disk.operations() + 1 + step, Fault::Io);
         let done = core.write_now() && core.sync();
         assert!(!done, "step {step}");
-        assert_eq!(told.0.load(Ordering::SeqCst), 1);
+        assert_eq!(reported.0.load(Ordering::SeqCst), 1);
         // The disk is well again. What it holds is not known all the same.
         let operations = disk.operations();
         let next = put(&core);
         core.write_here(next);
         assert!(!core.write_now() && !core.sync_here(0) && !core.finish());
         assert_eq!(disk.operations(), operations);
-        assert_eq!(told.0.load(Ordering::SeqCst), 1);
+        assert_eq!(reported.0.load(Ordering::SeqCst), 1);
         assert!(core.durable() < commit_number);
         if step == 0 {
             assert_eq!(core.progress.completed(), before);

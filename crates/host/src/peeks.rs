@@ -24,7 +24,7 @@ pub(crate) struct Peeks {
 
 #[derive(Default)]
 struct Waiting {
-    told: HashMap<ClientId, OutcomeSender>,
+    senders: HashMap<ClientId, OutcomeSender>,
     /// The server stops: nobody waits any more.
     ended: bool,
 }
@@ -44,10 +44,10 @@ impl Peeks {
     /// Leaves an outcome with the thread that waits for it, if there is one.
     pub(super) fn hand(&self, delivery: Delivery, required: Required) {
         if ClientKey::of(delivery.to).thread == THREAD
-            && let Some(told) = locked(&self.waiting).told.remove(&delivery.to)
+            && let Some(sender) = locked(&self.waiting).senders.remove(&delivery.to)
         {
             // It waits for nothing else, and has room for one.
-            let _heard = told.try_send((delivery.outcome, delivery.queue, required));
+            let _delivered = sender.try_send((delivery.outcome, delivery.queue, required));
         }
     }
 }
@@ -58,7 +58,7 @@ impl Core {
     pub fn peek(&self, command: Command) -> (Outcome, Name, Required) {
         let client_id = self.peeks.client_id();
         let caller = Caller::server(client_id);
-        let (tell, told) = sync_channel(1);
+        let (notify, receiver) = sync_channel(1);
         let stopping = || {
             let refused = Outcome::Refused(CommandError::Draining);
             (refused, Name::default(), Required::default())
@@ -69,13 +69,13 @@ impl Core {
             if waiting.ended {
                 return stopping();
             }
-            waiting.told.insert(client_id, tell);
+            waiting.senders.insert(client_id, notify);
         }
         let answer = match self.with_access(|access| access.submit(caller, command)) {
             Decided::Now(outcome, name, required) => Some((outcome, name, required)),
-            Decided::Later => told.recv().ok(),
+            Decided::Later => receiver.recv().ok(),
         };
-        locked(&self.peeks.waiting).told.remove(&client_id);
+        locked(&self.peeks.waiting).senders.remove(&client_id);
         answer.unwrap_or_else(stopping)
     }
 
@@ -83,6 +83,6 @@ impl Core {
     pub fn end_peeks(&self) {
         let mut waiting = locked(&self.peeks.waiting);
         waiting.ended = true;
-        waiting.told.clear();
+        waiting.senders.clear();
     }
 }

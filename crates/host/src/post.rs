@@ -11,10 +11,10 @@ pub trait Post: Send + Sync {
     fn post(&self, delivery: Delivery, required: Required);
 
     /// A batch was written: wakes the thread if it holds replies for that.
-    fn tell_written(&self);
+    fn notify_written(&self);
 
     /// A batch became durable: wakes the thread if it holds replies for that.
-    fn tell_durable(&self);
+    fn notify_durable(&self);
 
     /// Wakes the thread.
     fn wake(&self);

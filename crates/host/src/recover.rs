@@ -53,7 +53,7 @@ pub struct Replay {
     pub(crate) engines: Vec<Engine>,
     bodies: BTreeMap<u64, PartialBody>,
     began: Instant,
-    told: Instant,
+    reported: Instant,
     bytes: u64,
     /// By shard: the records that come next are the snapshot of a segment, and something came
     /// before it; so many blocks of runs it has named.
@@ -141,7 +141,7 @@ pub fn take_ownership(
 ) -> Result<Opened> {
     let clock = Clock::new(Ms(recovery.last_time_ms), lead);
     if lead.is_none() {
-        tell_of_future(clock.ahead());
+        report_future(clock.ahead());
     }
     take_ownership_at(clock, replay, log, recovery, runs, layout)
 }
@@ -191,7 +191,7 @@ pub(crate) fn take_ownership_at(
 }
 
 /// Tells of a log whose newest frame is from the future.
-fn tell_of_future(ahead: WallAhead) {
+fn report_future(ahead: WallAhead) {
     let behind = ahead.0.saturating_neg();
     if behind > 0 && behind.unsigned_abs() > STEP_MS {
         tracing::warn!(
@@ -370,7 +370,7 @@ impl Replay {
                 .collect(),
             bodies: BTreeMap::new(),
             began: now,
-            told: now,
+            reported: now,
             bytes: 0,
             snapshots: vec![None; shards],
             fresh: true,
@@ -414,7 +414,7 @@ impl Replay {
     /// The frame does not fit the state so far; the text says why.
     pub fn frame(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         self.bytes += frame.payload.len() as u64;
-        self.tell();
+        self.report();
         self.apply(frame)
     }
 
@@ -561,9 +561,9 @@ impl Replay {
     }
 
     /// Tells an operator who waits that something is going on.
-    fn tell(&mut self) {
-        if self.told.elapsed() > Duration::from_secs(1) {
-            self.told = Instant::now();
+    fn report(&mut self) {
+        if self.reported.elapsed() > Duration::from_secs(1) {
+            self.reported = Instant::now();
             tracing::info!(
                 "reading the log, {} MiB in {} s",
                 self.bytes >> 20,
@@ -581,12 +581,12 @@ pub const SHARDS_FILE: &str = "shards";
 /// # Errors
 /// It cannot be read.
 pub fn shards_of(dir: &Path) -> Result<usize> {
-    Ok(told_shards(dir)?.unwrap_or(1))
+    Ok(reported_shards(dir)?.unwrap_or(1))
 }
 
 /// The shards in the directory's file, if there is one. Builds before 2026-11-26 left an empty one
 /// where the power went in the middle of their first start: nothing was made yet.
-fn told_shards(dir: &Path) -> Result<Option<usize>> {
+fn reported_shards(dir: &Path) -> Result<Option<usize>> {
     let path = dir.join(SHARDS_FILE);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -596,8 +596,9 @@ fn told_shards(dir: &Path) -> Result<Option<usize>> {
     if text.trim().is_empty() && !has_segments(dir)? {
         return Ok(None);
     }
-    let told = text.trim().parse();
-    told.map(Some)
+    let reported = text.trim().parse();
+    reported
+        .map(Some)
         .with_context(|| format!("{} should hold a number", path.display()))
 }
 
@@ -609,7 +610,7 @@ fn has_segments(dir: &Path) -> Result<bool> {
 
 /// Queues are divided by the number of shards, so it cannot change.
 fn check_shards(dir: &Path, shards: usize) -> Result<()> {
-    let made = match told_shards(dir)? {
+    let made = match reported_shards(dir)? {
         Some(made) => made,
         // Directories of one shard need no such file; a full disk must not
         // keep a server from starting.

@@ -111,7 +111,7 @@ fn a_snapshot_that_names_other_runs_is_told_of() {
         assert_eq!(frame(&mut replay, Some(1), &first), None);
         replay
     };
-    for (images, told) in [
+    for (images, expected) in [
         (vec![named(9)], None),
         (
             vec![named(8)],
@@ -122,7 +122,7 @@ fn a_snapshot_that_names_other_runs_is_told_of() {
         let end = Fact::ShardCounted(Box::default());
         let next = [vec![made(), counted(3)], images, vec![end]].concat();
         let found = frame(&mut begun(), Some(2), &next);
-        assert_eq!(found.as_deref(), told);
+        assert_eq!(found.as_deref(), expected);
     }
 }
 
@@ -138,8 +138,8 @@ fn messages_that_a_first_snapshot_counts_are_in_runs_that_it_names() {
     };
     assert_eq!(lacks(vec![named(9)]), None);
     for (images, known) in [(vec![], 0), (vec![named(8)], 8)] {
-        let told = format!("queue q: 9 living messages are counted, {known} are known");
-        assert_eq!(lacks(images), Some(told));
+        let expected = format!("queue q: 9 living messages are counted, {known} are known");
+        assert_eq!(lacks(images), Some(expected));
     }
 }
 

@@ -36,7 +36,7 @@ impl Core {
         log_bytes: &dyn Fn() -> u64,
         stop: &AtomicBool,
     ) {
-        let mut told = Space::Enough;
+        let mut reported = Space::Enough;
         let mut pause = Duration::ZERO;
         let mut over = None;
         loop {
@@ -74,7 +74,7 @@ impl Core {
                 false if !whole && self.room.is_short() => Space::NoPuts,
                 false => self.space(spares, log_bytes()),
             };
-            self.go_by_space(space, &mut told, spares, log_bytes());
+            self.go_by_space(space, &mut reported, spares, log_bytes());
             if self.retire_one(log_bytes(), &mut over, stop) {
                 pause = PACE;
             }
@@ -90,25 +90,31 @@ impl Core {
         }
     }
 
-    /// There is `space`: commands go by it, and where others were `told` the log says so.
-    fn go_by_space(&self, space: Space, told: &mut Space, spares: Option<&Spares>, log_bytes: u64) {
-        if space != *told || self.is_full() != (space != Space::Enough) {
+    /// There is `space`: commands go by it, and where others were `reported` the log says so.
+    fn go_by_space(
+        &self,
+        space: Space,
+        reported: &mut Space,
+        spares: Option<&Spares>,
+        log_bytes: u64,
+    ) {
+        if space != *reported || self.is_full() != (space != Space::Enough) {
             self.set_space(space);
         }
-        if (space == Space::Enough) != (*told == Space::Enough) {
+        if (space == Space::Enough) != (*reported == Space::Enough) {
             let why = match self.is_overgrown(log_bytes) {
                 true => self.why_overgrown(),
                 false => spares.map(Spares::why).unwrap_or_default(),
             };
-            tell(space, &why);
+            report(space, &why);
         }
-        *told = space;
+        *reported = space;
     }
 
     /// Sees to what an overgrown log has room for, as [`Core::run_upkeep`] does.
     #[cfg(test)]
-    pub(super) fn see_to_overgrown(&self, told: &mut Space, log_bytes: u64) {
-        self.go_by_space(self.space(None, log_bytes), told, None, log_bytes);
+    pub(super) fn see_to_overgrown(&self, reported: &mut Space, log_bytes: u64) {
+        self.go_by_space(self.space(None, log_bytes), reported, None, log_bytes);
     }
 
     /// Whether the log is far longer than it should be. Nothing else bounds one whose disks are
@@ -153,7 +159,7 @@ impl Core {
                 Committed::Full | Committed::Failed => return false,
             }
         }
-        self.tell_written();
+        self.notify_written();
         self.write_now() && locked(&self.committer).log.is_whole()
     }
 
@@ -170,7 +176,7 @@ impl Core {
             Committed::Full | Committed::Failed => return true,
             Committed::Nothing | Committed::Written => {}
         }
-        self.tell_written();
+        self.notify_written();
         // The log thread syncs it and goes on.
         self.log_work.raise();
         false
@@ -212,7 +218,7 @@ impl Core {
         // lives would be copied for ever.
         let counts = &self.counts;
         let copied = counts.log_copied.load(Ordering::Relaxed);
-        let copies = copied <= counts.log_asked() + log_bytes;
+        let copies = copied <= counts.log_requested() + log_bytes;
         // What waits in it leaves for a run, also a few long messages once they
         // were copied enough; the few that are reserved, and what a run cannot
         // hold, go to the end of the log.
@@ -364,7 +370,7 @@ impl Core {
         match committed {
             Committed::Nothing => true,
             Committed::Written => {
-                self.tell_written();
+                self.notify_written();
                 if self.waits_for_disk() {
                     self.log_work.raise();
                 }
@@ -381,7 +387,7 @@ impl Core {
         if !self.write_now() || !self.sync() {
             return;
         }
-        self.tell_durable();
+        self.notify_durable();
         // The lock is not held while the disk works.
         let begun = locked(&self.committer).log.begin_retire(segment);
         match begun.and_then(quintet_log::Retiring::run) {
@@ -394,7 +400,7 @@ impl Core {
     }
 }
 
-fn tell(space: Space, why: &str) {
+fn report(space: Space, why: &str) {
     if space == Space::Enough {
         tracing::info!("there is space on the disk again: puts are accepted");
     } else {

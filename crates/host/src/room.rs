@@ -120,7 +120,7 @@ impl Core {
 
     /// Before the first client: a log whose segment could not be made ahead
     /// takes no puts yet.
-    pub fn look_at_room(&self) {
+    pub fn check_room(&self) {
         if !locked(&self.committer).log.is_whole() {
             self.set_space(Space::NoPuts);
         }

@@ -99,7 +99,7 @@ impl Core {
             let mut committer = locked(&self.committer);
             match committer.commit(self, Ending::IfFull) {
                 Committed::Nothing => {}
-                Committed::Written => self.tell_written(),
+                Committed::Written => self.notify_written(),
                 Committed::Full | Committed::Failed => return false,
             }
             if committer.unsynced > SMALL {
@@ -112,7 +112,7 @@ impl Core {
         drop(turn);
         for (at, mailbox) in self.mail.iter().enumerate() {
             if at != thread {
-                mailbox.tell_durable();
+                mailbox.notify_durable();
             }
         }
         true
@@ -169,7 +169,7 @@ impl Core {
         let committed = locked(&self.committer).commit(self, Ending::IfFull);
         match committed {
             Committed::Written => {
-                self.tell_written();
+                self.notify_written();
                 Turn::Written
             }
             Committed::Nothing | Committed::Failed => Turn::Done,
@@ -184,7 +184,7 @@ impl Core {
         loop {
             let committed = locked(&self.committer).commit(self, Ending::IfFull);
             match committed {
-                Committed::Written => self.tell_written(),
+                Committed::Written => self.notify_written(),
                 // Somebody else may have written for a body's sake.
                 Committed::Nothing if self.progress.durable() < self.progress.written() => {}
                 Committed::Nothing | Committed::Failed => return,
@@ -200,7 +200,7 @@ impl Core {
             if !self.sync() {
                 return;
             }
-            self.tell_durable();
+            self.notify_durable();
             // Nobody is served any more; the end of the server writes the rest.
             if stop.load(Ordering::SeqCst) {
                 return;
@@ -227,7 +227,7 @@ impl Core {
                 committer.log.durable() < committer.log.end()
             };
             if behind && self.sync() {
-                self.tell_durable();
+                self.notify_durable();
             }
         }
     }

@@ -13,28 +13,28 @@ const AHEAD_FINE_MS: u64 = 10;
 impl Core {
     /// Runs until [`Timer::stop`].
     pub fn run_timer(&self) {
-        let mut told = self.clock.ahead();
+        let mut reported = self.clock.ahead();
         loop {
-            self.timer_turn(&mut told);
+            self.timer_turn(&mut reported);
             if !self.timer.sleep(|| self.clock.now()) {
                 return;
             }
         }
     }
 
-    /// Does what is due. `told` is how far the wall clock was ahead when the
+    /// Does what is due. `reported` is how far the wall clock was ahead when the
     /// shards were told last.
-    pub(crate) fn timer_turn(&self, told: &mut WallAhead) {
-        self.read_wall_clock(told);
+    pub(crate) fn timer_turn(&self, reported: &mut WallAhead) {
+        self.read_wall_clock(reported);
         self.timer.begin_turn();
         for shard in 0..self.shards.len() {
             self.tick(shard);
         }
     }
 
-    /// Tells the shards and the operator when the wall clock was set. `told` is
+    /// Tells the shards and the operator when the wall clock was set. `reported` is
     /// what the shards know.
-    fn read_wall_clock(&self, told: &mut WallAhead) {
+    fn read_wall_clock(&self, reported: &mut WallAhead) {
         let Some(reading) = self.clock.read_wall() else {
             return;
         };
@@ -48,8 +48,8 @@ impl Core {
                  their own speed"
             );
         }
-        if reading.ahead.0.abs_diff(told.0) > AHEAD_FINE_MS {
-            *told = reading.ahead;
+        if reading.ahead.0.abs_diff(reported.0) > AHEAD_FINE_MS {
+            *reported = reading.ahead;
             for shard in 0..self.shards.len() {
                 self.lock(shard, Work::Timer)
                     .engine

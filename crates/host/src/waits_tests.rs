@@ -30,11 +30,11 @@ impl Post for Rung {
 
     fn wake(&self) {}
 
-    fn tell_written(&self) {
+    fn notify_written(&self) {
         self.written.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn tell_durable(&self) {
+    fn notify_durable(&self) {
         self.durable.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -115,8 +115,8 @@ fn the_log_thread_tells_of_what_it_has_written_and_synced() {
         || {
             for number in 1..=3 {
                 core.write(recorded(&core));
-                for (told, what) in [(&rung.written, "written"), (&rung.durable, "durable")] {
-                    awaited(what, || told.load(Ordering::SeqCst) >= number)?;
+                for (received, what) in [(&rung.written, "written"), (&rung.durable, "durable")] {
+                    awaited(what, || received.load(Ordering::SeqCst) >= number)?;
                 }
             }
             Ok(())
@@ -214,26 +214,28 @@ fn a_peek_at_a_run_ends_with_what_was_read_and_with_the_server() {
     for stops in [false, true] {
         let (core, _) = core(SyncPolicy::Always);
         let id = spilled(&core);
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, received) = std::sync::mpsc::channel();
         let core = Arc::new(core);
         let peeks = Arc::clone(&core);
         // Detached: it never ends where its wake is left out.
-        std::thread::spawn(move || tell.send(peeks.peek(Command::Peek(Peek::Id(id))).0));
+        std::thread::spawn(move || sender.send(peeks.peek(Command::Peek(Peek::Id(id))).0));
         awaited("the peek waits", || !locked(&core.runs.wanted).is_empty())
             .expect("it is in a run");
         match stops {
             true => core.end_peeks(),
             false => core.fetch_all(),
         }
-        let outcome = told.recv_timeout(PATIENCE).expect("the peek ends");
+        let outcome = received.recv_timeout(PATIENCE).expect("the peek ends");
         match stops {
             true => {
                 assert_eq!(outcome, Outcome::Refused(CommandError::Draining));
                 // One that begins later has nobody to wait for either.
-                let (tell, told) = std::sync::mpsc::channel();
+                let (sender, received) = std::sync::mpsc::channel();
                 let peeks = Arc::clone(&core);
-                std::thread::spawn(move || tell.send(peeks.peek(Command::Peek(Peek::Id(id))).0));
-                let outcome = told.recv_timeout(PATIENCE).expect("the later peek ends");
+                std::thread::spawn(move || sender.send(peeks.peek(Command::Peek(Peek::Id(id))).0));
+                let outcome = received
+                    .recv_timeout(PATIENCE)
+                    .expect("the later peek ends");
                 assert_eq!(outcome, Outcome::Refused(CommandError::Draining));
             }
             false => assert!(matches!(outcome, Outcome::Messages(_)), "{outcome:?}"),

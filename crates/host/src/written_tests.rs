@@ -105,18 +105,18 @@ fn life(seed: u64, lens: &[usize]) {
         assert!(!upkeep(&core) && !upkeep(&core), "seed {seed}: not at rest");
         let counts = &core.counts;
         let get = |of: &std::sync::atomic::AtomicU64| of.load(Ordering::Relaxed);
-        let (written, asked) = (get(&counts.log_written), counts.log_asked());
+        let (written, requested) = (get(&counts.log_written), counts.log_requested());
         let (snapshots, copied) = (get(&counts.log_snapshots), get(&counts.log_copied));
         let longest = core.shards[0].lock(Work::Server).engine.snapshot_bytes();
-        let told = format!(
-            "seed {seed}: {written} bytes for {asked}, {snapshots} of snapshots, {copied} copied"
+        let expected = format!(
+            "seed {seed}: {written} bytes for {requested}, {snapshots} of snapshots, {copied} copied"
         );
         // As docs/operations.md says it. One that begins is not yet used up,
         // and after a start the segment is not the server's own.
-        assert!(copied <= asked + LOG + 2 * SEGMENT, "{told}");
+        assert!(copied <= requested + LOG + 2 * SEGMENT, "{expected}");
         assert!(
-            snapshots <= asked + copied + 3 * longest.max(SEGMENT),
-            "{told}"
+            snapshots <= requested + copied + 3 * longest.max(SEGMENT),
+            "{expected}"
         );
         assert!(core.finish());
         drop(core);

@@ -32,7 +32,7 @@ pub struct Clients {
     /// Connections that were refused since their address had too many.
     crowded: AtomicU64,
     /// The minute in which the log last said so, from 1.
-    crowded_told: AtomicU64,
+    crowded_reported: AtomicU64,
     /// The consumers of the newest requests.
     pub consumers: Consumers,
     /// The takes that wait under tokens.
@@ -145,7 +145,7 @@ impl Default for Clients {
             there: Mutex::default(),
             stops: watch::Sender::new(false),
             crowded: AtomicU64::new(0),
-            crowded_told: AtomicU64::new(0),
+            crowded_reported: AtomicU64::new(0),
             consumers: Consumers::default(),
             attempts: Attempts::default(),
         }
@@ -153,9 +153,9 @@ impl Default for Clients {
 }
 
 /// Waits until it is true, or nobody is left who could say so.
-async fn told(of: &watch::Sender<bool>) {
+async fn signalled(of: &watch::Sender<bool>) {
     let mut of = of.subscribe();
-    let _gone = of.wait_for(|told| *told).await;
+    let _gone = of.wait_for(|listed| *listed).await;
 }
 
 fn ms_since(began: Instant) -> u64 {
@@ -232,7 +232,7 @@ impl Clients {
     pub(crate) fn crowds(&self) -> bool {
         self.crowded.fetch_add(1, Ordering::Relaxed);
         let now = 1 + self.started.elapsed().as_secs() / 60;
-        self.crowded_told.swap(now, Ordering::Relaxed) != now
+        self.crowded_reported.swap(now, Ordering::Relaxed) != now
     }
 
     /// The server stops: every wait of a connection ends.
@@ -242,7 +242,7 @@ impl Clients {
 
     /// Returns when the server stops.
     pub(crate) async fn is_stopped(&self) {
-        told(&self.stops).await;
+        signalled(&self.stops).await;
     }
 
     /// Counts a connection until the value returned is dropped.
@@ -379,7 +379,7 @@ impl Client {
     /// connection and all before that was read, or the server stops.
     pub(crate) async fn reads_no_more(&self) {
         tokio::select! {
-            () = told(&self.ended) => {}
+            () = signalled(&self.ended) => {}
             () = self.is_stopped() => {}
         }
     }
@@ -516,25 +516,28 @@ mod tests {
         let peer = Some(SocketAddr::from(([192, 0, 2, 1], 5)));
         let first = clients.come("http", &listener, peer, true);
         let second = clients.come("http", &listener, None, false);
-        let told = clients.list();
-        assert_eq!((told[0].id, told[1].id, told.len()), (1, 2, 2));
-        assert_eq!((told[0].peer, told[0].tls), (peer, true));
-        assert_eq!((&told[0].asks, told[0].client_id), (&None, None));
+        let listed = clients.list();
+        assert_eq!((listed[0].id, listed[1].id, listed.len()), (1, 2, 2));
+        assert_eq!((listed[0].peer, listed[0].tls), (peer, true));
+        assert_eq!((&listed[0].asks, listed[0].client_id), (&None, None));
         let client = first.client();
         client.asks(&Method::GET, &format!("/{}", "\u{e9}".repeat(4_000)));
-        let told = clients.list().swap_remove(0);
+        let listed = clients.list().swap_remove(0);
         let path = format!("GET /{}", "\u{e9}".repeat(127));
-        assert_eq!(told.asks, Some(path), "the start of its address");
+        assert_eq!(listed.asks, Some(path), "the start of its address");
         client.asks(&Method::GET, "/q/a");
         client.waits_as(Some(ClientId(7)));
         client.set_unread(9);
-        let told = clients.list().swap_remove(0);
-        assert_eq!(told.asks.as_deref(), Some("GET /q/a"));
-        assert_eq!((told.client_id, told.unread_bytes), (Some(ClientId(7)), 9));
+        let listed = clients.list().swap_remove(0);
+        assert_eq!(listed.asks.as_deref(), Some("GET /q/a"));
+        assert_eq!(
+            (listed.client_id, listed.unread_bytes),
+            (Some(ClientId(7)), 9)
+        );
         client.waits_as(None);
         client.asks_no_more();
-        let told = clients.list().swap_remove(0);
-        assert_eq!((told.asks, told.client_id), (None, None));
+        let listed = clients.list().swap_remove(0);
+        assert_eq!((listed.asks, listed.client_id), (None, None));
         drop(first);
         assert!(!clients.close(1) && clients.close(2));
         second.is_closed().await;

@@ -16,9 +16,9 @@ pub trait Gate: Send + Sync {
     /// whoever is let in may do everything.
     fn is_used(&self) -> bool;
 
-    /// Logs a client in with the credentials it shows. `tell` may be called at once, or later from
+    /// Logs a client in with the credentials it shows. `notify` may be called at once, or later from
     /// another thread.
-    fn log_in(&self, peer: Option<IpAddr>, shown: LoginCredentials<'_>, tell: Tell);
+    fn log_in(&self, peer: Option<IpAddr>, shown: LoginCredentials<'_>, notify: Tell);
 
     /// A connection comes from `peer`; it is kept count of until what is
     /// answered is dropped.
@@ -117,7 +117,7 @@ pub enum Answer {
 
 /// 403.
 pub fn not_permitted() -> Problem {
-    Problem::said(StatusCode::FORBIDDEN, "not permitted")
+    Problem::with_text(StatusCode::FORBIDDEN, "not permitted")
 }
 
 /// Nothing was changed, so the audit has no line: among the extensions of a response.

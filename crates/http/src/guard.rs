@@ -79,8 +79,8 @@ pub enum Denied {
 }
 
 /// Its credentials.
-fn shown(given: &Authorization) -> LoginCredentials<'_> {
-    match given {
+fn shown(supplied: &Authorization) -> LoginCredentials<'_> {
+    match supplied {
         Authorization::Nothing => LoginCredentials::Nothing,
         Authorization::Basic(name, password) => LoginCredentials::Basic(name, password),
         Authorization::Bearer(token) => LoginCredentials::Bearer(token),
@@ -132,18 +132,18 @@ impl Guard {
                 false => Err(Denied::Login),
             };
         };
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let tell: Tell = Box::new(move |answer| {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let sender: Tell = Box::new(move |answer| {
             // The requester may have gone.
-            let _heard = tell.send(answer);
+            let _delivered = sender.send(answer);
         });
-        let given = Authorization::read(text(headers, &AUTHORIZATION));
-        let shown = match (shown(&given), certified) {
+        let supplied = Authorization::read(text(headers, &AUTHORIZATION));
+        let shown = match (shown(&supplied), certified) {
             (LoginCredentials::Nothing, Some(name)) => LoginCredentials::Certificate(name),
             (shown, _) => shown,
         };
-        gate.log_in(peer, shown, tell);
-        match told.await {
+        gate.log_in(peer, shown, sender);
+        match receiver.await {
             Ok(Answer::In(principal, proof)) => Ok(Requester {
                 known: Some((principal, Arc::clone(gate))),
                 proof,
@@ -212,10 +212,10 @@ pub fn is_one_of(users: &[User], name: &[u8], password: &[u8]) -> bool {
     })
 }
 
-/// Compares in a time that depends on the length of `given` alone.
-fn same_bytes(given: &[u8], kept: &[u8]) -> bool {
-    let mut differs = u8::from(given.len() != kept.len());
-    for (at, byte) in given.iter().enumerate() {
+/// Compares in a time that depends on the length of `supplied` alone.
+fn same_bytes(supplied: &[u8], kept: &[u8]) -> bool {
+    let mut differs = u8::from(supplied.len() != kept.len());
+    for (at, byte) in supplied.iter().enumerate() {
         let other = kept.get(at).copied().unwrap_or_default();
         differs |= std::hint::black_box(byte ^ other);
     }

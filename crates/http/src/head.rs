@@ -31,6 +31,6 @@ pub(crate) fn wrong_head(request: &Request<Incoming>, max: usize) -> Option<Prob
     let bytes = line + fields.sum::<usize>() + 2;
     (bytes > max).then(|| {
         let text = format!("the head of a request has at most {max} bytes (max_header)");
-        Problem::said(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+        Problem::with_text(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text)
     })
 }

@@ -57,8 +57,8 @@ mod tests {
         fn is_used(&self) -> bool {
             false
         }
-        fn log_in(&self, _: Option<IpAddr>, _: LoginCredentials<'_>, tell: Tell) {
-            tell(Answer::No);
+        fn log_in(&self, _: Option<IpAddr>, _: LoginCredentials<'_>, notify: Tell) {
+            notify(Answer::No);
         }
         fn arrive(&self, _: Option<IpAddr>) -> Result<Counted, &'static str> {
             Ok(None)

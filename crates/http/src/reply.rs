@@ -38,28 +38,28 @@ pub enum Problem {
     /// The body is no form, in the parser's words.
     BadForm(String),
     /// Anything else, in RQ's manner: `404 - Queue not found`.
-    Said(StatusCode, String),
+    Text(StatusCode, String),
 }
 
 impl Problem {
     /// A status with its text.
-    pub fn said(status: StatusCode, text: impl Into<String>) -> Self {
-        Problem::Said(status, text.into())
+    pub fn with_text(status: StatusCode, text: impl Into<String>) -> Self {
+        Problem::Text(status, text.into())
     }
 
     /// 404.
     pub fn not_found(what: &str) -> Self {
-        Problem::said(StatusCode::NOT_FOUND, format!("{what} not found"))
+        Problem::with_text(StatusCode::NOT_FOUND, format!("{what} not found"))
     }
 
     /// 400.
     pub fn bad(text: impl Into<String>) -> Self {
-        Problem::said(StatusCode::BAD_REQUEST, text)
+        Problem::with_text(StatusCode::BAD_REQUEST, text)
     }
 
     /// 500.
     pub fn internal(text: impl Into<String>) -> Self {
-        Problem::said(StatusCode::INTERNAL_SERVER_ERROR, text)
+        Problem::with_text(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
 
     /// The status of its reply, and what it says.
@@ -94,7 +94,7 @@ impl Problem {
             ),
             Problem::BrokeOff => (StatusCode::BAD_REQUEST, "the body ended early".to_owned()),
             Problem::BadForm(why) => (StatusCode::BAD_REQUEST, format!("bad form: {why}")),
-            Problem::Said(status, text) => (*status, text.clone()),
+            Problem::Text(status, text) => (*status, text.clone()),
         }
     }
 }
@@ -142,7 +142,7 @@ pub fn written(json: String) -> Response {
 }
 
 /// `["ok", x]`, or `["fail", text]`, both with 200, as RQ answers.
-pub fn said<T: std::fmt::Display, E: std::fmt::Display>(result: &Result<T, E>) -> Value {
+pub fn result_value<T: std::fmt::Display, E: std::fmt::Display>(result: &Result<T, E>) -> Value {
     match result {
         Ok(text) => json!(["ok", text.to_string()]),
         Err(text) => json!(["fail", text.to_string()]),
@@ -215,12 +215,12 @@ pub fn show(status: StatusCode, template: &impl Template) -> Response {
 pub type Tell<T> = Box<dyn FnOnce(T) + Send>;
 
 /// A callback, and where its answer comes. Whoever waits may go before.
-pub fn told<T: Send + 'static>() -> (Tell<T>, oneshot::Receiver<T>) {
-    let (tell, told) = oneshot::channel();
-    let tell = move |answer| {
-        let _heard = tell.send(answer);
+pub fn channel<T: Send + 'static>() -> (Tell<T>, oneshot::Receiver<T>) {
+    let (sender, receiver) = oneshot::channel();
+    let sender = move |answer| {
+        let _delivered = sender.send(answer);
     };
-    (Box::new(tell), told)
+    (Box::new(sender), receiver)
 }
 
 /// Runs what may wait for the shards or the disk, in a thread for that.
@@ -248,7 +248,7 @@ mod tests {
         let response = Problem::Unavailable.into_response();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(response.headers()[RETRY_AFTER], "1");
-        let down = Problem::said(StatusCode::SERVICE_UNAVAILABLE, "down").into_response();
+        let down = Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, "down").into_response();
         assert!(!down.headers().contains_key(RETRY_AFTER));
     }
 }

@@ -97,7 +97,7 @@ pub trait Serve: Send + Sync {
 struct Site {
     serve: Arc<dyn Serve>,
     /// That clients come with TLS has been said.
-    tls_told: AtomicBool,
+    tls_reported: AtomicBool,
 }
 
 impl Site {
@@ -137,7 +137,7 @@ impl Site {
     /// Takes note of a connection's first byte. TLS is no request and answered
     /// so; that it comes is said once.
     fn note_first(&self, byte: u8) {
-        if byte == TLS && !self.tls_told.swap(true, Ordering::Relaxed) {
+        if byte == TLS && !self.tls_reported.swap(true, Ordering::Relaxed) {
             let protocol = self.serve.protocol();
             tracing::warn!(
                 "{protocol}: a client speaks TLS, to a plain port: the listener has no certificate"
@@ -249,7 +249,7 @@ impl Web {
             for (socket, serve) in sites {
                 let site = Arc::new(Site {
                     serve,
-                    tls_told: AtomicBool::new(false),
+                    tls_reported: AtomicBool::new(false),
                 });
                 let (sender, forwarded) = mpsc::unbounded_channel();
                 forwarding.push(sender);
@@ -593,14 +593,14 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: SlotPermit) {
          Retry-After: 1\r\nConnection: close\r\n\r\n429 - {why}",
         "429 - ".len() + why.len()
     );
-    let told = async {
+    let notified = async {
         stream.write_all(text.as_bytes()).await?;
         stream.shutdown().await?;
         // Closing with unread bytes would reset it, and the answer might never be seen.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     };
     // The server does not wait for a client that does not read.
-    let _told = timeout(ERROR_TIME, told).await;
+    let _told = timeout(ERROR_TIME, notified).await;
 }
 
 /// There is no place for a request.
@@ -704,8 +704,8 @@ fn connection<S>(
     let limits = &settings.limits;
     let header_bytes_max = limits.header_bytes_max;
     let site = Arc::clone(site);
-    let told = Arc::clone(&site);
-    let first = move |byte| told.note_first(byte);
+    let notified = Arc::clone(&site);
+    let first = move |byte| notified.note_first(byte);
     let stream = Paced::new(
         stream,
         limits.unread.unwrap_or(limits.timeout),

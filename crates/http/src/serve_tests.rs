@@ -32,7 +32,7 @@ fn connections_of_one_address_are_limited_unless_it_brings_those_of_many() {
     let clients = Arc::clone(&settings.clients);
     let site = Site {
         serve: Arc::new(Plain(settings)),
-        tls_told: AtomicBool::new(false),
+        tls_reported: AtomicBool::new(false),
     };
     let limits = &site.settings().limits;
     let slots = Slots::new(limits.connections_max, limits.apart_max);

@@ -148,17 +148,18 @@ pub fn requester(
 
 /// Logs in with a form's `name` and `secret`; without a name the secret is a token.
 pub async fn log_in(gate: &dyn Gate, peer: Option<IpAddr>, name: &str, secret: &str) -> Answer {
-    let (tell, told) = oneshot::channel();
-    let tell: Tell = Box::new(move |answer| {
+    let (sender, receiver) = oneshot::channel();
+    let sender: Tell = Box::new(move |answer| {
         // The requester may have gone.
-        let _heard = tell.send(answer);
+        let _delivered = sender.send(answer);
     });
     let shown = match name {
         "" => LoginCredentials::Bearer(secret.as_bytes()),
         name => LoginCredentials::Basic(name.as_bytes(), secret.as_bytes()),
     };
-    gate.log_in(peer, shown, tell);
-    told.await
+    gate.log_in(peer, shown, sender);
+    receiver
+        .await
         .unwrap_or(Answer::NotNow("the server is stopping"))
 }
 

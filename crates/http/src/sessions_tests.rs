@@ -17,8 +17,8 @@ impl Gate for Everybody {
     fn is_used(&self) -> bool {
         true
     }
-    fn log_in(&self, _: Option<IpAddr>, _: LoginCredentials<'_>, tell: Tell) {
-        tell(Answer::No);
+    fn log_in(&self, _: Option<IpAddr>, _: LoginCredentials<'_>, notify: Tell) {
+        notify(Answer::No);
     }
     fn arrive(&self, _: Option<IpAddr>) -> Result<Counted, &'static str> {
         Ok(None)

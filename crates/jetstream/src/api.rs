@@ -290,8 +290,8 @@ impl Info {
         let Some(peers) = &self.cluster else {
             return true;
         };
-        let heard = |peer: &&Peer| !peer.offline && peer.active < UNHEARD;
-        let with = 1 + peers.replicas.iter().filter(heard).count();
+        let is_current = |peer: &&Peer| !peer.offline && peer.active < UNHEARD;
+        let with = 1 + peers.replicas.iter().filter(is_current).count();
         peers.leader.is_some() && with > peers.replicas.len().div_ceil(2)
     }
 
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn who_hears_of_none_of_its_followers_leads_no_more() {
-        let told = |leader: &str, active: [u64; 2]| {
+        let response = |leader: &str, active: [u64; 2]| {
             let config = serde_json::to_value(Config::of_log(&Names::of("a", 0), 3, &[], "1"))
                 .expect("JSON");
             let replicas = active
@@ -571,9 +571,9 @@ mod tests {
             });
             is_led(info.to_string().as_bytes())
         };
-        assert!(told("n0", [400_000_000, 900_000_000]));
-        assert!(told("n0", [60_000_000_000, 2_900_000_000]));
-        assert!(!told("n0", [3_000_000_000, 3_100_000_000]));
+        assert!(response("n0", [400_000_000, 900_000_000]));
+        assert!(response("n0", [60_000_000_000, 2_900_000_000]));
+        assert!(!response("n0", [3_000_000_000, 3_100_000_000]));
         let refused = |code: u64, number: u64| {
             format!("{{\"error\":{{\"code\":{code},\"err_code\":{number}}}}}")
         };

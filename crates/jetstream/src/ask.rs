@@ -25,7 +25,7 @@ pub(crate) async fn ask(
         headers.insert(name, value.to_string().as_str());
         request = request.headers(headers);
     }
-    line.asked();
+    line.note_request();
     // Others are also answered by a leader that its peers cannot reach.
     let tells = subject == line.question;
     let reply = line.client.send_request(subject, request).await.ok()?;

@@ -71,14 +71,14 @@ struct Inner {
 struct Append {
     expected: Seq,
     entry: Bytes,
-    told: ReplyFn<Answer>,
+    callback: ReplyFn<Answer>,
 }
 
 /// Appends that were sent and not answered, by number.
 #[derive(Default)]
 struct Waiting {
     next: u64,
-    told: BTreeMap<u64, ReplyFn<Answer>>,
+    callback: BTreeMap<u64, ReplyFn<Answer>>,
 }
 
 impl JetStream {
@@ -261,9 +261,9 @@ impl JetStream {
     ) -> Result<Bytes> {
         let (answer, answered) = std::sync::mpsc::channel();
         let inner = Arc::clone(&self.inner);
-        let asked = subject.to_owned();
+        let requested = subject.to_owned();
         self.runtime.spawn(async move {
-            let reply = ask(&inner.near, asked, payload, header, within).await;
+            let reply = ask(&inner.near, requested, payload, header, within).await;
             answer.send(reply).ok();
         });
         answered.recv().ok().flatten().ok_or(Error::Silent)
@@ -274,14 +274,14 @@ impl JetStream {
         &self,
         question: &str,
         payload: Vec<u8>,
-        told: ReplyFn<T>,
+        callback: ReplyFn<T>,
         read: impl FnOnce(Option<Bytes>) -> T + Send + 'static,
     ) {
         let inner = Arc::clone(&self.inner);
         let subject = self.names.api(question);
         self.runtime.spawn(async move {
             let reply = ask(&inner.far, subject, payload.into(), None, ANSWER).await;
-            told(read(reply));
+            callback(read(reply));
         });
     }
 }
@@ -320,21 +320,21 @@ impl Inner {
             // The library would keep it until there is a connection, and send it then beside the
             // copies sent since.
             if !self.near.is_connected() {
-                (append.told)(Answer::Unknown);
+                (append.callback)(Answer::Unknown);
                 continue;
             }
             let (number, given_up) = {
                 let mut waiting = self.waiting();
                 let number = waiting.next;
                 waiting.next += 1;
-                waiting.told.insert(number, append.told);
-                let oldest = (waiting.told.len() > UNANSWERED)
-                    .then(|| waiting.told.pop_first())
+                waiting.callback.insert(number, append.callback);
+                let oldest = (waiting.callback.len() > UNANSWERED)
+                    .then(|| waiting.callback.pop_first())
                     .flatten();
                 (number, oldest)
             };
-            if let Some((_, told)) = given_up {
-                told(Answer::Unknown);
+            if let Some((_, callback)) = given_up {
+                callback(Answer::Unknown);
             }
             let mut headers = HeaderMap::new();
             headers.insert("Nats-Expected-Stream", self.names.stream.as_str());
@@ -378,9 +378,9 @@ impl Inner {
     }
 
     fn answer(&self, number: u64, answer: Answer) {
-        let told = self.waiting().told.remove(&number);
-        if let Some(told) = told {
-            told(answer);
+        let callback = self.waiting().callback.remove(&number);
+        if let Some(callback) = callback {
+            callback(answer);
         }
     }
 }
@@ -390,31 +390,31 @@ impl Stream for JetStream {
         format!("JetStream's {}", self.names.stream)
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
         let append = Append {
             expected,
             entry,
-            told,
+            callback,
         };
         if let Err(unsent) = self.appends.send(append) {
-            (unsent.0.told)(Answer::Unknown);
+            (unsent.0.callback)(Answer::Unknown);
         }
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
         let inner = Arc::clone(&self.inner);
         self.runtime.spawn(async move {
             let (far, near) = (
                 ends(&inner.far, &inner.names),
                 ends(&inner.near, &inner.names),
             );
-            told(newer(pin!(far), pin!(near)).await);
+            callback(newer(pin!(far), pin!(near)).await);
         });
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
         let question = format!("{{\"seq\":{seq}}}");
-        self.ask_far("STREAM.MSG.GET", question.into(), told, move |reply| {
+        self.ask_far("STREAM.MSG.GET", question.into(), callback, move |reply| {
             reply.map_or(EntryLookup::Unknown, |reply| api::found(seq, &reply))
         });
     }
@@ -425,23 +425,29 @@ impl Stream for JetStream {
         Tail::new(Following(task))
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
         // Asked for less, the servers empty the whole stream.
         assert!(seq >= Seq(2), "a purge below {seq} would take everything");
         let question = format!("{{\"seq\":{seq}}}");
-        self.ask_far("STREAM.PURGE", question.into(), told, |reply| {
+        self.ask_far("STREAM.PURGE", question.into(), callback, |reply| {
             reply.is_some_and(|reply| api::purged(&reply))
         });
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
+    fn distrust(
+        &self,
+        ends: Ends,
+        bad: &[String],
+        doubted: &[String],
+        callback: ReplyFn<Distrusted>,
+    ) {
         let (bad, doubted) = (bad.to_vec(), doubted.to_vec());
         let inner = Arc::clone(&self.inner);
         self.runtime.spawn(async move {
             let names = &inner.names;
-            let asked =
+            let requested =
                 |question, payload| ask(&inner.far, names.api(question), payload, None, ANSWER);
-            let reply = asked("STREAM.INFO", Bytes::new()).await;
+            let reply = requested("STREAM.INFO", Bytes::new()).await;
             let info = reply.and_then(|reply| api::info(&reply)?.ok());
             let came = match info.and_then(|info| successor(&info, &ends, &bad, &doubted)) {
                 None => Distrusted::Unknown,
@@ -449,14 +455,14 @@ impl Stream for JetStream {
                 Some((leader, Some(next))) => {
                     let question = serde_json::json!({ "placement": { "preferred": next } });
                     let payload = Bytes::from(question.to_string());
-                    let reply = asked("STREAM.LEADER.STEPDOWN", payload).await;
+                    let reply = requested("STREAM.LEADER.STEPDOWN", payload).await;
                     match reply.and_then(|reply| api::done(&reply)) {
-                        Some(Ok(())) => Distrusted::Asked(leader),
+                        Some(Ok(())) => Distrusted::Requested(leader),
                         Some(Err(_)) | None => Distrusted::Unknown,
                     }
                 }
             };
-            told(came);
+            callback(came);
         });
     }
 }
@@ -529,21 +535,21 @@ mod tests {
     #[tokio::test]
     async fn the_newer_of_two_answers_counts_and_one_is_enough() {
         let to = |last| Some(Ends::whole(Seq(1), Seq(last)));
-        let told = |last| -> Ready<Option<Ends>> { ready(to(last)) };
+        let callback = |last| -> Ready<Option<Ends>> { ready(to(last)) };
         let silent = || Box::pin(pending::<Option<Ends>>());
-        assert_eq!(newer(told(5), silent()).await, to(5));
-        assert_eq!(newer(silent(), told(5)).await, to(5));
-        assert_eq!(newer(told(5), ready(None)).await, to(5));
-        assert_eq!(newer(ready(None), told(5)).await, to(5));
+        assert_eq!(newer(callback(5), silent()).await, to(5));
+        assert_eq!(newer(silent(), callback(5)).await, to(5));
+        assert_eq!(newer(callback(5), ready(None)).await, to(5));
+        assert_eq!(newer(ready(None), callback(5)).await, to(5));
         assert_eq!(newer(ready(None), ready(None)).await, None);
         // A leader that its peers cannot reach does not know of the newest.
-        assert_eq!(newer(told(5), told(7)).await, to(7));
-        assert_eq!(newer(told(7), told(5)).await, to(7));
+        assert_eq!(newer(callback(5), callback(7)).await, to(7));
+        assert_eq!(newer(callback(7), callback(5)).await, to(7));
     }
 
     #[test]
     fn each_other_server_is_asked_once_to_lead_in_place_of_a_damaged_copy() {
-        let told = |leader: &str, peers: [(&str, bool); 2]| {
+        let callback = |leader: &str, peers: [(&str, bool); 2]| {
             let replicas = peers.map(|(name, current)| {
                 serde_json::json!({"name": name, "current": current, "active": 1})
             });
@@ -565,23 +571,26 @@ mod tests {
         let owned = |names: &[&str]| -> Vec<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
         };
-        let asked = |info, bad: &[&str]| successor(&info, &ends, &owned(bad), &owned(bad));
+        let requested = |info, bad: &[&str]| successor(&info, &ends, &owned(bad), &owned(bad));
         let to =
             |leader: &str, next: Option<&str>| Some((leader.to_owned(), next.map(str::to_owned)));
-        let n0 = || told("n0", [("n1", true), ("n2", true)]);
-        assert_eq!(asked(n0(), &[]), to("n0", Some("n1")));
-        assert_eq!(asked(n0(), &["n1"]), to("n0", Some("n2")));
-        assert_eq!(asked(n0(), &["n1", "n2"]), to("n0", None));
+        let n0 = || callback("n0", [("n1", true), ("n2", true)]);
+        assert_eq!(requested(n0(), &[]), to("n0", Some("n1")));
+        assert_eq!(requested(n0(), &["n1"]), to("n0", Some("n2")));
+        assert_eq!(requested(n0(), &["n1", "n2"]), to("n0", None));
         // One that was distrusted before a whole copy led is asked last.
         let doubting =
             |bad: &[&str], doubted: &[&str]| successor(&n0(), &ends, &owned(bad), &owned(doubted));
         assert_eq!(doubting(&[], &["n1"]), to("n0", Some("n2")));
         assert_eq!(doubting(&["n2"], &["n1", "n2"]), to("n0", Some("n1")));
         // Somebody else leads by now, whose copy looks the same.
-        assert_eq!(asked(told("n1", [("n0", true), ("n2", true)]), &[]), None);
+        assert_eq!(
+            requested(callback("n1", [("n0", true), ("n2", true)]), &[]),
+            None
+        );
         // One that is behind may have all of it later.
-        let behind = told("n0", [("n1", true), ("n2", false)]);
-        assert_eq!(asked(behind, &["n1"]), None);
+        let behind = callback("n0", [("n1", true), ("n2", false)]);
+        assert_eq!(requested(behind, &["n1"]), None);
         // Somebody else leads by now, whose copy is another.
         let whole = Ends {
             first: Seq(1),

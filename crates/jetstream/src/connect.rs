@@ -70,7 +70,11 @@ pub(crate) async fn nearest_first(servers: &Servers) -> Vec<String> {
 ///
 /// # Errors
 /// As [`crate::JetStream::connect`].
-pub(crate) async fn connect(servers: &Servers, addresses: &[String], told: bool) -> Result<Client> {
+pub(crate) async fn connect(
+    servers: &Servers,
+    addresses: &[String],
+    reported: bool,
+) -> Result<Client> {
     let mut options = ConnectOptions::new()
         .name("quintet")
         .ping_interval(PING)
@@ -83,7 +87,7 @@ pub(crate) async fn connect(servers: &Servers, addresses: &[String], told: bool)
         })
         .event_callback(move |event| async move {
             // What a subscription drops is fetched.
-            if told && !matches!(event, Event::SlowConsumer(_)) {
+            if reported && !matches!(event, Event::SlowConsumer(_)) {
                 tracing::info!(target: "quintet::cluster", "NATS: {event}");
             }
         });

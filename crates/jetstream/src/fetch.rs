@@ -89,11 +89,11 @@ enum FetchResult<T> {
 async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
     let began = Instant::now();
     loop {
-        let mut said = last(place).await;
-        if let FetchResult::Nothing = said {
-            said = confirmed(place).await;
+        let mut reply = last(place).await;
+        if let FetchResult::Nothing = reply {
+            reply = confirmed(place).await;
         }
-        match said {
+        match reply {
             FetchResult::This(info) => {
                 let info: ObjectInfo = serde_json::from_slice(&info)?;
                 return Ok((!info.deleted).then_some(info));
@@ -107,8 +107,8 @@ async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
 
 /// A replica's last entry.
 async fn last(place: &Place<'_>) -> FetchResult<Bytes> {
-    let asked = place.stream.direct_get_last_for_subject(place.subject);
-    match timeout(ANSWER, asked).await {
+    let request = place.stream.direct_get_last_for_subject(place.subject);
+    match timeout(ANSWER, request).await {
         Ok(Ok(message)) => FetchResult::This(message.payload),
         Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => FetchResult::Nothing,
         Ok(Err(error)) => FetchResult::Failed(io::Error::other(error)),
@@ -118,8 +118,8 @@ async fn last(place: &Place<'_>) -> FetchResult<Bytes> {
 
 /// The last entry of the leader, which is not behind.
 async fn confirmed(place: &Place<'_>) -> FetchResult<Bytes> {
-    let asked = place.stream.get_last_raw_message_by_subject(place.subject);
-    match timeout(ANSWER, asked).await {
+    let request = place.stream.get_last_raw_message_by_subject(place.subject);
+    match timeout(ANSWER, request).await {
         Ok(Ok(message)) => FetchResult::This(message.payload),
         Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
             FetchResult::Nothing
@@ -133,8 +133,8 @@ async fn confirmed(place: &Place<'_>) -> FetchResult<Bytes> {
 async fn piece(stream: &Stream, subject: &str, next: u64) -> io::Result<(u64, Bytes)> {
     let began = Instant::now();
     loop {
-        let asked = stream.direct_get_next_for_subject(subject, Some(next));
-        let (error, patience) = match timeout(ANSWER, asked).await {
+        let request = stream.direct_get_next_for_subject(subject, Some(next));
+        let (error, patience) = match timeout(ANSWER, request).await {
             Ok(Ok(message)) => return Ok((message.sequence, message.payload)),
             // Behind, or the object goes: who asks for what describes it will see.
             Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => {

@@ -87,13 +87,13 @@ mod tests {
         /// follower asks for lost ones.
         #[test]
         fn all_come_once_and_in_order(
-            told in prop::collection::vec(1_u64..60, 0..200),
+            reported in prop::collection::vec(1_u64..60, 0..200),
             batch in 1_u64..20,
         ) {
             let mut follow = Follow::new(Seq(1));
             let mut got = Vec::new();
             let mut last = 0;
-            for seq in told {
+            for seq in reported {
                 // Nobody is told of what was not stored.
                 last = last.max(seq);
                 let entry = Bytes::from(seq.to_string());

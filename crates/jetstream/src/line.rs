@@ -72,7 +72,7 @@ struct Silence {
 }
 
 impl Silence {
-    fn asked(&mut self, now: Instant) {
+    fn note_request(&mut self, now: Instant) {
         self.since.get_or_insert(now);
     }
 
@@ -135,8 +135,8 @@ impl Line {
     }
 
     /// Something was asked of the server.
-    pub(crate) fn asked(&self) {
-        self.silence().asked(Instant::now());
+    pub(crate) fn note_request(&self) {
+        self.silence().note_request(Instant::now());
     }
 
     /// It has answered so that somebody leads.
@@ -224,8 +224,8 @@ impl Line {
 
     /// Whether its server knows of one that leads.
     async fn leads(&self, client: &Client) -> bool {
-        let asked = client.request(self.question.clone(), Bytes::new());
-        let reply = timeout(ANSWER, asked).await;
+        let response = client.request(self.question.clone(), Bytes::new());
+        let reply = timeout(ANSWER, response).await;
         reply.is_ok_and(|reply| reply.is_ok_and(|reply| api::is_led(&reply.payload)))
     }
 
@@ -251,8 +251,8 @@ mod tests {
     fn where_nothing_is_answered_another_is_looked_for_and_the_first_come_back_to() {
         let (start, mut silence) = (Instant::now(), Silence::default());
         let at = |ms: u64| start + Duration::from_millis(ms);
-        silence.asked(at(0));
-        silence.asked(at(1_000));
+        silence.note_request(at(0));
+        silence.note_request(at(1_000));
         assert_eq!(silence.turn(at(1_499)), Turn::Stay);
         assert_eq!(silence.turn(at(1_500)), Turn::Switch);
         // Nobody else answers either, which is no reason to go.
@@ -260,12 +260,12 @@ mod tests {
         silence.left(at(10_000));
         // Nothing is asked: it is not known to be silent.
         assert_eq!(silence.turn(at(20_000)), Turn::Stay);
-        silence.asked(at(20_000));
+        silence.note_request(at(20_000));
         silence.answered();
         assert_eq!(silence.turn(at(69_999)), Turn::Stay);
         assert_eq!(silence.turn(at(70_000)), Turn::Home);
         assert_eq!(silence.turn(at(200_000)), Turn::Stay);
-        silence.asked(at(200_000));
+        silence.note_request(at(200_000));
         assert_eq!(silence.turn(at(201_500)), Turn::Switch);
     }
 
@@ -274,7 +274,7 @@ mod tests {
         let (start, mut silence) = (Instant::now(), Silence::default());
         let at = |ms: u64| start + Duration::from_millis(ms);
         for ms in (0..4_000).step_by(500) {
-            silence.asked(at(ms));
+            silence.note_request(at(ms));
             // Also those to which a leader says no.
             silence.appended(at(ms));
             silence.answered();
@@ -306,7 +306,7 @@ mod tests {
         let (start, mut silence) = (Instant::now(), Silence::default());
         for second in 0..100 {
             let now = start + Duration::from_secs(second);
-            silence.asked(now);
+            silence.note_request(now);
             if second % 2 == 0 {
                 silence.answered();
             }

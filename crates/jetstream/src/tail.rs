@@ -142,10 +142,10 @@ async fn fetch(
     let from = follow.next();
     let question = format!("{{\"seq\":{from},{BATCH}}}");
     let subject = format!("$JS.API.DIRECT.GET.{}", names.stream);
-    let asked = line
+    let requested = line
         .client
         .publish_with_reply(subject, inbox, Bytes::from(question));
-    if asked.await.is_err() {
+    if requested.await.is_err() {
         return BatchResult::Unknown;
     }
     let mut result = BatchResult::Unknown;
@@ -294,7 +294,7 @@ mod tests {
             ..Servers::default()
         };
         let names = Names::of("a", 0);
-        let (tell, events) = channel();
+        let (sender, events) = channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -302,7 +302,7 @@ mod tests {
         let client = runtime.block_on(connect(&servers, &servers.addresses, false));
         let question = names.api("STREAM.INFO");
         let line = Line::new(client.expect("it listens"), servers, question);
-        let each = Box::new(move |event| drop(tell.send(event)));
+        let each = Box::new(move |event| drop(sender.send(event)));
         thread::spawn(move || runtime.block_on(follow(line, names, Seq(1), each)));
         for seq in 1..=4_u64 {
             let entry = TailEvent::Entry(Seq(seq), seq.to_string().into());

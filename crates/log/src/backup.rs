@@ -115,13 +115,13 @@ fn try_backup(source: &dyn Storage, target: &dyn Storage) -> Result<Option<Backu
     target
         .sync_dir()
         .map_err(|error| LogError::io("sync", "the target", 0, error))?;
-    tell_extent(target, &segments[..to_usize(summary.segments)], summary.end)?;
+    report_extent(target, &segments[..to_usize(summary.segments)], summary.end)?;
     summary.linked = linked.len() as u64;
     Ok(Some(summary))
 }
 
 /// Says what must be there in the copy.
-fn tell_extent(target: &dyn Storage, copied: &[SegmentFile], durable: Position) -> Result<()> {
+fn report_extent(target: &dyn Storage, copied: &[SegmentFile], durable: Position) -> Result<()> {
     let (Some(first), Some(last)) = (copied.first(), copied.last()) else {
         return Ok(());
     };

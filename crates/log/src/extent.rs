@@ -139,7 +139,7 @@ impl Extents {
     ///
     /// # Errors
     /// The storage failed.
-    pub(crate) fn tell(&self, more: Extent) -> io::Result<()> {
+    pub(crate) fn report(&self, more: Extent) -> io::Result<()> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let next = now.map_or(more, |now| now.and(more));
         let renamed = match *now {

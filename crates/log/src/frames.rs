@@ -98,7 +98,7 @@ impl BodyReader {
                     if near <= header.first {
                         break header.first;
                     }
-                    if let Some(found) = scan.look_for_header(near)? {
+                    if let Some(found) = scan.find_header(near)? {
                         break found.position;
                     }
                     // A frame before it is longer, or much is damaged.
@@ -118,7 +118,7 @@ impl BodyReader {
                 Step::Limit => return Ok(None),
                 // The frame behind may be as bad.
                 Step::Stop(_) => {
-                    let next = scan.look_for_header(Position(here.0 + 1))?;
+                    let next = scan.find_header(Position(here.0 + 1))?;
                     next.map_or(until, |next| next.position)
                 }
             };

@@ -196,7 +196,7 @@ impl LocalLog {
         if let (Some(first), Some(last)) = (found.segments.front(), found.segments.back()) {
             // All of it is durable by now, with its names.
             extents
-                .tell(Extent {
+                .report(Extent {
                     oldest: first.header.number,
                     newest: last.header.number,
                     durable: end,
@@ -513,7 +513,7 @@ impl Log for LocalLog {
             let mut freed = 0;
             if !given_up.is_empty() {
                 // First it is said that they are not needed.
-                patiently(|| extents.tell(then))
+                patiently(|| extents.report(then))
                     .map_err(|error| retire.failure.record(extent_failed(error)))?;
                 retire.sync_dir()?;
             }
@@ -534,7 +534,7 @@ impl Log for LocalLog {
             newest: self.segment(),
             durable: self.durable,
         };
-        patiently(|| self.extents.tell(then))
+        patiently(|| self.extents.report(then))
             .map_err(|error| self.failure.record(extent_failed(error)))?;
         self.storage
             .sync_dir()
@@ -657,7 +657,7 @@ impl SyncWork for Sync {
                 .sync_dir()
                 .map_err(|error| self.failure.record(dir_failed(error)))?;
             // It need not be durable itself: the one before says less.
-            patiently(|| self.extents.tell(self.then))
+            patiently(|| self.extents.report(self.then))
                 .map_err(|error| self.failure.record(extent_failed(error)))?;
         }
         Ok(())

@@ -443,7 +443,7 @@ fn look_behind(files: &[File], end: &End, window: &mut Window) -> Result<Evidenc
         } else {
             file.header.first
         };
-        while let Some(header) = scan.look_for_header(from)? {
+        while let Some(header) = scan.find_header(from)? {
             evidence.bytes += header.frame_len();
             evidence.synced = evidence.synced.max(header.synced_through);
             from = header.end();

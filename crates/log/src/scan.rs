@@ -148,8 +148,9 @@ impl<'a> Scan<'a> {
             Ok(header) => header,
             Err(why) => {
                 // Position 0 is also what a zero-filled file seems to say.
-                let looks = u64_at(head, 8) == position.0 && head.iter().any(|byte| *byte != 0);
-                return stop(why, looks);
+                let is_written =
+                    u64_at(head, 8) == position.0 && head.iter().any(|byte| *byte != 0);
+                return stop(why, is_written);
             }
         };
         if self.limit.is_some_and(|limit| header.end() > limit) {
@@ -181,7 +182,7 @@ impl<'a> Scan<'a> {
     ///
     /// A frame's place says which position it must carry, so this is one comparison per byte, and
     /// nothing a client stored can make it cost more: it does not know the salt.
-    pub(crate) fn look_for_header(&mut self, from: Position) -> Result<Option<FrameHeader>> {
+    pub(crate) fn find_header(&mut self, from: Position) -> Result<Option<FrameHeader>> {
         let mut position = from;
         let last = self.file_len.saturating_sub(FRAME_HEADER_BYTES as u64);
         while self.header.offset_of(position) <= last {

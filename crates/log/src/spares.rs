@@ -39,9 +39,9 @@ pub(crate) struct Spare {
 /// Keeps the spare segments. Shared with a background thread of the caller, which calls
 /// [`Spares::fill_slice`]; without one, segments grow as they are written.
 #[derive(Clone)]
-pub struct Spares(Arc<Keeper>);
+pub struct Spares(Arc<Pool>);
 
-struct Keeper {
+struct Pool {
     storage: Arc<dyn Storage>,
     /// Length of the next spare, bytes.
     bytes: AtomicU64,
@@ -99,7 +99,7 @@ impl Spares {
             0 => most,
             _ => longest.max(FIRST_BYTES).min(most),
         };
-        Self(Arc::new(Keeper {
+        Self(Arc::new(Pool {
             storage,
             bytes: AtomicU64::new(bytes),
             most,
@@ -120,21 +120,18 @@ impl Spares {
     /// # Errors
     /// The storage failed. The spare is given up; the log itself goes on.
     pub fn fill_slice(&self) -> Result<SpareState> {
-        let keeper = &*self.0;
-        let mut filling = keeper
-            .filling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if !keeper.wants() {
-            keeper.low.store(false, Ordering::Release);
+        let pool = &*self.0;
+        let mut filling = pool.filling.lock().unwrap_or_else(PoisonError::into_inner);
+        if !pool.wants() {
+            pool.low.store(false, Ordering::Release);
             return Ok(SpareState::Ready);
         }
-        match keeper.fill(&mut filling) {
+        match pool.fill(&mut filling) {
             Ok(complete) => {
                 if complete {
-                    keeper.low.store(false, Ordering::Release);
+                    pool.low.store(false, Ordering::Release);
                 }
-                Ok(if !keeper.wants() {
+                Ok(if !pool.wants() {
                     SpareState::Ready
                 } else {
                     SpareState::Filling
@@ -143,13 +140,13 @@ impl Spares {
             Err(error @ LogError::NoSpace { .. }) => {
                 // What is filled so far is kept: it is the first thing the spare needs, and
                 // starting over would write it again at every try.
-                keeper.become_low(&error);
+                pool.become_low(&error);
                 Ok(SpareState::Low)
             }
             Err(error) => {
                 if let Some(given_up) = filling.take() {
                     // Best effort: the next start removes it.
-                    keeper.storage.remove(&spare_tmp_name(given_up.number)).ok();
+                    pool.storage.remove(&spare_tmp_name(given_up.number)).ok();
                 }
                 Err(error)
             }
@@ -193,16 +190,16 @@ impl Spares {
     /// # Errors
     /// The storage failed. That the disk is full is none: the log can go on as far as it gets.
     pub(crate) fn ahead(&self) -> Result<()> {
-        let keeper = &*self.0;
+        let pool = &*self.0;
         if self.any() {
             return Ok(());
         }
-        let number = keeper.ready().take_number();
-        match keeper.allocate(number) {
+        let number = pool.ready().take_number();
+        match pool.allocate(number) {
             Err(error @ LogError::NoSpace { .. }) => {
                 // Best effort: the next start removes it.
-                keeper.storage.remove(&spare_tmp_name(number)).ok();
-                keeper.become_low(&error);
+                pool.storage.remove(&spare_tmp_name(number)).ok();
+                pool.become_low(&error);
                 Ok(())
             }
             done => done,
@@ -256,7 +253,7 @@ impl Spares {
     }
 }
 
-impl Keeper {
+impl Pool {
     fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

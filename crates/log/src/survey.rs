@@ -303,7 +303,7 @@ impl SurveyState {
     ) -> Result<Behind> {
         let mut behind = Behind::default();
         let mut from = position;
-        while let Some(header) = scan.look_for_header(from)? {
+        while let Some(header) = scan.find_header(from)? {
             self.synced = self.synced.max(header.synced_through);
             if let Step::Frame(_) = scan.at(header.position)? {
                 behind.good = Some(header.position);

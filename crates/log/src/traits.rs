@@ -178,9 +178,9 @@ pub trait Shared: Send + Sync {
     /// Bytes appended that are not durable.
     fn unacked(&self) -> u64;
 
-    /// Has `told` called from now on after each acknowledgement, by any thread and without locks,
+    /// Has `callback` called from now on after each acknowledgement, by any thread and without locks,
     /// and when none will come any more.
-    fn listen(&self, told: Arc<dyn Fn() + Send + Sync>);
+    fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>);
 }
 
 /// The rest of giving up segments.

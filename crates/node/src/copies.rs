@@ -18,7 +18,7 @@ const SAID: Duration = Duration::from_secs(30);
 pub(super) struct Copies {
     monitor: Vec<String>,
     stream: String,
-    asked: Arc<Mutex<CopyCheck>>,
+    check: Arc<Mutex<CopyCheck>>,
 }
 
 /// The last question to them.
@@ -28,7 +28,7 @@ struct CopyCheck {
     now: bool,
     /// The entry they were asked of, and when they answered that all begin with it.
     all: Option<(Seq, Instant)>,
-    said: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 impl Copies {
@@ -37,16 +37,16 @@ impl Copies {
         Self {
             monitor: monitor.to_vec(),
             stream: stream.to_owned(),
-            asked: Arc::default(),
+            check: Arc::default(),
         }
     }
 
     /// Whether all begin with this entry and lack none, as far as is known by now. Without
     /// monitoring addresses nobody can tell: it is believed.
     pub(super) fn begin_with(&self, first: Seq) -> bool {
-        let mut asked = locked(&self.asked);
+        let mut check = locked(&self.check);
         if self.monitor.is_empty() {
-            if asked.said.replace(Instant::now()).is_none() {
+            if check.reported.replace(Instant::now()).is_none() {
                 tracing::warn!(
                     "this log has version 1, which does not record its first entry: set `monitor` \
                      in [cluster], so that this node can check entry {first}"
@@ -54,16 +54,16 @@ impl Copies {
             }
             return true;
         }
-        let all = asked
+        let all = check
             .all
             .filter(|(of, at)| *of == first && at.elapsed() < COUNTS);
-        if all.is_none() && !asked.now {
-            asked.now = true;
+        if all.is_none() && !check.now {
+            check.now = true;
             let (monitor, stream) = (self.monitor.clone(), self.stream.clone());
-            let told = Arc::clone(&self.asked);
+            let shared_check = Arc::clone(&self.check);
             std::thread::spawn(move || {
                 let came = stores::begin_with(&monitor, &stream, first);
-                locked(&told).came(first, came);
+                locked(&shared_check).came(first, came);
             });
         }
         all.is_some()
@@ -77,8 +77,8 @@ impl CopyCheck {
         self.now = false;
         self.all = came.is_ok().then_some((first, now));
         let Err(why) = came else { return };
-        if self.said.is_none_or(|said| now - said > SAID) {
-            self.said = Some(now);
+        if self.reported.is_none_or(|reported| now - reported > SAID) {
+            self.reported = Some(now);
             tracing::error!(
                 "this log has version 1, which does not record its first entry: this node waits \
                  until all NATS servers have the same complete copy: {why:#}"

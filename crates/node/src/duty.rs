@@ -78,7 +78,7 @@ impl MemberSignals {
         });
     }
 
-    fn look(&self) {
+    fn check(&self) {
         // The main thread is gone: so is everything soon.
         self.orders.send(Order::ClusterChanged).unwrap_or_default();
     }
@@ -88,18 +88,18 @@ impl MemberSignals {
 pub(crate) struct Work {
     shards: usize,
     settings: Settings,
-    told: Arc<MemberSignals>,
+    signals: Arc<MemberSignals>,
     began: bool,
     /// It has caught up with the log.
     stands_by: bool,
 }
 
 impl Work {
-    pub(super) fn new(shards: usize, settings: Settings, told: Arc<MemberSignals>) -> Self {
+    pub(super) fn new(shards: usize, settings: Settings, signals: Arc<MemberSignals>) -> Self {
         Self {
             shards,
             settings,
-            told,
+            signals,
             began: false,
             stands_by: false,
         }
@@ -121,7 +121,7 @@ impl Duty for Work {
         state.apply(&frame)?;
         let contradiction = state.take_contradiction();
         if self.stands_by {
-            self.told.lags.applied(frame.time_ms);
+            self.signals.lags.applied(frame.time_ms);
             if let Some(why) = contradiction {
                 let segment = frame.segment.0;
                 let why =
@@ -134,27 +134,27 @@ impl Duty for Work {
     }
 
     fn is_complete(&self, _state: &Replay) -> bool {
-        self.told.runs.missing() == 0
+        self.signals.runs.missing() == 0
     }
 
     fn begins_everywhere(&mut self, first: Seq) -> bool {
-        self.told.copies.begin_with(first)
+        self.signals.copies.begin_with(first)
     }
 
-    fn look(&mut self, state: &Replay) {
-        self.told.runs.look(state);
+    fn check(&mut self, state: &Replay) {
+        self.signals.runs.check(state);
     }
 
     fn own(&mut self, owned: Owned<Replay>) {
-        if self.told.acks.set(owned.log.acks()).is_err() {
+        if self.signals.acks.set(owned.log.acks()).is_err() {
             tracing::error!("this process has owned the queues before");
         }
-        locked(&self.told.happened).owned = Some(owned);
-        self.told.look();
+        locked(&self.signals.happened).owned = Some(owned);
+        self.signals.check();
     }
 
     fn heartbeat(&mut self) {
-        if let Some(core) = self.told.core.get().and_then(Weak::upgrade) {
+        if let Some(core) = self.signals.core.get().and_then(Weak::upgrade) {
             core.heartbeat();
         }
     }
@@ -164,8 +164,8 @@ impl Duty for Work {
     }
 
     fn failed(&mut self, why: LogError) {
-        locked(&self.told.happened).failed = Some(why);
-        self.told.look();
+        locked(&self.signals.happened).failed = Some(why);
+        self.signals.check();
     }
 
     fn changed(&mut self, status: &Status) {
@@ -174,7 +174,7 @@ impl Duty for Work {
         let name = owner.map_or("nobody", |claim| &claim.node);
         tracing::info!("{role}, epoch {epoch}, owned by {name}");
         let next = owner.map_or(Owners::Nobody, |claim| self.hint(status, claim));
-        self.told.owners.send_if_modified(|owners| {
+        self.signals.owners.send_if_modified(|owners| {
             // While the log is read, others have told of a later owner already.
             let newer = owners.hint().is_some_and(|known| known.epoch > epoch.0);
             if !newer {
@@ -185,8 +185,8 @@ impl Duty for Work {
         self.stands_by = status.role == Role::Standby;
         match status.role {
             Role::Standby => {
-                self.told.mirrors.remove_older();
-                if !std::mem::replace(&mut locked(&self.told.happened).ready, true) {
+                self.signals.mirrors.remove_older();
+                if !std::mem::replace(&mut locked(&self.signals.happened).ready, true) {
                     quintet_process::notify::ready();
                     say("quintet ready");
                 }
@@ -223,7 +223,7 @@ impl Duty for Work {
 impl Work {
     /// Where clients go. What an earlier life of this node has claimed nobody serves.
     fn hint(&self, status: &Status, claim: &Claim) -> Owners {
-        let ours = claim.node == self.told.node;
+        let ours = claim.node == self.signals.node;
         if ours && status.role != Role::Owner {
             return Owners::Nobody;
         }

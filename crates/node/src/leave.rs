@@ -43,7 +43,7 @@ impl Node {
     /// Has another node own the queues, as soon as this one, which owns them, has handed off.
     pub(super) fn hand_over_to(&self, successor: &str) {
         *locked(&self.successor) = Some(successor.to_owned());
-        self.told.order_hand_over();
+        self.signals.order_hand_over();
     }
 
     /// Lets another node own the queues, and ends, or begins again to follow.
@@ -65,13 +65,13 @@ impl Node {
         let began = Instant::now();
         self.proxy_listeners.serve_no_more();
         threads.end_io(began + OWED);
-        let said = core.handoff(&successor, self.handover_wait);
+        let outcome = core.handoff(&successor, self.handover_wait);
         let took = began.elapsed().as_millis();
         let to = match successor.as_str() {
             "" => "any standby",
             successor => successor,
         };
-        match said {
+        match outcome {
             Handoff::Stands => tracing::info!("handed over to {to} after {took} ms"),
             Handoff::Unknown | Handoff::Unsaid => {
                 tracing::error!(
@@ -88,7 +88,7 @@ impl Node {
         // What they still do nobody waits for: a purge without a quorum never ends.
         threads.end(Instant::now() + self.handover_wait);
         self.proxy_listeners.close();
-        if said != Handoff::Stands {
+        if outcome != Handoff::Stands {
             bail!(
                 "JetStream did not acknowledge the last changes within {} ms: changes without a \
                  reply may be lost (cluster.handover_wait)",

@@ -30,7 +30,7 @@ use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
-use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, tell_shards};
+use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, report_shards};
 use quintet_process::{Order, again};
 use quintet_proxy::{Intake, Owners, watch};
 
@@ -66,7 +66,7 @@ fn timing(cluster: &quintet_config::Cluster) -> Timing {
 /// This process, as a node.
 pub struct Node {
     member: Arc<Member<Work>>,
-    told: Arc<MemberSignals>,
+    signals: Arc<MemberSignals>,
     world: Arc<World>,
     proxy_listeners: ProxyListeners,
     files: Arc<Files>,
@@ -104,7 +104,7 @@ impl Ownership {
             state,
         } = self.owned;
         // Where this takes long another node may take over, which is found out by appending.
-        let runs = self.node.told.runs.complete(&state)?;
+        let runs = self.node.signals.runs.complete(&state)?;
         let opened =
             quintet_host::take_ownership(state, Box::new(log), recovery, lead_ms, &runs, layout);
         match opened {
@@ -121,7 +121,7 @@ impl Node {
     /// Its role, in words.
     pub fn role(&self) -> String {
         let status = self.member.status();
-        let node = &self.told.node;
+        let node = &self.signals.node;
         format!("{node} is {} in epoch {}", status.role.name(), status.epoch)
     }
 
@@ -130,7 +130,7 @@ impl Node {
         let status = self.member.status();
         let owner = status.owner.map_or_else(String::new, |claim| claim.node);
         vec![
-            ("cluster_node".to_owned(), self.told.node.clone()),
+            ("cluster_node".to_owned(), self.signals.node.clone()),
             ("cluster_role".to_owned(), status.role.name().to_owned()),
             ("cluster_owner".to_owned(), owner),
         ]
@@ -150,22 +150,22 @@ impl Node {
     /// other nodes bring.
     pub fn serves(&self, core: &Arc<Core>, intake: Arc<dyn Intake>) {
         self.proxy_listeners.serve_by(intake);
-        self.told.serves(core);
+        self.signals.serves(core);
         self.nudge();
-        if let Err(error) = self.told.runs.clear_for(&Arc::downgrade(core)) {
+        if let Err(error) = self.signals.runs.clear_for(&Arc::downgrade(core)) {
             tracing::warn!("unneeded runs stay in JetStream: {error:#}");
         }
     }
 
     /// By how many ms the wall clock is ahead of the time that this node decides by, if it does.
     fn clock_ahead_ms(&self) -> Option<i64> {
-        let core = self.told.core.get().and_then(Weak::upgrade)?;
+        let core = self.signals.core.get().and_then(Weak::upgrade)?;
         Some(core.clock.ahead().0)
     }
 
     /// Whether the server runs that decides.
     fn serves_now(&self) -> bool {
-        self.told.core.get().is_some()
+        self.signals.core.get().is_some()
     }
 
     /// Others should own rather than this node, or not so; `nodes` are drained, this one included.
@@ -297,7 +297,7 @@ pub fn follow(
         }
     };
     registry::renew(&stream, cluster, &ourselves)?;
-    tell_shards(&config.data, config.shards)?;
+    report_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
     let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
     let objects = until(inbox, || stream.runs(replicas, &cluster.placement_tags))?;
@@ -309,7 +309,7 @@ pub fn follow(
     let Some(attached) = attached else {
         return Ok(None);
     };
-    let told = Arc::new(MemberSignals {
+    let signals = Arc::new(MemberSignals {
         orders: orders.clone(),
         happened: Default::default(),
         core: OnceLock::new(),
@@ -322,7 +322,7 @@ pub fn follow(
         copies: Copies::new(&cluster.monitor, &stream.names().stream),
     });
     let shards = usize::try_from(config.shards).unwrap_or(usize::MAX);
-    let work = Work::new(shards, config.engine_settings(), Arc::clone(&told));
+    let work = Work::new(shards, config.engine_settings(), Arc::clone(&signals));
     let membership = Membership {
         stream: Arc::<JetStream>::clone(&stream),
         mirror: Box::new(move || mirrors.next()),
@@ -351,7 +351,7 @@ pub fn follow(
     let (nudges, nudged) = channel();
     let node = Arc::new(Node {
         member,
-        told,
+        signals,
         world,
         proxy_listeners: ProxyListeners::default(),
         files: Arc::new(Files(attached)),
@@ -374,7 +374,7 @@ pub fn follow(
         arrivals,
     });
     node.teller.get_or_init(|| Arc::downgrade(&teller));
-    let owners = node.told.owners.subscribe();
+    let owners = node.signals.owners.subscribe();
     let speaks = Arc::<Teller>::clone(&teller);
     node.proxy_listeners
         .open(proxy_listeners, peer_listener, settings, owners, speaks)?;
@@ -405,7 +405,7 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
         match order {
             Order::Stop => return Ok(None),
             Order::ClusterChanged => {
-                let (owned, failed) = node.told.take();
+                let (owned, failed) = node.signals.take();
                 if let Some(error) = failed {
                     return Err(cannot_follow(error));
                 }
@@ -430,15 +430,15 @@ fn until<T>(
     inbox: &Receiver<Order>,
     mut ask: impl FnMut() -> Result<T, Error>,
 ) -> Result<Option<T>> {
-    let mut told: Option<Instant> = None;
+    let mut reported: Option<Instant> = None;
     let began = Instant::now();
     loop {
         match ask() {
             Ok(answer) => return Ok(Some(answer)),
             Err(Error::Silent | Error::Bucket(..)) if began.elapsed() < ELECTION => {}
             Err(error @ (Error::Unreachable(..) | Error::Silent | Error::Bucket(..))) => {
-                if told.is_none_or(|told| told.elapsed() > TELL) {
-                    told = Some(Instant::now());
+                if reported.is_none_or(|reported| reported.elapsed() > TELL) {
+                    reported = Some(Instant::now());
                     tracing::warn!("{error}; retrying");
                 }
             }

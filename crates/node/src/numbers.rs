@@ -59,9 +59,9 @@ fn of_all(numbers: &mut ClusterNumbers, seen: &ClusterReport) {
     numbers.nodes = seen.nodes.iter().map(of_node).collect();
 }
 
-fn of_node(heard: &NodeResponse) -> NodeNumbers {
-    let node = heard.node.clone();
-    let Some(report) = &heard.report else {
+fn of_node(response: &NodeResponse) -> NodeNumbers {
+    let node = response.node.clone();
+    let Some(report) = &response.report else {
         return NodeNumbers {
             node,
             role: "silent".to_owned(),
@@ -101,7 +101,7 @@ mod tests {
             lag_p99_ms: Some(9),
             ..NodeReport::default()
         };
-        let heard = |node: &str, report| NodeResponse {
+        let response = |node: &str, report| NodeResponse {
             node: node.to_owned(),
             report,
             ..NodeResponse::default()
@@ -117,9 +117,9 @@ mod tests {
                 ..GroupReport::default()
             }],
             nodes: vec![
-                heard("a", Some(owner)),
-                heard("b", Some(standby)),
-                heard("c", None),
+                response("a", Some(owner)),
+                response("b", Some(standby)),
+                response("c", None),
             ],
             ..ClusterReport::default()
         };

@@ -83,14 +83,14 @@ impl Teller {
     /// The owner, that gets acknowledgements.
     fn owner<'a>(
         &self,
-        heard: &'a [NodeResponse],
+        received: &'a [NodeResponse],
     ) -> Result<(&'a NodeResponse, &'a NodeReport), OrderError> {
-        let owners = heard.iter().filter_map(|heard| {
-            let report = heard.report.as_ref()?;
-            report.is_owner().then_some((heard, report))
+        let owners = received.iter().filter_map(|received| {
+            let report = received.report.as_ref()?;
+            report.is_owner().then_some((received, report))
         });
         let newest = owners.max_by_key(|(_, report)| report.epoch);
-        let (heard, report) = newest.ok_or_else(|| {
+        let (received, report) = newest.ok_or_else(|| {
             let why = "no reachable node owns the queues: run `quintet cluster status`";
             (Fault::NoOwner, why.to_owned())
         })?;
@@ -99,16 +99,16 @@ impl Teller {
                 Fault::NoQuorum,
                 format!(
                     "{} owns the queues but gets no acknowledgements from JetStream",
-                    heard.node
+                    received.node
                 ),
             ));
         }
-        Ok((heard, report))
+        Ok((received, report))
     }
 
     fn move_to(&self, to: &str) -> Result<Reply, OrderError> {
         let listed = self.listed()?;
-        let heard = self.nodes_of(listed.clone());
+        let received = self.nodes_of(listed.clone());
         let target = listed
             .iter()
             .find(|one| one.node == to)
@@ -117,11 +117,11 @@ impl Teller {
             let why = format!("{to} is drained: run `quintet cluster undrain {to}` first");
             return Err((Fault::Drained, why));
         }
-        let (owner, report) = self.owner(&heard)?;
+        let (owner, report) = self.owner(&received)?;
         if owner.node == to {
             return Ok(Reply::Done);
         }
-        let ready = heard.iter().find(|one| one.node == to);
+        let ready = received.iter().find(|one| one.node == to);
         match ready.and_then(|one| one.report.as_ref()) {
             Some(report) if report.is_ready_standby() => {}
             Some(report) => return Err((Fault::NoStandby, report.why_not_ready())),
@@ -130,7 +130,7 @@ impl Teller {
                 return Err((Fault::NoStandby, format!("{to} does not respond: {why}")));
             }
         }
-        self.tell(owner, &[HAND_OVER, to])?;
+        self.send_order(owner, &[HAND_OVER, to])?;
         Ok(Reply::Moving {
             from: owner.node.clone(),
             epoch: report.epoch,
@@ -159,10 +159,10 @@ impl Teller {
         let listed = self.listed()?;
         let target = listed.iter().find(|one| one.node == node);
         let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
-        let heard = self.nodes_of(listed.clone());
-        let owner = self.owner(&heard)?;
+        let received = self.nodes_of(listed.clone());
+        let owner = self.owner(&received)?;
         let owns = owner.0.node == node;
-        let successor = best(&heard, &listed, node);
+        let successor = best(&received, &listed, node);
         if owns && successor.is_none() {
             let why = format!(
                 "{node} owns the queues, and no other node is ready to take over: start one, or \
@@ -171,15 +171,15 @@ impl Teller {
             return Err((Fault::NoStandby, why));
         }
         self.write_drained(node, true)?;
-        let heard_from = heard
+        let received_from = received
             .iter()
             .find(|one| one.node == node && one.report.is_some());
-        if let Some(there) = heard_from {
-            self.tell(there, &[LOOK])?;
+        if let Some(there) = received_from {
+            self.send_order(there, &[LOOK])?;
         }
         // The leader of the stream moves off its machine as well.
         if !owns {
-            self.tell(owner.0, &[LOOK])?;
+            self.send_order(owner.0, &[LOOK])?;
         }
         Ok(match (owns, successor) {
             (true, Some(to)) => Reply::Moving {
@@ -205,8 +205,8 @@ impl Teller {
             ..NodeResponse::default()
         };
         // One that is away finds it when it starts.
-        let told = self.tell(&there, &[LOOK]);
-        Ok(match told {
+        let answer = self.send_order(&there, &[LOOK]);
+        Ok(match answer {
             Ok(()) => Reply::Told {
                 node: node.to_owned(),
                 address: target.address.clone(),
@@ -223,13 +223,13 @@ impl Teller {
     }
 
     /// Has another node, or this one, do something.
-    fn tell(&self, node: &NodeResponse, words: &[&str]) -> Result<(), OrderError> {
+    fn send_order(&self, node: &NodeResponse, words: &[&str]) -> Result<(), OrderError> {
         let reply = if node.node == self.cluster.node() {
             self.obey(words)
         } else {
             let words = words.iter().map(|word| (*word).to_owned()).collect();
-            let told = ask_node(&self.settings, &node.address, Question::Order(words));
-            told.map_err(|error| (Fault::NoOwner, format!("{}: {error}", node.node)))?
+            let answer = ask_node(&self.settings, &node.address, Question::Order(words));
+            answer.map_err(|error| (Fault::NoOwner, format!("{}: {error}", node.node)))?
         };
         match serde_json::from_str(&reply) {
             Ok(Reply::Refused { fault, why }) => Err((fault, why)),
@@ -246,7 +246,7 @@ impl Teller {
 
     /// The node that should own after this one, if one says soon that it could at once.
     pub(super) fn best_successor(self: &Arc<Self>) -> Option<String> {
-        let (told, heard) = channel();
+        let (sender, receiver) = channel();
         let teller = Arc::clone(self);
         // Without a quorum the registry does not answer, and a node that is gone never does.
         std::thread::spawn(move || {
@@ -254,21 +254,21 @@ impl Teller {
             let own = teller.cluster.node();
             let others = listed.iter().filter(|one| one.node != own);
             // Nobody listens to who is late.
-            let asked = others.cloned().map(|one| {
-                let (told, settings) = (told.clone(), teller.settings.clone());
+            let requests = others.cloned().map(|one| {
+                let (sender, settings) = (sender.clone(), teller.settings.clone());
                 let drained = one.drained;
                 std::thread::spawn(move || {
-                    let heard = super::teller::ask(&settings, one);
-                    told.send((heard, drained)).unwrap_or_default();
+                    let received = super::teller::ask(&settings, one);
+                    sender.send((received, drained)).unwrap_or_default();
                 })
             });
-            asked.for_each(drop);
+            requests.for_each(drop);
         });
         let by = Instant::now() + SUCCESSORS_WAIT;
         let mut ready = Vec::new();
         // It ends when all have answered as well: nobody holds the other side any more.
         while let Ok((one, drained)) =
-            heard.recv_timeout(by.saturating_duration_since(Instant::now()))
+            receiver.recv_timeout(by.saturating_duration_since(Instant::now()))
         {
             if !drained {
                 ready.push(one);
@@ -279,9 +279,9 @@ impl Teller {
 }
 
 /// Of those that could serve at once and are not drained, the one that is furthest; not `but`.
-fn best(heard: &[NodeResponse], listed: &[Listed], but: &str) -> Option<Successor> {
+fn best(received: &[NodeResponse], listed: &[Listed], but: &str) -> Option<Successor> {
     let drained = |name: &str| listed.iter().any(|one| one.node == name && one.drained);
-    let ready = heard.iter().filter_map(|one| {
+    let ready = received.iter().filter_map(|one| {
         let report = one
             .report
             .as_ref()

@@ -26,7 +26,7 @@ pub(super) struct Runs {
     cached: Arc<CachedRuns>,
     /// Runs to fetch, and the living messages in each.
     wanted: SyncSender<BTreeMap<RunName, u64>>,
-    looked: Mutex<RunFetchState>,
+    cache: Mutex<RunFetchState>,
 }
 
 #[derive(Default)]
@@ -62,16 +62,16 @@ impl Runs {
         Ok(Self {
             cached,
             wanted,
-            looked: Mutex::default(),
+            cache: Mutex::default(),
         })
     }
 
     /// Looks whether the runs that `replay` needs are here and have what it counts in them, and has
     /// the others fetched in the background.
-    pub(super) fn look(&self, replay: &Replay) {
+    pub(super) fn check(&self, replay: &Replay) {
         let needed = replay.needed_runs();
-        let mut looked = locked(&self.looked);
-        let RunFetchState { whole, bad, .. } = &mut *looked;
+        let mut cache = locked(&self.cache);
+        let RunFetchState { whole, bad, .. } = &mut *cache;
         whole.retain(|run| needed.binary_search(run).is_ok());
         bad.retain(|run| needed.binary_search(run).is_ok());
         let (mut absent, mut hopeless) = (Vec::new(), 0);
@@ -100,11 +100,11 @@ impl Runs {
             }
             absent.push(run);
         }
-        looked.hopeless = hopeless;
+        cache.hopeless = hopeless;
         let wanted = absent.iter().map(|run| (*run, replay.living_in(*run)));
         let wanted = wanted.collect();
-        looked.absent = absent;
-        drop(looked);
+        cache.absent = absent;
+        drop(cache);
         match self.wanted.try_send(wanted) {
             Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
         }
@@ -112,9 +112,9 @@ impl Runs {
 
     /// How many of the runs that were needed at the last look are not here.
     pub(super) fn missing(&self) -> u64 {
-        let looked = locked(&self.looked);
-        let absent = looked.absent.iter().filter(|run| !self.cached.has(**run));
-        looked.hopeless + absent.count() as u64
+        let cache = locked(&self.cache);
+        let absent = cache.absent.iter().filter(|run| !self.cached.has(**run));
+        cache.hopeless + absent.count() as u64
     }
 
     /// Brings these here, and says where they are.
@@ -303,7 +303,7 @@ mod tests {
     fn wait_for(runs: &Runs, replay: &Replay) {
         let began = Instant::now();
         loop {
-            runs.look(replay);
+            runs.check(replay);
             if runs.missing() == 0 {
                 return;
             }
@@ -321,7 +321,7 @@ mod tests {
         let blobs: Arc<dyn Blobs> = of(bucket.path());
         let runs = Runs::open(data.path(), blobs).expect("opened");
         let nine = counting(9);
-        runs.look(&nine);
+        runs.check(&nine);
         assert_eq!(runs.missing(), 1, "it is nowhere");
         write(bucket.path(), 9);
         wait_for(&runs, &nine);
@@ -331,23 +331,23 @@ mod tests {
         let blobs: Arc<dyn Blobs> = of(bucket.path());
         let runs = Runs::open(data.path(), blobs).expect("opened");
         let held = answers.lock().expect("nobody panicked");
-        runs.look(&nine);
+        runs.check(&nine);
         assert_eq!(runs.missing(), 1, "it is damaged");
         drop(held);
         wait_for(&runs, &nine);
         // One that lacks messages is missing, however often it is fetched.
         let ten = counting(10);
-        runs.look(&Replay::new(1, &Settings::default()).expect("a shard"));
-        runs.look(&ten);
+        runs.check(&Replay::new(1, &Settings::default()).expect("a shard"));
+        runs.check(&ten);
         let began = Instant::now();
         while !here.exists() {
             // A list finds no place while the one before it is looked through.
-            runs.look(&ten);
+            runs.check(&ten);
             assert!(began.elapsed() < Duration::from_secs(120), "not fetched");
             std::thread::sleep(Duration::from_millis(1));
         }
         for _ in 0..3 {
-            runs.look(&ten);
+            runs.check(&ten);
             assert_eq!(runs.missing(), 1, "it has nine");
         }
         let why = ten.check_run(runs.cached.cache(), NAME);

@@ -18,12 +18,12 @@ impl Node {
     pub fn order(&self, order: NodeOrder, node: &str) -> Result<String, String> {
         let teller = self.teller.get().and_then(std::sync::Weak::upgrade);
         let teller = teller.ok_or("the server is stopping")?;
-        let said = match order {
+        let text = match order {
             NodeOrder::Move => teller.obey(&[MOVE, "0", node]),
             NodeOrder::Drain => teller.obey(&[DRAIN, node]),
             NodeOrder::Undrain => teller.obey(&[UNDRAIN, node]),
         };
-        match serde_json::from_str(&said) {
+        match serde_json::from_str(&text) {
             Ok(Reply::Done | Reply::Told { .. }) => Ok(match order {
                 NodeOrder::Move => format!("{node} owns the queues already."),
                 NodeOrder::Drain => format!("{node} is drained."),
@@ -31,7 +31,7 @@ impl Node {
             }),
             Ok(Reply::Moving { from, to, .. }) => Ok(format!("{from} hands over to {}.", to.node)),
             Ok(Reply::Refused { fault, why }) => Err(format!("{fault}: {why}")),
-            Err(error) => Err(format!("{error}: {said}")),
+            Err(error) => Err(format!("{error}: {text}")),
         }
     }
 }
@@ -50,18 +50,18 @@ fn cluster_seen(report: ClusterReport) -> ClusterSeen {
     }
 }
 
-fn node_seen(heard: NodeResponse) -> NodeSeen {
-    let Some(report) = heard.report else {
+fn node_seen(response: NodeResponse) -> NodeSeen {
+    let Some(report) = response.report else {
         return NodeSeen {
-            node: heard.node,
-            address: heard.address,
-            silent: Some(heard.silent.unwrap_or_else(|| "no answer".to_owned())),
+            node: response.node,
+            address: response.address,
+            silent: Some(response.silent.unwrap_or_else(|| "no answer".to_owned())),
             ..NodeSeen::default()
         };
     };
     NodeSeen {
-        node: heard.node,
-        address: heard.address,
+        node: response.node,
+        address: response.address,
         silent: None,
         owns: report.is_owner(),
         ready: report.is_ready_standby(),

@@ -45,7 +45,7 @@ impl Teller {
     pub(super) fn report(&self) -> NodeReport {
         let (status, now) = (self.node.status(), self.node.world.now());
         let owns = status.role == Role::Owner;
-        let acks = self.node.told.acks.get().filter(|_| owns);
+        let acks = self.node.signals.acks.get().filter(|_| owns);
         let (unacked_entries, unacked_bytes) = acks.map(Acks::unacked).unwrap_or_default();
         let (appended, acknowledged) = acks.map(Acks::totals).unwrap_or_default();
         let on_way = acks.map(Acks::on_way).unwrap_or_default();
@@ -66,12 +66,12 @@ impl Teller {
             entry: acks.map_or(status.read, Acks::last).0,
             lag_entries: if owns { 0 } else { status.lag() },
             lag_p99_ms: (status.role == Role::Standby)
-                .then(|| self.node.told.lags.p99_ms())
+                .then(|| self.node.signals.lags.p99_ms())
                 .flatten(),
             runs_missing: if owns {
                 0
             } else {
-                self.node.told.runs.missing()
+                self.node.signals.runs.missing()
             },
             last_ack_ms: acks
                 .and_then(Acks::sent)
@@ -99,13 +99,13 @@ impl Teller {
     pub(super) fn ask_who_owns(self: &Arc<Self>) {
         let teller = Arc::clone(self);
         std::thread::spawn(move || {
-            let heard = teller.nodes();
-            let told = heard.into_iter().filter_map(|heard| {
-                let report = heard.report?;
+            let received = teller.nodes();
+            let reported = received.into_iter().filter_map(|received| {
+                let report = received.report?;
                 Some((report.epoch, report.owner?, report.owner_address?))
             });
-            if let Some((epoch, node, address)) = told.max() {
-                teller.node.told.hint(Hint {
+            if let Some((epoch, node, address)) = reported.max() {
+                teller.node.signals.hint(Hint {
                     epoch,
                     node,
                     address,
@@ -122,11 +122,11 @@ impl Teller {
         if ends.first > ends.last {
             return Some("all entries were purged".to_owned());
         }
-        let (tell, told) = std::sync::mpsc::channel();
-        let answer = Box::new(move |found| drop(tell.send(found)));
+        let (sender, reported) = std::sync::mpsc::channel();
+        let answer = Box::new(move |found| drop(sender.send(found)));
         self.stream.get(ends.first, answer);
         // What was purged since is nothing, as is no answer.
-        let Ok(EntryLookup::Entry(entry)) = told.recv() else {
+        let Ok(EntryLookup::Entry(entry)) = reported.recv() else {
             return None;
         };
         match Entry::decode(ClusterId(self.settings.cluster), &entry) {
@@ -142,7 +142,7 @@ impl Teller {
     /// The entry that the log begins with, as all up to another say.
     fn begins(&self) -> Option<(Seq, Seq)> {
         let status = self.node.status();
-        let acks = self.node.told.acks.get();
+        let acks = self.node.signals.acks.get();
         match acks.filter(|_| status.role == Role::Owner) {
             Some(acks) => Some((acks.begins(), Seq(u64::MAX))),
             None => Some((status.begins?, status.read)),
@@ -174,7 +174,7 @@ impl Teller {
         let name = &self.stream.names().stream;
         let (monitor, names) = (&self.cluster.monitor, self.stream.names());
         let buckets = [&names.runs, &names.files].map(|bucket| format!("OBJ_{bucket}"));
-        let stores = stores::look(monitor, name, &buckets, || self.begins());
+        let stores = stores::inspect(monitor, name, &buckets, || self.begins());
         let buckets = stores::differing(monitor, &buckets, info.config.num_replicas);
         let spoiled = self.spoiled(&ends);
         let (leader, peers) = match &info.cluster {
@@ -243,25 +243,27 @@ impl Teller {
             report: Some(report),
             silent: None,
         };
-        let mut heard: Vec<NodeResponse> = std::thread::scope(|scope| {
+        let mut received: Vec<NodeResponse> = std::thread::scope(|scope| {
             let others = listed.into_iter().filter(|listed| listed.node != own);
-            let asked: Vec<_> = others
+            let requests: Vec<_> = others
                 .map(|listed| scope.spawn(move || ask(&self.settings, listed)))
                 .collect();
-            let told = asked.into_iter().filter_map(|asked| asked.join().ok());
-            told.collect()
+            let reported = requests
+                .into_iter()
+                .filter_map(|requests| requests.join().ok());
+            reported.collect()
         });
-        heard.push(ourselves);
-        heard.sort_by(|one, other| one.node.cmp(&other.node));
-        heard
+        received.push(ourselves);
+        received.sort_by(|one, other| one.node.cmp(&other.node));
+        received
     }
 }
 
 /// A node's report of itself, and the registry's of its being drained.
 pub(super) fn ask(settings: &Settings, listed: registry::Listed) -> NodeResponse {
     let question = Question::Order(vec![REPORT.to_owned()]);
-    let told = ask_node(settings, &listed.address, question);
-    let report = told
+    let reported = ask_node(settings, &listed.address, question);
+    let report = reported
         .map_err(|error| error.to_string())
         .and_then(|line| report_in(&line, &listed.node));
     let (report, silent) = match report {
@@ -322,10 +324,10 @@ mod tests {
             node: "d".to_owned(),
             ..NodeReport::default()
         };
-        let told = line(&report);
-        assert_eq!(report_in(&told, "d"), Ok(report));
+        let reported = line(&report);
+        assert_eq!(report_in(&reported, "d"), Ok(report));
         let why = "the node d answers at its address".to_owned();
-        assert_eq!(report_in(&told, "b"), Err(why));
+        assert_eq!(report_in(&reported, "b"), Err(why));
         assert!(report_in("no", "b").is_err());
     }
 }

@@ -91,7 +91,7 @@ impl Teller {
         };
         let (Some((leader, next)), Some(acks)) = (
             next_leader(&peers, nodes, &own, report),
-            self.node.told.acks.get(),
+            self.node.signals.acks.get(),
         ) else {
             return Ok(());
         };

@@ -46,10 +46,10 @@ pub fn before(config: &Config) -> Result<()> {
             config.data.display()
         ));
     }
-    tell("this node cannot be part of a cluster", &faults)
+    report("this node cannot be part of a cluster", &faults)
 }
 
-fn tell(what: &str, faults: &[String]) -> Result<()> {
+fn report(what: &str, faults: &[String]) -> Result<()> {
     if faults.is_empty() {
         return Ok(());
     }
@@ -105,10 +105,10 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
              their jetstream section, and cluster.monitor here"
         );
     }
-    let (mut asked, mut silent) = (0, Vec::new());
+    let (mut requested, mut silent) = (0, Vec::new());
     for address in &cluster.monitor {
         let syncs = syncs_always(address);
-        asked += usize::from(syncs.is_ok());
+        requested += usize::from(syncs.is_ok());
         match syncs {
             Ok(true) => {}
             Ok(false) if cluster.allow_unsafe => {}
@@ -120,12 +120,12 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
         }
     }
     // One machine may be gone.
-    if asked > 0 {
+    if requested > 0 {
         silent.iter().for_each(|why| tracing::warn!("{why}"));
     } else {
         faults.append(&mut silent);
     }
-    tell("the NATS servers are not suitable for a cluster", &faults)
+    report("the NATS servers are not suitable for a cluster", &faults)
 }
 
 /// The stream's settings that would lose messages.
@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn a_server_that_has_ended_jetstream_is_one_that_is_gone() {
-        let told = |text: &str| syncs(&serde_json::from_str(text).expect("JSON"));
-        assert!(told(r#"{"config": {"sync_always": true}}"#).expect("an answer"));
-        assert!(!told(r#"{"config": {"store_dir": "/s"}}"#).expect("an answer"));
-        assert!(told(r#"{"disabled": true, "config": {}}"#).is_err());
+        let parsed = |text: &str| syncs(&serde_json::from_str(text).expect("JSON"));
+        assert!(parsed(r#"{"config": {"sync_always": true}}"#).expect("an answer"));
+        assert!(!parsed(r#"{"config": {"store_dir": "/s"}}"#).expect("an answer"));
+        assert!(parsed(r#"{"disabled": true, "config": {}}"#).is_err());
     }
 }

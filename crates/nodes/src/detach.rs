@@ -62,7 +62,7 @@ pub fn detach(data: &Path, source: &Source, found: &LogContents, to: &Path) -> R
     let shards = data.join(SHARDS_FILE);
     if fs::symlink_metadata(&shards).is_ok() {
         fs::read(&shards)
-            .and_then(|told| quintet_log::replace_file(&source.log.join(SHARDS_FILE), &told))
+            .and_then(|text| quintet_log::replace_file(&source.log.join(SHARDS_FILE), &text))
             .context("cannot copy the number of shards")?;
     }
     quintet_log::replace_file(&source.log.join(UNFINISHED), b"").context("cannot write a note")?;

@@ -61,14 +61,14 @@ pub fn fill(
     source: &Source,
     found: &LogContents,
     how: Fill,
-    told: ProgressCallback<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<Filled> {
     let began = Instant::now();
     let (stream, begun) = begin(config, how)?;
     let cluster = &config.cluster;
     let replicas = replicas(cluster);
     let runs = stream.runs(replicas, &cluster.placement_tags)?;
-    let ahead = bring_runs(source, found, &runs, told)?;
+    let ahead = bring_runs(source, found, &runs, progress)?;
     let files = stream.files(replicas, &cluster.placement_tags)?;
     let attachments = bring_attachments(&config.scripts_dir(), &files)?;
 
@@ -92,7 +92,7 @@ pub fn fill(
         fences: Fences::default(),
     };
     let (log, _) = store.own(&mut |_| Err("a new stream is empty".to_owned()))?;
-    let last = append_all(source, found, log, told)?;
+    let last = append_all(source, found, log, progress)?;
     remove(&folder)?;
     registry::end_fill(&stream, cluster, &begun)?;
     Ok(Filled {
@@ -106,12 +106,12 @@ pub fn fill(
 }
 
 /// Stores the runs of the server in `data`, which may be serving, so that [`fill`] finds them
-/// there. Nodes use the cluster only when that is done. `told` hears how many of how many bytes are
+/// there. Nodes use the cluster only when that is done. `progress` hears how many of how many bytes are
 /// through.
 ///
 /// # Errors
 /// It must not be, and why; or it could not be finished, and may be tried again.
-pub fn ahead(config: &Config, told: ProgressCallback<'_>) -> Result<Ahead> {
+pub fn ahead(config: &Config, progress: ProgressCallback<'_>) -> Result<Ahead> {
     let began = Instant::now();
     let (stream, _) = begin(config, Fill::Ahead)?;
     let cluster = &config.cluster;
@@ -146,7 +146,7 @@ pub fn ahead(config: &Config, told: ProgressCallback<'_>) -> Result<Ahead> {
             done.stored += 1;
             done.bytes += bytes;
         }
-        told(through, total);
+        progress(through, total);
     }
     done.seconds = began.elapsed().as_secs_f64();
     Ok(done)
@@ -186,7 +186,7 @@ fn bring_runs(
     source: &Source,
     found: &LogContents,
     to: &Objects,
-    told: ProgressCallback<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<usize> {
     let (mut ahead, mut through) = (0, 0);
     let disk = source.disk_of_runs();
@@ -204,7 +204,7 @@ fn bring_runs(
                     .with_context(|| format!("cannot store {name}"))?;
             }
             through += file.len()?;
-            told(through, found.run_bytes + found.bytes);
+            progress(through, found.run_bytes + found.bytes);
         } else if !there.contains(&name) {
             bail!(
                 "{name} holds messages and is neither in {} nor in JetStream's bucket: try another \
@@ -235,7 +235,7 @@ fn append_all(
     source: &Source,
     found: &LogContents,
     mut log: StreamLog,
-    told: ProgressCallback<'_>,
+    progress: ProgressCallback<'_>,
 ) -> Result<u64> {
     let mut through = found.run_bytes;
     let (mut frame, mut unsynced, mut stamp) = (FrameBuf::new(FrameKind::Facts), 0, None);
@@ -265,7 +265,7 @@ fn append_all(
         if unsynced >= AT_ONCE {
             unsynced = 0;
             sync(&mut log)?;
-            told(through, found.run_bytes + found.bytes);
+            progress(through, found.run_bytes + found.bytes);
         }
         Ok(())
     };

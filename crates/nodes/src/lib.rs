@@ -22,7 +22,7 @@ pub use registry::Fill;
 pub use report::{
     ClusterReport, GroupReport, NodeReport, NodeResponse, Replica, STALE_MS, StreamReport, Verdict,
 };
-pub use source::{LogContents, RUNS, Source, tell_shards};
+pub use source::{LogContents, RUNS, Source, report_shards};
 
 /// Where a node answers tools on its own machine, in its data directory.
 pub const NODE_SOCKET: &str = "node.sock";

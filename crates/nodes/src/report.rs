@@ -199,7 +199,10 @@ impl NodeReport {
 impl ClusterReport {
     /// The node that owns, of those that answered.
     pub fn owner(&self) -> Option<&str> {
-        let owners = self.nodes.iter().filter_map(|heard| heard.report.as_ref());
+        let owners = self
+            .nodes
+            .iter()
+            .filter_map(|response| response.report.as_ref());
         let owners = owners.filter(|node| node.is_owner());
         owners
             .max_by_key(|node| node.epoch)
@@ -216,7 +219,11 @@ impl ClusterReport {
     /// Whether all is well, and what is not.
     pub fn verdict(&self) -> Verdict {
         let mut notes = Vec::new();
-        let reports = || self.nodes.iter().filter_map(|heard| heard.report.as_ref());
+        let reports = || {
+            self.nodes
+                .iter()
+                .filter_map(|response| response.report.as_ref())
+        };
         let owner = reports()
             .filter(|node| node.is_owner())
             .max_by_key(|node| node.epoch);
@@ -275,9 +282,9 @@ impl ClusterReport {
                 ));
             }
         }
-        for heard in &self.nodes {
-            if let Some(why) = &heard.silent {
-                notes.push(format!("{} does not answer: {why}", heard.node));
+        for response in &self.nodes {
+            if let Some(why) = &response.silent {
+                notes.push(format!("{} does not answer: {why}", response.node));
             }
         }
         for group in &self.groups {
@@ -311,14 +318,14 @@ impl ClusterReport {
         }
         let width = |of: fn(&NodeResponse) -> usize| self.nodes.iter().map(of).max().unwrap_or(0);
         let (name, address) = (width(|n| n.node.len()), width(|n| n.address.len()));
-        for heard in &self.nodes {
-            let told = match (&heard.report, &heard.silent) {
+        for response in &self.nodes {
+            let shown = match (&response.report, &response.silent) {
                 (Some(report), _) => report.text(),
                 (None, why) => format!("silent: {}", why.as_deref().unwrap_or("no answer")),
             };
             line(format!(
-                "  {:name$}  {:address$}  {told}",
-                heard.node, heard.address
+                "  {:name$}  {:address$}  {shown}",
+                response.node, response.address
             ));
         }
         out

@@ -18,9 +18,9 @@ pub const RUNS: &str = "runs";
 ///
 /// # Errors
 /// It cannot be written.
-pub fn tell_shards(data: &Path, shards: u64) -> Result<()> {
+pub fn report_shards(data: &Path, shards: u64) -> Result<()> {
     // Once is enough; a full disk must not keep a node from starting.
-    if quintet_host::shards_of(data).is_ok_and(|told| told as u64 == shards) {
+    if quintet_host::shards_of(data).is_ok_and(|listed| listed as u64 == shards) {
         return Ok(());
     }
     let path = data.join(quintet_host::SHARDS_FILE);
@@ -133,7 +133,7 @@ impl Source {
     ///
     /// # Errors
     /// The disk failed, or the frames make no sense.
-    pub fn look(&self) -> Result<LogContents> {
+    pub fn inspect(&self) -> Result<LogContents> {
         let mut contents = Contents::new(&self.data)?;
         let mut found = LogContents::default();
         let cut = self.frames(&mut |frame| {

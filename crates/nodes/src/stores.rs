@@ -76,16 +76,16 @@ impl ServerReport {
 /// The copies of these streams that are not what most of the servers have, now and a moment later.
 /// Buckets lack the messages of deleted objects, so only servers can be compared.
 pub fn differing(addresses: &[String], buckets: &[String], replicas: usize) -> Vec<BucketCopy> {
-    let look = || -> Vec<BucketCopy> {
-        let told = ask_all(addresses);
+    let inspect = || -> Vec<BucketCopy> {
+        let report = ask_all(addresses);
         let all = buckets.iter();
-        all.flat_map(|bucket| differing_in(addresses, &told, bucket, replicas))
+        all.flat_map(|bucket| differing_in(addresses, &report, bucket, replicas))
             .collect()
     };
-    let mut found = look();
+    let mut found = inspect();
     if !found.is_empty() {
         std::thread::sleep(AGAIN);
-        let still = look();
+        let still = inspect();
         found.retain(|copy| still.contains(copy));
     }
     found
@@ -93,16 +93,16 @@ pub fn differing(addresses: &[String], buckets: &[String], replicas: usize) -> V
 
 fn differing_in(
     addresses: &[String],
-    told: &[Result<ServerReport>],
+    report: &[Result<ServerReport>],
     bucket: &str,
     replicas: usize,
 ) -> Vec<BucketCopy> {
-    let answered = addresses.iter().zip(told);
+    let answered = addresses.iter().zip(report);
     let copies: Vec<(&String, &String, Option<Ends>)> = answered
-        .filter_map(|(address, told)| {
-            let told = told.as_ref().ok().filter(|told| !told.has_ended())?;
-            let copy = copy(&told.streams, bucket).ok()?;
-            Some((address, &told.server, copy.map(|(ends, _)| ends)))
+        .filter_map(|(address, report)| {
+            let report = report.as_ref().ok().filter(|report| !report.has_ended())?;
+            let copy = copy(&report.streams, bucket).ok()?;
+            Some((address, &report.server, copy.map(|(ends, _)| ends)))
         })
         .collect();
     let kept = || copies.iter().filter_map(|(.., ends)| ends.as_ref());
@@ -141,12 +141,15 @@ fn differing_in(
 /// Asks all of them at the same time.
 fn ask_all(addresses: &[String]) -> Vec<Result<ServerReport>> {
     std::thread::scope(|scope| {
-        let asked: Vec<_> = addresses
+        let requested: Vec<_> = addresses
             .iter()
             .map(|address| scope.spawn(move || ask(address)))
             .collect();
-        let told = asked.into_iter().map(std::thread::ScopedJoinHandle::join);
-        told.map(|told| told.unwrap_or_else(|_| Err(anyhow!("it cannot be asked"))))
+        let report = requested
+            .into_iter()
+            .map(std::thread::ScopedJoinHandle::join);
+        report
+            .map(|report| report.unwrap_or_else(|_| Err(anyhow!("it cannot be asked"))))
             .collect()
     })
 }
@@ -154,42 +157,45 @@ fn ask_all(addresses: &[String]) -> Vec<Result<ServerReport>> {
 /// The copies of `stream` on the servers with these monitoring addresses, which also keep
 /// `buckets`. `begins`: the entry that the log begins with, as all up to another say; asked after
 /// the servers were.
-pub fn look(
+pub fn inspect(
     addresses: &[String],
     stream: &str,
     buckets: &[String],
     begins: impl Fn() -> Option<(Seq, Seq)>,
 ) -> Vec<Store> {
-    let told = ask_all(addresses);
+    let report = ask_all(addresses);
     let names = || buckets.iter().map(String::as_str);
     let begins = begins();
-    let stores = addresses.iter().zip(told).filter_map(|(address, told)| {
-        let address = address.clone();
-        let copied = told.and_then(|told| {
-            let copy = copy(&told.streams, stream)?;
-            Ok(match copy {
-                None if told.has_ended() => Some((told, None)),
-                None => None,
-                Some((ends, deleted)) => Some((told, damage(&ends, deleted, begins))),
-            })
+    let stores = addresses
+        .iter()
+        .zip(report)
+        .filter_map(|(address, report)| {
+            let address = address.clone();
+            let copied = report.and_then(|report| {
+                let copy = copy(&report.streams, stream)?;
+                Ok(match copy {
+                    None if report.has_ended() => Some((report, None)),
+                    None => None,
+                    Some((ends, deleted)) => Some((report, damage(&ends, deleted, begins))),
+                })
+            });
+            match copied {
+                Ok(Some((report, damage))) => Some(Store {
+                    frozen: report.frozen(std::iter::once(stream).chain(names())),
+                    server: report.server,
+                    address,
+                    damage,
+                    silent: None,
+                }),
+                // A server that does not keep this stream.
+                Ok(None) => None,
+                Err(error) => Some(Store {
+                    address,
+                    silent: Some(format!("{error:#}")),
+                    ..Store::default()
+                }),
+            }
         });
-        match copied {
-            Ok(Some((told, damage))) => Some(Store {
-                frozen: told.frozen(std::iter::once(stream).chain(names())),
-                server: told.server,
-                address,
-                damage,
-                silent: None,
-            }),
-            // A server that does not keep this stream.
-            Ok(None) => None,
-            Err(error) => Some(Store {
-                address,
-                silent: Some(format!("{error:#}")),
-                ..Store::default()
-            }),
-        }
-    });
     stores.collect()
 }
 
@@ -203,23 +209,23 @@ pub fn begin_with(addresses: &[String], stream: &str, first: Seq) -> Result<()> 
 
 fn all_begin_with(
     addresses: &[String],
-    told: &[Result<ServerReport>],
+    report: &[Result<ServerReport>],
     stream: &str,
     first: Seq,
 ) -> Result<()> {
     let mut copies = 0;
-    for (address, told) in addresses.iter().zip(told) {
-        let told = told
+    for (address, report) in addresses.iter().zip(report) {
+        let report = report
             .as_ref()
             .map_err(|error| anyhow!("{address}: {error:#}"))?;
-        let Some((ends, deleted)) = copy(&told.streams, stream)? else {
-            ensure!(!told.has_ended(), "{address}: {}", told.health);
+        let Some((ends, deleted)) = copy(&report.streams, stream)? else {
+            ensure!(!report.has_ended(), "{address}: {}", report.health);
             continue;
         };
         if let Some(damage) = damage(&ends, deleted, None) {
-            return Err(anyhow!("of {}: {damage}", told.server));
+            return Err(anyhow!("of {}: {damage}", report.server));
         }
-        let (server, begins) = (&told.server, ends.first);
+        let (server, begins) = (&report.server, ends.first);
         ensure!(
             begins == first,
             "the copy of {server} begins with entry {begins}, the one that was read with {first}"
@@ -233,11 +239,11 @@ fn all_begin_with(
 fn ask(address: &str) -> Result<ServerReport> {
     let about = monitored(address, "/varz")?;
     let server = about["server_name"].as_str().context("it has no name")?;
-    let told = monitored(address, "/jsz?streams=1")?;
+    let report = monitored(address, "/jsz?streams=1")?;
     let health = monitored(address, "/healthz")?;
     Ok(ServerReport {
         server: server.to_owned(),
-        streams: told,
+        streams: report,
         health: health["error"].as_str().unwrap_or_default().to_owned(),
     })
 }
@@ -246,9 +252,9 @@ fn ask(address: &str) -> Result<ServerReport> {
 ///
 /// # Errors
 /// Several accounts have a stream of this name: nobody can tell which is ours.
-fn copy(told: &Value, stream: &str) -> Result<Option<(Ends, u64)>> {
+fn copy(report: &Value, stream: &str) -> Result<Option<(Ends, u64)>> {
     let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
-    let accounts = list(told, "account_details");
+    let accounts = list(report, "account_details");
     let streams = accounts.iter().flat_map(|one| list(one, "stream_detail"));
     let mut named = streams.filter(|one| one["name"] == stream);
     let Some(found) = named.next() else {
@@ -295,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    fn told(state: &str) -> Value {
+    fn report_of(state: &str) -> Value {
         let text = format!(
             r#"{{"account_details": [{{"name": "$G", "stream_detail": [
                 {{"name": "KV_other", "state": {{"messages": 1}}}},
@@ -335,7 +341,7 @@ mod tests {
                 Some("begins with entry 3, the log with entry 1"),
             ),
         ] {
-            let found = copy(&told(state), "Q_quintet_0").expect("one");
+            let found = copy(&report_of(state), "Q_quintet_0").expect("one");
             let (ends, deleted) = found.expect("it is there");
             let damage = damage(&ends, deleted, Some((Seq(begins), Seq(10))));
             match says {
@@ -343,9 +349,9 @@ mod tests {
                 Some(says) => assert!(damage.expect("damage").contains(says), "{state}"),
             }
         }
-        assert_eq!(copy(&told("{}"), "Q_another_0").expect("none"), None);
+        assert_eq!(copy(&report_of("{}"), "Q_another_0").expect("none"), None);
         // Another account has one of that name.
-        let mut twice = told("{}");
+        let mut twice = report_of("{}");
         let accounts = twice["account_details"].as_array_mut().expect("accounts");
         accounts.push(accounts[0].clone());
         assert!(copy(&twice, "Q_quintet_0").is_err());
@@ -362,11 +368,11 @@ mod tests {
             for _ in ["/varz", "/jsz", "/healthz"] {
                 let (client, _) = listener.accept().expect("it is asked");
                 let mut head = BufReader::new(&client).lines().map_while(Result::ok);
-                let asked = head.next().unwrap_or_default();
+                let requested = head.next().unwrap_or_default();
                 head.take_while(|line| !line.is_empty()).for_each(drop);
-                let body = match asked.split(' ').nth(1) {
+                let body = match requested.split(' ').nth(1) {
                     Some("/varz") => serde_json::json!({"server_name": server}),
-                    Some("/jsz?streams=1") => told(state),
+                    Some("/jsz?streams=1") => report_of(state),
                     _ => serde_json::json!({"status": "ok"}),
                 };
                 write!(&client, "HTTP/1.0 200 OK\r\n\r\n{body}").expect("answered");
@@ -397,8 +403,8 @@ mod tests {
                 monitor("n1", state),
                 monitor("n2", whole),
             ];
-            let stores = look(&addresses, "Q_quintet_0", &[], || Some((Seq(1), Seq(10))));
-            let told: Vec<(&str, Option<&str>, bool)> = stores
+            let stores = inspect(&addresses, "Q_quintet_0", &[], || Some((Seq(1), Seq(10))));
+            let report: Vec<(&str, Option<&str>, bool)> = stores
                 .iter()
                 .map(|store| {
                     let damage = store.damage.as_deref();
@@ -406,7 +412,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!(
-                told,
+                report,
                 [
                     ("n0", None, true),
                     ("n1", Some(says), false),
@@ -421,8 +427,8 @@ mod tests {
         let addresses = ["n0:8222", "n1:8222", "n2:8222"].map(str::to_owned);
         let whole = r#"{"messages": 8, "first_seq": 3, "last_seq": 10}"#;
         let behind = r#"{"messages": 7, "first_seq": 3, "last_seq": 9}"#;
-        let asked = |third: Result<Value>, stream: &str| {
-            let all = [Ok(told(whole)), Ok(told(behind)), third];
+        let requested = |third: Result<Value>, stream: &str| {
+            let all = [Ok(report_of(whole)), Ok(report_of(behind)), third];
             let all: Vec<Result<ServerReport>> = (0..)
                 .zip(all)
                 .map(|(at, streams)| {
@@ -433,13 +439,13 @@ mod tests {
                     })
                 })
                 .collect();
-            let asked = all_begin_with(&addresses, &all, stream, Seq(3));
-            asked.map_err(|error| error.to_string())
+            let requested = all_begin_with(&addresses, &all, stream, Seq(3));
+            requested.map_err(|error| error.to_string())
         };
-        let of = |third: &str| asked(Ok(told(third)), "Q_quintet_0");
+        let of = |third: &str| requested(Ok(report_of(third)), "Q_quintet_0");
         assert_eq!(of(whole), Ok(()));
         // One server more than there are replicas.
-        assert_eq!(asked(Ok(Value::Null), "Q_quintet_0"), Ok(()));
+        assert_eq!(requested(Ok(Value::Null), "Q_quintet_0"), Ok(()));
         for (third, why) in [
             (
                 r#"{"messages": 10, "first_seq": 1, "last_seq": 10}"#,
@@ -454,26 +460,26 @@ mod tests {
                 "1 are missing",
             ),
         ] {
-            let told = of(third).expect_err(third);
-            assert!(told.contains(why), "{told}");
+            let report = of(third).expect_err(third);
+            assert!(report.contains(why), "{report}");
         }
-        let told = asked(Err(anyhow!("timed out")), "Q_quintet_0").expect_err("silent");
-        assert!(told.contains("n2:8222: timed out"), "{told}");
-        assert!(asked(Ok(Value::Null), "Q_another_0").is_err());
+        let report = requested(Err(anyhow!("timed out")), "Q_quintet_0").expect_err("silent");
+        assert!(report.contains("n2:8222: timed out"), "{report}");
+        assert!(requested(Ok(Value::Null), "Q_another_0").is_err());
     }
 
     #[test]
     fn a_bucket_that_most_servers_have_otherwise_is_named() {
         let addresses = ["n0:8222", "n1:8222", "n2:8222"].map(str::to_owned);
         let with = |states: [Option<&str>; 3]| -> Vec<Result<ServerReport>> {
-            let told = (0..).zip(states).map(|(at, state)| {
+            let report = (0..).zip(states).map(|(at, state)| {
                 Ok(ServerReport {
                     server: format!("n{at}"),
-                    streams: state.map_or(Value::Null, told),
+                    streams: state.map_or(Value::Null, report_of),
                     health: String::new(),
                 })
             });
-            told.collect()
+            report.collect()
         };
         let found = |states| differing_in(&addresses, &with(states), "Q_quintet_0", 3);
         // Objects were deleted.
@@ -502,13 +508,13 @@ mod tests {
     fn a_stream_that_a_server_froze_is_told_of_in_its_words() {
         let health = "JetStream stream '$G > OBJ_Q_quintet_0_runs' write error: write 1.blk: no \
                       space left on device";
-        let told = |health: &str| ServerReport {
+        let report = |health: &str| ServerReport {
             server: "n0".to_owned(),
             streams: Value::Null,
             health: health.to_owned(),
         };
         let names = ["Q_quintet_0", "OBJ_Q_quintet_0_runs"];
-        let frozen = |health: &str| told(health).frozen(names.into_iter());
+        let frozen = |health: &str| report(health).frozen(names.into_iter());
         assert_eq!(frozen(health), Some(health.to_owned()));
         let ended = "JetStream not enabled (10076)";
         assert_eq!(frozen(ended), Some(ended.to_owned()));

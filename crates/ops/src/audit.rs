@@ -49,21 +49,21 @@ impl Audit {
 
     /// Writes down steps that were counted and not yet told, if no more came
     /// for a while.
-    pub fn tell_steps(&self) {
+    pub fn report_steps(&self) {
         let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
-        let told = locked(&self.steps).take_if(over);
-        self.write_steps(told);
+        let finished = locked(&self.steps).take_if(over);
+        self.write_steps(finished);
     }
 
     /// The same of all that were counted: the server stops.
-    pub fn tell_all_steps(&self) {
-        let told = locked(&self.steps).take();
-        self.write_steps(told);
+    pub fn report_all_steps(&self) {
+        let finished = locked(&self.steps).take();
+        self.write_steps(finished);
     }
 
-    fn write_steps(&self, told: Option<Act>) {
-        if let Some(told) = told.filter(|told| told.steps > 0) {
-            self.write(&told);
+    fn write_steps(&self, finished: Option<Act>) {
+        if let Some(finished) = finished.filter(|finished| finished.steps > 0) {
+            self.write(&finished);
         }
     }
 
@@ -82,7 +82,7 @@ impl Audit {
     }
 
     fn write(&self, act: &Act) {
-        let (who, from, result) = (&*act.who, &*act.from, &*act.told());
+        let (who, from, result) = (&*act.who, &*act.from, &*act.result_text());
         let (name, what) = (&*act.act, &*act.what);
         tracing::info!(target: "audit", who, from, act = name, what, result);
         if let Err(error) = self.append(act) {
@@ -199,7 +199,7 @@ fn is_step_of(act: &Act, of: &Act) -> bool {
 pub fn newest(data: &Path, most: usize) -> io::Result<Vec<AuditLine>> {
     let operations = newest_acts(data, most)?;
     let lines = operations.into_iter().map(|act| AuditLine {
-        result: act.told(),
+        result: act.result_text(),
         at_ms: act.at_ms,
         who: act.who,
         from: act.from,
@@ -286,10 +286,10 @@ mod tests {
         // The same again from its beginning.
         step(false, "bob");
         step(true, "bob");
-        audit.tell_all_steps();
+        audit.report_all_steps();
         let operations = read(dir.path(), 0).expect("read");
-        let told = |act: &Act| format!("{} {}", act.who, act.told());
-        let told: Vec<String> = operations.iter().map(told).collect();
+        let finished = |act: &Act| format!("{} {}", act.who, act.result_text());
+        let finished: Vec<String> = operations.iter().map(finished).collect();
         let expected = [
             "ann ok, 2 messages",
             "ann ok, 6 messages (3 steps more)",
@@ -297,7 +297,7 @@ mod tests {
             "bob ok, 2 messages",
             "bob ok, 2 messages (1 step more)",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(finished, expected);
     }
 
     #[test]

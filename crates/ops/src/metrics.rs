@@ -27,7 +27,7 @@ use exposition::{Family, Text, labels};
 
 pub use edge::{Budget, EdgeNumbers, LoginNumbers, StreamNumbers};
 pub use process::Process;
-pub use queues::{QueueSurvey, look};
+pub use queues::{QueueSurvey, survey_queues};
 
 /// How a number behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

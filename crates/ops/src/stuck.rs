@@ -15,13 +15,13 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A stop waits for parts that ask through the client API, and these for answers, which may not
 /// leave before what they say is written. Where it cannot be, the server ends without them after
-/// `given`.
+/// `time_limit`.
 ///
 /// # Errors
 /// There is no thread to be had.
-pub fn watch_stop(core: &Arc<Core>, given: Duration) -> Result<()> {
+pub fn watch_stop(core: &Arc<Core>, time_limit: Duration) -> Result<()> {
     let began = Instant::now();
-    watch(core, || false, move || began.elapsed() >= given)
+    watch(core, || false, move || began.elapsed() >= time_limit)
 }
 
 /// A start waits for the same parts, and obeys no order meanwhile: told to stop while nothing can
@@ -44,7 +44,7 @@ fn watch(
     is_due: impl Fn() -> bool + Send + 'static,
 ) -> Result<()> {
     let core = Arc::downgrade(core);
-    let look = move || {
+    let check = move || {
         while let Some(core) = core.upgrade()
             && !is_over()
         {
@@ -57,6 +57,6 @@ fn watch(
         }
     };
     let thread = thread::Builder::new().name("stuck".to_owned());
-    thread.spawn(look).context("cannot start a thread")?;
+    thread.spawn(check).context("cannot start a thread")?;
     Ok(())
 }

@@ -52,7 +52,7 @@ struct Tail {
     events: VecDeque<Happened>,
     /// The number of the next event.
     next: u64,
-    asked: Instant,
+    requested: Instant,
     /// Lengths and bodies by message, the oldest go first. Those that had no room are cut to their
     /// beginnings, as are those in the log: a handle would keep them on disk.
     bodies: BTreeMap<MessageId, (u64, Body)>,
@@ -111,7 +111,7 @@ impl Tails {
                 queues.values_mut().for_each(|tail| tail.fit_into(room));
             }
             let tail = queues.get_mut(queue)?;
-            tail.asked = Instant::now();
+            tail.requested = Instant::now();
             tail.since(after)
         };
         // Shards wait for the queues, not for this search.
@@ -154,7 +154,7 @@ impl Tail {
         Self {
             events: VecDeque::new(),
             next: 1,
-            asked: Instant::now(),
+            requested: Instant::now(),
             bodies: BTreeMap::new(),
             bytes: 0,
             room: 0,
@@ -163,7 +163,7 @@ impl Tail {
     }
 
     fn is_forgotten(&self) -> bool {
-        self.asked.elapsed() >= FORGOTTEN
+        self.requested.elapsed() >= FORGOTTEN
     }
 
     /// The events since this number.
@@ -267,7 +267,7 @@ struct Watch {
     /// Events by queue that had no room there.
     missed: BTreeMap<QueueId, u64>,
     /// When it was looked whether anybody still asks.
-    looked: Instant,
+    checked_at: Instant,
 }
 
 impl Watch {
@@ -279,7 +279,7 @@ impl Watch {
             decided: VecDeque::new(),
             bytes: 0,
             missed: BTreeMap::new(),
-            looked: Instant::now(),
+            checked_at: Instant::now(),
         }
     }
 
@@ -335,13 +335,13 @@ impl Observer for Watch {
     }
 
     fn batch_over(&mut self, engine: &Engine, _: u64) {
-        let late = self.looked.elapsed() >= LOOK;
+        let late = self.checked_at.elapsed() >= LOOK;
         if self.decided.is_empty() && !late {
             return;
         }
         let mut queues = locked(&self.inner.queues);
         if late {
-            self.looked = Instant::now();
+            self.checked_at = Instant::now();
             self.inner.end_if_forgotten(&queues);
         }
         let at = Ms(quintet_host::wall_ms());
@@ -565,13 +565,13 @@ mod tests {
         inner.any.store(true, Ordering::SeqCst);
         let mut watch = Watch::of(&inner);
         let engine = Engine::new(0, 1, quintet_types::Settings::default());
-        let mut ends = |asked: Instant| {
+        let mut ends = |requested: Instant| {
             let tail = Tail {
-                asked,
+                requested,
                 ..Tail::new()
             };
             locked(&inner.queues).insert(Name::new(b"q"), tail);
-            watch.looked = asked;
+            watch.checked_at = requested;
             watch.batch_over(&engine, 1);
             watch.is_done()
         };

@@ -144,15 +144,18 @@ impl Exporter {
     pub fn start(to: Collector, spans: &Spans, ended: Receiver<Span>) -> Result<Self, String> {
         let stops = Arc::new(AtomicBool::new(false));
         let mut way = to.way(Arc::clone(&spans.counts), Arc::clone(&stops))?;
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let thread = std::thread::Builder::new().name("otlp".to_owned());
         let thread = thread.spawn(move || {
             way.run(&ended);
             // Nobody may wait any more.
-            let _heard = tell.send(());
+            let _delivered = sender.send(());
         });
         thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Self { stops, ended: told })
+        Ok(Self {
+            stops,
+            ended: receiver,
+        })
     }
 
     /// Sends what is left, for two seconds at most.

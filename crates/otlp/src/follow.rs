@@ -166,7 +166,7 @@ impl Follower {
     }
 
     /// It is gone from here. `told`: its wait or lease is a span too.
-    fn goes(&mut self, id: MessageId, told: bool, error: Error) {
+    fn goes(&mut self, id: MessageId, reported: bool, error: Error) {
         let Some(followed) = self.known.remove(&id) else {
             return;
         };
@@ -176,7 +176,7 @@ impl Follower {
                 self.by_queue.remove(&followed.queue);
             }
         }
-        if told {
+        if reported {
             let kind = match followed.held {
                 true => Kind::Run,
                 false => Kind::Wait,
@@ -378,7 +378,7 @@ mod tests {
         }
 
         /// The spans that ended: operation, attempt and error.
-        fn told(&mut self) -> Vec<String> {
+        fn shown_spans(&mut self) -> Vec<String> {
             self.spans().iter().map(shown).collect()
         }
 
@@ -429,7 +429,7 @@ mod tests {
         tried.world.take(1, reserve("work"));
         tried.settle(id, How::Finish);
         let spans = tried.spans();
-        let told: Vec<String> = spans.iter().map(shown).collect();
+        let reported: Vec<String> = spans.iter().map(shown).collect();
         let wanted = [
             "wait work 0",
             "run work 1",
@@ -441,7 +441,7 @@ mod tests {
             "run work 4",
             "put work 0",
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(reported, wanted);
         let put = spans.last().expect("some");
         assert_eq!(put.parent, 0x00f0_67aa_0ba9_02b7_u64.to_be_bytes());
         assert_eq!((&*put.state, put.end_ns), ("a=1", u64::MAX));
@@ -462,20 +462,20 @@ mod tests {
         tried.world.put("work", "plain");
         tried.world.pop("work");
         tried.world.pop("work");
-        assert_eq!(tried.told(), [""; 0]);
+        assert_eq!(tried.shown_spans(), [""; 0]);
         tried.put("work", "03");
         tried.world.pop("work");
-        assert_eq!(tried.told(), ["wait work 0", "put work 0"]);
+        assert_eq!(tried.shown_spans(), ["wait work 0", "put work 0"]);
     }
 
     #[test]
     fn how_a_message_ends_is_told() {
         let mut tried = Tried::new(10, 100);
         let (first, _second) = (tried.put("work", "01"), tried.put("work", "01"));
-        tried.told();
+        tried.shown_spans();
         let by = By::Anyone;
         tried.world.ask(1, Command::Delete { id: first, by });
-        assert_eq!(tried.told(), ["wait work 0 deleted "]);
+        assert_eq!(tried.shown_spans(), ["wait work 0 deleted "]);
         tried.world.ask(
             1,
             Command::Flush {
@@ -483,10 +483,10 @@ mod tests {
                 reserved: false,
             },
         );
-        assert_eq!(tried.told(), ["wait work 0 flushed "]);
+        assert_eq!(tried.shown_spans(), ["wait work 0 flushed "]);
         let id = tried.put("work", "01");
         tried.world.take(1, reserve("work"));
-        tried.told();
+        tried.shown_spans();
         // What is held stays.
         tried.world.ask(
             1,
@@ -495,13 +495,13 @@ mod tests {
                 reserved: false,
             },
         );
-        assert_eq!(tried.told(), [""; 0]);
+        assert_eq!(tried.shown_spans(), [""; 0]);
         tried.put("held", "01");
         tried.world.take(1, reserve("held"));
-        tried.told();
+        tried.shown_spans();
         let (queue, reserved) = ("held".into(), true);
         tried.world.ask(1, Command::Flush { queue, reserved });
-        assert_eq!(tried.told(), ["run held 1 flushed "]);
+        assert_eq!(tried.shown_spans(), ["run held 1 flushed "]);
         let reason = (*b"bad").into();
         tried.settle(
             id,
@@ -510,12 +510,12 @@ mod tests {
                 reason,
             },
         );
-        assert_eq!(tried.told(), ["run work 1 buried bad"]);
+        assert_eq!(tried.shown_spans(), ["run work 1 buried bad"]);
         let to = "other".into();
         tried.world.ask(1, Command::Move { id, to });
         tried.world.take(1, plain("other"));
         tried.world.ask(1, Command::Drop("other".into()));
-        assert!(tried.told()[0].starts_with("wait"));
+        assert!(tried.shown_spans()[0].starts_with("wait"));
         assert!(tried.follower.known.is_empty() && tried.follower.by_queue.is_empty());
     }
 
@@ -525,7 +525,7 @@ mod tests {
         for _ in 0..3 {
             tried.put("work", "01");
         }
-        assert_eq!(tried.told(), ["put work 0", "put work 0"]);
+        assert_eq!(tried.shown_spans(), ["put work 0", "put work 0"]);
         assert_eq!(tried.spans.counts.dropped(), 1);
         for _ in 0..3 {
             tried.world.pop("work");
@@ -533,7 +533,7 @@ mod tests {
         tried.put("work", "01");
         tried.put("work", "01");
         // Four ended, and three fit.
-        assert_eq!(tried.told().len(), 3);
+        assert_eq!(tried.shown_spans().len(), 3);
         assert_eq!(tried.spans.counts.dropped(), 2);
     }
 

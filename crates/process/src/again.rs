@@ -263,6 +263,6 @@ fn replace() -> std::io::Error {
         return std::io::Error::other(error);
     }
     // The new one is to learn what the operator had given.
-    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(modes::given_umask()));
+    rustix::process::umask(rustix::fs::Mode::from_bits_truncate(modes::initial_umask()));
     command.exec()
 }

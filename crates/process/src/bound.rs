@@ -98,7 +98,7 @@ impl Bound {
                 };
                 if !kept {
                     // Who may connect is the operator's to say, by the umask.
-                    let mode = 0o777 & !modes::given_umask();
+                    let mode = 0o777 & !modes::initial_umask();
                     fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
                 }
                 listener.set_nonblocking(true)?;
@@ -205,9 +205,9 @@ mod tests {
         let Err(error) = bind("beanstalk", &taken) else {
             panic!("it is taken")
         };
-        let told = format!("{error:#}");
+        let message = format!("{error:#}");
         let begins = format!("cannot listen on {taken} for beanstalk: choose another port");
-        assert!(told.starts_with(&begins), "{told}");
-        assert!(!told.contains("--port beanstalk="), "{told}");
+        assert!(message.starts_with(&begins), "{message}");
+        assert!(!message.contains("--port beanstalk="), "{message}");
     }
 }

@@ -24,13 +24,13 @@ pub fn keep_private() {
 
 /// The umask the operator has given, for what is not ours: scripts, and who
 /// may connect to a listener's socket.
-pub fn given_umask() -> u32 {
+pub fn initial_umask() -> u32 {
     GIVEN.get().copied().unwrap_or(0o022)
 }
 
 /// Warns of a data directory, and of files in it, that other accounts may
 /// read.
-pub fn tell_wider(data: &Path) {
+pub fn warn_wider(data: &Path) {
     let wide = wider(data);
     let Some((first, _)) = wide.split_first() else {
         return;

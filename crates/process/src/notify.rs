@@ -9,17 +9,17 @@ use std::time::Duration;
 
 /// Every listener accepts.
 pub fn ready() {
-    tell("READY=1");
+    notify("READY=1");
 }
 
 /// The server has begun to stop.
 pub fn stopping() {
-    tell("STOPPING=1");
+    notify("STOPPING=1");
 }
 
 /// The server answers.
 pub fn alive() {
-    tell("WATCHDOG=1");
+    notify("WATCHDOG=1");
 }
 
 /// How long systemd waits to hear so (`WatchdogSec=`). `None`: it does not.
@@ -33,7 +33,7 @@ pub fn watchdog() -> Option<Duration> {
     (us > 0).then(|| Duration::from_micros(us))
 }
 
-fn tell(state: &str) {
+fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };

@@ -24,7 +24,7 @@ pub fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
     let mut signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1]).context("cannot handle signals")?;
     let stops = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stops);
+    let received = Arc::clone(&stops);
     let thread = std::thread::Builder::new().name("signals".to_owned());
     thread
         .spawn(move || {
@@ -32,7 +32,7 @@ pub fn listen(orders: Sender<Order>) -> Result<Arc<AtomicBool>> {
                 let order = match signal {
                     SIGHUP => Order::Reload(None, None),
                     SIGUSR1 => Order::Drain(true),
-                    _ if told.swap(true, Ordering::Relaxed) => std::process::exit(IMPATIENT),
+                    _ if received.swap(true, Ordering::Relaxed) => std::process::exit(IMPATIENT),
                     _ => Order::Stop,
                 };
                 let stops = matches!(order, Order::Stop);

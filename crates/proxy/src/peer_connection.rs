@@ -40,12 +40,12 @@ pub(crate) async fn serve(
 async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) -> io::Result<()> {
     match stream {
         Plain::Right(mut stream) => {
-            let asked = timeout(SAY, hear(shared, &mut stream, true)).await??;
+            let request = timeout(SAY, hear(shared, &mut stream, true)).await??;
             drop(place);
-            match asked {
+            match request {
                 // Whoever reaches the node's own socket may have its listeners as well.
                 Purpose::Tunnel(_) => refuse(&mut stream, "clients come by the listeners").await,
-                Purpose::Node(question) => tell(shared, &mut stream, question).await,
+                Purpose::Node(question) => write_line(shared, &mut stream, question).await,
             }
         }
         Plain::Left(stream) => {
@@ -54,9 +54,9 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
                 None => plain(shared, stream).await,
                 Some(tls) => {
                     let mut stream = timeout(SAY, tls.accept.accept(stream)).await??;
-                    let asked = timeout(SAY, hear(shared, &mut stream, false)).await??;
+                    let request = timeout(SAY, hear(shared, &mut stream, false)).await??;
                     drop(place);
-                    match asked {
+                    match request {
                         Purpose::Tunnel(tunnel) => {
                             let Some(intake) = admit(shared, &tunnel, &mut stream).await? else {
                                 return Ok(());
@@ -73,7 +73,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
                                 .ok();
                             Ok(())
                         }
-                        Purpose::Node(question) => tell(shared, &mut stream, question).await,
+                        Purpose::Node(question) => write_line(shared, &mut stream, question).await,
                     }
                 }
             }
@@ -96,7 +96,7 @@ async fn plain(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
             });
             Ok(())
         }
-        Purpose::Node(question) => tell(shared, &mut stream, question).await,
+        Purpose::Node(question) => write_line(shared, &mut stream, question).await,
     }
 }
 
@@ -152,20 +152,20 @@ async fn admit<S: AsyncWrite + Unpin>(
 }
 
 /// Answers what is no tunnel.
-async fn tell<S: AsyncWrite + Unpin>(
+async fn write_line<S: AsyncWrite + Unpin>(
     shared: &Shared,
     stream: &mut S,
     question: Question,
 ) -> io::Result<()> {
     let node = Arc::clone(&shared.node);
     // The node may ask others first.
-    let told = tokio::task::spawn_blocking(move || match question {
+    let answered = tokio::task::spawn_blocking(move || match question {
         Question::Status => node.status(),
         Question::Order(words) => node.order(&words),
     });
-    let mut told = told.await.map_err(io::Error::other)?;
-    told.push('\n');
-    stream.write_all(told.as_bytes()).await?;
+    let mut answered = answered.await.map_err(io::Error::other)?;
+    answered.push('\n');
+    stream.write_all(answered.as_bytes()).await?;
     stream.shutdown().await
 }
 

@@ -42,7 +42,7 @@ struct OpenTunnel {
     peer_connection: PeerConnection,
     /// Bytes that the owner has sent to the client already: some protocols speak first, and a
     /// client that is turned away reads the reason at once.
-    said: Vec<u8>,
+    initial_bytes: Vec<u8>,
     epoch: u64,
 }
 
@@ -86,26 +86,26 @@ async fn find(
     owners: &mut watch::Receiver<Owners>,
     tunnel: &Tunnel,
 ) -> Result<OpenTunnel, String> {
-    let mut told: Option<(u64, String)> = None;
+    let mut answered: Option<(u64, String)> = None;
     let mut again = AGAIN;
     loop {
         let known = owners.borrow_and_update().hint().cloned();
         let known = known.map(|hint| (hint.epoch, hint.address));
         // The highest epoch is true, whoever names it.
-        let named = [told.take(), known].into_iter().flatten();
+        let named = [answered.take(), known].into_iter().flatten();
         let next = named.max_by_key(|(epoch, _)| *epoch);
         if let Some((epoch, address)) = next {
             match ask(shared, &address, tunnel).await {
-                Ok((peer_connection, Answer::Ok, said)) => {
+                Ok((peer_connection, Answer::Ok, initial_bytes)) => {
                     return Ok(OpenTunnel {
                         peer_connection,
-                        said,
+                        initial_bytes,
                         epoch,
                     });
                 }
                 Ok((_, Answer::Refused(why), _)) => return Err(why),
                 Ok((_, Answer::Owner(newer, elsewhere), _)) if newer > epoch => {
-                    told = Some((newer, elsewhere));
+                    answered = Some((newer, elsewhere));
                     continue;
                 }
                 Ok((_, Answer::Owner(..) | Answer::Nobody, _)) => again = again.min(SOON),
@@ -138,11 +138,11 @@ async fn ask(
         peer_connection.flush().await?;
         line_and_more(&mut peer_connection, LINE_MAX).await
     });
-    let (answer, said) = answer.await??;
+    let (answer, initial_bytes) = answer.await??;
     let answer = Answer::read(&answer);
     let answer = answer
         .ok_or_else(|| io::Error::other("cannot read its reply: is it of another version?"))?;
-    Ok((peer_connection, answer, said))
+    Ok((peer_connection, answer, initial_bytes))
 }
 
 async fn connect(settings: &Settings, address: &str) -> io::Result<PeerConnection> {
@@ -171,15 +171,15 @@ pub fn ask_node(settings: &Settings, address: &str, question: Question) -> io::R
     runtime.block_on(async {
         let mut peer_connection = connect(settings, address).await?;
         let ask = Purpose::Node(question).line(Some(settings.cluster));
-        let told = timeout(TELL, async {
+        let answered = timeout(TELL, async {
             peer_connection.write_all(ask.as_bytes()).await?;
             peer_connection.flush().await?;
             line_of(&mut peer_connection, TOLD_MAX).await
         });
-        let told = told.await??;
-        match Answer::read(&told) {
+        let answered = answered.await??;
+        match Answer::read(&answered) {
             Some(Answer::Refused(why)) => Err(io::Error::other(why)),
-            _ => Ok(told),
+            _ => Ok(answered),
         }
     })
 }
@@ -191,7 +191,7 @@ where
 {
     let OpenTunnel {
         peer_connection,
-        said,
+        initial_bytes,
         epoch,
     } = taken;
     let (mut from_client, mut to_client) = tokio::io::split(client);
@@ -206,7 +206,7 @@ where
     };
     let down = async {
         // Broken or ended, there is no more to tell.
-        if to_client.write_all(&said).await.is_ok() && to_client.flush().await.is_ok() {
+        if to_client.write_all(&initial_bytes).await.is_ok() && to_client.flush().await.is_ok() {
             tokio::io::copy(&mut from_owner, &mut to_client).await.ok();
         }
     };

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A node that tells each client's tunnel to the test and echoes the client's lines.
 struct Echo {
-    told: Sender<Tunnel>,
+    sender: Sender<Tunnel>,
     /// So many clients are told first that their listener has ended.
     ended: AtomicUsize,
 }
@@ -43,7 +43,7 @@ impl Intake for Echo {
     }
 
     fn take(&self, client: Client) {
-        self.told.send(client.tunnel).expect("the test listens");
+        self.sender.send(client.tunnel).expect("the test listens");
         std::thread::spawn(move || match client.stream {
             Stream::Tcp(stream) => {
                 stream.set_nonblocking(false).expect("a socket");
@@ -107,7 +107,7 @@ fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
     // Certificates are for names.
     let port = peer_sockets.local_addr().expect("an address").port();
     let (owners, seen) = watch::channel(Owners::Nobody);
-    let (told, taken) = channel();
+    let (sender, taken) = channel();
     let proxy_listeners = vec![ProxyListener {
         tls: None,
         protocol: "lineup".to_owned(),
@@ -129,7 +129,7 @@ fn node(name: &'static str, nth: u16, settings: Settings) -> Running {
         peer_address: format!("localhost:{port}"),
         taken,
         echo: Arc::new(Echo {
-            told,
+            sender,
             ended: AtomicUsize::new(0),
         }),
     }
@@ -188,11 +188,11 @@ fn connect(address: &str) -> TcpStream {
 fn say(stream: &TcpStream, line: &str) -> String {
     let mut writer = stream;
     writer.write_all(line.as_bytes()).expect("it is open");
-    let mut heard = String::new();
+    let mut received = String::new();
     BufReader::new(stream)
-        .read_line(&mut heard)
+        .read_line(&mut received)
         .expect("a line");
-    heard
+    received
 }
 
 /// Reads until the end; a reset is one.
@@ -240,17 +240,17 @@ fn what_the_owner_says_at_once_is_the_clients() {
     let port = peer_sockets.local_addr().expect("an address").port();
     let owner = std::thread::spawn(move || {
         let (mut peer_connection, _) = peer_sockets.accept().expect("a peer connection");
-        let mut asked = String::new();
+        let mut request = String::new();
         let mut from = BufReader::new(peer_connection.try_clone().expect("a socket"));
-        from.read_line(&mut asked).expect("a line");
+        from.read_line(&mut request).expect("a line");
         let both = format!("{}HI\r\n", Answer::Ok.line());
         peer_connection
             .write_all(both.as_bytes())
             .expect("it is open");
-        let mut said = String::new();
-        from.read_line(&mut said).expect("a line");
+        let mut stated = String::new();
+        from.read_line(&mut stated).expect("a line");
         peer_connection
-            .write_all(said.as_bytes())
+            .write_all(stated.as_bytes())
             .expect("it is open");
     });
     let other = node("b", 0, settings());
@@ -261,9 +261,11 @@ fn what_the_owner_says_at_once_is_the_clients() {
     };
     other.owners.send(Owners::Other(hint)).expect("a front");
     let client = other.client();
-    let mut heard = [0; 4];
-    (&client).read_exact(&mut heard).expect("it speaks first");
-    assert_eq!(&heard, b"HI\r\n");
+    let mut received = [0; 4];
+    (&client)
+        .read_exact(&mut received)
+        .expect("it speaks first");
+    assert_eq!(&received, b"HI\r\n");
     assert_eq!(say(&client, "one\n"), "one\n");
     assert_eq!(rest(&client), "");
     owner.join().expect("it has no complaint");
@@ -280,11 +282,11 @@ fn bytes_wait_while_nobody_owns() {
     // Somebody is named who does not own yet; it is asked until it does.
     other.follows(&owner, 1);
     owner.owns(1);
-    let mut heard = String::new();
+    let mut received = String::new();
     BufReader::new(&client)
-        .read_line(&mut heard)
+        .read_line(&mut received)
         .expect("a line");
-    assert_eq!(heard, "echo early\n");
+    assert_eq!(received, "echo early\n");
 }
 
 #[test]
@@ -296,11 +298,11 @@ fn who_waited_at_the_new_owner_itself_is_served() {
         std::thread::sleep(Duration::from_millis(1));
     }
     owner.owns(1);
-    let mut heard = String::new();
+    let mut received = String::new();
     BufReader::new(&client)
-        .read_line(&mut heard)
+        .read_line(&mut received)
         .expect("a line");
-    assert_eq!(heard, "echo early\n");
+    assert_eq!(received, "echo early\n");
     // From now on its own threads accept; the proxy may have begun to.
     let mut clients = Vec::new();
     owner
@@ -433,11 +435,12 @@ fn connections_of_no_peer_are_told_so() {
     ] {
         let stream = connect(&owner.peer_address);
         (&stream).write_all(line.as_bytes()).expect("it is open");
-        let heard = rest(&stream);
+        let received = rest(&stream);
         // What was sent and not read resets the connection, also before the answer was.
         assert!(
-            heard == answer || (line.len() > quintet_proxy::line::LINE_MAX && heard.is_empty()),
-            "{line}: {heard}"
+            received == answer
+                || (line.len() > quintet_proxy::line::LINE_MAX && received.is_empty()),
+            "{line}: {received}"
         );
     }
     // One that says nothing is closed.

@@ -170,7 +170,7 @@ impl Rq {
 
     fn prepared(&self, queue: &str, id: &str) -> Result<Message, Fault> {
         let found = self.find(queue, id)?;
-        if self.look_at_admin(queue) == Admin::Down {
+        if self.read_admin(queue) == Admin::Down {
             return Err(Fault::Down);
         }
         if found.state == "prep" {

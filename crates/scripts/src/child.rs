@@ -143,20 +143,20 @@ impl<'a> Child<'a> {
         let late_at = run_time.map(|time| begun + time);
         let mut kill_at: Option<Instant> = None;
         let (mut late, mut killed) = (false, false);
-        let (mut ends, mut cancels, mut look_at) = (false, false, begun + LOOK_EVERY);
+        let (mut ends, mut cancels, mut next_check) = (false, false, begun + LOOK_EVERY);
         loop {
-            let asked = self.running.asked();
+            let requests = self.running.requests();
             let now = Instant::now();
             let over = late_at.is_some_and(|at| at <= now);
-            if !ends && (asked.destroy || asked.stop || over) {
+            if !ends && (requests.destroy || requests.stop || over) {
                 ends = true;
-                late = over && !asked.destroy && !asked.stop && !cancels;
+                late = over && !requests.destroy && !requests.stop && !cancels;
                 group::signal(self.group, Signal::TERM);
                 let at = now + self.limits.grace;
                 kill_at = Some(kill_at.map_or(at, |earlier| earlier.min(at)));
             }
-            if kill_at.is_none() && look_at <= now {
-                look_at = now + LOOK_EVERY;
+            if kill_at.is_none() && next_check <= now {
+                next_check = now + LOOK_EVERY;
                 if let Some(left) = cancelled() {
                     cancels = true;
                     group::signal(self.group, Signal::TERM);
@@ -172,7 +172,7 @@ impl<'a> Child<'a> {
                 (false, Some(at)) => {
                     Some(late_at.filter(|_| !ends).map_or(at, |late| late.min(at)))
                 }
-                (false, None) => Some(late_at.map_or(look_at, |late| late.min(look_at))),
+                (false, None) => Some(late_at.map_or(next_check, |late| late.min(next_check))),
             };
             let ended = self.wait(next.map(|at| at.saturating_duration_since(now)))?;
             if ended {
@@ -194,7 +194,7 @@ impl<'a> Child<'a> {
         Ok(Ended {
             exit,
             late,
-            stopped: self.running.asked().stop,
+            stopped: self.running.requests().stop,
             cancelled: cancels,
         })
     }
@@ -249,11 +249,11 @@ impl<'a> Child<'a> {
             log,
             ..
         } = self;
-        let mut take = |said: ScriptLine| {
-            if let ScriptLine::Other { word, .. } = &said {
+        let mut take = |script_line: ScriptLine| {
+            if let ScriptLine::Other { word, .. } = &script_line {
                 log.note(&format!("RQ does not know: {word}"));
             }
-            if let Some(answer) = hear(&said) {
+            if let Some(answer) = hear(&script_line) {
                 pending.extend_from_slice(answer.as_bytes());
                 pending.push(b'\n');
             }

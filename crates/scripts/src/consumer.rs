@@ -53,7 +53,7 @@ fn consume(rq: &Arc<Rq>, queue: &Arc<Queue>) {
         }),
     );
     while let Some(state) = queue.next_state(rq.options.limits.look_every) {
-        if rq.look_at_admin(&queue.name) != Admin::Up {
+        if rq.read_admin(&queue.name) != Admin::Up {
             continue;
         }
         let consumer = Consumer { rq, queue, state };
@@ -77,7 +77,7 @@ impl Consumer<'_> {
     fn peeking_take(&self) -> Take {
         Take {
             queues: [Name::from(self.queue.name.as_str())].into_iter().collect(),
-            look: true,
+            peek: true,
             ..Take::default()
         }
     }

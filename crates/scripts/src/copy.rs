@@ -161,7 +161,7 @@ impl Rq {
         if check_queue_name(to).is_err() || !self.has_queue(to) {
             return Err(format!("couldn't connect to queue - {to}"));
         }
-        match self.look_at_admin(to) {
+        match self.read_admin(to) {
             Admin::Up => {}
             Admin::Paused => return Err(format!("dup failed - {}", Fault::Paused)),
             Admin::Down => return Err(format!("dup failed - {}", Fault::Down)),

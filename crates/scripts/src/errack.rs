@@ -31,7 +31,7 @@ impl Rq {
     /// [`Fault::QueueNotFound`], [`Fault::Down`], the engine's error.
     pub fn ack_errs(&self, queue: &str) -> Result<u64, Fault> {
         self.must_have(queue)?;
-        if self.look_at_admin(queue) == Admin::Down {
+        if self.read_admin(queue) == Admin::Down {
             return Err(Fault::Down);
         }
         let _turn = lock(&self.errack.turn);

@@ -17,9 +17,9 @@ pub(crate) struct Guest {
     client_api: Arc<dyn ClientApi>,
     client_id: ClientId,
     /// Commands without an outcome yet.
-    said: RefCell<Vec<Receiver<Outcome>>>,
+    outcomes: RefCell<Vec<Receiver<Outcome>>>,
     /// The one of [`Guest::hear`].
-    asked: RefCell<Option<Receiver<Outcome>>>,
+    requested: RefCell<Option<Receiver<Outcome>>>,
 }
 
 /// Longest wait of [`Guest::hear`].
@@ -30,26 +30,26 @@ impl Guest {
         Self {
             client_api: Arc::clone(client_api),
             client_id: client_api.enter(arrive),
-            said: RefCell::default(),
-            asked: RefCell::default(),
+            outcomes: RefCell::default(),
+            requested: RefCell::default(),
         }
     }
 
     /// Says something without waiting for its outcome.
     pub(crate) fn say(&self, command: Command) {
-        let told = self.submit(command);
-        self.said.borrow_mut().push(told);
+        let receiver = self.submit(command);
+        self.outcomes.borrow_mut().push(receiver);
     }
 
     /// The outcome of a command that was requested now or before, if it comes in a moment. A
     /// thread that has more to attend to asks again later.
     pub(crate) fn hear(&self, command: impl FnOnce() -> Command) -> Option<Outcome> {
-        let asked = self.asked.take();
-        let asked = asked.unwrap_or_else(|| self.submit(command()));
-        match asked.recv_timeout(MOMENT) {
+        let requested = self.requested.take();
+        let requested = requested.unwrap_or_else(|| self.submit(command()));
+        match requested.recv_timeout(MOMENT) {
             Ok(outcome) => Some(outcome),
             Err(RecvTimeoutError::Timeout) => {
-                self.asked.replace(Some(asked));
+                self.requested.replace(Some(requested));
                 None
             }
             Err(RecvTimeoutError::Disconnected) => None,
@@ -57,22 +57,23 @@ impl Guest {
     }
 
     fn submit(&self, command: Command) -> Receiver<Outcome> {
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let caller = Caller::server(self.client_id);
         let reply = Box::new(move |outcome, _| {
             // Nobody listens any more only if the run is over.
-            let _gone = tell.send(outcome);
+            let _gone = sender.send(outcome);
         });
         self.client_api.submit(caller, command, reply);
-        told
+        receiver
     }
 
     /// Waits for the outcomes of all it said, in order.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
-        let said = self.said.take();
+        let outcomes = self.outcomes.take();
         let dropped = Outcome::Refused(CommandError::Unknown);
-        said.into_iter()
-            .map(|told| told.recv().unwrap_or_else(|_| dropped.clone()))
+        outcomes
+            .into_iter()
+            .map(|receiver| receiver.recv().unwrap_or_else(|_| dropped.clone()))
             .collect()
     }
 

@@ -45,19 +45,19 @@ impl Rq {
         let mut links = Scandir::default();
         while !self.stopping.load(Ordering::SeqCst) {
             self.read_folders();
-            self.look_at_rules();
-            let rescan = self.keeper.rescan.swap(false, Ordering::SeqCst);
+            self.check_rules();
+            let rescan = self.supervisor.rescan.swap(false, Ordering::SeqCst);
             if scan_links.is_due() || rescan {
                 links.scan(self);
             }
             for queue in self.all_scripted() {
-                self.look_at_admin(&queue.name);
+                self.read_admin(&queue.name);
             }
-            schedules.look(self);
+            schedules.check(self);
             if scan_timers.is_due() || rescan {
                 timers.scan(self);
             }
-            timers.look(self);
+            timers.check(self);
             if cleanup.is_due() {
                 self.clean_up(first);
                 first = false;
@@ -67,12 +67,12 @@ impl Rq {
     }
 
     fn wait_for(&self, at_most: Duration) {
-        let asked = lock(&self.keeper.asked);
-        let (mut asked, _timeout) = self
-            .keeper
+        let requested = lock(&self.supervisor.requested);
+        let (mut requested, _timeout) = self
+            .supervisor
             .changed
-            .wait_timeout_while(asked, at_most, |asked| !*asked)
+            .wait_timeout_while(requested, at_most, |requested| !*requested)
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        *asked = false;
+        *requested = false;
     }
 }

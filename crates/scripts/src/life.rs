@@ -18,7 +18,7 @@ use crate::paths::{self, Paths};
 use crate::queue::Queue;
 use crate::rules::{RulesRead, RulesState};
 use crate::script::Script;
-use crate::service::{Keeper, Rq};
+use crate::service::{Rq, Supervisor};
 use crate::socket::{Sockets, answer};
 
 /// Leaves word which process looks after a queue or all of them, for those who
@@ -63,7 +63,7 @@ impl Rq {
             router: RulesRead::default(),
             children: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
-            keeper: Keeper::default(),
+            supervisor: Supervisor::default(),
             threads: Mutex::default(),
             sockets: OnceLock::new(),
             root_lock: Mutex::new(Some(root_lock)),
@@ -73,11 +73,11 @@ impl Rq {
         if rq.rules() == RulesState::OnlyRuby {
             return Err(Fault::Failed(rq.only_ruby()));
         }
-        let asked = Arc::downgrade(&rq);
+        let requested = Arc::downgrade(&rq);
         let (sockets, thread) = Sockets::start(
             rq.paths.config().join("queuemgr.sock"),
             Arc::new(move |queue: Option<&str>, request: &[u8]| {
-                answer::answer(&asked.upgrade()?, queue, request)
+                answer::answer(&requested.upgrade()?, queue, request)
             }),
         )?;
         lock(&rq.threads).push(thread);
@@ -86,11 +86,11 @@ impl Rq {
         write_pid(&rq.paths.manager_pid());
         rq.configure(queues);
         rq.read_folders();
-        rq.look_at_rules();
-        let keeper = Arc::clone(&rq);
+        rq.check_rules();
+        let supervisor = Arc::clone(&rq);
         let thread = std::thread::Builder::new()
             .name("rq keeper".to_owned())
-            .spawn(move || keeper.keep())?;
+            .spawn(move || supervisor.keep())?;
         lock(&rq.threads).push(thread);
         Ok(rq)
     }
@@ -107,7 +107,7 @@ impl Rq {
             queue.stop();
         }
         drop(queues);
-        self.wake_keeper();
+        self.wake_supervisor();
         loop {
             let Some(thread) = lock(&self.threads).pop() else {
                 break;

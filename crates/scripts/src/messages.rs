@@ -96,7 +96,7 @@ impl Rq {
     /// parameter that cannot be handed to a script.
     pub fn create(&self, queue: &str, new: NewMessage, method: Method) -> Result<String, Fault> {
         self.must_have(queue)?;
-        if self.look_at_admin(queue) == Admin::Down {
+        if self.read_admin(queue) == Admin::Down {
             return Err(Fault::Down);
         }
         let _one_at_a_time = (method == Method::SingleQue).then(|| lock(&self.single));
@@ -406,8 +406,8 @@ impl Rq {
     ) -> Walk {
         let mut bulk_op = BulkOp::show(Name::from(queue), listed, PAGE);
         loop {
-            let asked = self.ask(Command::BulkOp(Box::new(bulk_op.clone())));
-            let Outcome::BulkDone(slice) = asked else {
+            let requested = self.ask(Command::BulkOp(Box::new(bulk_op.clone())));
+            let Outcome::BulkDone(slice) = requested else {
                 return match bulk_op.after {
                     None => Walk::Whole,
                     Some(_) => Walk::BrokeOff,
@@ -469,7 +469,7 @@ impl Rq {
     /// prepared; [`Fault::Down`].
     pub fn commit(&self, queue: &str, id: &str) -> Result<(), Fault> {
         let found = self.find(queue, id)?;
-        if self.look_at_admin(queue) == Admin::Down {
+        if self.read_admin(queue) == Admin::Down {
             return Err(Fault::Down);
         }
         let _one_at_a_time = self.preparing(&found.message);
@@ -494,7 +494,7 @@ impl Rq {
     /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if it runs.
     pub fn delete(&self, queue: &str, id: &str) -> Result<(), Fault> {
         let found = self.find(queue, id)?;
-        if self.look_at_admin(queue) == Admin::Down {
+        if self.read_admin(queue) == Admin::Down {
             return Err(Fault::Down);
         }
         let _one_at_a_time = self.preparing(&found.message);
@@ -523,7 +523,7 @@ impl Rq {
             .scripted(queue)
             .and_then(|queue| queue.running(found.message.id.0))
             .ok_or_else(|| Fault::WrongState("message is not running".to_owned()))?;
-        run.ask(|asked| asked.destroy = true);
+        run.ask(|requested| requested.destroy = true);
         Ok(())
     }
 
@@ -533,7 +533,7 @@ impl Rq {
     /// [`Fault::MessageNotFound`]; [`Fault::WrongState`] if it does not wait.
     pub fn run_now(&self, queue: &str, id: &str) -> Result<(), Fault> {
         let found = self.find(queue, id)?;
-        if self.look_at_admin(queue) == Admin::Down {
+        if self.read_admin(queue) == Admin::Down {
             return Err(Fault::Down);
         }
         match found.state {
@@ -571,7 +571,7 @@ impl Rq {
                 found.state
             )));
         }
-        if self.look_at_admin(queue) == Admin::Down {
+        if self.read_admin(queue) == Admin::Down {
             return Err(Fault::Down);
         }
         let mut new = self.like(queue, &found.message);

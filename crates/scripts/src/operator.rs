@@ -33,7 +33,7 @@ impl Rq {
     }
 
     /// Reads the admin state from the files, and applies it everywhere.
-    pub(crate) fn look_at_admin(&self, name: &str) -> Admin {
+    pub(crate) fn read_admin(&self, name: &str) -> Admin {
         let admin = self.admin_files(name);
         let _deciding = lock(&self.deciding);
         if let Some(queue) = self.scripted(name)
@@ -71,7 +71,7 @@ impl Rq {
         self.must_have(name)?;
         self.set_down(name, self.admin_files(name) == Admin::Down);
         drop(deciding);
-        self.look_at_admin(name);
+        self.read_admin(name);
         if let Some(queue) = self.scripted(name) {
             queue.kick();
         }
@@ -203,8 +203,8 @@ impl Rq {
     pub fn reload(self: &Arc<Self>) {
         lock(&self.folders).clear();
         self.read_folders();
-        self.keeper.rescan.store(true, Ordering::SeqCst);
-        self.wake_keeper();
+        self.supervisor.rescan.store(true, Ordering::SeqCst);
+        self.wake_supervisor();
     }
 
     /// Starts the queues that have a folder with settings, and tells those

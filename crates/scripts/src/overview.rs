@@ -45,7 +45,7 @@ impl Rq {
             Scripted {
                 name: queue.name.clone(),
                 script: config.script.clone(),
-                admin: self.look_at_admin(&queue.name),
+                admin: self.read_admin(&queue.name),
                 missing: queue.has_script_error(),
                 workers: config.num_workers,
                 running: queue.running_count(),

@@ -53,8 +53,8 @@ impl Parser {
         }
     }
 
-    /// Hands each line that `bytes` complete to `said`.
-    pub(crate) fn feed(&mut self, bytes: &[u8], mut said: impl FnMut(ScriptLine)) {
+    /// Hands each line that `bytes` complete to `on_line`.
+    pub(crate) fn feed(&mut self, bytes: &[u8], mut on_line: impl FnMut(ScriptLine)) {
         let mut parts = bytes.split(|&byte| byte == b'\n');
         let mut part = parts.next();
         while let Some(piece) = part {
@@ -64,19 +64,19 @@ impl Parser {
             part = parts.next();
             // What is behind the last line feed is not a line yet.
             if part.is_some() {
-                self.end_line(&mut said);
+                self.end_line(&mut on_line);
             }
         }
     }
 
     /// The script is gone: what it left without a line feed counts as a line.
-    pub(crate) fn finish(&mut self, mut said: impl FnMut(ScriptLine)) {
+    pub(crate) fn finish(&mut self, mut on_line: impl FnMut(ScriptLine)) {
         if !self.line.is_empty() {
-            self.end_line(&mut said);
+            self.end_line(&mut on_line);
         }
     }
 
-    fn end_line(&mut self, said: &mut impl FnMut(ScriptLine)) {
+    fn end_line(&mut self, on_line: &mut impl FnMut(ScriptLine)) {
         let mut text = printable(&self.line);
         if self.cut {
             text.push_str(CUT);
@@ -84,7 +84,7 @@ impl Parser {
         self.line.clear();
         self.cut = false;
         if !text.is_empty() {
-            said(read(&text));
+            on_line(read(&text));
         }
     }
 }
@@ -168,9 +168,9 @@ mod tests {
         let mut parser = Parser::new(16);
         let mut lines = Vec::new();
         for piece in pieces {
-            parser.feed(piece, |said| lines.push(said));
+            parser.feed(piece, |line| lines.push(line));
         }
-        parser.finish(|said| lines.push(said));
+        parser.finish(|line| lines.push(line));
         lines
     }
 
@@ -207,13 +207,13 @@ mod tests {
         }
         for (kept, percent) in [("5 %", 5), ("100% done", 100), ("0", 0)] {
             let text = text(kept);
-            let said = one(&format!("progress {kept}"));
-            assert_eq!(said, ScriptLine::Progress { percent, text });
+            let on_line = one(&format!("progress {kept}"));
+            assert_eq!(on_line, ScriptLine::Progress { percent, text });
         }
         for kept in ["", "half", "101 %", "-1", "5.5 %"] {
             let (word, text) = (text("progress"), text(kept));
-            let said = one(&format!("progress {kept}"));
-            assert_eq!(said, ScriptLine::Other { word, text }, "{kept}");
+            let on_line = one(&format!("progress {kept}"));
+            assert_eq!(on_line, ScriptLine::Other { word, text }, "{kept}");
         }
     }
 
@@ -266,9 +266,9 @@ mod tests {
         let mut parser = Parser::new(16);
         let mut count = 0;
         for piece in rubbish.chunks(777) {
-            parser.feed(piece, |said| {
+            parser.feed(piece, |on_line| {
                 count += 1;
-                let shown = format!("{said:?}");
+                let shown = format!("{on_line:?}");
                 assert!(!shown.contains('\0') && shown.len() < 1000);
             });
             assert!(parser.line.len() <= 16 + WORD_BYTES_MAX);

@@ -48,8 +48,8 @@ pub(crate) struct Running {
     pub(crate) blocking: Vec<Option<Vec<u8>>>,
     /// The server it asks, of which there may be only so many runs.
     pub(crate) receiver: Option<String>,
-    pub(crate) asked: Mutex<RunRequests>,
-    /// Becomes readable when `asked` changes.
+    pub(crate) requests: Mutex<RunRequests>,
+    /// Becomes readable when `requests` changes.
     pub(crate) wake: rustix::fd::OwnedFd,
 }
 
@@ -71,19 +71,19 @@ impl Running {
             status: Mutex::default(),
             blocking,
             receiver,
-            asked: Mutex::default(),
+            requests: Mutex::default(),
             wake: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
 
     pub(crate) fn ask(&self, change: impl FnOnce(&mut RunRequests)) {
-        change(&mut lock(&self.asked));
+        change(&mut lock(&self.requests));
         // It is full only if it is readable anyway.
         let _readable = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    pub(crate) fn asked(&self) -> RunRequests {
-        *lock(&self.asked)
+    pub(crate) fn requests(&self) -> RunRequests {
+        *lock(&self.requests)
     }
 }
 
@@ -199,7 +199,7 @@ impl Queue {
     pub(crate) fn stop(&self) {
         self.retire();
         for run in lock(&self.work).running.values() {
-            run.ask(|asked| asked.stop = true);
+            run.ask(|requests| requests.stop = true);
         }
     }
 

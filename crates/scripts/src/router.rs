@@ -113,17 +113,19 @@ impl Rq {
 
     /// Starts the router if there are rules, and tells the log how they are if
     /// that is new.
-    pub(crate) fn look_at_rules(self: &Arc<Self>) {
+    pub(crate) fn check_rules(self: &Arc<Self>) {
         let state = self.rules();
         if self.has_rules() {
             self.start_router();
         }
-        let mut told = lock(&self.router.told);
-        if told.as_ref() == Some(&state) {
+        let mut reported = lock(&self.router.reported);
+        if reported.as_ref() == Some(&state) {
             return;
         }
         match &state {
-            RulesState::None if told.is_some() => tracing::info!("rq_router: the rules are gone"),
+            RulesState::None if reported.is_some() => {
+                tracing::info!("rq_router: the rules are gone")
+            }
             RulesState::None => {}
             RulesState::OnlyRuby => tracing::warn!("{}", self.only_ruby()),
             RulesState::Good(number) => tracing::info!(number, "rq_router: rules read"),
@@ -133,7 +135,7 @@ impl Rq {
                 }
             }
         }
-        *told = Some(state);
+        *reported = Some(state);
     }
 
     /// The warning for an operator whose rules are RQ's own.
@@ -157,10 +159,10 @@ impl Rq {
                     0..=TOLD => "",
                     _ => "; ...",
                 };
-                let told = problems.iter().take(TOLD).cloned().collect::<Vec<_>>();
+                let reported = problems.iter().take(TOLD).cloned().collect::<Vec<_>>();
                 Some(format!(
                     "{RULES_FILE} is not understood, new messages wait in {ROUTER}: {}{more}",
-                    told.join("; ")
+                    reported.join("; ")
                 ))
             }
         }

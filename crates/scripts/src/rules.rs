@@ -52,7 +52,7 @@ pub enum RulesState {
 pub(crate) struct RulesRead {
     pub(crate) read: Mutex<Option<(Stamp, RulesState)>>,
     /// The last state that was logged.
-    pub(crate) told: Mutex<Option<RulesState>>,
+    pub(crate) reported: Mutex<Option<RulesState>>,
 }
 
 /// Changes when somebody changes the file.

@@ -169,39 +169,39 @@ impl ScriptRun {
             limits,
             running: &running,
         })?;
-        let mut told = ScriptReport::default();
+        let mut report = ScriptReport::default();
         let mut count = record::count(&self.message);
         // Kept when the number changes: a script may say it with every byte.
         let mut far = self.message.progress();
-        let hear = |said: &ScriptLine| {
-            if let ScriptLine::Dup { due_s, dest } = said {
+        let hear = |line: &ScriptLine| {
+            if let ScriptLine::Dup { due_s, dest } = line {
                 let done = rq.dup(&self.queue.name, &self.message, *due_s, dest);
                 return Some(match done {
                     Ok(id) => format!("ok {id}"),
                     Err(why) => format!("fail {}", why.replace('\n', " ")),
                 });
             }
-            if *said == ScriptLine::BadDup {
+            if *line == ScriptLine::BadDup {
                 return Some("fail dup failed - not DUE-X-DEST".to_owned());
             }
-            if let ScriptLine::Progress { percent, text } = said
+            if let ScriptLine::Progress { percent, text } = line
                 && far != Some(*percent)
             {
                 far = Some(*percent);
                 self.progress(*percent, text);
             }
-            let before = told.resends();
-            told.hear(said);
-            lock(&running.status).clone_from(&told.status);
-            if told.resends() && !before {
+            let before = report.resends();
+            report.hear(line);
+            lock(&running.status).clone_from(&report.status);
+            if report.resends() && !before {
                 // At once: a crash before its end must not give it a run more.
                 count = count.saturating_add(1);
-                self.edit(&told.status, &[("count", count.to_string())]);
+                self.edit(&report.status, &[("count", count.to_string())]);
             }
             None
         };
         let ended = child.attend(hear, || self.cancelled())?;
-        if ended.stopped && (ended.exit != Exit::Code(0) || !told.has_mark()) {
+        if ended.stopped && (ended.exit != Exit::Code(0) || !report.has_mark()) {
             return Ok(Over::Interrupted);
         }
         if ended.late {
@@ -214,7 +214,7 @@ impl ScriptRun {
             max_count: record::max_count(&self.message),
             strict: self.config.strict_exit,
         };
-        let verdict = decide(&told, ended.exit, rules);
+        let verdict = decide(&report, ended.exit, rules);
         let done = matches!(verdict, Verdict::Done(_) | Verdict::Relayed(_));
         Ok(match ended.cancelled && !done {
             true => Over::Cancelled,
@@ -226,20 +226,20 @@ impl ScriptRun {
     /// known now.
     fn cancelled(&self) -> Option<Duration> {
         let id = self.message.id;
-        let mut heard = self.guest.hear(|| Command::Progress {
+        let mut received = self.guest.hear(|| Command::Progress {
             id,
             by: By::Owner,
             percent: None,
             text: None,
         })?;
-        if heard == Outcome::Cancelled {
-            heard = self.guest.hear(|| Command::Peek(Peek::Id(id)))?;
+        if received == Outcome::Cancelled {
+            received = self.guest.hear(|| Command::Peek(Peek::Id(id)))?;
         }
-        if let Outcome::Messages(messages) = &heard {
+        if let Outcome::Messages(messages) = &received {
             let until = messages.first()?.cancelled()?.until;
             return Some(Duration::from_millis(until.since(self.rq.client_api.now())));
         }
-        if let Outcome::Refused(_) = heard {
+        if let Outcome::Refused(_) = received {
             let end = self.rq.client_api.end_of(id)?;
             return (end.why == Ended::Cancelled).then_some(Duration::ZERO);
         }
@@ -248,7 +248,7 @@ impl ScriptRun {
 
     /// The engine removes the message as soon as its lease ends.
     fn end_cancelled(&self) {
-        self.tell_hooks("cancelled", "cancelled");
+        self.notify_hooks("cancelled", "cancelled");
         let (priority, due, back_to) = (None, When::Now, None);
         self.settle_one(
             &self.message,
@@ -287,8 +287,8 @@ impl ScriptRun {
             tv_nsec: every.subsec_nanos().into(),
         };
         let found = loop {
-            let asked = self.running.asked();
-            if asked.stop || asked.destroy {
+            let requests = self.running.requests();
+            if requests.stop || requests.destroy {
                 break None;
             }
             let mut wake = [PollFd::new(&self.running.wake, PollFlags::IN)];
@@ -372,7 +372,7 @@ impl ScriptRun {
             }
         }
         // First: told twice after a crash is better than never.
-        self.tell_hooks(state, &status);
+        self.notify_hooks(state, &status);
         // A client that sees that it ended finds it among the newest.
         self.queue
             .note_end(state, self.message.id.0, short_id(&self.message));
@@ -412,7 +412,7 @@ impl ScriptRun {
     }
 
     /// A message to the queue `webhook` for each address that wants to know.
-    fn tell_hooks(&self, state: &'static str, text: &str) {
+    fn notify_hooks(&self, state: &'static str, text: &str) {
         let hooks = record::hooks(&self.message);
         if hooks.is_empty() {
             return;

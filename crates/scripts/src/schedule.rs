@@ -26,7 +26,7 @@ pub(crate) struct Schedules {
 
 impl Schedules {
     /// Puts what is due within the next minute and was not put yet.
-    pub(crate) fn look(&mut self, rq: &Rq) {
+    pub(crate) fn check(&mut self, rq: &Rq) {
         // A calendar is about the wall clock. Times it jumps over do not come;
         // when it is set back by little, times that were do not come again.
         let now = rq.client_api.wall();

@@ -54,7 +54,7 @@ pub struct Rq {
     pub(crate) router: RulesRead,
     pub(crate) children: AtomicUsize,
     pub(crate) stopping: AtomicBool,
-    pub(crate) keeper: Keeper,
+    pub(crate) supervisor: Supervisor,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) sockets: OnceLock<Arc<Sockets>>,
     /// Keeps the root folder from another service, until the stop.
@@ -63,8 +63,8 @@ pub struct Rq {
 
 /// Wakes the keeper thread.
 #[derive(Default)]
-pub(crate) struct Keeper {
-    pub(crate) asked: Mutex<bool>,
+pub(crate) struct Supervisor {
+    pub(crate) requested: Mutex<bool>,
     /// It is to look for links and timers, too.
     pub(crate) rescan: AtomicBool,
     pub(crate) changed: Condvar,
@@ -138,9 +138,9 @@ impl Rq {
         ScopedClient::new(&*self.client_api).ask(command)
     }
 
-    pub(crate) fn wake_keeper(&self) {
-        *lock(&self.keeper.asked) = true;
-        self.keeper.changed.notify_all();
+    pub(crate) fn wake_supervisor(&self) {
+        *lock(&self.supervisor.requested) = true;
+        self.supervisor.changed.notify_all();
     }
 
     /// Refuses or allows everything in the engine's queue, which is made if it
@@ -220,7 +220,7 @@ impl Rq {
     pub fn queue(&self, name: &str) -> Result<QueueInfo, Fault> {
         self.must_have(name)?;
         let queue = self.scripted(name);
-        let admin = self.look_at_admin(name);
+        let admin = self.read_admin(name);
         let script_error = queue.as_ref().is_some_and(|queue| queue.has_script_error());
         Ok(QueueInfo {
             name: name.to_owned(),

@@ -78,7 +78,7 @@ impl Timers {
     }
 
     /// Puts the messages whose time has come.
-    pub(crate) fn look(&mut self, rq: &Rq) {
+    pub(crate) fn check(&mut self, rq: &Rq) {
         let now = rq.client_api.now();
         for (name, timer) in &mut self.all {
             if timer.next > now {

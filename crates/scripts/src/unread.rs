@@ -80,9 +80,9 @@ mod tests {
         message("img/done/20091109/05/58/20091109.0558.57.780.7509660");
         message("img/msg/20091109/20091109.0558.57.780.1");
         fs::create_dir_all(root.path().join("queue/img/que")).expect("made");
-        let told: Vec<String> = unread(root.path()).iter().map(Unread::to_string).collect();
+        let shown: Vec<String> = unread(root.path()).iter().map(Unread::to_string).collect();
         assert_eq!(
-            told,
+            shown,
             ["1 in prep of img", "2 in que of mail", "1 in err of mail"]
         );
     }

@@ -44,8 +44,8 @@ impl ScriptReport {
     /// Takes a line in. Of a second end mark nothing counts, its text neither:
     /// `err` with the words of `done` would help nobody. Copies are not shown:
     /// they would hide what the script last said of itself.
-    pub(crate) fn hear(&mut self, said: &ScriptLine) {
-        let (mark, text) = match said {
+    pub(crate) fn hear(&mut self, script_line: &ScriptLine) {
+        let (mark, text) = match script_line {
             ScriptLine::Run(text)
             | ScriptLine::Progress { text, .. }
             | ScriptLine::Other { text, .. } => (None, text),
@@ -85,10 +85,10 @@ pub(crate) struct Rules {
 }
 
 /// Decides.
-pub(crate) fn decide(told: &ScriptReport, exit: Exit, rules: Rules) -> Verdict {
-    let status = told.status.clone();
+pub(crate) fn decide(report: &ScriptReport, exit: Exit, rules: Rules) -> Verdict {
+    let status = report.status.clone();
     let clean = exit == Exit::Code(0);
-    match told.mark {
+    match report.mark {
         Some(Mark::Err) => Verdict::Err(status),
         Some(Mark::Resend { due_s }) if clean || !rules.strict => {
             if rules.count >= rules.max_count {
@@ -122,10 +122,12 @@ mod tests {
     use super::*;
 
     fn run(lines: &[&str], exit: Exit, strict: bool) -> Verdict {
-        let mut told = ScriptReport::default();
+        let mut report = ScriptReport::default();
         let mut parser = crate::pipe::Parser::new(1000);
         for line in lines {
-            parser.feed(format!("{line}\n").as_bytes(), |said| told.hear(&said));
+            parser.feed(format!("{line}\n").as_bytes(), |script_line| {
+                report.hear(&script_line)
+            });
         }
         let rules = Rules {
             count: 3,
@@ -136,7 +138,7 @@ mod tests {
             },
             strict,
         };
-        decide(&told, exit, rules)
+        decide(&report, exit, rules)
     }
 
     #[test]
@@ -205,12 +207,12 @@ mod tests {
 
     #[test]
     fn copies_do_not_hide_the_status() {
-        let mut told = ScriptReport::default();
-        told.hear(&ScriptLine::Run("half".to_owned()));
-        told.hear(&ScriptLine::Dup {
+        let mut report = ScriptReport::default();
+        report.hear(&ScriptLine::Run("half".to_owned()));
+        report.hear(&ScriptLine::Dup {
             due_s: 0,
             dest: "q".to_owned(),
         });
-        assert_eq!(told.status, "half");
+        assert_eq!(report.status, "half");
     }
 }

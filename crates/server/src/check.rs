@@ -48,11 +48,11 @@ mod tests {
             let data = dir.path().join("data");
             let text = format!("data = '{}'\n{text}", data.display());
             std::fs::write(&path, text).expect("written");
-            let given = CommandLine {
+            let command_line = CommandLine {
                 config: Some(path.clone()),
                 ..CommandLine::default()
             };
-            let errors = super::check(&load(&given).expect("read"), None);
+            let errors = super::check(&load(&command_line).expect("read"), None);
             assert!(!data.exists());
             let errors = errors.iter().map(|error| format!("{error:#}"));
             errors.collect::<Vec<_>>().join("\n")

@@ -94,7 +94,7 @@ impl ClientApi for ServerApi {
         }
         let most = locked(&self.0.operations.config).metrics_queues;
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let queues = metrics::look(self, most);
+        let queues = metrics::survey_queues(self, most);
         Some(self.0.metrics(Some(&queues), exposition, names))
     }
 
@@ -134,7 +134,7 @@ impl ClientApi for ServerApi {
     }
 
     fn numbers(&self) -> String {
-        self.0.told().to_string()
+        self.0.to_json().to_string()
     }
 
     fn config(&self) -> String {
@@ -142,7 +142,7 @@ impl ClientApi for ServerApi {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        locked(&self.0.operations.config).settings_in_force(&self.0.operations.given)
+        locked(&self.0.operations.config).settings_in_force(&self.0.operations.command_line)
     }
 
     fn queue_settings(&self, setup: &QueueSetup) -> Vec<Setting> {
@@ -185,19 +185,19 @@ impl ClientApi for ServerApi {
         audit::newest(&data, most)
     }
 
-    fn clients(&self, tell: Box<dyn FnOnce(String) + Send>) {
+    fn clients(&self, notify: Box<dyn FnOnce(String) + Send>) {
         self.0.edge.list_clients(Box::new(move |clients| {
             // Nothing in it is no JSON.
-            tell(serde_json::to_string(&clients).unwrap_or_default());
+            notify(serde_json::to_string(&clients).unwrap_or_default());
         }));
     }
 
-    fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
-        self.0.edge.close_client(id, tell);
+    fn close_client(&self, id: u64, notify: Box<dyn FnOnce(bool) + Send>) {
+        self.0.edge.close_client(id, notify);
     }
 
-    fn workers(&self, after: Option<String>, tell: TellWorkers) {
-        self.0.edge.list_workers(after, tell);
+    fn workers(&self, after: Option<String>, notify: TellWorkers) {
+        self.0.edge.list_workers(after, notify);
     }
 
     fn steer_worker(&self, action: WorkerAction, wid: &str) -> bool {
@@ -208,21 +208,21 @@ impl ClientApi for ServerApi {
         self.0.edge.steer_worker(state, wid)
     }
 
-    fn schedules(&self, which: WhichSchedules, tell: TellSchedules) {
-        self.0.operations.schedules.list(which, tell);
+    fn schedules(&self, which: WhichSchedules, notify: TellSchedules) {
+        self.0.operations.schedules.list(which, notify);
     }
 
-    fn steer_schedule(&self, action: ScheduleAct, name: &str, tell: TellSteered) {
-        self.0.operations.schedules.steer(action, name, tell);
+    fn steer_schedule(&self, action: ScheduleAct, name: &str, notify: TellSteered) {
+        self.0.operations.schedules.steer(action, name, notify);
     }
 
     fn drain(&self, on: bool) -> bool {
         self.0.operations.order(Order::Drain(on)).is_ok()
     }
 
-    fn reload(&self, principal: Option<Principal>, tell: TellReload) {
+    fn reload(&self, principal: Option<Principal>, notify: TellReload) {
         let principal = principal.unwrap_or(Principal::SERVER);
-        self.0.operations.reload(principal, tell);
+        self.0.operations.reload(principal, notify);
     }
 
     fn enter(&self, arrive: Arrive) -> ClientId {

@@ -106,7 +106,7 @@ fn listening(protocol: &Protocol, options: &Options) -> Result<Listening> {
         user: String::new(),
         address: String::new(),
         tls: None,
-        foreign_told: Default::default(),
+        foreign_reported: Default::default(),
     })
 }
 

@@ -23,7 +23,8 @@ impl Server {
     /// # Errors
     /// Why not, in words; nothing changed.
     pub(crate) fn reload(&self, by: Option<Principal>) -> Result<Reloaded, String> {
-        let mut config = load(&self.operations.given).map_err(|error| format!("{error:#}"))?;
+        let mut config =
+            load(&self.operations.command_line).map_err(|error| format!("{error:#}"))?;
         // Listeners stay as they were opened.
         config
             .listen
@@ -34,7 +35,7 @@ impl Server {
         certificates.map_err(|error| format!("{error:#}"))?;
         self.security
             .auth
-            .reload(&config, self.operations.given.config.as_deref(), by)?;
+            .reload(&config, self.operations.command_line.config.as_deref(), by)?;
         self.security.quotas.reload(limits);
         self.security.enforce();
         for doubt in config.together().unwrap_or_default() {
@@ -67,7 +68,7 @@ impl Server {
     }
 
     /// Writes down what came of a reload, and tells whoever is to be told.
-    pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, tell: Option<TellReload>) {
+    pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, notify: Option<TellReload>) {
         match &came {
             Ok(_) => {
                 self.security.audit.note("", None, "reloaded", "", "ok");
@@ -78,8 +79,8 @@ impl Server {
                 tracing::error!("configuration not reloaded: {why}");
             }
         }
-        if let Some(tell) = tell {
-            tell(came);
+        if let Some(notify) = notify {
+            notify(came);
         }
     }
 }

@@ -77,7 +77,7 @@ impl Scripts {
             options,
         };
         let mut shown = ListenerInfo::default();
-        sqs.iter().for_each(|open| open.tell(&mut shown));
+        sqs.iter().for_each(|open| open.fill_info(&mut shown));
         if !sqs.is_empty() {
             scripts.sqs = Some(sqs::serve(
                 sqs,
@@ -258,7 +258,7 @@ fn options(config: &Config, open: &[http::Open]) -> Options {
         run_time: Duration::from_millis(config.script_time_ms),
         grace: Duration::from_millis(config.script_grace_ms),
         address_space_bytes: config.script_memory,
-        umask: quintet_process::modes::given_umask(),
+        umask: quintet_process::modes::initial_umask(),
         log_bytes_max: config.script_log_bytes,
         children_max: usize::try_from(config.scripts_max).unwrap_or(usize::MAX),
         ..Limits::default()

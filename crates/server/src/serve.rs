@@ -36,8 +36,8 @@ const STREAMS_MAX: usize = 16;
 
 /// Reads the configuration again for a node that owns nothing: what addresses
 /// may use, as clients come in here too.
-fn reload_limits(given: &CommandLine, quotas: &Quotas) {
-    let read = load(given).map_err(|error| format!("{error:#}"));
+fn reload_limits(command_line: &CommandLine, quotas: &Quotas) {
+    let read = load(command_line).map_err(|error| format!("{error:#}"));
     match read.and_then(|config| config.limit_table().map_err(|wrong| wrong.join("; "))) {
         Ok(limits) => {
             quotas.reload(limits);
@@ -51,7 +51,7 @@ fn reload_limits(given: &CommandLine, quotas: &Quotas) {
 ///
 /// # Errors
 /// It could not start; nothing was answered to anyone.
-pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
+pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     let level = logging::start(&config.log_level, &config.log_format)?;
     let watched = watchdog::start()?;
     if config.cluster.is_on() {
@@ -59,13 +59,13 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
         again::reserve(config.listen.len() + 2)?;
     }
     scripts::check(&config)?;
-    let auth = Auth::new(&config, given.config.as_deref())?;
+    let auth = Auth::new(&config, command_line.config.as_deref())?;
     let quotas = Arc::new(Quotas::new(&config, Instant::now())?);
     raise_file_limit();
     let _lock = DirLock::acquire(&config.data)?;
     leave_out_taken(&mut config)?;
     let places = fit(&config);
-    modes::tell_wider(&config.data);
+    modes::warn_wider(&config.data);
     let (orders, inbox) = channel();
     let stops = quintet_process::signals::listen(orders.clone())?;
 
@@ -92,7 +92,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
         true => {
             let connections = places.connections;
             let (arrivals, log) = (Arc::<Quotas>::clone(&quotas), Arc::<Audit>::clone(&audit));
-            let reload = || reload_limits(&given, &quotas);
+            let reload = || reload_limits(&command_line, &quotas);
             let ours = (&orders, &inbox);
             match cluster::follow(
                 &config,
@@ -115,7 +115,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     let traced = Tracing::start(&config, &spans)?;
     let (server, polls, spares) = open(
         config,
-        given,
+        command_line,
         listening,
         orders,
         place,
@@ -132,7 +132,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
     let ends = Arc::new(AtomicBool::new(false));
     server.security.hooks.begin(&server.core);
     let helpers = start_helpers(&server, spares, &ends)?;
-    server.core.look_at_room();
+    server.core.check_room();
     server.core.catch_up();
     if server.node.is_none() {
         // Before anybody is answered, so that `quintet wait` ends behind these lines.
@@ -179,7 +179,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
         End::HandOver => again::hand_on(),
     }
     tracing::info!("stopping");
-    server.operations.audit.tell_all_steps();
+    server.operations.audit.report_all_steps();
     server.security.audit.note("", None, "stop", "", "ok");
     let grace = server.edge.limits.stop_wait();
     if server.node.is_none() {
@@ -204,7 +204,7 @@ pub(crate) fn run(mut config: Config, given: CommandLine) -> Result<()> {
 /// Opens the data directory and puts the shared parts together.
 fn open(
     config: Config,
-    given: CommandLine,
+    command_line: CommandLine,
     listeners: Vec<Listening>,
     orders: Sender<Order>,
     (places, auth, quotas, audit): (Places, Auth, Arc<Quotas>, Arc<Audit>),
@@ -290,7 +290,7 @@ fn open(
         security,
         dispatchers: Arc::new(dispatchers),
         node,
-        operations: Operations::new(config, given, (audit, events), spans, orders)?,
+        operations: Operations::new(config, command_line, (audit, events), spans, orders)?,
     };
     let polls = Polls {
         io: polls,
@@ -484,13 +484,13 @@ fn obey(
         match order {
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
-            Order::Reload(by, tell) => {
+            Order::Reload(by, sender) => {
                 let came = server.reload(by).map(|reloaded| {
                     level.set(&reloaded.log_level);
                     scripts.configure(&locked(&server.operations.config).clone());
                     reloaded.notes
                 });
-                server.reloaded(came, tell);
+                server.reloaded(came, sender);
             }
             // Whatever it was, it is over or not yet.
             Order::ClusterChanged => {}

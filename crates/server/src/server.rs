@@ -38,7 +38,7 @@ pub(crate) struct Server {
 pub(crate) struct Operations {
     pub(crate) config: Arc<Mutex<Config>>,
     /// The command line, for reading the file again.
-    pub(crate) given: CommandLine,
+    pub(crate) command_line: CommandLine,
     pub(crate) started: Instant,
     /// Random number of this process.
     pub(crate) instance: u64,
@@ -62,7 +62,7 @@ impl Operations {
     /// A mistake in a table of `[[cron]]` or `[[webhook]]`.
     pub(crate) fn new(
         config: Config,
-        given: CommandLine,
+        command_line: CommandLine,
         (audit, events): (Arc<Audit>, Arc<EventLog>),
         spans: Arc<Counts>,
         orders: Sender<Order>,
@@ -72,7 +72,7 @@ impl Operations {
             webhooks: Webhooks::new(&config)?,
             events,
             config: Arc::new(Mutex::new(config)),
-            given,
+            command_line,
             started: Instant::now(),
             // The standard library's hash keys are random.
             instance: RandomState::new().hash_one(0),
@@ -84,9 +84,9 @@ impl Operations {
         })
     }
 
-    /// Has the configuration read again, for `principal`. `tell` is dropped where the server stops.
-    pub(crate) fn reload(&self, principal: Principal, tell: TellReload) {
-        let order = Order::Reload(client(principal), Some(tell));
+    /// Has the configuration read again, for `principal`. `sender` is dropped where the server stops.
+    pub(crate) fn reload(&self, principal: Principal, sender: TellReload) {
+        let order = Order::Reload(client(principal), Some(sender));
         // Dropped with the order.
         let _stopping = self.orders.send(order);
     }

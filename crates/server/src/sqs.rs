@@ -103,7 +103,7 @@ impl Open {
     }
 
     /// Adds it to what the console tells of.
-    pub(crate) fn tell(&self, shown: &mut ListenerInfo) {
+    pub(crate) fn fill_info(&self, shown: &mut ListenerInfo) {
         let host = match &self.bound.address {
             Address::Tcp(at) if at.ip().is_unspecified() => {
                 let name = rustix::system::uname();

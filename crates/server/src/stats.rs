@@ -37,7 +37,7 @@ impl Operator for Server {
                 if foreign == Foreign::Tls {
                     self.edge.spoke_tls.fetch_add(1, Ordering::Relaxed);
                 }
-                listening.tell_foreign(foreign);
+                listening.report_foreign(foreign);
                 ServerResponse::Own
             }
             HostRequest::Listener | HostRequest::Noted(..) => {
@@ -57,16 +57,16 @@ impl Operator for Server {
         }
     }
 
-    fn reload(&self, principal: Principal, tell: TellText) {
-        let tell = move |came: Result<Vec<String>, String>| {
+    fn reload(&self, principal: Principal, notify: TellText) {
+        let notify = move |came: Result<Vec<String>, String>| {
             // The reason may quote lines of the file, and so what is secret.
-            let told = came.map(|_| String::new()).map_err(|_| {
+            let reloaded = came.map(|_| String::new()).map_err(|_| {
                 "not reloaded, the old settings stay: see the server's log for the reason"
                     .to_owned()
             });
-            tell(told);
+            notify(reloaded);
         };
-        self.operations.reload(principal, Box::new(tell));
+        self.operations.reload(principal, Box::new(notify));
     }
 }
 
@@ -105,10 +105,10 @@ impl Server {
 
     fn shard_stats(&self) -> ShardStats {
         let ask = Command::Stats(StatsOf::Shard);
-        let asked = self
+        let outcome = self
             .core
             .with_access(|access| access.submit(Caller::server(ClientId::default()), ask));
-        if let Decided::Now(Outcome::Stats(reply), ..) = asked
+        if let Decided::Now(Outcome::Stats(reply), ..) = outcome
             && let StatsReply::Shard(shard) = *reply
         {
             return shard;
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// All numbers by name, and the texts.
-    pub(crate) fn told(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let shard = self.shard_stats();
         let mut map = Map::new();
         map.insert("version".into(), env!("CARGO_PKG_VERSION").into());

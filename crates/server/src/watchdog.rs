@@ -44,21 +44,21 @@ pub(crate) fn start() -> Result<Watched> {
 /// keeps this from returning, which says the same.
 fn answers(edge: &Edge, within: Duration) -> bool {
     let began = Instant::now();
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let threads = edge.threads.len();
     for thread in 0..threads {
-        let tell = tell.clone();
+        let sender = sender.clone();
         edge.ask_thread(
             thread,
             Box::new(move || {
                 // It may be too late.
-                let _heard = tell.send(());
+                let _delivered = sender.send(());
             }),
         );
     }
     for _ in 0..threads {
         let left = within.saturating_sub(began.elapsed());
-        if told.recv_timeout(left).is_err() {
+        if receiver.recv_timeout(left).is_err() {
             tracing::error!(
                 "an I/O thread does not respond: the server does not notify the systemd watchdog"
             );

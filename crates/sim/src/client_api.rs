@@ -106,7 +106,7 @@ impl SimApi {
         while inside.world.engine.next_deadline() <= inside.world.now {
             inside.world.tick();
         }
-        self.tell(inside, None);
+        self.notify(inside, None);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inside> {
@@ -114,24 +114,26 @@ impl SimApi {
     }
 
     /// Sorts out who gets what, unlocks, and tells them.
-    fn tell(&self, mut inside: MutexGuard<'_, Inside>, own: Option<(OnOutcome, Outcome, Name)>) {
-        let mut tell = Tell::default();
-        tell.replies.extend(own);
+    fn notify(&self, mut inside: MutexGuard<'_, Inside>, own: Option<(OnOutcome, Outcome, Name)>) {
+        let mut on_reply = Tell::default();
+        on_reply.replies.extend(own);
         for delivery in std::mem::take(&mut inside.world.deliveries) {
             if delivery.standing {
                 if let Some(arrive) = inside.arrive.get(&delivery.to) {
-                    tell.arrived.push((Arc::clone(arrive), delivery));
+                    on_reply.arrived.push((Arc::clone(arrive), delivery));
                 }
             } else if let Some(reply) = inside.waiting.remove(&delivery.to) {
-                tell.replies.push((reply, delivery.outcome, delivery.queue));
+                on_reply
+                    .replies
+                    .push((reply, delivery.outcome, delivery.queue));
             }
         }
         drop(inside);
         self.changed.notify_one();
-        for (reply, outcome, name) in tell.replies {
+        for (reply, outcome, name) in on_reply.replies {
             reply(outcome, name);
         }
-        for (arrive, delivery) in tell.arrived {
+        for (arrive, delivery) in on_reply.arrived {
             if let Outcome::Messages(messages) = delivery.outcome {
                 let mut arrive = arrive.lock().unwrap_or_else(PoisonError::into_inner);
                 arrive(messages, delivery.queue);
@@ -207,7 +209,7 @@ impl ClientApi for SimApi {
         inside.waiting.remove(&client_id);
         inside.world.now = inside.world.now.max(now);
         inside.world.disconnect(client_id);
-        self.tell(inside, None);
+        self.notify(inside, None);
     }
 
     fn submit(&self, caller: Caller, command: Command, reply: OnOutcome) {
@@ -232,7 +234,7 @@ impl ClientApi for SimApi {
                 None
             }
         };
-        self.tell(inside, own);
+        self.notify(inside, own);
     }
 
     fn read(&self, body: &Body, from: u64, into: &mut [u8]) -> io::Result<usize> {

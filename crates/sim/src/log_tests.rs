@@ -167,9 +167,9 @@ fn an_append_at_another_position_is_refused(fixture: &mut dyn Fixture) {
         match log.append(wrong, stamp, &mut facts(b"again")) {
             Err(LogError::Moved {
                 expected,
-                end: told,
+                end: reported,
             }) => {
-                assert_eq!((expected, told), (wrong, end));
+                assert_eq!((expected, reported), (wrong, end));
             }
             other => panic!("an append at {wrong} gave {other:?}"),
         }

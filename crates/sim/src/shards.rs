@@ -34,17 +34,19 @@ fn side(world: &mut World) -> Side<'_, Vec<Fact>> {
 
 /// Puts a message that may be held for some of any shard, as one step of them all.
 pub fn put(worlds: &mut [World], caller: Caller, mut put: Put) -> Outcome {
-    let (into, asker) = (shard_of(worlds, &put.queue), caller.principal);
+    let (into, requester) = (shard_of(worlds, &put.queue), caller.principal);
     let own_first = std::iter::once(into).chain((0..worlds.len()).filter(|shard| *shard != into));
     for shard in own_first {
         let World { engine, now, .. } = &mut worlds[shard];
-        engine.find_parents(*now, asker, [&mut put]);
+        engine.find_parents(*now, requester, [&mut put]);
     }
     for (shard, world) in worlds.iter_mut().enumerate() {
         if shard != into {
             let out = (&mut world.facts, &mut world.deliveries);
-            let asked = world.engine.ask_parents(world.now, asker, [&mut put], out);
-            if let Err(command_error) = asked {
+            let requested = world
+                .engine
+                .ask_parents(world.now, requester, [&mut put], out);
+            if let Err(command_error) = requested {
                 return Outcome::Refused(command_error);
             }
         }

@@ -26,8 +26,9 @@ impl PendingOutcome {
     /// Waits for it.
     pub(crate) async fn outcome(&mut self) -> Outcome {
         // What was decided and never acknowledged is told by the reply being dropped.
-        let told = (&mut self.0).await;
-        told.unwrap_or(Outcome::Refused(CommandError::Unknown))
+        let received = (&mut self.0).await;
+        received
+            .unwrap_or(Outcome::Refused(CommandError::Unknown))
             .of_command()
     }
 }
@@ -44,14 +45,14 @@ impl ShardClient {
     /// Asks; the answer comes later. What is leased for somebody who does not
     /// listen any more goes back.
     pub(crate) fn begin(&self, command: Command) -> PendingOutcome {
-        let (tell, told) = oneshot::channel();
+        let (sender, received) = oneshot::channel();
         let (lost, caller) = (self.lost.clone(), self.caller);
         let leases = matches!(command, Command::Take(_));
         self.client_api.submit(
             self.caller,
             command,
             Box::new(move |outcome, _| {
-                if let Err(unheard) = tell.send(outcome)
+                if let Err(unheard) = sender.send(outcome)
                     && leases
                     && let Outcome::Messages(messages) = unheard.of_command()
                 {
@@ -59,7 +60,7 @@ impl ShardClient {
                 }
             }),
         );
-        PendingOutcome(told)
+        PendingOutcome(received)
     }
 
     /// Asks and waits.
@@ -67,7 +68,7 @@ impl ShardClient {
     /// # Errors
     /// The shards' no, or a hook's.
     pub(crate) async fn ask(&self, command: Command) -> Result<Outcome, Fault> {
-        said(self.begin(command).outcome().await)
+        accepted(self.begin(command).outcome().await)
     }
 
     /// How a queue is set up.
@@ -163,7 +164,7 @@ const SMALL: usize = 64 << 10;
 ///
 /// # Errors
 /// It is one.
-pub(crate) fn said(outcome: Outcome) -> Result<Outcome, Fault> {
+pub(crate) fn accepted(outcome: Outcome) -> Result<Outcome, Fault> {
     match outcome {
         Outcome::Refused(command_error) => Err(command_error.into()),
         Outcome::Denied(text) => Err(Fault::new(Shape::AccessDenied, String::from(text))),

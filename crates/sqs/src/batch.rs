@@ -109,10 +109,10 @@ mod tests {
     /// Case 28.
     #[test]
     fn batches_are_refused_as_a_whole() {
-        let said = |shape, text: &str| Some((shape, text.to_owned()));
+        let reply_of = |shape, text: &str| Some((shape, text.to_owned()));
         assert_eq!(
             refused(&[], false),
-            said(
+            reply_of(
                 Shape::EmptyBatchRequest,
                 "There should be at least one SendMessageBatchRequestEntry in the request."
             )
@@ -120,7 +120,7 @@ mod tests {
         let eleven = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a"];
         assert_eq!(
             refused(&eleven, false),
-            said(
+            reply_of(
                 Shape::TooManyEntriesInBatchRequest,
                 "Maximum number of entries per request are 10. You have sent 11."
             )
@@ -132,7 +132,7 @@ mod tests {
         }
         assert_eq!(
             refused(&["a", "b", "b", "a"], false),
-            said(Shape::BatchEntryIdsNotDistinct, "Id b repeated.")
+            reply_of(Shape::BatchEntryIdsNotDistinct, "Id b repeated.")
         );
         let fault = check_bytes(1_048_577, 1 << 20).expect_err("too long");
         assert_eq!(

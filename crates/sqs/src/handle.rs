@@ -77,17 +77,17 @@ impl Secrets {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(handle).ok()?;
-        let (said, tag) = bytes.split_at_checked(SAID)?;
-        let wanted = hmac::sign(&self.key, said);
+        let (payload, tag) = bytes.split_at_checked(SAID)?;
+        let wanted = hmac::sign(&self.key, payload);
         let same = tag.ct_eq(&wanted.as_ref()[..TAG]);
-        if !bool::from(same) || said[0] != VERSION || said[29..37] != of_queue(queue) {
+        if !bool::from(same) || payload[0] != VERSION || payload[29..37] != of_queue(queue) {
             return None;
         }
-        let eight = |at: usize| -> Option<[u8; 8]> { said[at..at + 8].try_into().ok() };
+        let eight = |at: usize| -> Option<[u8; 8]> { payload[at..at + 8].try_into().ok() };
         Some(Lease {
             id: u64::from_be_bytes(eight(1)?),
             place: i64::from_be_bytes(eight(9)?),
-            number: u32::from_be_bytes(said[17..21].try_into().ok()?),
+            number: u32::from_be_bytes(payload[17..21].try_into().ok()?),
             epoch: u64::from_be_bytes(eight(21)?),
         })
     }

@@ -148,14 +148,14 @@ macro_rules! actions {
             ///
             /// # Errors
             /// There is no such action, or it is given what it cannot take.
-            pub(crate) fn of(name: &str, given: InputValue<'_>) -> Result<Self, Fault> {
+            pub(crate) fn of(name: &str, supplied: InputValue<'_>) -> Result<Self, Fault> {
                 match name {
                     "AddPermission" => {
-                        let accounts = given.read::<Accounts>()?.ids.kept;
-                        Ok(Action::AddPermission(given.read()?, accounts))
+                        let accounts = supplied.read::<Accounts>()?.ids.kept;
+                        Ok(Action::AddPermission(supplied.read()?, accounts))
                     }
-                    $(stringify!($of) => given.read().map(Action::$of),)*
-                    $(stringify!($name) => given.read().map(Action::$name),)*
+                    $(stringify!($of) => supplied.read().map(Action::$of),)*
+                    $(stringify!($name) => supplied.read().map(Action::$name),)*
                     _ => Err(Fault::no_action(name)),
                 }
             }

@@ -231,8 +231,8 @@ impl Sqs {
         let began = Instant::now();
         let id = self.ids.next();
         let answered = self.answered(peer, request, &id).await;
-        if let Some(tell) = &self.settings.replied {
-            tell(Replied {
+        if let Some(on_replied) = &self.settings.replied {
+            on_replied(Replied {
                 errand: answered.errand,
                 status: answered.response.status().as_u16(),
                 took: began.elapsed().saturating_sub(answered.waited),
@@ -315,8 +315,8 @@ impl Sqs {
             Ok(who) => who,
             Err(fault) => return refuse(fault),
         };
-        let asked = match request::read(&head, &bytes) {
-            Ok(asked) => asked,
+        let parsed = match request::read(&head, &bytes) {
+            Ok(parsed) => parsed,
             Err(Nowhere::Path | Nowhere::NoAction) => {
                 return Answered::plain(
                     StatusCode::NOT_FOUND,
@@ -326,7 +326,7 @@ impl Sqs {
             }
         };
         let is_send = matches!(
-            asked.action,
+            parsed.action,
             Ok(Action::SendMessage(_) | Action::SendMessageBatch(_))
         );
         let invocation = text(&parts.headers, &INVOCATION).filter(|_| is_send);
@@ -366,7 +366,7 @@ impl Sqs {
             connection_slot: parts.extensions.get::<Arc<ConnectionSlot>>().cloned(),
             client: client.cloned(),
         };
-        let action = match asked.action {
+        let action = match parsed.action {
             Ok(action) => action,
             Err(fault) => return refuse(fault),
         };
@@ -448,7 +448,7 @@ impl Sqs {
         let Some(gate) = self.guard.gate.as_ref().filter(|gate| gate.is_used()) else {
             return Ok((Principal::SERVER, key));
         };
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let shown = match (signed, certified) {
             (Some((id, secret)), _) => LoginCredentials::Basic(id.as_bytes(), secret.as_bytes()),
             (None, Some(name)) => LoginCredentials::Certificate(name),
@@ -459,10 +459,10 @@ impl Sqs {
             shown,
             Box::new(move |answer| {
                 // The requester may have gone.
-                let _heard = tell.send(answer);
+                let _delivered = sender.send(answer);
             }),
         );
-        let (principal, proof) = match told.await {
+        let (principal, proof) = match receiver.await {
             Ok(Answer::In(principal, proof)) => (principal, proof),
             Ok(Answer::No) => {
                 return Err(match signed {
@@ -655,7 +655,7 @@ impl Answered {
 
 /// Subject of an administrative action, as the audit shows it; `None`: it is everyday work.
 fn administers(action: &Action) -> Option<String> {
-    let text = |given: &Option<String>| given.clone().unwrap_or_default();
+    let text = |supplied: &Option<String>| supplied.clone().unwrap_or_default();
     let queue = |url: &Option<String>| {
         let name = crate::request::queue(url);
         name.map_or_else(|_| text(url), str::to_owned)

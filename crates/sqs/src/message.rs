@@ -137,25 +137,25 @@ pub(crate) fn check(entry: SendEntry, way: Way<'_>, limits: Limits) -> Result<Se
     check_text(&body)?;
     let delay_s = match &entry.delay_seconds {
         None => None,
-        Some(given) => {
+        Some(supplied) => {
             let max = if limits.open {
                 i64::MAX / 1000
             } else {
                 DELAY_MAX
             };
-            let delay = given
+            let delay = supplied
                 .within(0, max)
                 .and_then(|delay| u64::try_from(delay).ok());
             let delay = delay.ok_or_else(|| {
                 Fault::value(
-                    given,
+                    supplied,
                     "DelaySeconds",
                     "DelaySeconds must be >= 0 and <= 900.",
                 )
             })?;
             if way.fifo && delay > 0 {
                 return Err(Fault::value(
-                    given,
+                    supplied,
                     "DelaySeconds",
                     "The request include parameter that is not valid for this queue type.",
                 ));
@@ -191,15 +191,15 @@ pub(crate) fn check(entry: SendEntry, way: Way<'_>, limits: Limits) -> Result<Se
     }
 }
 
-fn of_user(given: &Named<Attribute>, sent: &mut Sent) -> Result<(), Fault> {
-    if given.count > ATTRIBUTES_MAX {
+fn of_user(supplied: &Named<Attribute>, sent: &mut Sent) -> Result<(), Fault> {
+    if supplied.count > ATTRIBUTES_MAX {
         return Err(Fault::parameter(format!(
             "Number of message attributes [{}] exceeds the allowed maximum [{ATTRIBUTES_MAX}].",
-            given.count
+            supplied.count
         )));
     }
-    let mut values = Vec::with_capacity(given.kept.len());
-    for (name, attribute) in &given.kept {
+    let mut values = Vec::with_capacity(supplied.kept.len());
+    for (name, attribute) in &supplied.kept {
         if !is_name(name) {
             return Err(Fault::parameter(format!(
                 "The message attribute name '{name}' is invalid. Attribute name can contain A-Z, \
@@ -216,8 +216,12 @@ fn of_user(given: &Named<Attribute>, sent: &mut Sent) -> Result<(), Fault> {
     Ok(())
 }
 
-fn of_system(given: Named<Attribute>, header: Option<&str>, sent: &mut Sent) -> Result<(), Fault> {
-    for (name, attribute) in &given.kept {
+fn of_system(
+    supplied: Named<Attribute>,
+    header: Option<&str>,
+    sent: &mut Sent,
+) -> Result<(), Fault> {
+    for (name, attribute) in &supplied.kept {
         if name != TRACE_NAME || attribute.data_type.as_deref() != Some("String") {
             return Err(Fault::parameter(format!(
                 "Message system attribute name '{name}' is invalid."
@@ -227,7 +231,7 @@ fn of_system(given: Named<Attribute>, header: Option<&str>, sent: &mut Sent) -> 
         sent.md5_of_system = digest::of_attributes([(name.as_str(), value)]);
         sent.attributes.push((TRACE.into(), value.bytes.into()));
     }
-    if let Some(header) = header.filter(|_| given.kept.is_empty()) {
+    if let Some(header) = header.filter(|_| supplied.kept.is_empty()) {
         let stored = (TRACE.into(), header.as_bytes().into());
         sent.attributes.push(stored);
     }
@@ -249,14 +253,14 @@ fn is_name(name: &str) -> bool {
             .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
-fn value<'a>(name: &str, given: &'a Attribute, whose: &str) -> Result<Value<'a>, Fault> {
-    if given.string_list_values.count > 0 || given.binary_list_values.count > 0 {
+fn value<'a>(name: &str, supplied: &'a Attribute, whose: &str) -> Result<Value<'a>, Fault> {
+    if supplied.string_list_values.count > 0 || supplied.binary_list_values.count > 0 {
         return Err(Fault::new(
             Shape::UnsupportedOperation,
             "Message attribute list values in SendMessage operation are not supported.",
         ));
     }
-    let data_type = given.data_type.as_deref().unwrap_or_default();
+    let data_type = supplied.data_type.as_deref().unwrap_or_default();
     let kind = kind_of(data_type).filter(|_| data_type.len() <= NAME_MAX && is_text(data_type));
     let Some(kind) = kind else {
         return Err(Fault::parameter(format!(
@@ -269,11 +273,11 @@ fn value<'a>(name: &str, given: &'a Attribute, whose: &str) -> Result<Value<'a>,
             "Message ({whose}) attribute '{name}' must contain a non-empty value of type '{kind}'."
         ))
     };
-    let text = given
+    let text = supplied
         .string_value
         .as_deref()
         .filter(|text| !text.is_empty());
-    let blob = given
+    let blob = supplied
         .binary_value
         .as_ref()
         .filter(|blob| !blob.0.is_empty());

@@ -140,13 +140,13 @@ impl Sqs {
         let source = named(&input.source_arn)?.to_owned();
         let rate = match &input.max_number_of_messages_per_second {
             None => None,
-            Some(given) => {
-                let rate = given
+            Some(supplied) => {
+                let rate = supplied
                     .within(1, RATE_MAX)
                     .and_then(|rate| u32::try_from(rate).ok());
                 Some(rate.ok_or_else(|| {
                     Fault::value(
-                        given,
+                        supplied,
                         "MaxNumberOfMessagesPerSecond",
                         "MaxNumberOfMessagesPerSecond must be an integer between 1 and 500.",
                     )
@@ -297,12 +297,12 @@ impl Sqs {
         let source = named(&input.source_arn)?;
         let most = match &input.max_results {
             None => 1,
-            Some(given) => given
+            Some(supplied) => supplied
                 .within(1, 10)
                 .and_then(|n| usize::try_from(n).ok())
                 .ok_or_else(|| {
                     Fault::value(
-                        given,
+                        supplied,
                         "MaxResults",
                         "MaxResults must be an integer between 1 and 10.",
                     )
@@ -310,7 +310,7 @@ impl Sqs {
         };
         let there = tasks(&context.shards, &Name::new(source.as_bytes())).await?;
         let newest = there.iter().rev().take(most);
-        let told = newest.map(|task| reply::Task {
+        let newest_task = newest.map(|task| reply::Task {
             handle: (task.status == Status::Running).then(|| self.task_handle(task, source)),
             status: task.status.word(),
             source: self.place.arn(source),
@@ -321,7 +321,7 @@ impl Sqs {
             failure: task.failure.clone(),
             started_ms: task.started_ms,
         });
-        Ok(Reply::Tasks(told.collect()))
+        Ok(Reply::Tasks(newest_task.collect()))
     }
 
     /// Goes on with the moves that ran when the server stopped.

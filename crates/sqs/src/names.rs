@@ -101,14 +101,14 @@ impl Place {
 /// # Errors
 /// Too few, or too many.
 pub(crate) fn page(max: &Option<Whole>) -> Result<Option<u32>, Fault> {
-    let Some(given) = max else { return Ok(None) };
-    let page = given
+    let Some(supplied) = max else { return Ok(None) };
+    let page = supplied
         .within(1, 1000)
         .and_then(|max| u32::try_from(max).ok());
     match page {
         Some(page) => Ok(Some(page)),
         None => Err(Fault::value(
-            given,
+            supplied,
             "MaxResults",
             "MaxResults must be an integer between 1 and 1000.",
         )),

@@ -67,30 +67,30 @@ impl Once {
     where
         F: Future<Output = Result<Stored, Fault>> + Send + 'static,
     {
-        let (mut told, tell) = {
+        let (mut received, sender) = {
             let mut calls = locked(&self.calls);
             calls.forget(self.window);
             match calls.known.get(&call) {
-                Some(told) => (told.clone(), None),
+                Some(received) => (received.clone(), None),
                 None => {
-                    let (tell, told) = watch::channel(None);
-                    calls.known.insert(call, told.clone());
+                    let (sender, received) = watch::channel(None);
+                    calls.known.insert(call, received.clone());
                     calls.order.push_back((Instant::now(), call));
-                    (told, Some(tell))
+                    (received, Some(sender))
                 }
             }
         };
-        if let Some(tell) = tell {
+        if let Some(sender) = sender {
             let own = Arc::clone(self);
             tokio::spawn(async move {
                 let came = put.await;
                 if came.is_err() {
                     locked(&own.calls).known.remove(&call);
                 }
-                tell.send_replace(Some(came));
+                sender.send_replace(Some(came));
             });
         }
-        let came = told.wait_for(Option::is_some).await;
+        let came = received.wait_for(Option::is_some).await;
         match came.as_deref() {
             Ok(Some(came)) => came.clone(),
             _ => Err(Fault::internal("a send was not done to its end")),

@@ -314,15 +314,15 @@ fn redrive(policy: &str, changes: &mut Changes) -> Result<(), Fault> {
         let reason = format!("Redrive policy does not contain mandatory attribute: {name}.");
         redrive_wrong(policy, &reason)
     };
-    let given = read
+    let supplied = read
         .get("maxReceiveCount")
         .ok_or_else(|| missing("maxReceiveCount"))?;
     let arn = read
         .get("deadLetterTargetArn")
         .ok_or_else(|| missing("deadLetterTargetArn"))?;
-    let shown = given
+    let shown = supplied
         .as_str()
-        .map_or_else(|| given.to_string(), str::to_owned);
+        .map_or_else(|| supplied.to_string(), str::to_owned);
     let count: Option<u32> = shown
         .parse()
         .ok()
@@ -337,8 +337,8 @@ fn redrive(policy: &str, changes: &mut Changes) -> Result<(), Fault> {
     let name = arn.as_str().and_then(names::of_arn);
     let name = name.ok_or_else(|| redrive_wrong(policy, "Dead letter target does not exist."))?;
     // As it came, but the count as a number.
-    let kept = match given.is_string() {
-        true => policy.replacen(&given.to_string(), &shown, 1),
+    let kept = match supplied.is_string() {
+        true => policy.replacen(&supplied.to_string(), &shown, 1),
         false => policy.to_owned(),
     };
     changes.settings.attempts_max = Some(count);
@@ -500,8 +500,8 @@ impl QueueView<'_> {
     ///
     /// # Errors
     /// One of them is no attribute.
-    pub(crate) fn differs<'t>(&self, given: &'t Texts) -> Result<Option<&'t str>, Fault> {
-        for (name, wanted) in &given.kept {
+    pub(crate) fn differs<'t>(&self, supplied: &'t Texts) -> Result<Option<&'t str>, Fault> {
+        for (name, wanted) in &supplied.kept {
             let value = self.value(name)?;
             let same = match (&value, wanted.as_str()) {
                 (None, "") => true,
@@ -597,9 +597,9 @@ const TAGS_MAX: usize = 50;
 ///
 /// # Errors
 /// They cannot be, or are too many.
-pub(crate) fn check_tags(queue: &str, given: &Texts, there: &Tags) -> Result<Tags, Fault> {
+pub(crate) fn check_tags(queue: &str, supplied: &Texts, there: &Tags) -> Result<Tags, Fault> {
     let mut change = Tags::default();
-    for (key, value) in &given.kept {
+    for (key, value) in &supplied.kept {
         if !(1..=128).contains(&key.chars().count()) {
             return Err(Fault::parameter(
                 "Tag keys must be between 1 and 128 characters in length.",
@@ -614,7 +614,7 @@ pub(crate) fn check_tags(queue: &str, given: &Texts, there: &Tags) -> Result<Tag
         change.set(key.as_bytes(), Some(value.as_bytes()));
     }
     let all = change.over(there);
-    if given.count > TAGS_MAX || tags_of_clients(&all).len() > TAGS_MAX {
+    if supplied.count > TAGS_MAX || tags_of_clients(&all).len() > TAGS_MAX {
         return Err(Fault::parameter(format!(
             "Too many tags added for queue {queue}."
         )));

@@ -129,8 +129,8 @@ fn redrive_policies_are_read_and_shown_as_they_came() {
     ));
     assert!(reason("{\"maxReceiveCount\":1}").contains("deadLetterTargetArn"));
     assert!(reason("[]").contains("Reason"));
-    for (given, shown) in [("5", with("5")), ("\"5\"", with("5"))] {
-        let policy = with(given);
+    for (supplied, shown) in [("5", with("5")), ("\"5\"", with("5"))] {
+        let policy = with(supplied);
         let made = made(&[("RedrivePolicy", &policy)], false).expect("good");
         assert_eq!(
             made.redrive.as_ref().map(|(name, _)| name.as_str()),

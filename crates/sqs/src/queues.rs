@@ -11,7 +11,7 @@ use quintet_types::{
     QueueStats, StatsOf, StatsReply, Tags, When,
 };
 
-use crate::ask::{ShardClient, said, unexpected};
+use crate::ask::{ShardClient, accepted, unexpected};
 use crate::fault::{Fault, Shape};
 use crate::input::{
     AddPermission, CreateQueue, GetQueueAttributes, GetQueueUrl, ListDeadLetterSourceQueues,
@@ -93,7 +93,7 @@ impl Sqs {
         };
         match shards.begin(create).outcome().await {
             Outcome::Refused(CommandError::QueueExists) => Ok(false),
-            outcome => said(outcome).map(|_| true),
+            outcome => accepted(outcome).map(|_| true),
         }
     }
 
@@ -383,7 +383,7 @@ impl Sqs {
                     match edit.outcome().await {
                         // It was received or purged meanwhile.
                         Outcome::Refused(CommandError::NotFound) => {}
-                        outcome => said(outcome).map(drop)?,
+                        outcome => accepted(outcome).map(drop)?,
                     }
                 }
                 bulk_op.after = shown.next;
@@ -486,8 +486,8 @@ impl Sqs {
     }
 }
 
-fn label(given: &Option<String>) -> Result<&str, Fault> {
-    match given.as_deref() {
+fn label(required_label: &Option<String>) -> Result<&str, Fault> {
+    match required_label.as_deref() {
         None | Some("") => Err(Fault::missing("Label")),
         Some(label) => Ok(label),
     }

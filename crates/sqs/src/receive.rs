@@ -9,7 +9,7 @@ use quintet_types::{
     Take, TakeLimit, Wait,
 };
 
-use crate::ask::{said, unexpected};
+use crate::ask::{accepted, unexpected};
 use crate::digest::{of_attributes, of_body};
 use crate::fault::{Fault, Shape};
 use crate::handle::Lease;
@@ -56,24 +56,26 @@ struct ReceiveRequest {
 }
 
 fn within(
-    given: &Option<Whole>,
+    supplied: &Option<Whole>,
     least: i64,
     most: i64,
     parameter: &str,
     reason: &str,
 ) -> Result<Option<u64>, Fault> {
-    let Some(given) = given else { return Ok(None) };
-    let number = given
+    let Some(supplied) = supplied else {
+        return Ok(None);
+    };
+    let number = supplied
         .within(least, most)
         .and_then(|n| u64::try_from(n).ok());
     match number {
         Some(number) => Ok(Some(number)),
-        None => Err(Fault::value(given, parameter, reason)),
+        None => Err(Fault::value(supplied, parameter, reason)),
     }
 }
 
 impl Sqs {
-    fn asked(&self, input: ReceiveMessage) -> Result<ReceiveRequest, Fault> {
+    fn parse_request(&self, input: ReceiveMessage) -> Result<ReceiveRequest, Fault> {
         let open = self.limits.open;
         let most = |aws, wide| if open { wide } else { aws };
         let name = request::queue(&input.queue_url)?.to_owned();
@@ -124,10 +126,11 @@ impl Sqs {
         context: &RequestContext,
         input: ReceiveMessage,
     ) -> Result<ActionResult, Fault> {
-        let asked = self.asked(input)?;
-        let queue = Name::new(asked.name.as_bytes());
-        if self.options.auto_create && names::is_ours(&asked.name, self.options.open) {
-            self.make_if_absent(&context.shards, &asked.name).await?;
+        let requested = self.parse_request(input)?;
+        let queue = Name::new(requested.name.as_bytes());
+        if self.options.auto_create && names::is_ours(&requested.name, self.options.open) {
+            self.make_if_absent(&context.shards, &requested.name)
+                .await?;
         }
         let mut take = Take {
             queues: [queue.clone()].into_iter().collect(),
@@ -135,17 +138,17 @@ impl Sqs {
             end: End::Oldest,
             lease: Some(LeaseRequest {
                 owner: LeaseOwner::Time,
-                time: asked.time,
+                time: requested.time,
                 back_to: BackTo::Position,
                 held_max: 0,
             }),
-            messages_max: asked.max,
+            messages_max: requested.max,
             body_max: Some(self.limits.message_bytes_max),
-            wait: asked
+            wait: requested
                 .wait_ms
                 .filter(|ms| *ms > 0)
                 .map_or(Wait::No, Wait::For),
-            token: asked.attempt.as_ref().map(|id| {
+            token: requested.attempt.as_ref().map(|id| {
                 // Others' attempts are others.
                 let key = context.key.as_deref().unwrap_or_default();
                 format!("{key} {id}").into_bytes().into()
@@ -154,15 +157,15 @@ impl Sqs {
         };
         let began = Instant::now();
         let mut messages = self.take(context, take.clone()).await?;
-        if messages.is_empty() && asked.wait_ms.is_none_or(|ms| ms == 0) {
+        if messages.is_empty() && requested.wait_ms.is_none_or(|ms| ms == 0) {
             let setup = context.shards.as_server().setup(&queue).await?;
             let wait = queue::text(&setup.settings.tags, "ReceiveMessageWaitTimeSeconds");
             let wait = wait.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
-            if asked.wait_ms.is_none() && wait > 0 {
+            if requested.wait_ms.is_none() && wait > 0 {
                 take.wait = Wait::For(wait * 1000);
                 messages = self.take(context, take).await?;
             } else if setup.settings.in_flight_max > 0
-                && !names::is_fifo(&asked.name)
+                && !names::is_fifo(&requested.name)
                 && context.shards.as_server().numbers(&queue).await?.limited
                     == Some(TakeLimit::InFlight)
             {
@@ -172,7 +175,7 @@ impl Sqs {
                 ));
             }
         }
-        let waited = match asked.wait_ms {
+        let waited = match requested.wait_ms {
             Some(0) => Duration::ZERO,
             _ => began.elapsed(),
         };
@@ -188,7 +191,7 @@ impl Sqs {
         let share = self.room(sizes.sum())?;
         let mut received = Vec::with_capacity(undo.messages().len());
         for message in undo.messages() {
-            received.push(self.received(context, &asked, message).await?);
+            received.push(self.received(context, &requested, message).await?);
         }
         Ok(ActionResult {
             reply: Reply::Received(received),
@@ -253,7 +256,7 @@ impl Sqs {
                 }
             },
         };
-        match said(outcome)? {
+        match accepted(outcome)? {
             Outcome::Messages(messages) if client.is_some_and(Client::has_ended) => {
                 let lost = &context.shards.lost;
                 lost.give_back(context.shards.caller, messages.into_vec());
@@ -268,7 +271,7 @@ impl Sqs {
     async fn received(
         &self,
         context: &RequestContext,
-        asked: &ReceiveRequest,
+        requested: &ReceiveRequest,
         message: &Message,
     ) -> Result<Received, Fault> {
         let bytes = context.shards.bytes(&message.body).await?;
@@ -277,7 +280,7 @@ impl Sqs {
             .filter(|text| message::is_text(text));
         let plain = text.is_some();
         let body = text.map_or_else(|| STANDARD.encode(&bytes), str::to_owned);
-        let values = values(message, &asked.of_user, plain);
+        let values = values(message, &requested.of_user, plain);
         let sums = values.iter().map(|value| {
             let of = Value {
                 data_type: &value.data_type,
@@ -293,27 +296,27 @@ impl Sqs {
         };
         Ok(Received {
             id: self.secrets.message_id(message.born().0),
-            handle: self.secrets.handle(&lease, &asked.name),
+            handle: self.secrets.handle(&lease, &requested.name),
             md5: of_body(body.as_bytes()),
             md5_of_attributes: of_attributes(sums),
-            attributes: self.system(message, asked),
+            attributes: self.system(message, requested),
             values,
             body,
         })
     }
 
     /// System attributes of the message.
-    fn system(&self, message: &Message, asked: &ReceiveRequest) -> Vec<(&'static str, String)> {
-        if asked.system.is_empty() {
+    fn system(&self, message: &Message, requested: &ReceiveRequest) -> Vec<(&'static str, String)> {
+        if requested.system.is_empty() {
             return Vec::new();
         }
-        let every = asked.system.iter().any(|name| name == "All");
-        let wants = |wanted: &str| every || asked.system.iter().any(|name| name == wanted);
+        let every = requested.system.iter().any(|name| name == "All");
+        let wants = |wanted: &str| every || requested.system.iter().any(|name| name == wanted);
         let ahead = self.client_api.ahead();
         let attr = |name: &[u8]| {
             attr(message, name).and_then(|value| String::from_utf8(value.to_vec()).ok())
         };
-        let fifo = names::is_fifo(&asked.name);
+        let fifo = names::is_fifo(&requested.name);
         let key = message
             .key()
             .map(|key| String::from_utf8_lossy(key).into_owned());

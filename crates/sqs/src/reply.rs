@@ -406,7 +406,7 @@ fn received_json(members: &mut Members, message: &Received) {
             .values
             .iter()
             .map(|value| {
-                let (member, text) = value.told();
+                let (member, text) = value.as_member();
                 let value_of = json!({member: text, "DataType": value.data_type});
                 (value.name.clone(), value_of)
             })
@@ -417,7 +417,7 @@ fn received_json(members: &mut Members, message: &Received) {
 
 impl Valued {
     /// The member that holds it, and how it is told there.
-    fn told(&self) -> (&'static str, String) {
+    fn as_member(&self) -> (&'static str, String) {
         match self.kind {
             ValueKind::Binary => ("BinaryValue", STANDARD.encode(&self.bytes)),
             ValueKind::String | ValueKind::Number => (
@@ -576,7 +576,7 @@ fn received_xml(xml: &mut Xml, message: &Received) {
         message.md5_of_attributes.as_deref(),
     );
     for value in &message.values {
-        let (member, text) = value.told();
+        let (member, text) = value.as_member();
         xml.open("MessageAttribute")
             .text("Name", &value.name)
             .open("Value")

@@ -179,9 +179,9 @@ mod tests {
         }
     }
 
-    fn refused(asked: Result<ParsedRequest, Nowhere>) -> (WireFormat, Fault) {
-        let asked = asked.expect("a protocol");
-        (asked.format, asked.action.expect_err("an error"))
+    fn refused(parsed: Result<ParsedRequest, Nowhere>) -> (WireFormat, Fault) {
+        let parsed = parsed.expect("a protocol");
+        (parsed.format, parsed.action.expect_err("an error"))
     }
 
     /// Case 5 of the conformance cases.
@@ -218,12 +218,12 @@ mod tests {
             "{\"QueueUrl\":5,\"MessageBody\":\"x\"}",
             &"[".repeat(9999),
         ] {
-            let asked = read(&json_head("AmazonSQS.SendMessage"), body.as_bytes());
-            let asked = asked.expect("JSON");
+            let parsed = read(&json_head("AmazonSQS.SendMessage"), body.as_bytes());
+            let parsed = parsed.expect("JSON");
             match body {
-                "" => assert!(asked.action.is_ok()),
+                "" => assert!(parsed.action.is_ok()),
                 _ => assert_eq!(
-                    asked.action.expect_err(body).shape,
+                    parsed.action.expect_err(body).shape,
                     Shape::Serialization,
                     "{body}"
                 ),
@@ -278,9 +278,9 @@ mod tests {
             query: "Action=SendMessage&MessageBody=x%20y",
             ..Head::default()
         };
-        let asked = read(&get, b"").expect("read");
-        let Ok(Action::SendMessage(send)) = asked.action else {
-            panic!("{asked:?}");
+        let parsed = read(&get, b"").expect("read");
+        let Ok(Action::SendMessage(send)) = parsed.action else {
+            panic!("{parsed:?}");
         };
         assert_eq!(send.message_body.as_deref(), Some("x y"));
         let bare = Head { query: "", ..get };
@@ -290,9 +290,9 @@ mod tests {
             content_type: "application/x-www-form-urlencoded",
             ..get
         };
-        let asked = read(&post, b"MessageBody=z").expect("read");
-        let Ok(Action::SendMessage(send)) = asked.action else {
-            panic!("{asked:?}");
+        let parsed = read(&post, b"MessageBody=z").expect("read");
+        let Ok(Action::SendMessage(send)) = parsed.action else {
+            panic!("{parsed:?}");
         };
         assert_eq!(send.message_body.as_deref(), Some("z"));
     }

@@ -7,7 +7,7 @@ use quintet_types::{
 };
 use ring::digest;
 
-use crate::ask::{ShardClient, said, unexpected};
+use crate::ask::{ShardClient, accepted, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
@@ -79,7 +79,7 @@ impl Fifo {
 /// A message on its way, and what is told of it once it is put.
 struct Going {
     put: Put,
-    told: reply::Sent,
+    result: reply::Sent,
 }
 
 impl Sqs {
@@ -102,13 +102,13 @@ impl Sqs {
         let setup = self.setup_if_needed(context, &name, fifo, [&sent]).await?;
         let going = self.going(context, &name, sent, setup.as_deref(), false)?;
         let going = going.map_err(|failed| failed.fault)?;
-        let (puts, tolds) = (vec![going.put], going.told);
+        let (puts, results) = (vec![going.put], going.result);
         let stored = self.put(context, &name, puts).await?;
         let [came] = &*stored else {
             return Err(unexpected());
         };
         let id = came.clone()?;
-        Ok(Reply::Sent(Box::new(self.told(tolds, id, fifo))))
+        Ok(Reply::Sent(Box::new(self.complete(results, id, fifo))))
     }
 
     pub(crate) async fn send_batch(
@@ -143,13 +143,13 @@ impl Sqs {
         }
         let sents = good.iter().map(|(_, sent)| sent);
         let setup = self.setup_if_needed(context, &name, fifo, sents).await?;
-        let (mut ids, mut puts, mut tolds) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut ids, mut puts, mut results) = (Vec::new(), Vec::new(), Vec::new());
         for (id, sent) in good {
             match self.going(context, &name, sent, setup.as_deref(), true)? {
                 Ok(going) => {
                     ids.push(id);
                     puts.push(going.put);
-                    tolds.push(going.told);
+                    results.push(going.result);
                 }
                 Err(too_long) => failed.push(Failed { id, ..too_long }),
             }
@@ -157,9 +157,9 @@ impl Sqs {
         let mut sent = Vec::new();
         if !puts.is_empty() {
             let stored = self.put(context, &name, puts).await?;
-            for ((id, told), came) in ids.into_iter().zip(tolds).zip(stored.iter()) {
+            for ((id, result), came) in ids.into_iter().zip(results).zip(stored.iter()) {
                 match came {
-                    Ok(number) => sent.push((id, Box::new(self.told(told, *number, fifo)))),
+                    Ok(number) => sent.push((id, Box::new(self.complete(result, *number, fifo)))),
                     Err(fault) => failed.push(Failed {
                         id,
                         fault: fault.clone(),
@@ -211,7 +211,7 @@ impl Sqs {
                 fault,
             }));
         }
-        let told = reply::Sent {
+        let result = reply::Sent {
             id: String::new(),
             md5: of_body(sent.body.as_bytes()),
             md5_of_attributes: sent.md5_of_attributes.take(),
@@ -253,7 +253,7 @@ impl Sqs {
                 quintet_types::Body::new(sent.body.as_bytes()),
             )
         };
-        Ok(Ok(Going { put, told }))
+        Ok(Ok(Going { put, result }))
     }
 
     /// Puts messages, or tells what came of that before.
@@ -280,10 +280,10 @@ impl Sqs {
         }
     }
 
-    fn told(&self, mut told: reply::Sent, id: u64, fifo: bool) -> reply::Sent {
-        told.id = self.secrets.message_id(id);
-        told.sequence = fifo.then(|| sequence(i64::try_from(id).unwrap_or(i64::MAX)));
-        told
+    fn complete(&self, mut result: reply::Sent, id: u64, fifo: bool) -> reply::Sent {
+        result.id = self.secrets.message_id(id);
+        result.sequence = fifo.then(|| sequence(i64::try_from(id).unwrap_or(i64::MAX)));
+        result
     }
 }
 
@@ -328,7 +328,7 @@ async fn put_all(
         .collect();
     let mut stored = Vec::with_capacity(coming.len());
     for came in &mut coming {
-        let came = match said(came.outcome().await) {
+        let came = match accepted(came.outcome().await) {
             Ok(Outcome::Put { id, .. }) => Ok(id.0),
             Ok(_) => Err(unexpected()),
             Err(fault) => Err(of_queue(shards, &queue, fault, in_batch).await),

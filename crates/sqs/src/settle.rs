@@ -2,7 +2,7 @@
 
 use quintet_types::{By, Command, CommandError, How, LeaseRef, MessageId, Name, Outcome, When};
 
-use crate::ask::{PendingOutcome, said};
+use crate::ask::{PendingOutcome, accepted};
 use crate::batch;
 use crate::fault::{Fault, Shape};
 use crate::handle::Lease;
@@ -47,7 +47,7 @@ impl Sqs {
         queue: &str,
         handle: &Option<String>,
     ) -> Result<Begun, Fault> {
-        let handle = given(handle)?;
+        let handle = required_handle(handle)?;
         let lease = self
             .lease(handle, queue)
             .ok_or_else(|| Fault::handle(handle))?;
@@ -70,7 +70,7 @@ impl Sqs {
         handle: &Option<String>,
         timeout: &Option<Whole>,
     ) -> Result<Begun, Fault> {
-        let handle = given(handle)?;
+        let handle = required_handle(handle)?;
         let timeout = timeout
             .as_ref()
             .ok_or_else(|| Fault::missing("VisibilityTimeout"))?;
@@ -220,7 +220,7 @@ impl Sqs {
     }
 }
 
-fn given(handle: &Option<String>) -> Result<&str, Fault> {
+fn required_handle(handle: &Option<String>) -> Result<&str, Fault> {
     match handle.as_deref() {
         None | Some("") => Err(Fault::missing("ReceiptHandle")),
         Some(handle) => Ok(handle),
@@ -255,7 +255,7 @@ impl Begun {
                     "Message does not exist or is not available for visibility timeout change.",
                 ))
             }
-            outcome => match said(outcome) {
+            outcome => match accepted(outcome) {
                 Ok(_) => Ended::Done,
                 Err(fault) => Ended::Not(fault),
             },

@@ -81,8 +81,8 @@ impl Elsewhere for ListenerInfo {
             tags.any(|(tag, _)| tag.starts_with(start))
         };
         // What a queue has from its making here, unless somebody set it later.
-        let given = [own.default_ttr_ms, own.ttl_ms, own.message_bytes_max];
-        let by_making = given.iter().flatten().count() >= 2;
+        let own_limits = [own.default_ttr_ms, own.ttl_ms, own.message_bytes_max];
+        let by_making = own_limits.iter().flatten().count() >= 2;
         (by_making && !has(b"quintet:set:")) || has(OWN.as_bytes())
     }
 
@@ -138,8 +138,8 @@ impl Elsewhere for ListenerInfo {
         );
         if fifo {
             for (word, default) in queue::of_fifo() {
-                let said = queue::text(&settings.tags, word).unwrap_or(default);
-                fact(word, CalledAs::Text(said.to_owned()));
+                let stated = queue::text(&settings.tags, word).unwrap_or(default);
+                fact(word, CalledAs::Text(stated.to_owned()));
             }
         }
         if let (DeadLetter::To(to), count @ 1..) = (&settings.dead_letter, settings.attempts_max) {

@@ -236,8 +236,8 @@ impl Says {
             (came.header)("authorization"),
             parameter(came.query, "X-Amz-Signature"),
         ) {
-            (Some(said), _) => {
-                let rest = said.trim().strip_prefix(ALGORITHM);
+            (Some(claimed), _) => {
+                let rest = claimed.trim().strip_prefix(ALGORITHM);
                 let rest =
                     rest.ok_or_else(|| incomplete("Authorization is not AWS4-HMAC-SHA256."))?;
                 let part = |name: &str| {
@@ -374,7 +374,7 @@ pub fn check<'k>(
         .join("&");
     let body = sha256(came.body);
     if (came.header)("x-amz-content-sha256")
-        .is_some_and(|said| said != body && said != "UNSIGNED-PAYLOAD")
+        .is_some_and(|claimed| claimed != body && claimed != "UNSIGNED-PAYLOAD")
     {
         return Err(mismatch());
     }

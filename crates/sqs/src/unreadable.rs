@@ -46,17 +46,17 @@ pub(crate) fn text(member: Option<&str>, error: &serde_json::Error) -> String {
         return format!("{member}: it is not valid base64.");
     }
     match types(&words) {
-        Some((given, expected)) => format!("{member}: it takes {expected}, not {given}."),
+        Some((supplied, expected)) => format!("{member}: it takes {expected}, not {supplied}."),
         None => format!("{member}."),
     }
 }
 
 /// The types in "invalid type: integer `5`, expected a string at line 1 column 14".
 fn types(words: &str) -> Option<(&'static str, &'static str)> {
-    let (given, expected) = words
+    let (supplied, expected) = words
         .strip_prefix("invalid type: ")?
         .rsplit_once(", expected ")?;
-    Some((ours(&GIVEN, given)?, ours(&EXPECTED, expected)?))
+    Some((ours(&GIVEN, supplied)?, ours(&EXPECTED, expected)?))
 }
 
 fn ours(list: &[(&str, &'static str)], words: &str) -> Option<&'static str> {
@@ -83,8 +83,8 @@ mod tests {
             path: "/",
             ..Head::default()
         };
-        let asked = read(&head, body.as_bytes()).expect("JSON");
-        asked.action.expect_err(body).text.into_owned()
+        let parsed = read(&head, body.as_bytes()).expect("JSON");
+        parsed.action.expect_err(body).text.into_owned()
     }
 
     #[test]

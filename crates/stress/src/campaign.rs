@@ -146,7 +146,7 @@ impl Campaign<'_> {
                 }
                 Ok(*server)
             }
-            Started::Ended(status, said) => bail!("it does not start ({status}):\n{said}"),
+            Started::Ended(status, output) => bail!("it does not start ({status}):\n{output}"),
         }
     }
 
@@ -245,8 +245,8 @@ impl Campaign<'_> {
                 server.end()?;
                 self.sums.add(CUT_AT_START, 0);
             }
-            Started::Ended(_, said) if faults.cuts() == cuts => {
-                bail!("it does not start, and there was no cut:\n{said}");
+            Started::Ended(_, output) if faults.cuts() == cuts => {
+                bail!("it does not start, and there was no cut:\n{output}");
             }
             Started::Ended(..) => self.sums.add(CUT_AT_START, 1),
         }
@@ -267,7 +267,7 @@ impl Campaign<'_> {
             .compare(&self.load, nodes, &|| generation.ran(), &mut self.random)
             .and_then(|()| self.load.ledger().settled());
         if let Err(error) = result {
-            let text = format!("at a check; the server said:\n{}", server.said());
+            let text = format!("at a check; the server said:\n{}", server.stderr_text());
             return Err(error.context(text));
         }
         stop(server)
@@ -295,14 +295,18 @@ fn trouble(
         load.epoch.fetch_add(1, Relaxed);
         sums.add(act.name, happened);
         // A thread that is gone may leave all others waiting.
-        if server.said().contains("panicked") {
-            bail!("it panicked under {}:\n{}", act.name, server.said());
+        if server.stderr_text().contains("panicked") {
+            bail!("it panicked under {}:\n{}", act.name, server.stderr_text());
         }
         if let Some(status) = server.ended()? {
             if act.may_end && happened > 0 {
                 return Ok(());
             }
-            bail!("{} ended it ({status}):\n{}", act.name, server.said());
+            bail!(
+                "{} ended it ({status}):\n{}",
+                act.name,
+                server.stderr_text()
+            );
         }
     }
     Ok(())
@@ -332,7 +336,7 @@ fn finish(
             server.signal(Signal::TERM);
             let status = server.end()?;
             if !status.success() {
-                bail!("SIGTERM ended it with {status}:\n{}", server.said());
+                bail!("SIGTERM ended it with {status}:\n{}", server.stderr_text());
             }
             sums.add(name, 1);
         }
@@ -366,7 +370,7 @@ fn finish(
             if !ended && fired > 0 {
                 bail!(
                     "a sync failed {fired} times and it goes on:\n{}",
-                    server.said()
+                    server.stderr_text()
                 );
             }
             sums.add(name, fired);
@@ -383,8 +387,8 @@ fn finish(
         server.signal(Signal::KILL);
         server.end()?;
     }
-    if server.said().contains("panicked") {
-        bail!("it panicked:\n{}", server.said());
+    if server.stderr_text().contains("panicked") {
+        bail!("it panicked:\n{}", server.stderr_text());
     }
     Ok(())
 }
@@ -415,7 +419,7 @@ fn stop(mut server: Server) -> Result<()> {
     server.signal(Signal::TERM);
     let status = server.end()?;
     if !status.success() {
-        bail!("SIGTERM ended it with {status}:\n{}", server.said());
+        bail!("SIGTERM ended it with {status}:\n{}", server.stderr_text());
     }
     Ok(())
 }

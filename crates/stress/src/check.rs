@@ -82,9 +82,9 @@ impl Checker {
     ) -> Result<()> {
         let began = Instant::now();
         let failed = loop {
-            let asked = Client::open(node, HTTP)
+            let requested = Client::open(node, HTTP)
                 .and_then(|mut client| client.page(&format!("GET /q/{SCRIPTED}.txt"), ""));
-            let page = asked.unwrap_or_default();
+            let page = requested.unwrap_or_default();
             let number = |key: &str| {
                 let mut lines = page.lines();
                 let value = lines.find_map(|line| line.strip_prefix(key));
@@ -141,9 +141,9 @@ mod tests {
     }
 
     fn take(ledger: &mut Ledger, number: u64, removes: bool) {
-        let asked = later();
-        ledger.taken(&body(number, 50), MEMCACHE, QUEUE, asked, removes);
-        ledger.history.taken(number, asked, later(), true);
+        let requested = later();
+        ledger.taken(&body(number, 50), MEMCACHE, QUEUE, requested, removes);
+        ledger.history.taken(number, requested, later(), true);
         later();
     }
 
@@ -201,8 +201,8 @@ mod tests {
                 "lease ignored: a deposed owner answers of what it knew",
                 |ledger| {
                     let number = put(ledger);
-                    let asked = later();
-                    ledger.history.empty(QUEUE, asked, later());
+                    let requested = later();
+                    ledger.history.empty(QUEUE, requested, later());
                     take(ledger, number, true);
                 },
                 "told that there is nothing",
@@ -220,11 +220,11 @@ mod tests {
                  one should, and the lease in it is another's",
                 |ledger| {
                     let number = put(ledger);
-                    let asked = later();
-                    ledger.taken(&body(number, 50), MEMCACHE, QUEUE, asked, false);
-                    ledger.history.taken(number, asked, later(), true);
+                    let requested = later();
+                    ledger.taken(&body(number, 50), MEMCACHE, QUEUE, requested, false);
+                    ledger.history.taken(number, requested, later(), true);
                     take(ledger, number, false);
-                    ledger.history.held(number, asked, later());
+                    ledger.history.held(number, requested, later());
                     finish(ledger, number);
                 },
                 "while another held it",
@@ -235,8 +235,8 @@ mod tests {
             seen(&mut ledger);
             ledger.close(QUEUE);
             ledger.close_history(Duration::from_secs(LEASE_S));
-            let told = ledger.violations.join("\n");
-            assert!(told.contains(found), "{fence}: {told}");
+            let listed = ledger.violations.join("\n");
+            assert!(listed.contains(found), "{fence}: {listed}");
         }
     }
 }

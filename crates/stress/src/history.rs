@@ -16,7 +16,7 @@ struct Put {
     queue: &'static str,
     /// Properties that are equal for messages of one priority.
     priority: Option<(usize, u32)>,
-    asked: Instant,
+    requested: Instant,
     answered: Option<Instant>,
     /// It may be gone by itself.
     mortal: bool,
@@ -27,7 +27,7 @@ struct Put {
 /// A take that was answered with a message.
 struct Take {
     number: u64,
-    asked: Instant,
+    requested: Instant,
     answered: Instant,
     /// By a protocol that takes the oldest of a priority, and not the newest.
     oldest: bool,
@@ -49,7 +49,7 @@ pub(crate) struct History {
 /// Two moments.
 #[derive(Clone, Copy)]
 struct Firsts {
-    asked: Instant,
+    requested: Instant,
     answered: Instant,
     /// All takes of it were of the oldest.
     oldest: bool,
@@ -68,7 +68,7 @@ impl History {
         let put = Put {
             queue,
             priority,
-            asked: Instant::now(),
+            requested: Instant::now(),
             answered: None,
             mortal,
             id: None,
@@ -92,10 +92,16 @@ impl History {
 
     /// A take was answered with a message; `oldest`: the first of its priority was requested, as
     /// all protocols do but pinpriq.
-    pub(crate) fn taken(&mut self, number: u64, asked: Instant, answered: Instant, oldest: bool) {
+    pub(crate) fn taken(
+        &mut self,
+        number: u64,
+        requested: Instant,
+        answered: Instant,
+        oldest: bool,
+    ) {
         self.takes.push(Take {
             number,
-            asked,
+            requested,
             answered,
             oldest,
             held: None,
@@ -103,21 +109,22 @@ impl History {
     }
 
     /// A lease was ended by its consumer at `end`, and the same connection answered later.
-    pub(crate) fn held(&mut self, number: u64, asked: Instant, end: Instant) {
+    pub(crate) fn held(&mut self, number: u64, requested: Instant, end: Instant) {
         let mut takes = self.takes.iter_mut().rev();
-        if let Some(take) = takes.find(|take| take.number == number && take.asked == asked) {
+        if let Some(take) = takes.find(|take| take.number == number && take.requested == requested)
+        {
             take.held = Some(end);
         }
     }
 
     /// A take has no answer.
-    pub(crate) fn unanswered(&mut self, queue: &'static str, asked: Instant) {
-        self.unknown.push((queue, asked));
+    pub(crate) fn unanswered(&mut self, queue: &'static str, requested: Instant) {
+        self.unknown.push((queue, requested));
     }
 
     /// A take was told that there is nothing.
-    pub(crate) fn empty(&mut self, queue: &'static str, asked: Instant, answered: Instant) {
-        self.empty.push((queue, asked, answered));
+    pub(crate) fn empty(&mut self, queue: &'static str, requested: Instant, answered: Instant) {
+        self.empty.push((queue, requested, answered));
     }
 
     /// The impossible observations: message and reason. Leases last for `lease` at least. The
@@ -135,14 +142,14 @@ impl History {
     fn firsts(&self) -> HashMap<u64, Firsts> {
         let mut firsts: HashMap<u64, Firsts> = HashMap::new();
         for take in &self.takes {
-            let (asked, answered, oldest) = (take.asked, take.answered, take.oldest);
+            let (requested, answered, oldest) = (take.requested, take.answered, take.oldest);
             let first = firsts.entry(take.number);
             let first = first.or_insert(Firsts {
-                asked,
+                requested,
                 answered,
                 oldest,
             });
-            first.asked = first.asked.min(asked);
+            first.requested = first.requested.min(requested);
             first.answered = first.answered.min(answered);
             first.oldest &= oldest;
         }
@@ -152,7 +159,7 @@ impl History {
     /// How many messages of a queue may have been, before `until`, with consumers nobody knows of.
     fn hidden(&self, queue: &str, until: Instant) -> usize {
         let unknown = self.unknown.iter();
-        let before = unknown.filter(|(of, asked)| *of == queue && *asked < until);
+        let before = unknown.filter(|(of, requested)| *of == queue && *requested < until);
         before.count()
     }
 
@@ -170,8 +177,9 @@ impl History {
         for ((queue, _), line) in lines {
             for (late, later, taken) in line.iter().filter(|(_, _, taken)| taken.oldest) {
                 let mut overtaken = line.iter().filter(|(_, put, first)| {
-                    put.answered.is_some_and(|answered| answered < later.asked)
-                        && taken.answered < first.asked
+                    put.answered
+                        .is_some_and(|answered| answered < later.requested)
+                        && taken.answered < first.requested
                 });
                 // As many may have been hidden as takes are unknown.
                 if let Some((early, ..)) = overtaken.nth(self.hidden(queue, taken.answered)) {
@@ -195,11 +203,11 @@ impl History {
         let mut wrong = Vec::new();
         for (number, takes) in of {
             let held = takes.iter().filter_map(|one| {
-                let held = one.held?.min(one.asked + lease);
+                let held = one.held?.min(one.requested + lease);
                 Some((one.answered, held))
             });
             for (from, until) in held {
-                let meanwhile = |take: &&Take| take.asked > from && take.answered < until;
+                let meanwhile = |take: &&Take| take.requested > from && take.answered < until;
                 if takes.iter().copied().any(|take| meanwhile(&take)) {
                     let why = "it was given to somebody while another held it".to_owned();
                     wrong.push((number, why));
@@ -211,25 +219,25 @@ impl History {
 
     /// R7: an id is given once, and those of a shard rise.
     fn misnumbered(&self) -> Vec<(u64, String)> {
-        let mut told: Vec<_> = (self.puts.iter())
-            .filter_map(|(number, put)| Some((put.answered?, put.asked, put.id?, *number)))
+        let mut listed: Vec<_> = (self.puts.iter())
+            .filter_map(|(number, put)| Some((put.answered?, put.requested, put.id?, *number)))
             .collect();
-        told.sort_unstable();
-        let (mut wrong, mut given) = (Vec::new(), HashMap::new());
-        for (_, _, id, number) in &told {
-            if let Some(other) = given.insert(id, number) {
+        listed.sort_unstable();
+        let (mut wrong, mut granted) = (Vec::new(), HashMap::new());
+        for (_, _, id, number) in &listed {
+            if let Some(other) = granted.insert(id, number) {
                 wrong.push((*number, format!("it has the id {id} of message {other}")));
             }
         }
         // Of each shard, those that were answered before this one was requested.
-        let mut asked: Vec<_> = told
+        let mut requested: Vec<_> = listed
             .iter()
-            .map(|(_, asked, id, n)| (*asked, *id, *n))
+            .map(|(_, requested, id, n)| (*requested, *id, *n))
             .collect();
-        asked.sort_unstable();
-        let (mut newest, mut before) = (HashMap::<u64, u64>::new(), told.iter().peekable());
-        for (asked, id, number) in asked {
-            while let Some((_, _, id, _)) = before.next_if(|(answered, ..)| *answered < asked) {
+        requested.sort_unstable();
+        let (mut newest, mut before) = (HashMap::<u64, u64>::new(), listed.iter().peekable());
+        for (requested, id, number) in requested {
+            while let Some((_, _, id, _)) = before.next_if(|(answered, ..)| *answered < requested) {
                 let most = newest.entry(id >> SHARD_SHIFT).or_default();
                 *most = (*most).max(*id);
             }
@@ -244,15 +252,15 @@ impl History {
     fn overlooked(&self) -> Vec<(u64, String)> {
         let firsts = self.firsts();
         let mut wrong = Vec::new();
-        for (queue, asked, answered) in &self.empty {
+        for (queue, requested, answered) in &self.empty {
             let mut there = self.puts.iter().filter(|(number, put)| {
                 put.queue == *queue
                     && put.priority.is_some()
                     && !put.mortal
-                    && put.answered.is_some_and(|stored| stored < *asked)
+                    && put.answered.is_some_and(|stored| stored < *requested)
                     && firsts
                         .get(number)
-                        .is_some_and(|first| first.asked > *answered)
+                        .is_some_and(|first| first.requested > *answered)
             });
             if let Some((number, _)) = there.nth(self.hidden(queue, *answered)) {
                 let why = "somebody was told that there is nothing while it was there".to_owned();
@@ -291,10 +299,10 @@ mod tests {
     }
 
     fn taken(history: &mut History, number: u64) -> Instant {
-        let asked = now();
-        history.taken(number, asked, now(), true);
+        let requested = now();
+        history.taken(number, requested, now(), true);
         now();
-        asked
+        requested
     }
 
     fn wrong(mut history: History) -> Vec<u64> {
@@ -312,8 +320,8 @@ mod tests {
         for number in 1..=3 {
             taken(&mut history, number);
         }
-        let asked = now();
-        history.empty("q", asked, now());
+        let requested = now();
+        history.empty("q", requested, now());
         assert_eq!(wrong(history), [0; 0]);
     }
 
@@ -336,8 +344,8 @@ mod tests {
     fn pinpriq_takes_the_newest() {
         let mut history = History::default();
         (1..=2).for_each(|number| stored(&mut history, number));
-        let asked = now();
-        history.taken(2, asked, now(), false);
+        let requested = now();
+        history.taken(2, requested, now(), false);
         taken(&mut history, 1);
         assert_eq!(wrong(history), [0; 0]);
     }
@@ -349,11 +357,11 @@ mod tests {
         stored(&mut history, 2);
         history.stored(1);
         stored(&mut history, 3);
-        let asked = now();
+        let requested = now();
         taken(&mut history, 2);
         taken(&mut history, 3);
         // Asked for before 3 came out.
-        history.taken(1, asked, now(), true);
+        history.taken(1, requested, now(), true);
         // Another priority.
         history.put(4, "q", Some((0, 1)), false);
         history.stored(4);
@@ -368,10 +376,10 @@ mod tests {
         let twice = |held: bool| {
             let mut history = History::default();
             stored(&mut history, 1);
-            let asked = taken(&mut history, 1);
+            let requested = taken(&mut history, 1);
             taken(&mut history, 1);
             if held {
-                history.held(1, asked, now());
+                history.held(1, requested, now());
             }
             wrong(history)
         };
@@ -384,8 +392,8 @@ mod tests {
     fn what_was_given_back_or_held_too_long_may_be_given_again() {
         let mut history = History::default();
         stored(&mut history, 1);
-        let asked = taken(&mut history, 1);
-        history.held(1, asked, now());
+        let requested = taken(&mut history, 1);
+        history.held(1, requested, now());
         let again = taken(&mut history, 1);
         taken(&mut history, 1);
         history.held(1, again, now());
@@ -424,18 +432,18 @@ mod tests {
 
     #[test]
     fn who_is_told_there_is_nothing_while_there_is_something_is_found() {
-        let told = |mortal: bool, unknown: usize| {
+        let listed = |mortal: bool, unknown: usize| {
             let mut history = History::default();
             history.put(1, "q", PRIORITY, mortal);
             history.stored(1);
             (0..unknown).for_each(|_| history.unanswered("q", now()));
-            let asked = now();
-            history.empty("q", asked, now());
+            let requested = now();
+            history.empty("q", requested, now());
             taken(&mut history, 1);
             wrong(history)
         };
-        assert_eq!(told(false, 0), [1]);
-        assert_eq!(told(true, 0), [0; 0]);
-        assert_eq!(told(false, 1), [0; 0]);
+        assert_eq!(listed(false, 0), [1]);
+        assert_eq!(listed(true, 0), [0; 0]);
+        assert_eq!(listed(false, 1), [0; 0]);
     }
 }

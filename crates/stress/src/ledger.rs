@@ -325,14 +325,14 @@ impl Ledger {
         number
     }
 
-    /// Somebody was given these bytes by a take that was sent at `asked`.
+    /// Somebody was given these bytes by a take that was sent at `requested`.
     /// Returns the number.
     pub(crate) fn taken(
         &mut self,
         bytes: &[u8],
         protocol: usize,
         queue: &'static str,
-        asked: Instant,
+        requested: Instant,
         removes: bool,
     ) -> Option<u64> {
         let known = number(bytes).filter(|number| self.messages.contains_key(number));
@@ -357,12 +357,14 @@ impl Ledger {
         if message.put == Put::Absent {
             wrong.push("it was refused, half sent or gone, and somebody got it");
         }
-        let late = message.finished.is_some_and(|finished| asked > finished);
+        let late = message
+            .finished
+            .is_some_and(|finished| requested > finished);
         let again = late || (removes && message.removed);
         if again {
             wrong.push("it came again after its finish or removal was acknowledged");
         }
-        if message.buried.is_some_and(|buried| asked > buried) {
+        if message.buried.is_some_and(|buried| requested > buried) {
             wrong.push("it was buried, nobody kicked it, and it came");
         }
         let round = self.round;
@@ -617,12 +619,12 @@ mod tests {
         ledger.end_put(absent, MEMCACHE, None);
         let there = ledger.begin_put(MEMCACHE, "q");
         ledger.end_put(there, MEMCACHE, None);
-        let asked = Instant::now();
-        ledger.taken(&body(there, 50), MEMCACHE, "q", asked, true);
+        let requested = Instant::now();
+        ledger.taken(&body(there, 50), MEMCACHE, "q", requested, true);
         ledger.close("q");
         assert!(ledger.violations.is_empty(), "{:?}", ledger.violations);
         // It was not there; it cannot be there later.
-        ledger.taken(&body(absent, 50), MEMCACHE, "q", asked, true);
+        ledger.taken(&body(absent, 50), MEMCACHE, "q", requested, true);
         assert_eq!(ledger.violations.len(), 1);
     }
 
@@ -655,24 +657,24 @@ mod tests {
     fn two_removals_of_one_message_are_one_too_many() {
         let mut ledger = Ledger::new();
         let (_, body) = stored(&mut ledger);
-        let asked = Instant::now();
-        ledger.taken(&body, MEMCACHE, "q", asked, true);
-        ledger.taken(&body, MEMCACHE, "q", asked, true);
+        let requested = Instant::now();
+        ledger.taken(&body, MEMCACHE, "q", requested, true);
+        ledger.taken(&body, MEMCACHE, "q", requested, true);
         assert_eq!(ledger.twice, 1);
     }
 
     #[test]
     fn what_was_refused_or_sent_by_half_or_never_put_must_not_come() {
         let mut ledger = Ledger::new();
-        let asked = Instant::now();
+        let requested = Instant::now();
         let refused = ledger.begin_put(MEMCACHE, "q");
         ledger.end_put(refused, MEMCACHE, Some(false));
-        ledger.taken(&body(refused, 50), MEMCACHE, "q", asked, true);
+        ledger.taken(&body(refused, 50), MEMCACHE, "q", requested, true);
         let half = ledger.half_put(MEMCACHE, "q");
-        ledger.taken(&body(half, 50), MEMCACHE, "q", asked, true);
-        ledger.taken(b"something else", MEMCACHE, "q", asked, true);
+        ledger.taken(&body(half, 50), MEMCACHE, "q", requested, true);
+        ledger.taken(b"something else", MEMCACHE, "q", requested, true);
         let (_, other) = stored(&mut ledger);
-        ledger.taken(&other, MEMCACHE, "elsewhere", asked, true);
+        ledger.taken(&other, MEMCACHE, "elsewhere", requested, true);
         assert_eq!(ledger.violations.len(), 4, "{:?}", ledger.violations);
     }
 

@@ -266,8 +266,9 @@ impl Load {
         removes: bool,
         random: &mut Random,
     ) -> io::Result<bool> {
-        let asked = Instant::now();
-        let Some((taken, number)) = self.take_one(client, protocol, queue, removes, asked)? else {
+        let requested = Instant::now();
+        let Some((taken, number)) = self.take_one(client, protocol, queue, removes, requested)?
+        else {
             return Ok(false);
         };
         let Some(number) = number else {
@@ -285,7 +286,7 @@ impl Load {
                 let delay_s = random.below(2) as u32;
                 client.release(queue, &taken, delay_s)?;
                 if ![JOBQUEUE, SQS, FAKTORY].contains(&protocol) {
-                    self.ledger().history.held(number, asked, end);
+                    self.ledger().history.held(number, requested, end);
                 }
                 if protocol == BEANSTALK && delay_s > 0 {
                     self.ledger().deeds[PUT_OFF] += 1;
@@ -304,12 +305,12 @@ impl Load {
         self.ledger().begin_finish(number, protocol);
         let done = client.finish(queue, &taken);
         if done.is_ok() {
-            self.ledger().history.held(number, asked, end);
+            self.ledger().history.held(number, requested, end);
         }
         // memcache and SQS say so whether there was something to close or not; the
         // lease may have ended if the message came with a time to run.
         let sure = ![MEMCACHE, SQS].contains(&protocol)
-            || asked.elapsed() < Duration::from_millis(LEASE_S * 750);
+            || requested.elapsed() < Duration::from_millis(LEASE_S * 750);
         let verdict = done.as_ref().ok().map(|done| *done && sure);
         self.ledger().end_finish(number, protocol, verdict);
         done.map(|_| true)
@@ -323,23 +324,23 @@ impl Load {
         protocol: usize,
         queue: &'static str,
         removes: bool,
-        asked: Instant,
+        requested: Instant,
     ) -> io::Result<Option<(TakenMessage, Option<u64>)>> {
         let taken = client.take(queue, removes);
         let answered = Instant::now();
         let mut ledger = self.ledger();
         match taken {
             Ok(Some(taken)) => {
-                let number = ledger.taken(&taken.body, protocol, queue, asked, removes);
+                let number = ledger.taken(&taken.body, protocol, queue, requested, removes);
                 if let Some(number) = number {
                     let oldest = protocol != PINPRIQ;
-                    ledger.history.taken(number, asked, answered, oldest);
+                    ledger.history.taken(number, requested, answered, oldest);
                 }
                 Ok(Some((taken, number)))
             }
             Ok(None) => {
-                if client.told_empty() {
-                    ledger.history.empty(queue, asked, answered);
+                if client.reported_empty() {
+                    ledger.history.empty(queue, requested, answered);
                 }
                 Ok(None)
             }
@@ -347,7 +348,7 @@ impl Load {
                 if removes {
                     ledger.take_unknown(protocol, queue);
                 }
-                ledger.history.unanswered(queue, asked);
+                ledger.history.unanswered(queue, requested);
                 Err(error)
             }
         }
@@ -374,22 +375,24 @@ impl Load {
 
     /// Waits for a message as a subscriber, on a connection that ends with it.
     fn subscribe(&self, client: &mut Client, queue: &'static str) -> io::Result<()> {
-        let asked = Instant::now();
+        let requested = Instant::now();
         let taken = client.subscribe(queue, SUBSCRIBED);
         match taken {
             Ok(Some(taken)) => {
                 let mut ledger = self.ledger();
                 ledger.deeds[DELIVERED] += 1;
-                let number = ledger.taken(&taken.body, PINPRIQ, queue, asked, true);
+                let number = ledger.taken(&taken.body, PINPRIQ, queue, requested, true);
                 if let Some(number) = number {
-                    ledger.history.taken(number, asked, Instant::now(), false);
+                    ledger
+                        .history
+                        .taken(number, requested, Instant::now(), false);
                 }
             }
             // One may be on its way, and nobody reads it.
             _ => {
                 let mut ledger = self.ledger();
                 ledger.take_unknown(PINPRIQ, queue);
-                ledger.history.unanswered(queue, asked);
+                ledger.history.unanswered(queue, requested);
             }
         }
         Err(io::ErrorKind::ConnectionAborted.into())
@@ -416,8 +419,8 @@ impl Load {
         let mut taken = 0;
         let removes = protocol == MEMCACHE;
         loop {
-            let asked = Instant::now();
-            let got = self.take_one(&mut client, protocol, queue, removes, asked)?;
+            let requested = Instant::now();
+            let got = self.take_one(&mut client, protocol, queue, removes, requested)?;
             let Some((got, number)) = got else {
                 return Ok(taken);
             };

@@ -159,20 +159,21 @@ impl Server {
         let process = quintet_testkit::Server::spawn_logged(&generation.data, command, &log);
         let mut process = process.context("the server cannot be started")?;
         let ended = process.try_ready();
-        let ended = ended.with_context(|| format!("no start in time:\n{}", process.said()))?;
+        let ended =
+            ended.with_context(|| format!("no start in time:\n{}", process.stderr_text()))?;
         let server = Self {
             addresses: process.addresses(binary),
             process,
         };
         Ok(match ended {
             None => Started::Ready(Box::new(server)),
-            Some(status) => Started::Ended(status, server.said()),
+            Some(status) => Started::Ended(status, server.stderr_text()),
         })
     }
 
     /// The end of what it wrote to standard error.
-    pub(crate) fn said(&self) -> String {
-        let text = self.process.said();
+    pub(crate) fn stderr_text(&self) -> String {
+        let text = self.process.stderr_text();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
@@ -194,7 +195,7 @@ impl Server {
     /// It goes on.
     pub(crate) fn end(&mut self) -> Result<ExitStatus> {
         let ended = self.process.end();
-        ended.with_context(|| format!("it does not end:\n{}", self.said()))
+        ended.with_context(|| format!("it does not end:\n{}", self.stderr_text()))
     }
 }
 

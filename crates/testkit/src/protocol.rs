@@ -72,7 +72,7 @@ pub struct QueueClient {
     child: Option<Child>,
     used: String,
     watched: String,
-    told_empty: bool,
+    reported_empty: bool,
 }
 
 impl QueueClient {
@@ -103,7 +103,7 @@ impl QueueClient {
             child: None,
             used: "default".into(),
             watched: "default".into(),
-            told_empty: false,
+            reported_empty: false,
         })
     }
 
@@ -283,12 +283,12 @@ impl QueueClient {
     /// No reply that is one.
     pub fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<TakenMessage>> {
         if let Some(jobs) = &mut self.jobs {
-            self.told_empty = false;
+            self.reported_empty = false;
             return match jobs.take(queue, JOB_LEASE_S)? {
                 Took::Message(taken) => Ok(Some(taken)),
                 Took::Refused => Ok(None),
                 Took::Empty => {
-                    self.told_empty = true;
+                    self.reported_empty = true;
                     Ok(None)
                 }
             };
@@ -347,7 +347,7 @@ impl QueueClient {
     /// # Errors
     /// No reply that is one.
     pub fn taken(&mut self) -> io::Result<Option<TakenMessage>> {
-        self.told_empty = false;
+        self.reported_empty = false;
         let plain = |body| TakenMessage {
             body,
             lease: 0,
@@ -365,8 +365,8 @@ impl QueueClient {
                     let len = line.rsplit(' ').next().unwrap_or_default();
                     return Ok(Some(plain(connection.body(len, b"\r\nEND\r\n")?)));
                 }
-                self.told_empty = line == "END";
-                match self.told_empty {
+                self.reported_empty = line == "END";
+                match self.reported_empty {
                     true => Ok(None),
                     false => refused(&line, "SERVER_ERROR"),
                 }
@@ -381,7 +381,7 @@ impl QueueClient {
             Protocol::Beanstalk => {
                 let line = self.connection()?.line()?;
                 let Some(numbers) = line.strip_prefix("RESERVED ") else {
-                    self.told_empty = line == "TIMED_OUT";
+                    self.reported_empty = line == "TIMED_OUT";
                     return match line.as_str() {
                         "DEADLINE_SOON" | "TIMED_OUT" | "OUT_OF_MEMORY" | "INTERNAL_ERROR" => {
                             Ok(None)
@@ -397,7 +397,7 @@ impl QueueClient {
             }
             Protocol::Jobqueue => match self.word()?.as_str() {
                 "TIMEOUT" => {
-                    self.told_empty = true;
+                    self.reported_empty = true;
                     Ok(None)
                 }
                 "ERROR" => self.word().map(|_| None),
@@ -479,8 +479,8 @@ impl QueueClient {
 
     /// Whether the reply to the last take said that there is nothing, and was no error; known of
     /// memcache, beanstalk, jobqueue, SQS, Faktory and the API.
-    pub fn told_empty(&self) -> bool {
-        self.told_empty
+    pub fn reported_empty(&self) -> bool {
+        self.reported_empty
     }
 
     /// Finishes a message that was taken under a lease; false: it was no longer ours.

@@ -136,7 +136,7 @@ impl<'a> Start<'a> {
         output.expect("the binary starts")
     }
 
-    /// The same as [`Start::serve`], with its standard error in a file for [`Server::said`].
+    /// The same as [`Start::serve`], with its standard error in a file for [`Server::stderr_text`].
     pub fn serve_logged(self) -> Server {
         Server::in_folder(|data| Server::start_logged(data, Server::command(data, &self)))
     }
@@ -179,12 +179,12 @@ impl Server {
         server
     }
 
-    /// Starts with its standard error in a file, for [`Server::said`].
+    /// Starts with its standard error in a file, for [`Server::stderr_text`].
     pub fn start_logged(data: &Path, command: Command) -> Self {
         let log = data.with_extension("stderr");
         let mut server = Self::spawn_logged(data, command, &log).expect("the binary starts");
         let ended = server.try_ready().expect("ready or ended");
-        assert!(ended.is_none(), "not ready: {}", server.said());
+        assert!(ended.is_none(), "not ready: {}", server.stderr_text());
         server
     }
 
@@ -212,11 +212,11 @@ impl Server {
     /// It cannot be started.
     pub fn spawn(data: &Path, mut command: Command) -> io::Result<Self> {
         let mut child = command.stdout(Stdio::piped()).spawn()?;
-        let (told, printed) = channel();
+        let (sender, printed) = channel();
         let out = BufReader::new(child.stdout.take().expect("piped"));
         std::thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
-                if told.send(line).is_err() {
+                if sender.send(line).is_err() {
                     return;
                 }
             }
@@ -451,7 +451,7 @@ impl Server {
     }
 
     /// Standard error of a logged server since this start.
-    pub fn said(&self) -> String {
+    pub fn stderr_text(&self) -> String {
         let mut bytes = Vec::new();
         let Some((path, from)) = &self.log else {
             return String::new();

@@ -287,7 +287,7 @@ impl<C: Side> Channel<C> {
         if self.failed {
             return Ok(());
         }
-        let mut said = 0;
+        let mut encoded = 0;
         if let ConnectionState::WriteTraffic(mut traffic) = self
             .conn
             .process(&mut self.rest)
@@ -295,10 +295,10 @@ impl<C: Side> Channel<C> {
             .map_err(Failure::from)?
         {
             let room = &mut scratch.outgoing;
-            said = traffic.queue_close_notify(room).unwrap_or_default();
+            encoded = traffic.queue_close_notify(room).unwrap_or_default();
         }
         if self.pending.is_empty() {
-            write_once(socket, &scratch.outgoing[..said])?;
+            write_once(socket, &scratch.outgoing[..encoded])?;
         }
         Ok(())
     }

@@ -227,13 +227,13 @@ fn what_is_no_tls_or_was_changed_is_named_and_the_peer_told() {
     assert_eq!(Reason::of(&broken.expect_err("refused")), Reason::Record);
     assert!(pair.server.is_pending(), "an alert");
     pair.server.flush(&mut pair.down).expect("flushed");
-    let told = pair.client.read(
+    let result = pair.client.read(
         &mut pair.down,
         &mut pair.buffer,
         usize::MAX,
         &mut pair.scratch,
     );
-    assert_eq!(Reason::of(&told.expect_err("told")), Reason::Alert);
+    assert_eq!(Reason::of(&result.expect_err("told")), Reason::Alert);
 }
 
 /// Any input, cut anywhere, is an error at most, and later calls do no harm.

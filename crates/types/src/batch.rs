@@ -176,7 +176,7 @@ impl Progress {
     }
 
     /// How far it is with this event.
-    pub fn said(&mut self, event: Event) -> &mut CallbackState {
+    pub fn callback_state_mut(&mut self, event: Event) -> &mut CallbackState {
         match event {
             Event::Complete => &mut self.complete,
             Event::Success => &mut self.success,

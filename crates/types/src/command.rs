@@ -348,7 +348,7 @@ pub struct Take {
     /// `None`: the message is removed.
     pub lease: Option<LeaseRequest>,
     /// True: only look; nothing changes.
-    pub look: bool,
+    pub peek: bool,
     /// Behaviour when no message is there.
     pub wait: Wait,
     /// Messages at most (all those there are, if fewer); 0 counts as 1. A

@@ -35,7 +35,7 @@ pub struct Dropped {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BulkDone {
     /// Messages that were looked at.
-    pub looked: u64,
+    pub examined: u64,
     /// Those of them that fit, and that it was done to.
     pub matched: u64,
     /// Messages that are shown ([`crate::BulkAction::Show`]), as they are stored.
@@ -168,5 +168,5 @@ pub struct Delivery {
     pub queue: Name,
     /// The messages were only looked at: if nobody reads this any more, there
     /// is nothing to undo.
-    pub looked: bool,
+    pub peeked: bool,
 }

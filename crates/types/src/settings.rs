@@ -281,7 +281,7 @@ impl Overrides {
     /// Lays a queue's own ones over `settings`, but for those that are locked there.
     pub fn lay_own_over(&self, settings: &mut QueueSettings) {
         let locked = settings.locked;
-        if locked == 0 || self.given() == 0 {
+        if locked == 0 || self.set_bits() == 0 {
             return self.lay_over(settings);
         }
         let (mut unlocked, below) = (self.clone(), settings.clone());
@@ -306,12 +306,12 @@ impl Overrides {
     }
 
     /// The bits of those that are `Some`.
-    pub fn given(&self) -> u64 {
-        macro_rules! given {
+    pub fn set_bits(&self) -> u64 {
+        macro_rules! set_bits {
             ($($field:ident),* $(,)?) => { [$(self.$field.is_some()),*] };
         }
-        let given = each_override!(given);
-        given
+        let set_bits = each_override!(set_bits);
+        set_bits
             .iter()
             .enumerate()
             .map(|(at, &is)| u64::from(is) << at)
@@ -329,7 +329,7 @@ impl Overrides {
     }
 
     /// The bits of those that are given here and are not the same in `before`.
-    fn newly_given(&self, before: &Overrides) -> u64 {
+    fn newly_set(&self, before: &Overrides) -> u64 {
         macro_rules! newly {
             ($($field:ident),* $(,)?) => { [$(self.$field.is_some() && self.$field != before.$field),*] };
         }
@@ -346,7 +346,7 @@ impl Overrides {
     /// # Errors
     /// [`CommandError::Locked`].
     pub fn may_become(&self, newer: &Overrides, locked: u64) -> Result<(), CommandError> {
-        match newer.newly_given(self) & locked {
+        match newer.newly_set(self) & locked {
             0 => Ok(()),
             _ => Err(CommandError::Locked),
         }

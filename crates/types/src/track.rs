@@ -70,15 +70,15 @@ pub const TRACK_NOTE_BYTES_MAX: usize = 1024;
 impl Message {
     /// How it ended, if it has ended and is kept: its state, and the text with it.
     pub fn result(&self) -> Option<(ResultState, Option<Box<[u8]>>)> {
-        let said = |text: &[u8]| (!text.is_empty()).then(|| text.into());
+        let non_empty = |text: &[u8]| (!text.is_empty()).then(|| text.into());
         match (self.state, self.dead_letter_reason()) {
             (State::Done | State::Relayed, _) => {
                 let status = self.extra.as_deref().map(|extra| extra.status.clone());
                 Some((ResultState::Done, Some(status.unwrap_or_default())))
             }
-            (State::Buried, _) => Some((ResultState::Dead, said(self.error()))),
+            (State::Buried, _) => Some((ResultState::Dead, non_empty(self.error()))),
             (_, Some(b"expired")) => Some((ResultState::Expired, None)),
-            (_, Some(_)) => Some((ResultState::Dead, said(self.error()))),
+            (_, Some(_)) => Some((ResultState::Dead, non_empty(self.error()))),
             (State::Prepared | State::Ready | State::Reserved, None) => None,
         }
     }

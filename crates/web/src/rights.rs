@@ -60,7 +60,7 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
 ///
 /// # Errors
 /// 403.
-pub(crate) fn look_at(requester: &Requester, method: &Method, path: &str) -> Result<(), Problem> {
+pub(crate) fn authorize(requester: &Requester, method: &Method, path: &str) -> Result<(), Problem> {
     let may = match needs(method, path) {
         Needs::Nothing => true,
         Needs::Server => requester.may_server(),

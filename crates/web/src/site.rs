@@ -137,7 +137,7 @@ impl Site {
     }
 
     async fn reply(&self, peer: Option<IpAddr>, request: hyper::Request<Incoming>) -> Response {
-        let asked = tracing::enabled!(tracing::Level::DEBUG)
+        let requested = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| format!("{} {}", request.method(), request.uri().path()));
         let root = &self.settings().relative_root;
         let path = paths::inside(request.uri().path(), root);
@@ -165,7 +165,7 @@ impl Site {
         };
         let cut_off = client.and_then(|client| client.is_cut_off());
         let routed = match cut_off {
-            Some(why) => Err(Problem::said(StatusCode::SERVICE_UNAVAILABLE, why)),
+            Some(why) => Err(Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, why)),
             None => routed,
         };
         let response = match routed {
@@ -173,7 +173,7 @@ impl Site {
             Err(problem) if of_api => quintet_api::site_error(problem),
             Err(problem) => problem.into_response(),
         };
-        if let Some(asked) = asked
+        if let Some(requested) = requested
             && response.status().as_u16() >= 400
         {
             let peer = peer.map(|peer| peer.to_string());
@@ -183,11 +183,11 @@ impl Site {
                 protocol = "http",
                 reason,
                 "refused: {}",
-                asked.escape_debug()
+                requested.escape_debug()
             );
         }
-        if let Some(tell) = &self.settings().replied {
-            tell(Replied {
+        if let Some(on_replied) = &self.settings().replied {
+            on_replied(Replied {
                 errand: errand.unwrap_or(Errand::Other),
                 status: response.status().as_u16(),
                 took: replies::took(&response, began.elapsed()),
@@ -279,20 +279,20 @@ impl Site {
             return self.deny(Denied::Login, &path);
         }
         requester.pace().await?;
-        let looked = rights::look_at(&requester, request.method(), &path);
+        let authorized = rights::authorize(&requester, request.method(), &path);
         // Where nobody logs in it is written down as well, for nobody in particular.
         let known = requester.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
         let administers = rights::is_administrative(request.method(), &path);
         let act = administers.then(|| format!("{} {path}", request.method()));
-        if let (Err(_), Some((who, gate)), Some(act)) = (&looked, &known, &act) {
+        if let (Err(_), Some((who, gate)), Some(act)) = (&authorized, &known, &act) {
             let status = StatusCode::FORBIDDEN.as_u16();
             gate.note(*who, peer, act, status, Did::default());
         }
-        looked?;
+        authorized?;
         if path == "/metrics" && request.method().is_safe() {
-            let asked = metrics::MetricsQuery::of(&self.app, &request)?;
-            return asked.answer(Arc::clone(&self.client_api)).await;
+            let requested = metrics::MetricsQuery::of(&self.app, &request)?;
+            return requested.answer(Arc::clone(&self.client_api)).await;
         }
         payer.principal = requester.known.as_ref().map(|(principal, _)| *principal);
         request.extensions_mut().insert(payer);
@@ -364,10 +364,10 @@ impl Site {
             Denied::Host => WRONG_HOST,
             Denied::Origin => "a page of another site may not do this",
             Denied::NotNow(why) => {
-                return Err(Problem::said(StatusCode::SERVICE_UNAVAILABLE, why));
+                return Err(Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, why));
             }
             Denied::Login => {
-                let needed = Problem::said(
+                let needed = Problem::with_text(
                     StatusCode::UNAUTHORIZED,
                     "log in first: this server needs a name and a password, or a token",
                 );
@@ -388,7 +388,7 @@ impl Site {
                 return Ok(response);
             }
         };
-        Err(Problem::said(StatusCode::FORBIDDEN, text))
+        Err(Problem::with_text(StatusCode::FORBIDDEN, text))
     }
 
     /// The health of the server, and its state in its cluster.
@@ -406,11 +406,11 @@ impl Site {
 
     async fn health(&self) -> Response {
         let client_api = Arc::clone(&self.client_api);
-        let asked = tokio::task::spawn_blocking(move || {
+        let requested = tokio::task::spawn_blocking(move || {
             let scoped = ScopedClient::new(&*client_api);
             !matches!(scoped.ask(Command::StopWaiting), Outcome::Refused(_))
         });
-        match tokio::time::timeout(HEALTH_WAIT, asked).await {
+        match tokio::time::timeout(HEALTH_WAIT, requested).await {
             Ok(Ok(true)) => plain(StatusCode::OK, "ok"),
             _ => plain(
                 StatusCode::SERVICE_UNAVAILABLE,

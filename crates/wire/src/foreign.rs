@@ -156,9 +156,9 @@ mod tests {
             // Byte by byte it comes to the same, and before the end of the
             // line never to a yes.
             let end = input.find('\n').unwrap_or(0) + 1;
-            let told = (0..end).map(|end| Http::of(&input.as_bytes()[..end]));
-            let told = told.chain([is]).find(|told| *told != Http::Maybe);
-            assert_eq!(told, Some(is), "{input:?}");
+            let guess = (0..end).map(|end| Http::of(&input.as_bytes()[..end]));
+            let guess = guess.chain([is]).find(|guess| *guess != Http::Maybe);
+            assert_eq!(guess, Some(is), "{input:?}");
         }
         let long = [b"PUT /".as_slice(), &[b'a'; HTTP_LINE_MAX]].concat();
         assert_eq!(Http::of(&long[..HTTP_LINE_MAX - 1]), Http::Maybe);

@@ -78,7 +78,7 @@ pub enum Value<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
     specs: &'static [OptionSpec],
-    given: BTreeMap<String, ServerResponse>,
+    supplied: BTreeMap<String, ServerResponse>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Options {
     pub fn new(specs: &'static [OptionSpec]) -> Self {
         Self {
             specs,
-            given: BTreeMap::new(),
+            supplied: BTreeMap::new(),
         }
     }
 
@@ -107,7 +107,7 @@ impl Options {
             .iter()
             .find(|spec| spec.name == name)
             .ok_or_else(|| format!("unknown option \"{name}\""))?;
-        let given = match (spec.default, value) {
+        let supplied = match (spec.default, value) {
             (Value::Bool(_), Value::Bool(b)) => ServerResponse::Bool(b),
             (Value::Number(_), Value::Number(n)) => ServerResponse::Number(n),
             (Value::Bytes(_), Value::Number(n) | Value::Bytes(n)) => ServerResponse::Number(n),
@@ -121,13 +121,13 @@ impl Options {
             }
             (Value::Text(_), _) => return Err(format!("{name} takes text")),
         };
-        self.given.insert(name.to_owned(), given);
+        self.supplied.insert(name.to_owned(), supplied);
         Ok(())
     }
 
     /// The value of an option of type text; `""` if there is no such option.
     pub fn text(&self, name: &str) -> &str {
-        match (self.given.get(name), self.default(name)) {
+        match (self.supplied.get(name), self.default(name)) {
             (Some(ServerResponse::Text(text)), _) => text,
             (_, Some(Value::Text(text))) => text,
             _ => "",
@@ -136,7 +136,7 @@ impl Options {
 
     /// The value of an option of type number or bytes; 0 if there is none.
     pub fn number(&self, name: &str) -> u64 {
-        match (self.given.get(name), self.default(name)) {
+        match (self.supplied.get(name), self.default(name)) {
             (Some(ServerResponse::Number(number)), _) => *number,
             (_, Some(Value::Number(number) | Value::Bytes(number))) => number,
             _ => 0,
@@ -145,7 +145,7 @@ impl Options {
 
     /// The value of an option of type bool; false if there is none.
     pub fn flag(&self, name: &str) -> bool {
-        match (self.given.get(name), self.default(name)) {
+        match (self.supplied.get(name), self.default(name)) {
             (Some(ServerResponse::Bool(flag)), _) => *flag,
             (_, Some(Value::Bool(flag))) => flag,
             _ => false,

@@ -32,12 +32,12 @@ pub trait Session: Send {
     ///
     /// `outcome` is what the engine said; [`ServerResponse::Own`] for [`ClientRequest::Own`] and
     /// [`ClientRequest::Close`], whose reply the session already knows.
-    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next;
+    fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next;
 
     /// Writes a delivery of the subscription ([`Command::Watch`]). Only protocols with
     /// subscriptions need it.
-    fn deliver(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        let _ = (given, env, output);
+    fn deliver(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+        let _ = (response, env, output);
         Next::Done
     }
 
@@ -45,7 +45,7 @@ pub trait Session: Send {
     /// hook said to it, in the protocol's own forms; with no request unanswered
     /// (a connection that is refused) what has a form for it. Text comes
     /// without line breaks or other control characters, 400 bytes at most.
-    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next;
+    fn say(&mut self, hook_reply: HookReply<'_>, output: &mut Output) -> Next;
 
     /// True if a reply it has written tells its client no: bad input, or what
     /// was refused. That there is nothing is no error.

@@ -135,7 +135,7 @@ impl Worker {
     /// others.
     pub(crate) fn jobs(&self, cancelled: bool) -> Vec<Box<str>> {
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        let jobs = jobs.iter().filter(|(_, heard)| *heard == cancelled);
+        let jobs = jobs.iter().filter(|(_, is_told)| *is_told == cancelled);
         jobs.map(|(jid, _)| jid.clone()).collect()
     }
 

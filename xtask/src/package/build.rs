@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{SOURCES, Source, said};
+use super::{SOURCES, Source, output_of};
 use crate::needs::has;
 use crate::{cargo_command, run, target};
 
@@ -42,7 +42,7 @@ pub(super) fn program(source: &Source, out: &Path, glibc: bool) -> Result<PathBu
     )?;
     println!(
         "xtask: {}",
-        said(Command::new("file").arg("-b").arg(&program))
+        output_of(Command::new("file").arg("-b").arg(&program))
             .unwrap_or_else(|_| "no program `file` to say what it is".to_owned())
     );
     Ok(program)
@@ -58,7 +58,7 @@ pub(super) fn symbols(program: &Path) -> PathBuf {
 fn triple(glibc: bool) -> Result<(String, bool)> {
     let arch = std::env::consts::ARCH;
     let musl = format!("{arch}-unknown-linux-musl");
-    let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
     let library = Path::new(&sysroot).join("lib/rustlib").join(&musl);
     let there = library.exists() && has("musl-gcc");
     if there && !glibc {
@@ -74,9 +74,9 @@ fn triple(glibc: bool) -> Result<(String, bool)> {
 /// Where the compiler has a linker that keeps one of functions with the same code, which is a
 /// tenth of them: nothing here compares the addresses of two. `None`: with other compilers.
 fn folding_linker() -> Result<Option<PathBuf>> {
-    let sysroot = said(Command::new("rustc").args(["--print", "sysroot"]))?;
-    let told = said(Command::new("rustc").arg("-vV"))?;
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    let sysroot = output_of(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let output = output_of(Command::new("rustc").arg("-vV"))?;
+    let host = output.lines().find_map(|line| line.strip_prefix("host: "));
     let folder = Path::new(&sysroot)
         .join("lib/rustlib")
         .join(host.context("rustc names no host")?)

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Source, said};
+use super::{Source, output_of};
 use crate::run;
 
 /// Files as they are, from the root of the source or of `packaging`.
@@ -74,7 +74,7 @@ fn lay_out(source: &Source, program: &Path, tree: &Path) -> Result<()> {
         copy(&source.root.join(from), to)?;
     }
     for (shell, to) in SHELLS {
-        let script = said(Command::new(program).args(["completions", shell]))?;
+        let script = output_of(Command::new(program).args(["completions", shell]))?;
         fs::write(place(tree, to)?, script + "\n")?;
     }
     let changes = "usr/share/doc/quintet/changelog";

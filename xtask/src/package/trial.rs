@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use super::{Source, deb, said};
+use super::{Source, deb, output_of};
 use crate::needs::has;
 use crate::programs::binary;
 use crate::target;
@@ -67,8 +67,8 @@ fn contents(package: &Path, unpacked: &Path) -> Result<()> {
     ] {
         ensure!(unpacked.join(file).is_file(), "the package has no {file}");
     }
-    let told = said(Command::new("dpkg-deb").arg("--field").arg(package))?;
-    for (at, line) in told.lines().enumerate() {
+    let reported = output_of(Command::new("dpkg-deb").arg("--field").arg(package))?;
+    for (at, line) in reported.lines().enumerate() {
         let placeholder = line.matches('@').count() > 1;
         ensure!(
             !placeholder,
@@ -76,7 +76,7 @@ fn contents(package: &Path, unpacked: &Path) -> Result<()> {
             at + 1
         );
     }
-    let listed = said(
+    let listed = output_of(
         Command::new("dpkg-deb")
             .arg("-I")
             .args([package, Path::new("conffiles")]),
@@ -112,11 +112,11 @@ fn unit(unpacked: &Path) -> Result<()> {
 
 /// systemd's own measure of the unit's sandbox, where systemd measures files.
 fn sandbox(unit: &str, folder: &Path) -> Result<()> {
-    let told = said(Command::new("systemd-analyze").arg("--version"))?;
-    let version = told.split_whitespace().nth(1);
+    let reported = output_of(Command::new("systemd-analyze").arg("--version"))?;
+    let version = reported.split_whitespace().nth(1);
     let version: u32 = version
         .and_then(|version| version.split(['.', '~', '-']).next()?.parse().ok())
-        .with_context(|| format!("a version in {told}"))?;
+        .with_context(|| format!("a version in {reported}"))?;
     if version < SYSTEMD_THAT_MEASURES_FILES {
         println!("xtask: systemd {version} measures no files: the unit's sandbox is not measured");
         return Ok(());
@@ -134,8 +134,8 @@ fn sandbox(unit: &str, folder: &Path) -> Result<()> {
             .arg(&path)
             .output()?;
         // One that measured nothing says so in another way.
-        let told = String::from_utf8_lossy(&measured.stdout);
-        ensure!(told.contains("Overall exposure"), "{measured:?}");
+        let reported = String::from_utf8_lossy(&measured.stdout);
+        ensure!(reported.contains("Overall exposure"), "{measured:?}");
         Ok(measured.status.success())
     };
     ensure!(within(unit)?, "the unit's exposure is over {threshold}");
@@ -158,7 +158,7 @@ struct Server {
     /// By protocol, `HOST:PORT`.
     addresses: Vec<(String, String)>,
     /// The lines that it printed before it was ready.
-    said: Vec<String>,
+    stated: Vec<String>,
 }
 
 impl Server {
@@ -172,7 +172,7 @@ impl Server {
         let mut server = Self {
             child,
             addresses: Vec::new(),
-            said: Vec::new(),
+            stated: Vec::new(),
         };
         for line in BufReader::new(output).lines() {
             let line = line?;
@@ -185,7 +185,7 @@ impl Server {
             if line == "quintet ready" {
                 return Ok(server);
             }
-            server.said.push(line);
+            server.stated.push(line);
         }
         bail!("the server ended before it was ready: {command:?}")
     }
@@ -254,7 +254,7 @@ fn container(root: &Path, unpacked: &Path, work: &Path) -> Result<()> {
         )
     };
     let first = start()?;
-    let token = token(&first.said).context("the first start tells no token")?;
+    let token = token(&first.stated).context("the first start tells no token")?;
     let refused = first.ask("beanstalk", JOB)?;
     ensure!(
         !refused.contains("INSERTED"),
@@ -267,13 +267,16 @@ fn container(root: &Path, unpacked: &Path, work: &Path) -> Result<()> {
     );
     first.stop()?;
     let second = start()?;
-    ensure!(self::token(&second.said).is_none(), "a token is told again");
+    ensure!(
+        self::token(&second.stated).is_none(),
+        "a token is told again"
+    );
     let answer = second.ask("beanstalk", &format!("auth quintet {token}\r\nquit\r\n"))?;
     ensure!(answer == "OK\r\n", "the token after a restart: {answer}");
     second.stop()
 }
 
-fn token(said: &[String]) -> Option<String> {
-    let told = said.iter().find_map(|line| line.split_once(", token "));
-    told.map(|(_, token)| token.to_owned())
+fn token(stated: &[String]) -> Option<String> {
+    let reported = stated.iter().find_map(|line| line.split_once(", token "));
+    reported.map(|(_, token)| token.to_owned())
 }

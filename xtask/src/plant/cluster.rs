@@ -178,8 +178,8 @@ pub(super) const CLUSTER: &[Planted] = &[
         what: "a copy with deleted entries counts as whole",
         edits: &[(
             "crates/nodes/src/stores.rs",
-            "Some((told, damage(&ends, deleted, begins))),",
-            "Some((told, damage(&ends, deleted / 2, begins))),",
+            "Some((report, damage(&ends, deleted, begins))),",
+            "Some((report, damage(&ends, deleted / 2, begins))),",
         )],
         tests: &[&["--lib", "the_server_of_a_damaged_copy"]],
     },

@@ -19,8 +19,8 @@ pub(super) const FEATURES: &[Planted] = &[
         what: "`missed = once` puts a message for each missed run",
         edits: &[(
             "crates/ops/src/schedules/plan.rs",
-            "(schedule.missed == Missed::All && mark.late < ALL_MAX)",
-            "(schedule.missed != Missed::Skip && mark.late < ALL_MAX)",
+            "(schedule.missed == Missed::All && cursor.late < ALL_MAX)",
+            "(schedule.missed != Missed::Skip && cursor.late < ALL_MAX)",
         )],
         tests: &[&["--lib", "missed_runs_are_skipped_or_made_up_for_once"]],
     },
@@ -69,8 +69,8 @@ pub(super) const FEATURES: &[Planted] = &[
         what: "a schedule puts once more than its `count`",
         edits: &[(
             "crates/ops/src/schedules/plan.rs",
-            ".is_some_and(|count| mark.puts >= count)",
-            ".is_some_and(|count| mark.puts > count)",
+            ".is_some_and(|count| cursor.puts >= count)",
+            ".is_some_and(|count| cursor.puts > count)",
         )],
         tests: &[&["--lib", "a_count_a_start_and_an_end_bound_the_runs"]],
     },
@@ -79,8 +79,8 @@ pub(super) const FEATURES: &[Planted] = &[
         what: "a paused schedule puts what is due",
         edits: &[(
             "crates/ops/src/schedules/plan.rs",
-            "match mark.paused || has_ended(schedule, mark) {",
-            "match has_ended(schedule, mark) {",
+            "match cursor.paused || has_ended(schedule, cursor) {",
+            "match has_ended(schedule, cursor) {",
         )],
         tests: &[&["--lib", "a_pause_lets_go_what_is_due_in_it"]],
     },

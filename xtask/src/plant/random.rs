@@ -52,8 +52,8 @@ impl Changes {
             .args(files)
             .current_dir(tree)
             .output()?;
-        let said = String::from_utf8_lossy(&listed.stderr);
-        ensure!(listed.status.success(), "cargo mutants: {said}");
+        let output = String::from_utf8_lossy(&listed.stderr);
+        ensure!(listed.status.success(), "cargo mutants: {output}");
         let all: Vec<Value> = serde_json::from_slice(&listed.stdout).context("cargo mutants")?;
         let of = |name: &str| {
             let folder = format!("crates/{name}/");

@@ -8,7 +8,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "the log thread tells nobody what it has synced",
         edits: &[(
             "crates/host/src/sync.rs",
-            "            self.tell_durable();\n            // Nobody",
+            "            self.notify_durable();\n            // Nobody",
             "            // Nobody",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -18,7 +18,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "the log thread tells nobody what it has written",
         edits: &[(
             "crates/host/src/sync.rs",
-            "                Committed::Written => self.tell_written(),\n                // Somebody",
+            "                Committed::Written => self.notify_written(),\n                // Somebody",
             "                Committed::Written => {}\n                // Somebody",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -28,7 +28,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "the sync thread tells nobody what it has synced",
         edits: &[(
             "crates/host/src/sync.rs",
-            "            if behind && self.sync() {\n                self.tell_durable();",
+            "            if behind && self.sync() {\n                self.notify_durable();",
             "            if behind && self.sync() {",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -38,7 +38,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "an I/O thread that syncs tells nobody what it has written",
         edits: &[(
             "crates/host/src/sync.rs",
-            "                Committed::Written => self.tell_written(),\n                Committed::Full | Committed::Failed => return false",
+            "                Committed::Written => self.notify_written(),\n                Committed::Full | Committed::Failed => return false",
             "                Committed::Written => {}\n                Committed::Full | Committed::Failed => return false",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -48,7 +48,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "the maintenance thread tells nobody what it has written",
         edits: &[(
             "crates/host/src/retire.rs",
-            "            Committed::Written => {\n                self.tell_written();",
+            "            Committed::Written => {\n                self.notify_written();",
             "            Committed::Written => {",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -58,7 +58,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "who gives up a segment tells nobody what it has synced",
         edits: &[(
             "crates/host/src/retire.rs",
-            "        self.tell_durable();\n",
+            "        self.notify_durable();\n",
             "",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -68,7 +68,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "the chunk of a body that ends a segment tells nobody what was written",
         edits: &[(
             "crates/host/src/commit.rs",
-            "                Committed::Written => core.tell_written(),",
+            "                Committed::Written => core.notify_written(),",
             "                Committed::Written => {}",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -78,7 +78,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "who writes a batch at once tells nobody",
         edits: &[(
             "crates/host/src/commit.rs",
-            "            Committed::Written => self.tell_written(),",
+            "            Committed::Written => self.notify_written(),",
             "            Committed::Written => {}",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -108,8 +108,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "what a peek at a run has found is not handed on",
         edits: &[(
             "crates/host/src/peeks.rs",
-            "            let _heard = told.try_send((delivery.outcome, delivery.queue, required));",
-            "            std::mem::forget((told, delivery.outcome, delivery.queue, required));",
+            "            let _delivered = sender.try_send((delivery.outcome, delivery.queue, required));",
+            "            std::mem::forget((sender, delivery.outcome, delivery.queue, required));",
         )],
         tests: &[&["--lib", "waits_tests"]],
     },
@@ -118,7 +118,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "peeks at runs do not end with the server",
         edits: &[(
             "crates/host/src/peeks.rs",
-            "        waiting.told.clear();\n",
+            "        waiting.senders.clear();\n",
             "",
         )],
         tests: &[&["--lib", "waits_tests"]],
@@ -148,7 +148,7 @@ pub(super) const WAITS: &[Planted] = &[
         what: "nobody is told what was acknowledged",
         edits: &[(
             "crates/host/src/acked.rs",
-            "        self.mail.iter().for_each(|post| post.tell_durable());",
+            "        self.mail.iter().for_each(|post| post.notify_durable());",
             "",
         )],
         tests: &[&["--lib", "acked_tests"]],
@@ -225,8 +225,8 @@ pub(super) const WAITS: &[Planted] = &[
         what: "half of a body over HTTP waits without its client",
         edits: &[(
             "crates/http/src/clients.rs",
-            "            () = told(&self.ended) => {}\n            () = self.is_stopped() => {}",
-            "            () = told(&self.ended), if false => {}\n            () = self.is_stopped() => {}",
+            "            () = signalled(&self.ended) => {}\n            () = self.is_stopped() => {}",
+            "            () = signalled(&self.ended), if false => {}\n            () = self.is_stopped() => {}",
         )],
         tests: &[&["--test=http", "half_a_body_of_a_client"]],
     },
@@ -256,7 +256,7 @@ pub(super) const WAITS: &[Planted] = &[
         edits: &[(
             "crates/edge/src/io/thread.rs",
             "                self.stop_waiting(slot);\n            } else {\n                conn.close_after_flush();",
-            "                self.mark_again(slot);\n            } else {\n                conn.close_after_flush();",
+            "                self.mark_dirty_again(slot);\n            } else {\n                conn.close_after_flush();",
         )],
         tests: &[&["--test=http", "a_stop_answers_everybody"]],
     },

@@ -62,9 +62,9 @@ pub(super) fn change(before: &Queues, now: &Queues) -> Option<Bytes> {
     let changed = now.iter().filter(|(name, figures)| is_new(name, figures));
     let changed = changed.map(|(name, figures)| (name, Some(figures)));
     let gone = before.keys().filter(|name| !now.contains_key(*name));
-    let mut told = changed.chain(gone.map(|name| (name, None))).peekable();
-    told.peek().is_some().then_some(())?;
-    Some(event(told))
+    let mut news = changed.chain(gone.map(|name| (name, None))).peekable();
+    news.peek().is_some().then_some(())?;
+    Some(event(news))
 }
 
 fn event<'a>(queues: impl Iterator<Item = (&'a String, Option<&'a Figures>)>) -> Bytes {
@@ -97,14 +97,14 @@ mod tests {
         let before = queues(&[("a", 1), ("b", 2), ("c", 3)]);
         assert_eq!(change(&before, &before), None);
         let now = queues(&[("a", 1), ("b", 5), ("d\n", 1)]);
-        let told = data(&change(&before, &now).expect("an event"));
-        assert_eq!(told["b"]["ready"], 5);
+        let news = data(&change(&before, &now).expect("an event"));
+        assert_eq!(news["b"]["ready"], 5);
         assert_eq!(
-            told["d\n"]["ready"], 1,
+            news["d\n"]["ready"], 1,
             "a line end in a name ends no event"
         );
-        assert_eq!(told["c"], serde_json::Value::Null);
-        assert_eq!(told.as_object().expect("an object").len(), 3);
+        assert_eq!(news["c"], serde_json::Value::Null);
+        assert_eq!(news.as_object().expect("an object").len(), 3);
         assert_eq!(data(&all(&before)).as_object().expect("one").len(), 3);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Hub {
 /// State that the streams of a selection share.
 struct Followed {
     /// `None`: nobody has looked yet.
-    told: Mutex<Option<Queues>>,
+    reported: Mutex<Option<Queues>>,
     events: broadcast::Sender<Bytes>,
 }
 
@@ -68,33 +68,33 @@ impl Hub {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    /// Follows a selection: what is known so far comes first. `look` looks at it, and answers
+    /// Follows a selection: what is known so far comes first. `query` looks at it, and answers
     /// `None` when no look will come any more; it is used by who is the first of its selection.
-    pub(crate) fn follow<L, F>(self: &Arc<Self>, of: Selection, look: L) -> Reader
+    pub(crate) fn follow<L, F>(self: &Arc<Self>, of: Selection, query: L) -> Reader
     where
         L: Fn() -> F + Send + 'static,
         F: Future<Output = Option<Queues>> + Send,
     {
         let mut all_followed = locked(&self.followed);
         if let Some(followed) = all_followed.get(&of) {
-            let told = locked(&followed.told);
-            let first = told.as_ref().map(all);
+            let reported = locked(&followed.reported);
+            let first = reported.as_ref().map(all);
             return Reader::new(first, followed.events.subscribe());
         }
         let (events, reader) = broadcast::channel(BEHIND);
         let followed = Arc::new(Followed {
-            told: Mutex::default(),
+            reported: Mutex::default(),
             events,
         });
         all_followed.insert(of.clone(), Arc::clone(&followed));
         drop(all_followed);
         let hub = Arc::clone(self);
-        tokio::spawn(async move { hub.run(of, followed, look).await });
+        tokio::spawn(async move { hub.run(of, followed, query).await });
         Reader::new(None, reader)
     }
 
     /// Looks until nobody follows, or all ends.
-    async fn run<L, F>(&self, of: Selection, followed: Arc<Followed>, look: L)
+    async fn run<L, F>(&self, of: Selection, followed: Arc<Followed>, query: L)
     where
         L: Fn() -> F + Send,
         F: Future<Output = Option<Queues>> + Send,
@@ -112,25 +112,25 @@ impl Hub {
             if self.is_left(&of, &followed) {
                 return;
             }
-            let looked = tokio::select! {
-                looked = look() => looked,
+            let found = tokio::select! {
+                found = query() => found,
                 _ = stopped.wait_for(|stopped| *stopped) => return,
             };
-            let Some(now) = looked else {
+            let Some(now) = found else {
                 locked(&self.followed).remove(&of);
                 return;
             };
-            let mut told = locked(&followed.told);
-            let news = match &*told {
+            let mut reported = locked(&followed.reported);
+            let news = match &*reported {
                 Some(before) => change(before, &now),
                 None => Some(all(&now)),
             };
-            *told = Some(now);
+            *reported = Some(now);
             quiet = if news.is_some() { 0 } else { quiet + 1 };
             let comment = (quiet % QUIET == 1).then(|| Bytes::from_static(b":\n\n"));
             if let Some(event) = news.or(comment) {
                 // They may all have gone since.
-                let _heard = followed.events.send(event);
+                let _delivered = followed.events.send(event);
             }
         }
     }

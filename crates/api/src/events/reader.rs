@@ -88,8 +88,8 @@ mod tests {
             .get_or_init(|| Arc::clone(present.client()));
         let (send, events) = broadcast::channel(2);
         let mut reader = Reader::new(Some(Bytes::from_static(b"all")), events);
-        let tell = |text| send.send(Bytes::from_static(text)).expect("heard");
-        tell(b"1");
+        let notify = |text| send.send(Bytes::from_static(text)).expect("heard");
+        notify(b"1");
         assert_eq!(
             reader.next(Some(&connection_slot), &open).await.as_deref(),
             Some(&b"all"[..])
@@ -100,12 +100,12 @@ mod tests {
         );
         assert_eq!(counts.slow(), 0);
         client.set_unread(1);
-        tell(b"2");
+        notify(b"2");
         assert_eq!(reader.next(Some(&connection_slot), &open).await, None);
         assert_eq!(counts.slow(), 1);
         client.set_unread(0);
         for _ in 0..3 {
-            tell(b"3");
+            notify(b"3");
         }
         assert_eq!(reader.next(Some(&connection_slot), &open).await, None);
         assert_eq!(counts.slow(), 2);

@@ -38,7 +38,7 @@ type Place = (i64, MessageId);
 
 /// Messages of a queue that stand in order.
 #[derive(Clone)]
-struct Lane {
+struct StateList {
     queue: Name,
     /// Buried; else dead letters.
     buried: bool,
@@ -47,7 +47,7 @@ struct Lane {
 }
 
 struct Head {
-    lane: Lane,
+    state_list: StateList,
     /// Its share of the memory with it; `None`: it was not found behind this place.
     message: Option<(Message, Option<Share>)>,
 }
@@ -131,7 +131,7 @@ impl Newest<'_> {
                 if !self.requester.may_to(Verb::Peek, &stats.name) {
                     continue;
                 }
-                let lane = |buried, not_selectable| Lane {
+                let state_list = |buried, not_selectable| StateList {
                     queue: stats.name.clone(),
                     buried,
                     not_selectable,
@@ -139,17 +139,17 @@ impl Newest<'_> {
                 };
                 let gauges = &stats.gauges;
                 if gauges.buried > 0 {
-                    let lane = Lane {
+                    let state_list = StateList {
                         priority: 0,
-                        ..lane(true, false)
+                        ..state_list(true, false)
                     };
-                    self.lanes(0, lane).await?;
+                    self.add_lists(0, state_list).await?;
                 }
                 if stats.totals.moved_in > 0 && gauges.ready > 0 {
-                    self.lanes(stream, lane(false, false)).await?;
+                    self.add_lists(stream, state_list(false, false)).await?;
                 }
                 if stats.totals.moved_in > 0 && gauges.not_selectable > 0 {
-                    self.lanes(stream, lane(false, true)).await?;
+                    self.add_lists(stream, state_list(false, true)).await?;
                 }
             }
             from = page.next;
@@ -158,29 +158,29 @@ impl Newest<'_> {
     }
 
     /// Adds the heads of a lane and of those before it.
-    async fn lanes(&mut self, stream: usize, mut lane: Lane) -> Result<(), Problem> {
+    async fn add_lists(&mut self, stream: usize, mut state_list: StateList) -> Result<(), Problem> {
         let top = (i64::MAX, MessageId(u64::MAX));
         let begin = self.streams[stream].after.unwrap_or(top);
         let mut before = begin;
         loop {
-            let result = self.seek(&lane, before).await?;
+            let result = self.seek(&state_list, before).await?;
             let (priority, place, message) = match result {
                 SeekResult::End => return Ok(()),
                 SeekResult::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
                 SeekResult::Message(message, room) => {
-                    let (priority, place) = lane.place(&message);
+                    let (priority, place) = state_list.place(&message);
                     (priority, place, Some((*message, room)))
                 }
             };
-            lane.priority = priority;
+            state_list.priority = priority;
             if place >= begin {
                 // Pages before had it.
                 before = begin;
                 continue;
             }
-            let buried = lane.buried;
+            let buried = state_list.buried;
             let head = Head {
-                lane: lane.clone(),
+                state_list: state_list.clone(),
                 message,
             };
             self.add(stream, place, head);
@@ -201,8 +201,8 @@ impl Newest<'_> {
     }
 
     /// The newest message of a lane, or of those with a lower number, before this place in it.
-    async fn seek(&mut self, lane: &Lane, before: Place) -> Result<SeekResult, Problem> {
-        let (state, filter) = match lane.buried {
+    async fn seek(&mut self, state_list: &StateList, before: Place) -> Result<SeekResult, Problem> {
+        let (state, filter) = match state_list.buried {
             true => (ListState::Buried, Filter::default()),
             false => (
                 ListState::Ready,
@@ -219,10 +219,10 @@ impl Newest<'_> {
             },
             action: BulkAction::ShowBack,
             after: Some(Cursor {
-                not_selectable: lane.not_selectable,
-                order: (lane.priority, before.0, before.1),
+                not_selectable: state_list.not_selectable,
+                order: (state_list.priority, before.0, before.1),
             }),
-            ..BulkOp::show(lane.queue.clone(), state, 1)
+            ..BulkOp::show(state_list.queue.clone(), state, 1)
         };
         let seeks = if self.slices > MANY { 1 } else { SEEKS };
         for _ in 0..seeks {
@@ -259,16 +259,18 @@ impl Newest<'_> {
                 longer += 1;
                 // Heads that had no room may be newer than what a longer search finds.
                 if longer <= LONGER && !self.cut {
-                    self.go_on(stream, place, head.lane).await?;
+                    self.go_on(stream, place, head.state_list).await?;
                     continue;
                 }
                 found.next = Some(self.cursor());
                 return Ok(found);
             };
-            bytes += message.size() + bulk::name_bytes(&head.lane.queue);
-            found.messages.push((message, head.lane.queue.clone()));
+            bytes += message.size() + bulk::name_bytes(&head.state_list.queue);
+            found
+                .messages
+                .push((message, head.state_list.queue.clone()));
             found.room.extend(room);
-            self.go_on(stream, place, head.lane).await?;
+            self.go_on(stream, place, head.state_list).await?;
             let is_full = found.messages.len() >= self.max || bytes >= PAGE_BYTES;
             let is_more = self.cut || self.next_stream().is_some();
             if is_full && is_more {
@@ -280,18 +282,30 @@ impl Newest<'_> {
     }
 
     /// Adds the next head of a lane.
-    async fn go_on(&mut self, stream: usize, place: Place, lane: Lane) -> Result<(), Problem> {
-        let (priority, place, message) = match self.seek(&lane, place).await? {
+    async fn go_on(
+        &mut self,
+        stream: usize,
+        place: Place,
+        state_list: StateList,
+    ) -> Result<(), Problem> {
+        let (priority, place, message) = match self.seek(&state_list, place).await? {
             SeekResult::End => return Ok(()),
             SeekResult::Nothing(at) => (at.order.0, (at.order.1, at.order.2), None),
             SeekResult::Message(message, room) => {
-                let (priority, place) = lane.place(&message);
+                let (priority, place) = state_list.place(&message);
                 (priority, place, Some((*message, room)))
             }
         };
         // Else it is of another lane, which has its own head.
-        if priority == lane.priority {
-            self.add(stream, place, Head { lane, message });
+        if priority == state_list.priority {
+            self.add(
+                stream,
+                place,
+                Head {
+                    state_list,
+                    message,
+                },
+            );
         }
         Ok(())
     }
@@ -320,7 +334,7 @@ impl Newest<'_> {
     }
 }
 
-impl Lane {
+impl StateList {
     /// The priority and place of a message in this lane, or in one before it.
     fn place(&self, message: &Message) -> (u32, Place) {
         if self.buried {

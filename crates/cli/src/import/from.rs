@@ -315,8 +315,8 @@ fn sqs_place(rest: &str) -> Result<Origin, String> {
 mod tests {
     use super::{Origin, Site, SqsPlace};
 
-    fn sqs(account: Option<&str>, queue: Option<&str>, given: [Option<&str>; 2]) -> Origin {
-        let [region, endpoint] = given.map(|text| text.map(str::to_owned));
+    fn sqs(account: Option<&str>, queue: Option<&str>, supplied: [Option<&str>; 2]) -> Origin {
+        let [region, endpoint] = supplied.map(|text| text.map(str::to_owned));
         Origin::Sqs(SqsPlace {
             endpoint,
             region,

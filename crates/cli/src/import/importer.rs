@@ -43,7 +43,7 @@ impl Count {
     }
 
     /// Says on standard error what an import did that ended well, or did not.
-    pub(super) fn tell(&self, well: bool) {
+    pub(super) fn report(&self, well: bool) {
         match self.settled() {
             0 if well => eprintln!("nothing to import"),
             _ => eprintln!("{self}"),
@@ -108,7 +108,7 @@ pub(super) struct Importer<'a> {
     /// Groups of batches on the way at most.
     pub(super) window: usize,
     /// Of the messages that are settled, those the source was told of.
-    pub(super) told: u64,
+    pub(super) reported: u64,
     /// To be sent together.
     pub(super) gathered: Group,
     /// Sent and not answered.
@@ -139,14 +139,14 @@ impl Importer<'_> {
     /// is gone; all messages before that place are stored.
     pub(super) fn all(&mut self, source: &mut dyn Source) -> Result<()> {
         let done = self.each(source);
-        let told = self.tell(source);
-        done.and(told)
+        let reported = self.report(source);
+        done.and(reported)
     }
 
     /// Tells the source what is durable.
-    fn tell(&mut self, source: &mut dyn Source) -> Result<()> {
+    fn report(&mut self, source: &mut dyn Source) -> Result<()> {
         let settled = self.count.settled();
-        let more = settled - std::mem::replace(&mut self.told, settled);
+        let more = settled - std::mem::replace(&mut self.reported, settled);
         match more {
             0 => Ok(()),
             more => source.stored(more),
@@ -172,7 +172,7 @@ impl Importer<'_> {
                 |batch: &Batch| entry.body.is_some() && batch.takes(&entry.head.queue, &text, body);
             if let Some(full) = batch.take_if(|batch| !fits(batch)) {
                 self.put(full)?;
-                self.tell(source)?;
+                self.report(source)?;
             }
             if entry.body.is_none() {
                 let mut large = Batch::new(&entry.head.queue, number, source.place());

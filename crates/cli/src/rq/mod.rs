@@ -138,9 +138,9 @@ pub(super) fn run(words: Vec<OsString>) -> Result<ExitCode> {
 }
 
 /// Where RQ's sockets are.
-fn find_folder(given: Option<&str>) -> Result<PathBuf> {
+fn find_folder(supplied: Option<&str>) -> Result<PathBuf> {
     let is_one = |folder: &Path| folder.join("config/queuemgr.sock").exists();
-    if let Some(folder) = given {
+    if let Some(folder) = supplied {
         return Ok(folder.into());
     }
     if let Some(folder) = std::env::var_os("RQ_ROOT") {
@@ -200,16 +200,18 @@ fn answer(folder: &Folder, words: &Words) -> Result<Vec<String>> {
             Ok(lines)
         }
         command @ ("up" | "down" | "pause" | "resume" | "restart" | "delete_queue") => {
-            line(&text(&told(&folder.manager(command, words.name()?)?)?))
+            line(&text(&value_of(&folder.manager(command, words.name()?)?)?))
         }
         "create_queue" => {
             let config = Value::Object(words.fields.clone()).to_string();
-            line(&text(&told(&folder.manager("create_queue", &config)?)?))
+            line(&text(&value_of(&folder.manager("create_queue", &config)?)?))
         }
         "create_queue_link" => {
             let path = std::path::absolute(words.name()?)?;
             let path = path.to_string_lossy();
-            line(&text(&told(&folder.manager("create_queue_link", &path)?)?))
+            line(&text(&value_of(
+                &folder.manager("create_queue_link", &path)?,
+            )?))
         }
         other => anyhow::bail!("unknown command {other}; see {} help", called()),
     }
@@ -279,7 +281,7 @@ fn put(folder: &Folder, words: &Words, command: &str) -> Result<Vec<String>> {
     if let Some(hook) = message.get("post_run_webhook").cloned() {
         message.insert("post_run_webhook".to_owned(), json!([hook]));
     }
-    let id = told(&folder.queue(queue, command, &Value::Object(message))?)?;
+    let id = value_of(&folder.queue(queue, command, &Value::Object(message))?)?;
     Ok(vec![format!("ok {}", text(&id))])
 }
 
@@ -296,7 +298,7 @@ fn attach(folder: &Folder, words: &Words) -> Result<Vec<String>> {
     let fields = json!({
         "msg_id": id, "pathname": full.to_string_lossy(), "name": words.field("name"),
     });
-    let attached = told(&folder.queue(queue, "attach_message", &fields)?)?;
+    let attached = value_of(&folder.queue(queue, "attach_message", &fields)?)?;
     let message = words.need("msg_id")?;
     Ok(vec![format!(
         "ok {} for Message: {message} attachment",
@@ -325,11 +327,11 @@ fn attachments(message: &Value) -> Vec<String> {
 /// Asks the queue of the message that is named.
 fn ask(folder: &Folder, words: &Words, command: &str) -> Result<Value> {
     let (queue, id) = words.message()?;
-    told(&folder.queue(queue, command, &json!({ "msg_id": id }))?)
+    value_of(&folder.queue(queue, command, &json!({ "msg_id": id }))?)
 }
 
 /// The value of a good answer.
-fn told(answer: &Value) -> Result<Value> {
+fn value_of(answer: &Value) -> Result<Value> {
     match answer[0].as_str() {
         Some("ok" | "success") => Ok(answer[1].clone()),
         Some("fail") => anyhow::bail!("{}", text(&answer[1])),

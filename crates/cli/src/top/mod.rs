@@ -123,7 +123,7 @@ impl Server {
         let queues = self.api.queues()?;
         let connections = match self.api.list(CONNECTIONS) {
             Err(error) if Refused::is(&error, CommandError::NotPermitted) => None,
-            told => Some(told?),
+            response => Some(response?),
         };
         let at_ms = self.began.elapsed().as_millis();
         Ok(Snapshot {
@@ -136,9 +136,9 @@ impl Server {
 
     /// Why messages of a queue wait; empty: nothing is known to hold them back.
     fn why_slow(&mut self, queue: &str) -> String {
-        let told = self.api.get(&format!("/queues/{}", part(queue)));
-        let told = told.unwrap_or_default();
-        told["why_slow"].as_str().unwrap_or_default().to_owned()
+        let response = self.api.get(&format!("/queues/{}", part(queue)));
+        let response = response.unwrap_or_default();
+        response["why_slow"].as_str().unwrap_or_default().to_owned()
     }
 
     /// The buried messages of a queue, and its dead letters.

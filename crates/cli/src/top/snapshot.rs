@@ -145,8 +145,8 @@ impl Queue {
 
 impl Finding {
     /// Reads one of the API's.
-    pub(super) fn of(told: &Value) -> Self {
-        let text = |key: &str| told[key].as_str().unwrap_or_default();
+    pub(super) fn of(response: &Value) -> Self {
+        let text = |key: &str| response[key].as_str().unwrap_or_default();
         let queue = text("queue");
         let says = match text("text").strip_prefix(queue) {
             Some(rest) => format!("{}{}", named(queue), seen(rest)),
@@ -163,10 +163,10 @@ impl Finding {
 
 impl Findings {
     /// Reads the API's; `None`: it does not say.
-    pub(super) fn of(told: &Value) -> Option<Self> {
-        let listed = told["findings"].as_array()?.iter().map(Finding::of);
+    pub(super) fn of(response: &Value) -> Option<Self> {
+        let listed = response["findings"].as_array()?.iter().map(Finding::of);
         let listed: Vec<Finding> = listed.collect();
-        let total = told["total"].as_u64().unwrap_or(0);
+        let total = response["total"].as_u64().unwrap_or(0);
         let more = total.saturating_sub(listed.len() as u64);
         Some(Self { listed, more })
     }
@@ -215,8 +215,8 @@ fn per_second(count: u64, ms: u64) -> f64 {
 /// A queue's counters, as the API tells them.
 fn totals(queue: &Value) -> QueueTotals {
     let names = QueueTotals::NAMES.iter();
-    let told = names.map(|name| queue[format!("total_{name}")].as_u64().unwrap_or(0));
-    QueueTotals::from_values(&told.collect::<Vec<_>>())
+    let response = names.map(|name| queue[format!("total_{name}")].as_u64().unwrap_or(0));
+    QueueTotals::from_values(&response.collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl New {
     fn run(self) -> Result<ExitCode> {
         let of = match &self.file {
             Some(file) => super::json_of(file)?,
-            None => self.given(),
+            None => self.definition(),
         };
         let batch = self.at.api("POST", "/batches", Some(&of))?;
         match self.json {
@@ -126,7 +126,7 @@ impl New {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn given(&self) -> Value {
+    fn definition(&self) -> Value {
         let mut of = Map::new();
         let callbacks = [("complete", &self.complete), ("success", &self.success)];
         for (key, callback) in callbacks {

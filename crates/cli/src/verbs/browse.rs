@@ -116,9 +116,9 @@ fn error(message: &Value) -> String {
             .find(|attr| attr[0] == "dead_letter_error")
             .map(|attr| &attr[1])
     };
-    let said = message.get("status").or_else(dead);
-    let said = said.and_then(Value::as_str).unwrap_or_default();
-    preview(said.as_bytes())
+    let stated = message.get("status").or_else(dead);
+    let stated = stated.and_then(Value::as_str).unwrap_or_default();
+    preview(stated.as_bytes())
 }
 
 fn row(message: &Value, body: &[u8]) -> [String; 7] {

@@ -189,7 +189,7 @@ impl<'a> Bulk<'a> {
         // Only what was there at the start, so that it ends beside a producer.
         let wanted = all.min(self.how.max.unwrap_or(u64::MAX));
         if self.how.dry_run {
-            return self.how.told(wanted, self.done);
+            return self.how.report(wanted, self.done);
         }
         if self.asks && wanted > 0 && !self.confirmed(wanted)? {
             bail!("nothing was {}", self.done);
@@ -303,7 +303,7 @@ impl<'a> Bulk<'a> {
 
 impl How {
     /// Says how many it was about.
-    pub(super) fn told(&self, messages: u64, done: &str) -> Result<ExitCode> {
+    pub(super) fn report(&self, messages: u64, done: &str) -> Result<ExitCode> {
         self.print(messages, done, false)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -312,8 +312,8 @@ impl How {
         let mut out = stdout().lock();
         let dry_run = self.dry_run;
         if self.json {
-            let told = json!({ "messages": messages, "dry_run": dry_run, "stopped": stopped });
-            writeln!(out, "{told}")?;
+            let summary = json!({ "messages": messages, "dry_run": dry_run, "stopped": stopped });
+            writeln!(out, "{summary}")?;
             return Ok(());
         }
         let would = if dry_run { "would be " } else { "" };

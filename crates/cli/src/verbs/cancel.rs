@@ -60,7 +60,7 @@ impl Cancel {
         let cancel = json!({ "reason": self.reason, "grace_ms": self.grace });
         if let Some(id) = self.id {
             api.ask("POST", &format!("/messages/{id}/cancel"), Some(&cancel))?;
-            return self.how.told(1, "cancelled");
+            return self.how.report(1, "cancelled");
         }
         let state = |(state, _): &&(&str, &str)| self.state.as_deref().is_none_or(|s| s == *state);
         // Twice: a message may change its state between the passes.

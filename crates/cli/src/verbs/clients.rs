@@ -160,8 +160,8 @@ impl Leases {
         ];
         let mut rows = vec![columns.map(str::to_owned)];
         for queue in queues {
-            let found = each_lease(&mut api, &queue, |told| {
-                let lease = lease(told, &queue);
+            let found = each_lease(&mut api, &queue, |response| {
+                let lease = lease(response, &queue);
                 match self.json {
                     true => writeln!(stdout(), "{lease}")?,
                     false => rows.push(row(&lease)),
@@ -214,29 +214,29 @@ fn each_lease(
 }
 
 /// A lease of the API, as this command tells it.
-fn lease(told: &Value, queue: &str) -> Value {
-    let number = |key: &str| told[key].as_u64();
+fn lease(response: &Value, queue: &str) -> Value {
+    let number = |key: &str| response[key].as_u64();
     let span = number("held_ms").zip(number("left_ms"));
     let since = number("until_ms").zip(span);
     let since = since.map(|(until, (held, left))| until.saturating_sub(held + left));
-    let status = match (&told["status_base64"], &told["status"]) {
+    let status = match (&response["status_base64"], &response["status"]) {
         (Value::String(coded), _) => json!({ "base64": coded }),
         (_, status) if status == "" => Value::Null,
         (_, status) => status.clone(),
     };
     json!({
-        "id": told["message"],
+        "id": response["message"],
         "queue": queue,
-        "bound": told["bound"],
-        "connection": told["connection"],
-        "protocol": told["protocol"],
-        "voice": told["protocol"], // its old name, for one release
-        "peer": told["peer"],
-        "user": told["user"],
-        "worker": told["worker"],
+        "bound": response["bound"],
+        "connection": response["connection"],
+        "protocol": response["protocol"],
+        "voice": response["protocol"], // its old name, for one release
+        "peer": response["peer"],
+        "user": response["user"],
+        "worker": response["worker"],
         "since_ms": since,
-        "until_ms": told["until_ms"],
-        "progress": told["progress"],
+        "until_ms": response["until_ms"],
+        "progress": response["progress"],
         "status": status,
     })
 }

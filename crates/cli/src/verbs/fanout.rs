@@ -44,8 +44,8 @@ impl Fanout {
         let setup = api.get(&format!("{queue}/settings"))?;
         let mut out = stdout().lock();
         if self.json {
-            let told = json!({ "queue": setup["queue"], "children": setup["children"] });
-            writeln!(out, "{told}")?;
+            let summary = json!({ "queue": setup["queue"], "children": setup["children"] });
+            writeln!(out, "{summary}")?;
             return Ok(ExitCode::SUCCESS);
         }
         let children = setup["children"].as_array().into_iter().flatten();

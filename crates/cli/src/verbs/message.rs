@@ -42,8 +42,8 @@ impl Delete {
             if !self.yes && !confirmed(&mut api, id)? {
                 bail!("message {id} was not deleted");
             }
-            let asked = api.ask("DELETE", &format!("/messages/{id}"), None);
-            asked.with_context(|| format!("message {id}"))?;
+            let response = api.ask("DELETE", &format!("/messages/{id}"), None);
+            response.with_context(|| format!("message {id}"))?;
             match self.json {
                 true => writeln!(stdout(), "{}", json!({ "deleted": id }))?,
                 false => writeln!(stdout(), "message {id} deleted")?,

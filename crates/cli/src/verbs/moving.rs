@@ -45,7 +45,7 @@ impl Move {
             (Some(id), [to]) => {
                 let to = json!({ "to": to });
                 api.ask("POST", &format!("/messages/{id}/move"), Some(&to))?;
-                return self.how.told(1, "moved");
+                return self.how.report(1, "moved");
             }
             (None, [from, to]) => (from, to),
             (Some(_), _) => bail!("with --id, name only the target queue: quintet move --id ID TO"),

@@ -42,7 +42,7 @@ impl Kick {
         let mut api = Api::connect(&self.at)?;
         if let Some(id) = self.id {
             api.ask("POST", &format!("/messages/{id}/kick"), None)?;
-            return self.how.told(1, "kicked");
+            return self.how.report(1, "kicked");
         }
         let queue = self.queue.as_deref().unwrap_or_default();
         let acts = [(self.state.as_str(), "kick")];
@@ -95,15 +95,15 @@ impl Retry {
             Err(error) if Refused::is(&error, CommandError::NotFound) => redrive_one(&mut api, id)?,
             kicked => drop(kicked?),
         }
-        self.how.told(1, "retried")
+        self.how.report(1, "retried")
     }
 }
 
 /// The queue that gets the dead letters of `queue`, if it is another one and the user may see it.
 fn dead_letters_of(api: &mut Api, queue: &str) -> Option<String> {
-    let told = api.get(&format!("/queues/{}/settings", part(queue)));
-    let told = told.ok()?;
-    let mut settings = told["settings"].as_array().into_iter().flatten();
+    let response = api.get(&format!("/queues/{}/settings", part(queue)));
+    let response = response.ok()?;
+    let mut settings = response["settings"].as_array().into_iter().flatten();
     let dead = settings.find(|setting| setting["key"] == "dead_letter");
     let dead = dead.and_then(|setting| setting["value"].as_str());
     dead.filter(|dead| !dead.is_empty()).map(str::to_owned)
@@ -144,7 +144,7 @@ impl Redrive {
         let mut api = Api::connect(&self.at)?;
         if let Some(id) = self.id {
             redrive_one(&mut api, id)?;
-            return self.how.told(1, "redriven");
+            return self.how.report(1, "redriven");
         }
         let queue = self.queue.as_deref().unwrap_or_default();
         let acts = [(self.state.as_str(), "redrive")];

@@ -197,20 +197,20 @@ impl Define {
     fn run(self) -> Result<ExitCode> {
         let of = match &self.file {
             Some(file) => super::json_of(file)?,
-            None => self.given()?,
+            None => self.definition()?,
         };
         let path = format!("/schedules/{}", part(&self.name));
-        let told = self.at.api("PUT", &path, Some(&of))?;
+        let response = self.at.api("PUT", &path, Some(&of))?;
         let name = seen(&self.name);
-        match (self.json, told["changed"].as_bool()) {
-            (true, _) => writeln!(stdout(), "{told}")?,
+        match (self.json, response["changed"].as_bool()) {
+            (true, _) => writeln!(stdout(), "{response}")?,
             (false, Some(true)) => writeln!(stdout(), "{name} is scheduled")?,
             (false, _) => writeln!(stdout(), "{name} was so already")?,
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn given(&self) -> Result<Value> {
+    fn definition(&self) -> Result<Value> {
         let mut of = Map::new();
         let texts = [
             ("queue", &self.queue),
@@ -256,8 +256,8 @@ impl Names {
     fn show(self) -> Result<ExitCode> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
-            let told = api.get(&format!("/schedules/{}", part(name)))?;
-            writeln!(stdout(), "{told}")?;
+            let response = api.get(&format!("/schedules/{}", part(name)))?;
+            writeln!(stdout(), "{response}")?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -283,14 +283,15 @@ impl Steer {
     fn run(self, act: &str, done: &str, was: &str) -> Result<ExitCode> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
-            let mut told = api.ask("POST", &format!("/schedules/{}/{act}", part(name)), None)?;
+            let mut response =
+                api.ask("POST", &format!("/schedules/{}/{act}", part(name)), None)?;
             if self.json {
-                told["name"] = name.as_str().into();
-                writeln!(stdout(), "{told}")?;
+                response["name"] = name.as_str().into();
+                writeln!(stdout(), "{response}")?;
                 continue;
             }
             let name = seen(name);
-            match (told["changed"].as_bool(), told["message"].as_u64()) {
+            match (response["changed"].as_bool(), response["message"].as_u64()) {
                 (_, Some(id)) => writeln!(stdout(), "{name} {done} as message {id}")?,
                 (Some(true), None) => writeln!(stdout(), "{name} {done}")?,
                 _ => writeln!(stdout(), "{name} {was}")?,

@@ -65,7 +65,7 @@ pub(in super::super) struct Reload {
 
 impl Wait {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         // Another server may have the default port; this one's socket comes.
         let at = Where {
             only_sockets: true,
@@ -75,13 +75,13 @@ impl Wait {
         // A server that reads its log lets clients connect and answers later. This thread ends with
         // the process.
         std::thread::spawn(move || {
-            while tell.send(answers(&at)).is_ok() {
+            while sender.send(answers(&at)).is_ok() {
                 std::thread::sleep(TRY_AGAIN);
             }
         });
         let mut why = anyhow!("the server does not respond; it may still be reading its log");
         loop {
-            match told.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(Ok(())) => return Ok(ExitCode::SUCCESS),
                 Ok(Err(error)) => why = error,
                 Err(_) => return Err(why),

@@ -36,18 +36,18 @@ impl Trace {
         for first in &self.ids {
             let mut id = *first;
             for _ in 0..NAMES_MAX {
-                let told = self.at.api("GET", &format!("/messages/{id}/trace"), None)?;
+                let response = self.at.api("GET", &format!("/messages/{id}/trace"), None)?;
                 if self.json {
-                    writeln!(stdout(), "{told}")?;
+                    writeln!(stdout(), "{response}")?;
                 } else {
-                    let text = told["text"].as_str();
+                    let text = response["text"].as_str();
                     let text = text.context("the server is of another version")?;
-                    let at = told["at_ms"].as_u64();
+                    let at = response["at_ms"].as_u64();
                     let at = at.map(|at| format!(" ({})", utc(at)));
                     let text = seen_bytes(text.as_bytes());
                     writeln!(stdout(), "{text}{}", at.unwrap_or_default())?;
                 }
-                match told["new_id"].as_u64() {
+                match response["new_id"].as_u64() {
                     Some(next) if next != id => id = next,
                     _ => break,
                 }

@@ -40,10 +40,10 @@ impl DelayedStream {
     fn release(&self, expected: Seq) -> bool {
         let mut held = self.held.lock().expect("lock");
         let index = held.iter().position(|(at, ..)| *at == expected);
-        let (at, entry, told) = held.remove(index.expect("it was held"));
+        let (at, entry, callback) = held.remove(index.expect("it was held"));
         drop(held);
         let before = self.stream.entries().1.len();
-        self.stream.append(at, entry, told);
+        self.stream.append(at, entry, callback);
         self.stream.entries().1.len() > before
     }
 }
@@ -53,33 +53,39 @@ impl Stream for DelayedStream {
         "a stream that is held up".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
         if self.holds.load(Ordering::Relaxed) {
             let mut held = self.held.lock().expect("lock");
-            held.push((expected, entry, told));
+            held.push((expected, entry, callback));
         } else {
-            self.stream.append(expected, entry, told);
+            self.stream.append(expected, entry, callback);
         }
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
-        self.stream.ends(told);
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
+        self.stream.ends(callback);
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
-        self.stream.get(seq, told);
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
+        self.stream.get(seq, callback);
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
         self.stream.tail(from, each)
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
-        self.stream.purge_below(seq, told);
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
+        self.stream.purge_below(seq, callback);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
-        self.stream.distrust(ends, bad, doubted, told);
+    fn distrust(
+        &self,
+        ends: Ends,
+        bad: &[String],
+        doubted: &[String],
+        callback: ReplyFn<Distrusted>,
+    ) {
+        self.stream.distrust(ends, bad, doubted, callback);
     }
 }
 
@@ -96,34 +102,40 @@ impl Stream for Until {
         "a stream with somebody else".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
         if expected == self.at {
             let first = self.first.lock().expect("lock").take();
             if let Some(first) = first {
                 first();
             }
         }
-        self.stream.append(expected, entry, told);
+        self.stream.append(expected, entry, callback);
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
-        self.stream.ends(told);
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
+        self.stream.ends(callback);
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
-        self.stream.get(seq, told);
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
+        self.stream.get(seq, callback);
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
         self.stream.tail(from, each)
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
-        self.stream.purge_below(seq, told);
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
+        self.stream.purge_below(seq, callback);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
-        self.stream.distrust(ends, bad, doubted, told);
+    fn distrust(
+        &self,
+        ends: Ends,
+        bad: &[String],
+        doubted: &[String],
+        callback: ReplyFn<Distrusted>,
+    ) {
+        self.stream.distrust(ends, bad, doubted, callback);
     }
 }
 

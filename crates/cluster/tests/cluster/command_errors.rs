@@ -60,9 +60,9 @@ fn a_flipped_bit_stops_a_start_and_says_where() {
 fn a_stream_of_another_cluster_is_refused() {
     let (stream, _) = some(1);
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
-    let mut asked = store(Arc::new(stream.clone()), world, 2, Fences::default());
-    asked.cluster = ClusterId(8);
-    let refused = Node::open(asked).err();
+    let mut tested = store(Arc::new(stream.clone()), world, 2, Fences::default());
+    tested.cluster = ClusterId(8);
+    let refused = Node::open(tested).err();
     assert!(matches!(refused, Some(LogError::BadEntry { entry: 1, .. })));
 }
 
@@ -139,33 +139,39 @@ impl Stream for Until {
         "a stream that stops".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
         let until = *self.1.lock().unwrap_or_else(PoisonError::into_inner);
         if expected.after() < until {
-            self.0.append(expected, entry, told);
+            self.0.append(expected, entry, callback);
         }
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
-        self.0.ends(told);
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
+        self.0.ends(callback);
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
-        self.0.get(seq, told);
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
+        self.0.get(seq, callback);
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
         self.0.tail(from, each)
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
         let left = self.2.fork().power_cut(Keep::Synced);
         *self.3.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
-        self.0.purge_below(seq, told);
+        self.0.purge_below(seq, callback);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
-        self.0.distrust(ends, bad, doubted, told);
+    fn distrust(
+        &self,
+        ends: Ends,
+        bad: &[String],
+        doubted: &[String],
+        callback: ReplyFn<Distrusted>,
+    ) {
+        self.0.distrust(ends, bad, doubted, callback);
     }
 }
 
@@ -175,8 +181,8 @@ fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
     let until = Arc::new(Until::new(stream.clone(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
     let way = Arc::clone(&until) as Arc<dyn Stream>;
-    let asked = store(way, Arc::clone(&world), 1, Fences::default());
-    let mut node = Node::open(asked).expect("open");
+    let tested = store(way, Arc::clone(&world), 1, Fences::default());
+    let mut node = Node::open(tested).expect("open");
     node.append(b"the only segment that is whole")
         .expect("append");
     node.sync().expect("sync");
@@ -201,9 +207,9 @@ fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
 fn what_a_purge_keeps_is_on_the_owners_disk_before() {
     let until = Arc::new(Until::new(MemStream::new(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
-    let mut asked = store(Arc::clone(&until) as _, world, 1, Fences::default());
-    asked.mirror = Arc::new(until.2.clone());
-    let mut node = Node::open(asked).expect("open");
+    let mut tested = store(Arc::clone(&until) as _, world, 1, Fences::default());
+    tested.mirror = Arc::new(until.2.clone());
+    let mut node = Node::open(tested).expect("open");
     node.append(b"old").expect("append");
     node.log.begin_segment();
     let kept = [7; 5000];
@@ -224,10 +230,10 @@ fn what_a_purge_keeps_is_on_the_owners_disk_before() {
 fn a_full_disk_puts_off_retirement_and_changes_nothing() {
     let stream = MemStream::new();
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
-    let mut asked = store(Arc::new(stream.clone()), world, 1, Fences::default());
+    let mut tested = store(Arc::new(stream.clone()), world, 1, Fences::default());
     let disk = SimDisk::new(1);
-    asked.mirror = Arc::new(disk.clone());
-    let mut node = Node::open(asked).expect("open");
+    tested.mirror = Arc::new(disk.clone());
+    let mut node = Node::open(tested).expect("open");
     node.append(b"old").expect("append");
     node.log.begin_segment();
     node.append(b"new").expect("append");

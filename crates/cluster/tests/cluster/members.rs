@@ -65,7 +65,7 @@ struct App {
     /// The copies of the stream begin with different entries.
     differ: bool,
     /// The entry that they were last asked of.
-    asked_of: Option<Seq>,
+    requested_of: Option<Seq>,
     process: Option<Process>,
     /// The disk of its newest mirror.
     disk: Option<SimDisk>,
@@ -103,7 +103,7 @@ impl Duty for Work {
 
     fn begins_everywhere(&mut self, first: Seq) -> bool {
         let mut app = lock(&self.0);
-        app.asked_of = Some(first);
+        app.requested_of = Some(first);
         !app.differ
     }
 

@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, node: usize, event: Event) {
+    fn deliver(&mut self, node: usize, event: Event) {
         let now = self.clock(node);
         let action = self.nodes[node].ownership.step(now, event);
         self.act(node, action);
@@ -150,7 +150,7 @@ impl World {
             if let Event::Claimed(Claimed::Stands(epoch)) = event {
                 self.nodes[node].epoch = epoch.0;
             }
-            return self.tell(node, event);
+            return self.deliver(node, event);
         }
         let alone = self.now < self.leaderless_until || self.nodes[node].cut;
         let last = self.log.len();
@@ -214,9 +214,9 @@ impl World {
             if !one.cut && one.read < self.log.len() && self.random.chance(1, 2) {
                 one.read += 1;
                 let (read, entry) = (one.read, self.log[one.read - 1]);
-                self.tell(node, Event::Read(Seq(read as u64), Epoch(entry.epoch)));
+                self.deliver(node, Event::Read(Seq(read as u64), Epoch(entry.epoch)));
                 if let Kind::Handoff(to) = entry.kind {
-                    self.tell(
+                    self.deliver(
                         node,
                         Event::Handoff(match to {
                             None => Successor::Anyone,
@@ -226,7 +226,7 @@ impl World {
                     );
                 }
             }
-            self.tell(node, Event::Tick);
+            self.deliver(node, Event::Tick);
         }
         self.check();
     }

@@ -77,17 +77,17 @@ impl Run {
     /// Another node claims the log; those before need not know.
     fn take_over(&mut self) -> Result<(), LogError> {
         let link = self.stream.link();
-        let mut asked = store(
+        let mut tested = store(
             Arc::new(link.share()),
             Arc::new(self.world.clone()),
             self.random.next_u64(),
             self.fences,
         );
-        asked.limits = Limits {
+        tested.limits = Limits {
             entries: [1, 8, 32, 64][self.random.index(4)],
             ..Limits::default()
         };
-        let node = Node::open(asked)?;
+        let node = Node::open(tested)?;
         self.check(&node.found);
         self.seen.takeovers += 1;
         self.nodes.push((node, link));

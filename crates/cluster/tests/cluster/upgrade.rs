@@ -101,13 +101,13 @@ fn open(stream: &MemStream, seed: u64) -> Result<Node, quintet_log::LogError> {
 fn beginning(stream: &MemStream) -> Option<(SegmentNumber, Seq)> {
     let (first, entries) = stream.entries();
     let mut reader = Reader::new(CLUSTER, first);
-    let mut told = None;
+    let mut received = None;
     for (seq, entry) in (first.0..).map(Seq).zip(&entries) {
         if let Ok(Read::Frame(frame)) = reader.read(seq, entry) {
-            told = frame.beginning().or(told);
+            received = frame.beginning().or(received);
         }
     }
-    told.map(|told| (told.segment, told.seq))
+    received.map(|received| (received.segment, received.seq))
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn the_first_owner_of_a_later_version_says_where_a_log_begins_that_is_whole() {
 fn refuses_a_later_beginning(stream: &MemStream, [second, third]: [Seq; 2]) {
     stream.purge_below(third, Box::new(|_| ()));
     let why = open(stream, 9).err().expect("it lacks a segment");
-    let said = format!("the log begins with entry {second}");
-    assert!(why.to_string().contains(&said), "{why}");
+    let message = format!("the log begins with entry {second}");
+    assert!(why.to_string().contains(&message), "{why}");
 }
 
 #[test]
@@ -201,8 +201,8 @@ fn a_log_of_version_1_with_a_hole_or_a_torn_beginning_is_not_accepted() {
         // A hole keeps reading from coming to its end.
         if let Some(Lie::Hole(..)) = damage {
             let ends = Arc::new(std::sync::Mutex::new(None));
-            let told = Arc::clone(&ends);
-            link.ends(Box::new(move |ends| *told.lock().expect("lock") = ends));
+            let received = Arc::clone(&ends);
+            link.ends(Box::new(move |ends| *received.lock().expect("lock") = ends));
             world.pass(std::time::Duration::from_millis(50));
             let missing = ends.lock().expect("lock").as_ref().map(Ends::missing);
             assert_eq!(missing, Some(1));

@@ -66,18 +66,18 @@ impl Gate for HttpGate {
         self.security.auth.is_used()
     }
 
-    fn log_in(&self, peer: Option<IpAddr>, shown: LoginCredentials<'_>, tell: Tell) {
+    fn log_in(&self, peer: Option<IpAddr>, shown: LoginCredentials<'_>, notify: Tell) {
         let (name, secret) = match shown {
-            LoginCredentials::Nothing => return tell(self.silent()),
+            LoginCredentials::Nothing => return notify(self.silent()),
             LoginCredentials::Certificate(name) => {
                 // A name that nobody here has says no more than none.
-                return tell(match self.security.auth.user(name) {
+                return notify(match self.security.auth.user(name) {
                     Principal::ANONYMOUS => self.silent(),
                     user => Answer::In(user, 0),
                 });
             }
             LoginCredentials::Bearer(token) => {
-                return tell(answer(self.security.bear(token, peer)));
+                return notify(answer(self.security.bear(token, peer)));
             }
             LoginCredentials::Basic(name, secret) => (name, secret),
         };
@@ -86,11 +86,11 @@ impl Gate for HttpGate {
         let own = own.filter(|name| !self.security.auth.table().has_user(name));
         let own = own.is_some_and(|_| quintet_http::is_one_of(&self.users, name, secret));
         // Called in one way or the other, and once.
-        let tell = Arc::new(std::sync::Mutex::new(Some(tell)));
-        let later = Arc::clone(&tell);
-        let once = |tell: &std::sync::Mutex<Option<Tell>>, told: LoginResult| {
-            if let Some(tell) = quintet_host::locked(tell).take() {
-                tell(answer(told));
+        let notify = Arc::new(std::sync::Mutex::new(Some(notify)));
+        let later = Arc::clone(&notify);
+        let once = |notify: &std::sync::Mutex<Option<Tell>>, result: LoginResult| {
+            if let Some(notify) = quintet_host::locked(notify).take() {
+                notify(answer(result));
             }
         };
         let comes = Comes {
@@ -102,9 +102,9 @@ impl Gate for HttpGate {
         };
         let begun = self
             .security
-            .begin_login(&comes, move |told| once(&later, told));
-        if let Begun::Now(told) = begun {
-            once(&tell, told);
+            .begin_login(&comes, move |result| once(&later, result));
+        if let Begun::Now(result) = begun {
+            once(&notify, result);
         }
     }
 
@@ -179,8 +179,8 @@ impl Gate for HttpGate {
     }
 }
 
-fn answer(told: LoginResult) -> Answer {
-    match told {
+fn answer(result: LoginResult) -> Answer {
+    match result {
         Ok(logged_in) => Answer::In(logged_in.principal, logged_in.proof),
         Err(LoginRefused::Wrong) => Answer::No,
         Err(refused @ (LoginRefused::Throttled | LoginRefused::Busy | LoginRefused::TooMany)) => {

@@ -67,7 +67,7 @@ struct Job {
     unknown: bool,
     /// It gets in unless a hook says no.
     own: bool,
-    tell: Tell,
+    notify: Tell,
 }
 
 /// The memory between logins, and the way to the threads.
@@ -129,12 +129,12 @@ impl Checker {
 }
 
 impl Security {
-    /// Somebody says who it is. What cannot be said at once is told to `tell`,
+    /// Somebody says who it is. What cannot be said at once is told to `notify`,
     /// from another thread.
     pub fn begin_login(
         self: &Arc<Self>,
         comes: &Comes<'_>,
-        tell: impl FnOnce(LoginResult) + Send + 'static,
+        notify: impl FnOnce(LoginResult) + Send + 'static,
     ) -> Begun {
         let now = wall_ms();
         let checker = &self.auth.checker;
@@ -167,7 +167,7 @@ impl Security {
             is,
             unknown,
             own: comes.own,
-            tell: Box::new(tell),
+            notify: Box::new(notify),
         };
         match checker.start() && checker.jobs.try_send(job).is_ok() {
             true => Begun::Later,
@@ -303,8 +303,8 @@ fn check_all(inbox: &Mutex<Receiver<Job>>) {
             own: job.own,
             with_each_request: false,
         };
-        let told = security.end_login(&comes, outcome);
-        (job.tell)(told);
+        let login_result = security.end_login(&comes, outcome);
+        (job.notify)(login_result);
     }
 }
 

@@ -275,11 +275,11 @@ fn exposed(config: &Config, listen: &Listen, table: &Table) -> Option<String> {
     // What is wrong with its TLS is said where the listener is opened.
     let tls = config.tls_of(listen).ok().flatten();
     let shows_certificate = tls.is_some_and(|tls| tls.client_ca.is_some());
-    let asked = !listen.user.is_empty()
+    let requested = !listen.user.is_empty()
         || shows_certificate
         || listen.has_users_option()
         || table.is_used() && !table.lets_anonymous() && has_logins(listen.served);
-    if at.ip().to_canonical().is_loopback() || listen.insecure || asked {
+    if at.ip().to_canonical().is_loopback() || listen.insecure || requested {
         return None;
     }
     let protocol = listen.served.name();
@@ -310,11 +310,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("quintet.toml");
         std::fs::write(&path, text).expect("written");
-        let given = CommandLine {
+        let command_line = CommandLine {
             config: Some(path),
             ..CommandLine::default()
         };
-        load(&given).expect("read")
+        load(&command_line).expect("read")
     }
 
     #[test]

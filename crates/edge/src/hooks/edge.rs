@@ -42,7 +42,7 @@ impl Host for Shards {
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
         let mut did = locked(&self.did);
         let did = &mut *did;
-        if looks(&command) {
+        if peeks(&command) {
             let (outcome, name, required) = self.core.peek(command);
             did.required = did.required.and(required);
             return (Some(outcome), name);
@@ -74,7 +74,7 @@ impl Host for Shards {
 
 /// True for what only looks: a hook that asks for it gets its answer at once,
 /// also if a run has to be read for it.
-fn looks(command: &Command) -> bool {
+fn peeks(command: &Command) -> bool {
     matches!(
         command,
         Command::Peek(_)

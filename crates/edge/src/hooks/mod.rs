@@ -149,11 +149,11 @@ impl Hooks {
     /// `auth`: whether somebody who comes in by HTTP may; `None`: no hook says.
     pub fn may_log_in(&self, core: &Arc<Core>, user: &str, secret: &[u8]) -> Option<bool> {
         let who = at_client_api(Caller::server(ClientId::default()));
-        let asked = self.at_dispatcher(core, |runner| {
+        let outcome = self.at_dispatcher(core, |runner| {
             let may = runner.state.auth(&who, user, secret);
             (may, runner.take_did())
         });
-        let (may, did) = asked?;
+        let (may, did) = outcome?;
         did.see_to(core);
         may
     }

@@ -25,7 +25,7 @@ impl Hooks {
             ..Who::default()
         };
         let mut runner: Option<Runner> = None;
-        let mut looked = Instant::now();
+        let mut checked = Instant::now();
         let mut seen = hooks_path().map(|path| stamp(&path));
         let mut version = 0;
         loop {
@@ -51,8 +51,8 @@ impl Hooks {
                 return;
             }
             core.hooks_work.wait_for(rest(core, runner.as_ref()));
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
+            if checked.elapsed() >= LOOK {
+                checked = Instant::now();
                 for line in self.shared.overdue(core.clock.now()) {
                     tracing::error!(target: "hooks", "{line}");
                 }

@@ -75,16 +75,16 @@ impl Edge {
 
     /// No listener of an I/O thread accepts any more.
     pub fn refuse(&self) {
-        self.tell_threads(|| Mail::Refuse);
+        self.notify_threads(|| Mail::Refuse);
     }
 
     /// Connections get what they are owed, and the I/O threads end.
     pub fn stop(&self) {
-        self.tell_threads(|| Mail::Stop);
+        self.notify_threads(|| Mail::Stop);
     }
 
     /// Leaves this for every I/O thread.
-    pub(super) fn tell_threads(&self, mail: fn() -> Mail) {
+    pub(super) fn notify_threads(&self, mail: fn() -> Mail) {
         self.mail.iter().for_each(|mailbox| mailbox.leave(mail()));
     }
 
@@ -215,7 +215,7 @@ impl IoThread {
             self.greet(key.slot);
         }
         if speaks_first {
-            self.mark_again(key.slot);
+            self.mark_dirty_again(key.slot);
         }
     }
 }

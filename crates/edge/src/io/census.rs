@@ -22,7 +22,7 @@ const PAGE_BYTES: usize = 1 << 20;
 
 /// Workers as a list in JSON, each with the jobs that these connections of its hold: a page of
 /// those behind `after`, in the order of their names, and the last of it if more follow.
-fn told_of_workers(
+fn list_thread_workers(
     all: &[WorkerSeen],
     clients: &[Client],
     after: Option<&str>,
@@ -44,7 +44,7 @@ fn told_of_workers(
         if last.is_some() {
             list.push(',');
         }
-        let told = json!({
+        let listed = json!({
             "wid": worker.joins.wid,
             "host": worker.joins.host,
             "pid": worker.joins.pid,
@@ -56,7 +56,7 @@ fn told_of_workers(
             "age_ms": worker.age_ms,
             "silent_ms": worker.silent_ms,
         });
-        list.push_str(&told.to_string());
+        list.push_str(&listed.to_string());
         last = Some(worker.joins.wid.to_string());
     }
     (list + "]", None)
@@ -79,44 +79,44 @@ const AT_ONCE: usize = 256;
 
 impl Edge {
     /// Has every I/O thread tell of its connections.
-    pub fn list_clients(&self, tell: TellClients) {
+    pub fn list_clients(&self, notify: TellClients) {
         let clients = Vec::new();
-        self.mail[0].leave(Mail::Census(Box::new(Census { clients, tell })));
+        self.mail[0].leave(Mail::Census(Box::new(Census { clients, notify })));
     }
 
     /// Closes a connection; told whether there was one of this number.
-    pub fn close_client(&self, id: u64, tell: Box<dyn FnOnce(bool) + Send>) {
+    pub fn close_client(&self, id: u64, notify: Box<dyn FnOnce(bool) + Send>) {
         let client_id = ClientId(id);
         let thread = ClientKey::of(client_id).thread;
         if let Some(id) = http_id(client_id) {
-            return tell(self.http.clients.close(id));
+            return notify(self.http.clients.close(id));
         }
         match thread < self.threads.len() {
-            true => self.mail[thread].leave(Mail::Close(client_id, tell)),
-            false => tell(false),
+            true => self.mail[thread].leave(Mail::Close(client_id, notify)),
+            false => notify(false),
         }
     }
 
     /// Told by an I/O thread when it gets to it: that it lives.
-    pub fn ask_thread(&self, thread: usize, tell: Box<dyn FnOnce() + Send>) {
+    pub fn ask_thread(&self, thread: usize, notify: Box<dyn FnOnce() + Send>) {
         // Generations begin with 1: nobody has this number.
         let nobody = ClientKey {
             thread,
             slot: 0,
             generation: 0,
         };
-        let tell = Box::new(move |_| tell());
-        self.mail[thread].leave(Mail::Close(nobody.client_id(), tell));
+        let notify = Box::new(move |_| notify());
+        self.mail[thread].leave(Mail::Close(nobody.client_id(), notify));
     }
 
     /// Tells of the workers behind `after`, as a page of a list in JSON: with what their
     /// connections hold, so the threads are asked.
-    pub fn list_workers(&self, after: Option<String>, tell: TellWorkers) {
+    pub fn list_workers(&self, after: Option<String>, notify: TellWorkers) {
         let now = self.core.clock.now();
         let all = self.guests.workers(|workers| workers.list(now));
         self.list_clients(Box::new(move |clients| {
-            let (list, next) = told_of_workers(&all, &clients, after.as_deref());
-            tell(list, next);
+            let (list, next) = list_thread_workers(&all, &clients, after.as_deref());
+            notify(list, next);
         }));
     }
 
@@ -129,30 +129,38 @@ impl Edge {
 
     /// The connections of HTTP.
     fn http_clients(&self) -> Vec<Client> {
-        let told = self.http.clients.list();
-        let waiting: Vec<ClientId> = told.iter().filter_map(|client| client.client_id).collect();
+        let listed = self.http.clients.list();
+        let waiting: Vec<ClientId> = listed
+            .iter()
+            .filter_map(|client| client.client_id)
+            .collect();
         let waiting = waiting.chunks(AT_ONCE).flat_map(|client_ids| {
             let known = self.core.client_stats(client_ids);
             client_ids.iter().copied().zip(known).collect::<Vec<_>>()
         });
         let waiting: HashMap<ClientId, ClientStats> = waiting.collect();
-        let clients = told.into_iter().map(|told| {
+        let clients = listed.into_iter().map(|listed| {
             let mut client = Client {
-                id: http_client_id(told.id).0,
-                protocol: told.protocol,
-                voice: told.protocol,
-                listener: told.listener.to_string(),
-                peer: told.peer.map(|peer| peer.to_string()),
-                user: told.user.map_or_else(String::new, |user| user.to_string()),
-                tls: told.tls,
-                idle_ms: told.idle_ms,
-                unread_bytes: told.unread_bytes,
-                asks: told.asks.map(shown),
+                id: http_client_id(listed.id).0,
+                protocol: listed.protocol,
+                voice: listed.protocol,
+                listener: listed.listener.to_string(),
+                peer: listed.peer.map(|peer| peer.to_string()),
+                user: listed
+                    .user
+                    .map_or_else(String::new, |user| user.to_string()),
+                tls: listed.tls,
+                idle_ms: listed.idle_ms,
+                unread_bytes: listed.unread_bytes,
+                asks: listed.asks.map(shown),
                 worker: None,
                 waits_on: Vec::new(),
                 leases: 0,
             };
-            if let Some(known) = told.client_id.and_then(|client_id| waiting.get(&client_id)) {
+            if let Some(known) = listed
+                .client_id
+                .and_then(|client_id| waiting.get(&client_id))
+            {
                 client.set_held(known.leases, &known.waits_on);
             }
             client
@@ -214,7 +222,7 @@ impl IoThread {
             true => edge.mail[next].leave(Mail::Census(Box::new(census))),
             false => {
                 census.clients.extend(edge.http_clients());
-                (census.tell)(census.clients);
+                (census.notify)(census.clients);
             }
         }
     }
@@ -229,7 +237,7 @@ impl IoThread {
     }
 
     /// Delivers an answer from elsewhere that a connection waited for.
-    pub(super) fn told(&mut self, client_id: ClientId, text: Result<String, String>) {
+    pub(super) fn deliver_answer(&mut self, client_id: ClientId, text: Result<String, String>) {
         let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
             return;
         };
@@ -241,12 +249,12 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
-        let given = ServerResponse::Host(text);
+        let response = ServerResponse::Host(text);
         if let Some(act) = conn.unfinished.take() {
-            edge.audit_act(conn, &act, result_of(&given), Did::default());
+            edge.audit_act(conn, &act, result_of(&response), Did::default());
         }
         self.replies.push(DueReply {
-            given,
+            response,
             ..DueReply::own()
         });
         self.encode(slot, &edge);

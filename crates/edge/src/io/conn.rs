@@ -185,9 +185,9 @@ pub(super) struct Conn {
 /// A request that was decided, in order, before its reply is written.
 pub(super) struct DueReply {
     /// Input of the session.
-    pub(super) given: ServerResponse,
+    pub(super) response: ServerResponse,
     /// The hook's reply instead.
-    pub(super) said: Option<Box<Spoken>>,
+    pub(super) hook_reply: Option<Box<Spoken>>,
     /// The condition for sending the reply.
     pub(super) required: Required,
     /// The messages in it go back if it never begins to leave: they were
@@ -238,7 +238,7 @@ impl Spoken {
         Self::Refused(text)
     }
 
-    pub(super) fn as_said(&self) -> HookReply<'_> {
+    pub(super) fn as_hook_reply(&self) -> HookReply<'_> {
         match self {
             Self::Line(text) => HookReply::Line(text),
             Self::Message(bytes) => HookReply::Message(bytes),
@@ -302,7 +302,7 @@ impl Conn {
 
     /// Says in the log that its client was told no, in the words it was told:
     /// the reply that begins at `start`.
-    pub(super) fn tell_refused(&self, protocol: &str, start: usize) {
+    pub(super) fn report_refused(&self, protocol: &str, start: usize) {
         let reply = self.out.output.bytes().get(start..).unwrap_or_default();
         if self.session.says_no(reply) {
             let words = reply[..reply.len().min(ERROR_SHOWN)].trim_ascii_end();
@@ -358,8 +358,8 @@ impl DueReply {
     /// A reply that the session knows.
     pub(super) fn own() -> Self {
         Self {
-            given: ServerResponse::Own,
-            said: None,
+            response: ServerResponse::Own,
+            hook_reply: None,
             required: Required::default(),
             undone: false,
             host: None,
@@ -370,12 +370,16 @@ impl DueReply {
 
     /// It says no.
     pub(super) fn is_command_error(&self) -> bool {
-        self.said.is_some() || matches!(self.given, ServerResponse::Engine(Outcome::Refused(_), _))
+        self.hook_reply.is_some()
+            || matches!(
+                self.response,
+                ServerResponse::Engine(Outcome::Refused(_), _)
+            )
     }
 
     /// The messages that go back to their queue if the reply never leaves.
     pub(super) fn take_undone(&mut self) -> Option<Handed> {
-        if let ServerResponse::Engine(Outcome::Messages(messages), _) = &mut self.given
+        if let ServerResponse::Engine(Outcome::Messages(messages), _) = &mut self.response
             && self.undone
         {
             return Some(std::mem::take(messages));

@@ -229,10 +229,10 @@ mod tests {
         let counts = ProtocolCounts::new();
         counts.refused(CommandError::NotFound);
         counts.refused(CommandError::Unavailable);
-        let said: Vec<_> = counts
+        let texts: Vec<_> = counts
             .command_errors()
             .filter(|(_, count)| *count > 0)
             .collect();
-        assert_eq!(said, [("not_found", 1), ("unavailable", 1)]);
+        assert_eq!(texts, [("not_found", 1), ("unavailable", 1)]);
     }
 }

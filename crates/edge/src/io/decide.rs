@@ -69,7 +69,7 @@ impl IoThread {
                                 access.submit(conn.caller, command)
                             {
                                 self.replies.push(DueReply {
-                                    given: ServerResponse::Engine(outcome, queue),
+                                    response: ServerResponse::Engine(outcome, queue),
                                     required,
                                     undone,
                                     ..DueReply::own()
@@ -79,13 +79,13 @@ impl IoThread {
                     }
                     let later = self.replies.len() == before;
                     match (act, self.replies.last().filter(|_| !later)) {
-                        (Some(act), Some(reply)) if act.is_nothing(&reply.given) => {}
+                        (Some(act), Some(reply)) if act.is_nothing(&reply.response) => {}
                         (Some(act), Some(reply)) => {
                             edge.audit_act(
                                 conn,
                                 &act,
-                                result_of(&reply.given),
-                                did_of(&act, &reply.given),
+                                result_of(&reply.response),
+                                did_of(&act, &reply.response),
                             );
                         }
                         (Some(act), None) => conn.unfinished = Some(Box::new(act)),
@@ -126,8 +126,8 @@ impl IoThread {
                     }));
                     let client_id = conn.caller.client_id;
                     let mailbox = Arc::clone(&edge.mail[self.index]);
-                    let tell = Box::new(move |text| mailbox.leave(Mail::Answer(client_id, text)));
-                    self.operator.reload(conn.caller.principal, tell);
+                    let notify = Box::new(move |text| mailbox.leave(Mail::Answer(client_id, text)));
+                    self.operator.reload(conn.caller.principal, notify);
                     conn.phase.wait(Wait {
                         undone: false,
                         family,
@@ -142,11 +142,11 @@ impl IoThread {
                     ..DueReply::own()
                 }),
                 ClientRequest::Proof(met) => self.replies.push(DueReply {
-                    given: ServerResponse::Login(edge.prove(conn, met)),
+                    response: ServerResponse::Login(edge.prove(conn, met)),
                     ..DueReply::own()
                 }),
                 ClientRequest::Worker(ask) => self.replies.push(DueReply {
-                    given: ServerResponse::Worker(edge.guests.worker(ask, self.now)),
+                    response: ServerResponse::Worker(edge.guests.worker(ask, self.now)),
                     ..DueReply::own()
                 }),
                 ClientRequest::Own => self.replies.push(DueReply::own()),
@@ -169,7 +169,7 @@ impl IoThread {
             }
             reply.family = family;
             reply.closes |= or_close && reply.is_command_error();
-            if let ServerResponse::Engine(outcome, _) = &reply.given {
+            if let ServerResponse::Engine(outcome, _) = &reply.response {
                 bytes += bytes_in(outcome);
             }
             if reply.closes {

@@ -68,8 +68,9 @@ impl IoThread {
         let did = runner.take_did();
         self.trail.join(did.trail);
         if let Some(text) = refused {
-            let said = Spoken::refused(&text);
-            conn.session.say(said.as_said(), &mut conn.out.output);
+            let hook_reply = Spoken::refused(&text);
+            conn.session
+                .say(hook_reply.as_hook_reply(), &mut conn.out.output);
             conn.out.end_reply(0, did.required, None, Replies::none());
             conn.close_after_flush();
             self.mark_dirty(slot);
@@ -124,14 +125,14 @@ pub(super) fn added(
 ) -> DueReply {
     let who = who(conn, edge);
     access.release();
-    let said = runner.state.added(&who, line);
+    let hook_reply = runner.state.added(&who, line);
     let did = runner.take_did();
     access.join(did.trail);
-    let Some(said) = said else {
+    let Some(hook_reply) = hook_reply else {
         return DueReply::own();
     };
     DueReply {
-        said: Some(Box::new(match said {
+        hook_reply: Some(Box::new(match hook_reply {
             HookReply::Done => Spoken::Line("OK".to_owned()),
             HookReply::Text(bytes) => Spoken::of(bytes),
             HookReply::Refused(text) => Spoken::refused(&text),
@@ -145,18 +146,18 @@ pub(super) fn added(
 pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueReply {
     match decided {
         Hooked::Now(outcome, name) => DueReply {
-            given: ServerResponse::Engine(outcome, name),
+            response: ServerResponse::Engine(outcome, name),
             required,
             undone,
             ..DueReply::own()
         },
         Hooked::Denied(text) => DueReply {
-            said: Some(Box::new(Spoken::refused(&text))),
+            hook_reply: Some(Box::new(Spoken::refused(&text))),
             required,
             ..DueReply::own()
         },
         Hooked::Answer(bytes) => DueReply {
-            said: Some(Box::new(Spoken::of(bytes))),
+            hook_reply: Some(Box::new(Spoken::of(bytes))),
             required,
             ..DueReply::own()
         },

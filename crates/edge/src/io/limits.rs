@@ -23,8 +23,8 @@ impl Edge {
             return;
         }
         let mut output = Output::new();
-        let said = HookReply::Limited(limited.text(of));
-        listening.opener.open().say(said, &mut output);
+        let hook_reply = HookReply::Limited(limited.text(of));
+        listening.opener.open().say(hook_reply, &mut output);
         arrival.stream.last_word(output.bytes());
     }
 }
@@ -50,7 +50,7 @@ impl IoThread {
         {
             self.waiting.slowed.pop();
             if let Some(slot) = self.conns.slot_of(ClientKey::of(ClientId(client_id))) {
-                self.mark_again(slot);
+                self.mark_dirty_again(slot);
             }
         }
     }
@@ -73,7 +73,7 @@ impl IoThread {
             match conn.meter.is_tight() {
                 None => {
                     conn.pause = Pause::No;
-                    self.mark_again(slot);
+                    self.mark_dirty_again(slot);
                     continue;
                 }
                 Some(_) if self.instant.duration_since(since) < TIGHT_MAX => {}
@@ -132,8 +132,8 @@ impl IoThread {
             return false;
         }
         let start = conn.out.output.len();
-        let said = HookReply::Limited(limited.text(of));
-        conn.session.say(said, &mut conn.out.output);
+        let hook_reply = HookReply::Limited(limited.text(of));
+        conn.session.say(hook_reply, &mut conn.out.output);
         conn.out
             .end_reply(start, Required::default(), None, Replies::none());
         conn.close_after_flush();

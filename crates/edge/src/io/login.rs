@@ -33,7 +33,7 @@ impl Edge {
             let live = table.live_tokens(wall_ms());
             let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;
             if changed {
-                self.tell_threads(|| Mail::Logins);
+                self.notify_threads(|| Mail::Logins);
             }
             self.http.clients.close_logged_out(Instant::now(), changed);
             seen = (table, live);
@@ -89,7 +89,7 @@ impl Edge {
     ) -> Option<DueReply> {
         let client_id = conn.caller.client_id;
         let mailbox = Arc::clone(&self.mail[thread]);
-        let tell = move |told| mailbox.leave(Mail::Login(client_id, told));
+        let notify = move |login_result| mailbox.leave(Mail::Login(client_id, login_result));
         let comes = Comes {
             name: &login.name,
             secret: &login.secret,
@@ -97,8 +97,8 @@ impl Edge {
             own: false,
             with_each_request: false,
         };
-        match self.security.begin_login(&comes, tell) {
-            Begun::Now(told) => Some(conn.becomes(told, self)),
+        match self.security.begin_login(&comes, notify) {
+            Begun::Now(login_result) => Some(conn.becomes(login_result, self)),
             Begun::Later => None,
         }
     }
@@ -172,8 +172,8 @@ fn address(conn: &Conn) -> Option<IpAddr> {
 
 impl Conn {
     /// Takes note of what came of its login.
-    fn becomes(&mut self, told: LoginResult, edge: &Edge) -> DueReply {
-        let told = told.and_then(|logged_in| {
+    fn becomes(&mut self, login_result: LoginResult, edge: &Edge) -> DueReply {
+        let login_result = login_result.and_then(|logged_in| {
             // It may have ended while it was checked.
             if !edge
                 .security
@@ -192,7 +192,7 @@ impl Conn {
             Ok(())
         });
         DueReply {
-            given: ServerResponse::Login(told),
+            response: ServerResponse::Login(login_result),
             required: Required::default(),
             ..DueReply::own()
         }
@@ -210,7 +210,7 @@ impl IoThread {
         let Some(conn) = self.conns.get_mut(slot) else {
             return true;
         };
-        let verb = match delivery.looked {
+        let verb = match delivery.peeked {
             true => Verb::Peek,
             false => Verb::Take,
         };
@@ -235,7 +235,7 @@ impl IoThread {
     }
 
     /// A login that took its time has come to an end.
-    pub(super) fn logged_in(&mut self, client_id: ClientId, told: LoginResult) {
+    pub(super) fn logged_in(&mut self, client_id: ClientId, login_result: LoginResult) {
         let edge = Arc::clone(&self.edge);
         let Some(slot) = self.conns.slot_of(ClientKey::of(client_id)) else {
             return;
@@ -247,7 +247,7 @@ impl IoThread {
             return;
         }
         conn.half_close = None;
-        let reply = conn.becomes(told, &edge);
+        let reply = conn.becomes(login_result, &edge);
         self.replies.push(reply);
         self.encode(slot, &edge);
         self.serve(slot);

@@ -175,13 +175,13 @@ impl Post for Mailbox {
         self.leave(Mail::Delivery(delivery, required));
     }
 
-    fn tell_written(&self) {
+    fn notify_written(&self) {
         if self.wants_written.swap(false, Ordering::SeqCst) {
             self.wake();
         }
     }
 
-    fn tell_durable(&self) {
+    fn notify_durable(&self) {
         if self.wants_durable.swap(false, Ordering::SeqCst) {
             self.wake();
         }

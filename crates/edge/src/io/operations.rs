@@ -81,8 +81,9 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
 
 impl Administers {
     /// True if it was as it should be: a client says so with each request.
-    pub(super) fn is_nothing(&self, given: &ServerResponse) -> bool {
-        self.act == Verb::Join.name() && matches!(given, ServerResponse::Engine(Outcome::Done, _))
+    pub(super) fn is_nothing(&self, response: &ServerResponse) -> bool {
+        self.act == Verb::Join.name()
+            && matches!(response, ServerResponse::Engine(Outcome::Done, _))
     }
 }
 
@@ -177,13 +178,13 @@ pub(super) fn subject_of(ask: &HostRequest) -> String {
 }
 
 /// The result of an act on queues, as the audit tells it.
-pub(super) fn did_of(act: &Administers, given: &ServerResponse) -> Did {
+pub(super) fn did_of(act: &Administers, response: &ServerResponse) -> Did {
     let mut did = Did::default();
     // A new child's count is of queues.
     if act.act == Verb::Join.name() {
         return did;
     }
-    if let ServerResponse::Engine(outcome, _) = given {
+    if let ServerResponse::Engine(outcome, _) = response {
         if let Outcome::Put { id, .. } = outcome {
             did.new_id = Some(id.0);
         } else if let Outcome::Count(count) = outcome {
@@ -198,8 +199,8 @@ pub(super) fn did_of(act: &Administers, given: &ServerResponse) -> Did {
 }
 
 /// The result in the audit line.
-pub(super) fn result_of(given: &ServerResponse) -> &'static str {
-    match given {
+pub(super) fn result_of(response: &ServerResponse) -> &'static str {
+    match response {
         ServerResponse::Engine(Outcome::Refused(command_error), _) => command_error.code(),
         ServerResponse::Host(Err(_)) | ServerResponse::Login(Err(_)) => "refused",
         ServerResponse::Engine(..)

@@ -18,6 +18,6 @@ pub trait Operator: Send + Sync {
         principal: Principal,
     ) -> ServerResponse;
 
-    /// Has the configuration read again; another thread calls `tell`.
-    fn reload(&self, principal: Principal, tell: TellText);
+    /// Has the configuration read again; another thread calls `notify`.
+    fn reload(&self, principal: Principal, notify: TellText);
 }

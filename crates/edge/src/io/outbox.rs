@@ -32,7 +32,7 @@ pub(super) struct Outbox {
     /// Bytes, and large bodies, that may leave.
     free: (usize, usize),
     /// Ends of replies that wait, rising.
-    marks: VecDeque<Mark>,
+    checkpoints: VecDeque<Checkpoint>,
     /// Since when the first of them waits, or an earlier one could leave.
     waits_since: Option<Instant>,
     /// Messages to go back if their reply never begins to leave, with its
@@ -46,7 +46,7 @@ pub(super) struct Outbox {
 
 /// Replies that wait for the same.
 #[derive(Clone, Copy)]
-struct Mark {
+struct Checkpoint {
     /// Their end in bytes, and in large bodies.
     end: (usize, usize),
     required: Required,
@@ -98,7 +98,7 @@ impl Outbox {
         let end = (self.output.len(), self.output.large().len());
         // Replies leave in order, so one waits for all that its predecessors
         // wait for.
-        let last = self.marks.back_mut();
+        let last = self.checkpoints.back_mut();
         let required = last
             .as_ref()
             .map_or(required, |last| last.required.and(required));
@@ -111,7 +111,7 @@ impl Outbox {
         });
         match both {
             Some((last, both)) => (last.end, last.replies) = (end, both),
-            None => self.marks.push_back(Mark {
+            None => self.checkpoints.push_back(Checkpoint {
                 end,
                 required,
                 replies,
@@ -131,14 +131,14 @@ impl Outbox {
         now: Read,
         counts: &ProtocolCounts,
     ) -> bool {
-        while let Some(&mark) = self.marks.front() {
-            if !completed.satisfies(mark.required) {
+        while let Some(&checkpoint) = self.checkpoints.front() {
+            if !completed.satisfies(checkpoint.required) {
                 self.waits_since.get_or_insert(at);
                 return true;
             }
-            self.free = mark.end;
-            mark.replies.released(now, counts);
-            self.marks.pop_front();
+            self.free = checkpoint.end;
+            checkpoint.replies.released(now, counts);
+            self.checkpoints.pop_front();
             self.waits_since = None;
         }
         false
@@ -146,27 +146,29 @@ impl Outbox {
 
     /// For how long the first reply that waits has.
     pub(super) fn waited(&self, now: Instant) -> Duration {
-        let since = self.waits_since.filter(|_| !self.marks.is_empty());
+        let since = self.waits_since.filter(|_| !self.checkpoints.is_empty());
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// The newest batch a reply waits for; 0: none.
     pub(super) fn needed(&self) -> Required {
-        self.marks
+        self.checkpoints
             .back()
-            .map_or(Required::default(), |mark| mark.required)
+            .map_or(Required::default(), |checkpoint| checkpoint.required)
     }
 
     /// True if the next reply is durable where it must be, and waits only for
     /// a batch to be written.
     pub(super) fn waits_for_write(&self, completed: Completed) -> bool {
-        self.marks.front().is_some_and(|&Mark { required, .. }| {
-            !completed.satisfies(required)
-                && completed.satisfies(Required {
-                    written: 0,
-                    ..required
-                })
-        })
+        self.checkpoints
+            .front()
+            .is_some_and(|&Checkpoint { required, .. }| {
+                !completed.satisfies(required)
+                    && completed.satisfies(Required {
+                        written: 0,
+                        ..required
+                    })
+            })
     }
 
     /// Bytes not sent yet, those of large bodies not counted.
@@ -189,7 +191,9 @@ impl Outbox {
 
     /// True if nothing is left to send.
     pub(super) fn is_empty(&self) -> bool {
-        self.unsent() == 0 && self.large_sent == self.output.large().len() && self.marks.is_empty()
+        self.unsent() == 0
+            && self.large_sent == self.output.large().len()
+            && self.checkpoints.is_empty()
     }
 
     /// Sends what may leave: one write, unless large bodies are among it.
@@ -333,9 +337,9 @@ impl Outbox {
         self.output.forget_front(sent, self.large_sent);
         self.sent = 0;
         self.free = (self.free.0 - sent, self.free.1 - self.large_sent);
-        for mark in &mut self.marks {
-            mark.end.0 -= sent;
-            mark.end.1 -= self.large_sent;
+        for checkpoint in &mut self.checkpoints {
+            checkpoint.end.0 -= sent;
+            checkpoint.end.1 -= self.large_sent;
         }
         for (start, _) in &mut self.kept {
             *start -= sent;

@@ -109,8 +109,8 @@ impl IoThread {
         let start = conn.out.output.len();
         match Http::of(&input) {
             Http::No => {
-                let said = HookReply::Refused(SPEAKS_TLS);
-                conn.session.say(said, &mut conn.out.output);
+                let hook_reply = HookReply::Refused(SPEAKS_TLS);
+                conn.session.say(hook_reply, &mut conn.out.output);
             }
             Http::Maybe | Http::Yes => conn.out.output.put(Foreign::Http.answer()),
         }

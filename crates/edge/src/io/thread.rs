@@ -225,7 +225,7 @@ impl IoThread {
             self.stop_at.map(|at| until(at).min(LOOK_AT_STOP)),
             idle,
             starved,
-            self.next_look_at_unacked(),
+            self.next_check_of_unacked(),
             self.next_late(),
             self.next_limited(),
         ];
@@ -291,7 +291,7 @@ impl IoThread {
             self.mark_dirty(slot);
         }
         if later {
-            self.mark_again(slot);
+            self.mark_dirty_again(slot);
         } else {
             self.serve(slot);
         }
@@ -307,7 +307,7 @@ impl IoThread {
     }
 
     /// Comes back to a connection in the next turn.
-    pub(super) fn mark_again(&mut self, slot: u32) {
+    pub(super) fn mark_dirty_again(&mut self, slot: u32) {
         if let Some(conn) = self.conns.get_mut(slot)
             && !conn.listed.again
         {
@@ -333,11 +333,11 @@ impl IoThread {
             match item {
                 Mail::Delivery(delivery, required) => self.deliver(delivery, required),
                 Mail::Socket(arrival) => self.open(arrival),
-                Mail::Login(client_id, told) => self.logged_in(client_id, told),
+                Mail::Login(client_id, result) => self.logged_in(client_id, result),
                 Mail::Logins => self.close_logged_out(),
                 Mail::Census(census) => self.count(*census),
-                Mail::Close(client_id, tell) => tell(self.close_connection(client_id)),
-                Mail::Answer(client_id, text) => self.told(client_id, text),
+                Mail::Close(client_id, notify) => notify(self.close_connection(client_id)),
+                Mail::Answer(client_id, text) => self.deliver_answer(client_id, text),
                 Mail::Refuse => self.listeners.clear(),
                 Mail::Stop => self.begin_stop(),
             }
@@ -394,7 +394,7 @@ impl IoThread {
     /// is undone.
     pub(super) fn give_back(&mut self, delivery: Delivery) {
         if let Outcome::Messages(messages) = delivery.outcome
-            && !delivery.looked
+            && !delivery.peeked
         {
             let caller = Caller {
                 client_id: delivery.to,
@@ -585,7 +585,7 @@ impl IoThread {
         let goes_on = conn.pause == Pause::Stalled && conn.may_go_on(edge.limits.output_bytes_max);
         if goes_on {
             conn.pause = Pause::No;
-            self.mark_again(slot);
+            self.mark_dirty_again(slot);
         }
         if flushed == Flushed::More {
             // In the next turn, which then does not wait.
@@ -638,7 +638,7 @@ impl IoThread {
             for slot in std::mem::take(&mut self.waiting.starved) {
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.pause = Pause::No;
-                    self.mark_again(slot);
+                    self.mark_dirty_again(slot);
                 }
             }
             return;

@@ -84,7 +84,7 @@ impl IoThread {
         self.charge(slot);
         match stop {
             Stop::Quiet => self.after_quiet(slot),
-            Stop::Again => self.mark_again(slot),
+            Stop::Again => self.mark_dirty_again(slot),
             Stop::Dead => self.close(slot),
             Stop::Broken(error) => match self.fail(slot, &error) {
                 true => self.after_quiet(slot),
@@ -159,7 +159,7 @@ impl IoThread {
             // What it waited for was answered.
             conn.close_after_flush();
         }
-        let Some(is_short) = self.waiting.look(conn, slot, edge, instant) else {
+        let Some(is_short) = self.waiting.check(conn, slot, edge, instant) else {
             // However tight memory is: that is little, and nobody reads later.
             if !conn.reads_ahead() {
                 return Err(Stop::Quiet);
@@ -382,7 +382,7 @@ impl IoThread {
                 conn.half_close = Some(answer);
                 if answer == HalfClose::LastWord {
                     conn.inbox.pending.push_back(ClientRequest::Close);
-                    self.mark_again(slot);
+                    self.mark_dirty_again(slot);
                     return;
                 }
             }
@@ -422,20 +422,20 @@ impl IoThread {
             }
             if let Some(ask) = reply.host.take() {
                 let (name, changes, what) = (ask.name(), changes_server(&ask), subject_of(&ask));
-                reply.given = self.operator.answer(ask, listener, conn.caller.principal);
+                reply.response = self.operator.answer(ask, listener, conn.caller.principal);
                 if changes {
-                    edge.audit_conn(conn, name, &what, result_of(&reply.given));
+                    edge.audit_conn(conn, name, &what, result_of(&reply.response));
                 }
             }
-            if let ServerResponse::Engine(Outcome::Refused(command_error), _) = &reply.given {
+            if let ServerResponse::Engine(Outcome::Refused(command_error), _) = &reply.response {
                 protocol.refused(*command_error);
             }
             let start = conn.out.output.len();
             let mut closes = reply.closes;
             let output = &mut conn.out.output;
-            let next = match &reply.said {
-                Some(said) => conn.session.say(said.as_said(), output),
-                None => conn.session.encode(&reply.given, &env, output),
+            let next = match &reply.hook_reply {
+                Some(hook_reply) => conn.session.say(hook_reply.as_hook_reply(), output),
+                None => conn.session.encode(&reply.response, &env, output),
             };
             match next {
                 Next::Done => {}
@@ -449,7 +449,7 @@ impl IoThread {
                 Next::Close => closes = true,
             }
             if tracing::enabled!(tracing::Level::DEBUG) {
-                conn.tell_refused(listener.protocol, start);
+                conn.report_refused(listener.protocol, start);
             }
             let undone = reply.take_undone();
             let replies = Replies::one(read, reply.family);
@@ -498,8 +498,8 @@ impl IoThread {
                     edge.audit_act(
                         conn,
                         &act,
-                        result_of(&reply.given),
-                        did_of(&act, &reply.given),
+                        result_of(&reply.response),
+                        did_of(&act, &reply.response),
                     );
                 }
                 self.replies.push(reply);
@@ -547,12 +547,12 @@ impl IoThread {
         let (outcome, queue) = delivery;
         let mut reply = DueReply {
             undone: !leased || is_removed(&outcome),
-            given: ServerResponse::Engine(outcome, queue),
+            response: ServerResponse::Engine(outcome, queue),
             required,
             ..DueReply::own()
         };
         let output = &mut conn.out.output;
-        let next = conn.session.deliver(&reply.given, &env, output);
+        let next = conn.session.deliver(&reply.response, &env, output);
         let pushed = Replies::one(read, Family::Take);
         conn.out
             .end_reply(start, required, reply.take_undone(), pushed);
@@ -584,7 +584,7 @@ fn is_removed(outcome: &Outcome) -> bool {
 /// True if what the take gets goes back when its reply never begins to leave:
 /// it was removed, or its lease does not end with the connection.
 pub(super) fn is_undone(take: &Take) -> bool {
-    !take.look
+    !take.peek
         && take.lease.is_none_or(|lease| match lease.owner {
             LeaseOwner::Time | LeaseOwner::TimeElseConnection => true,
             LeaseOwner::Connection | LeaseOwner::Process => false,
@@ -605,7 +605,7 @@ pub(super) fn bytes_in(outcome: &Outcome) -> usize {
 /// Answers a client that speaks HTTP, counts it, and closes.
 fn refuse_http(conn: &mut Conn, edge: &Edge) {
     edge.spoke_http.fetch_add(1, Ordering::Relaxed);
-    edge.listeners[conn.listener].tell_foreign(Foreign::Http);
+    edge.listeners[conn.listener].report_foreign(Foreign::Http);
     let start = conn.out.output.len();
     conn.out.output.put(Foreign::Http.answer());
     conn.out

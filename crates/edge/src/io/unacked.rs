@@ -13,7 +13,7 @@ const UNANSWERED_LOOK: Duration = Duration::from_secs(1);
 
 impl IoThread {
     /// When there is something to see to without an event.
-    pub(super) fn next_look_at_unacked(&self) -> Option<Duration> {
+    pub(super) fn next_check_of_unacked(&self) -> Option<Duration> {
         let held = !self.held.is_empty() && self.edge.core.is_shared();
         match (self.waiting.unread.is_empty(), held) {
             (false, _) => Some(LOOK),
@@ -28,7 +28,7 @@ impl IoThread {
             for slot in std::mem::take(&mut self.waiting.unread) {
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.pause = Pause::No;
-                    self.mark_again(slot);
+                    self.mark_dirty_again(slot);
                 }
             }
         }

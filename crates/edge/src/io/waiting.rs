@@ -44,7 +44,7 @@ impl Waiting {
     /// Whether memory is short, for all or for those of this connection's address or user. `None`:
     /// the connection is not served further for now.
     #[inline]
-    pub(super) fn look(
+    pub(super) fn check(
         &mut self,
         conn: &mut Conn,
         slot: u32,

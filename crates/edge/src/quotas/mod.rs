@@ -381,7 +381,7 @@ impl Quotas {
         let mut all: Vec<_> = all.filter(|(.., (times, _))| *times > 0).collect();
         all.sort_unstable_by_key(|(.., (_, at_ns))| std::cmp::Reverse(*at_ns));
         all.truncate(most);
-        let told = all
+        let listed = all
             .into_iter()
             .map(|(known, quota, (times, at_ns))| ThrottledClient {
                 who: match known {
@@ -396,7 +396,7 @@ impl Quotas {
                 times,
                 ago_ms: now_ns.saturating_sub(at_ns) / 1_000_000,
             });
-        told.collect()
+        listed.collect()
     }
 
     /// Counts of errors, by limit and holder.

@@ -715,13 +715,13 @@ impl Writer<'_> {
     }
 
     fn lease(&mut self, lease: &Lease) {
-        let given = lease.epoch != 0 || lease.since != Ms(0);
-        let given_bit = if given { LEASE_GIVEN } else { 0 };
+        let granted = lease.epoch != 0 || lease.since != Ms(0);
+        let given_bit = if granted { LEASE_GIVEN } else { 0 };
         self.byte(lease.bound.byte() | lease.back_to.byte() << 4 | given_bit);
         self.number(lease.client_id.0);
         self.time(lease.until);
         self.number(lease.span_ms);
-        if given {
+        if granted {
             self.number(lease.epoch);
             self.number(lease.since.0);
         }

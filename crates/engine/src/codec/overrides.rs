@@ -139,7 +139,7 @@ impl Field for Tags {
 macro_rules! fields {
     ($($field:ident),* $(,)?) => {
         pub(super) fn write(w: &mut Writer<'_>, overrides: &Overrides) {
-            w.number(overrides.given());
+            w.number(overrides.set_bits());
             $(if let Some(value) = &overrides.$field { value.write(w); })*
         }
 

@@ -382,7 +382,7 @@ impl Engine {
         // Only the file decides what is logged, and what is locked.
         (all.memory, all.locked) = (None, 0);
         let there = self.store.expect_queue(id);
-        let (before, child) = (there.told_bytes, there.parent.is_some());
+        let (before, child) = (there.restated_bytes, there.parent.is_some());
         let tags = all.tags.as_ref();
         let may = match tags.is_some_and(|tags| tags.bytes() > TAGS_BYTES_MAX) {
             true => Err(CommandError::TagsFull),
@@ -395,10 +395,10 @@ impl Engine {
             self.forget_unused(id);
             return Err(command_error);
         }
-        let after =
-            queue_weight(&there.name, child, &all, there.maker.as_deref()) + there.told_of_aging();
+        let after = queue_weight(&there.name, child, &all, there.maker.as_deref())
+            + there.restated_size_of_aging();
         if after > before
-            && let Err(command_error) = self.may_tell(after - before)
+            && let Err(command_error) = self.may_restate(after - before)
         {
             self.forget_unused(id);
             return Err(command_error);
@@ -442,11 +442,11 @@ impl Engine {
             }
         };
         let queue = self.store.expect_queue(child);
-        let told = queue_weight(&queue.name, true, queue.own(), queue.maker.as_deref());
-        let more = told + queue.told_of_aging() - queue.told_bytes;
+        let restated = queue_weight(&queue.name, true, queue.own(), queue.maker.as_deref());
+        let more = restated + queue.restated_size_of_aging() - queue.restated_bytes;
         let siblings = self.store.queue(parent).map_or(0, |p| p.children.len());
         let may = match siblings < CHILDREN_MAX {
-            true => self.may_tell(more),
+            true => self.may_restate(more),
             false => Err(CommandError::TooManyQueues),
         };
         if let Err(command_error) = may {
@@ -496,8 +496,8 @@ impl Engine {
         }
         // Of those in which nothing waits nothing is told: there may be many,
         // and the command is short.
-        let told = |queue: &&Queue| queue.waiting() > 0 || queue.timed_dedupe > 0;
-        let queues = self.store.live_queues().filter(told);
+        let restated = |queue: &&Queue| queue.waiting() > 0 || queue.timed_dedupe > 0;
+        let queues = self.store.live_queues().filter(restated);
         let queues: Vec<_> = queues
             .map(|queue| (queue.id, queue.waiting() > 0))
             .collect();
@@ -567,13 +567,13 @@ impl Engine {
         self.end_waits_for_queue(cx, id);
         let named = self.store.expect_queue(id).live.is_named();
         let line = self.store.recount(id, |live| {
-            let looks = (
-                std::mem::take(&mut live.lookers),
-                std::mem::take(&mut live.looking),
+            let peeks = (
+                std::mem::take(&mut live.waiting_peeks),
+                std::mem::take(&mut live.not_taking),
             );
-            (std::mem::take(&mut live.line), looks)
+            (std::mem::take(&mut live.line), peeks)
         });
-        let (line, looks) = line.unwrap_or_default();
+        let (line, peeks) = line.unwrap_or_default();
         let through = self.store.last_id();
         self.fact(
             cx,
@@ -591,7 +591,7 @@ impl Engine {
             self.move_references(id, again);
             self.store.recount(again, |live| {
                 live.line = line;
-                (live.lookers, live.looking) = looks;
+                (live.waiting_peeks, live.not_taking) = peeks;
             });
         }
         Ok(Outcome::Count(count))

@@ -24,11 +24,11 @@ fn asks(put: &mut Put) -> Option<&mut PutAfter> {
 
 impl Engine {
     /// Finds messages of this shard by the names for which puts ask to be held: the puts ask by id
-    /// from then on. Names that are not known here, and that `asker` may not see, stay.
+    /// from then on. Names that are not known here, and that `requester` may not see, stay.
     pub fn find_parents<'a>(
         &mut self,
         now: Ms,
-        asker: Principal,
+        requester: Principal,
         puts: impl IntoIterator<Item = &'a mut Put>,
     ) {
         self.advance(now);
@@ -38,7 +38,7 @@ impl Engine {
             for name in std::mem::take(&mut after.names) {
                 // That nothing waits for itself is seen where it is stored.
                 let is_other = own.as_ref() != Some(&name);
-                let found = is_other.then(|| self.tracked_parent(asker, &name));
+                let found = is_other.then(|| self.tracked_parent(requester, &name));
                 match found.flatten() {
                     Some(id) => after.ids.push(id),
                     None => after.names.push(name),
@@ -55,7 +55,7 @@ impl Engine {
     pub fn ask_parents<'a, J: Journal>(
         &mut self,
         now: Ms,
-        asker: Principal,
+        requester: Principal,
         puts: impl IntoIterator<Item = &'a mut Put>,
         (journal, deliveries): (&mut J, &mut Vec<Delivery>),
     ) -> Result<(), CommandError> {
@@ -67,7 +67,7 @@ impl Engine {
         let puts: Vec<&mut PutAfter> = puts.into_iter().filter_map(asks).collect();
         let ids = puts.iter().flat_map(|after| after.ids.iter().copied());
         let ids: BTreeSet<MessageId> = ids.filter(|id| self.is_of_our_shard(*id)).collect();
-        let bad = match self.may_wait_for_these(asker, &Awaited::from_afar(ids)) {
+        let bad = match self.may_wait_for_these(requester, &Awaited::from_afar(ids)) {
             Ok(bad) => bad,
             Err(Stop::Refused(command_error)) => return Err(command_error),
             Err(Stop::Cold(_)) => return Err(CommandError::Conflict),

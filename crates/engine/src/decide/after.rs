@@ -135,7 +135,7 @@ impl Engine {
     /// Those of the awaited messages for which no put may wait; of repeats alone.
     pub(super) fn may_wait_for_these(
         &mut self,
-        asker: Principal,
+        requester: Principal,
         awaited: &Awaited,
     ) -> Result<BTreeMap<MessageId, CommandError>, Stop> {
         let all: BTreeSet<MessageId> = awaited.ids.union(&awaited.of_repeats).copied().collect();
@@ -179,7 +179,7 @@ impl Engine {
                     continue;
                 }
             };
-            if !self.may_see_parent(asker, queue.as_ref()) {
+            if !self.may_see_parent(requester, queue.as_ref()) {
                 // No more is told of it than of one that is not known.
                 bad.insert(id, not_found);
             }
@@ -196,10 +196,10 @@ impl Engine {
     }
 
     /// True if a message of this queue may be seen; `None`: its queue is gone.
-    fn may_see_parent(&mut self, asker: Principal, queue: Option<&Name>) -> bool {
+    fn may_see_parent(&mut self, requester: Principal, queue: Option<&Name>) -> bool {
         match queue {
-            Some(queue) => self.may(asker, Verb::Peek, queue),
-            None => self.permits.is_none() || asker == Principal::SERVER,
+            Some(queue) => self.may(requester, Verb::Peek, queue),
+            None => self.permits.is_none() || requester == Principal::SERVER,
         }
     }
 
@@ -219,14 +219,18 @@ impl Engine {
         shard_of_id(id, self.shards.into()) == usize::from(self.shard)
     }
 
-    /// The tracked message of this name that was put last, and that `asker` may see.
-    pub(super) fn tracked_parent(&mut self, asker: Principal, name: &[u8]) -> Option<MessageId> {
+    /// The tracked message of this name that was put last, and that `requester` may see.
+    pub(super) fn tracked_parent(
+        &mut self,
+        requester: Principal,
+        name: &[u8],
+    ) -> Option<MessageId> {
         let now = self.now;
         let found = self.store.tracks.named(name).take(NAMESAKES_MAX);
         let found = found.filter(|(_, track)| track.until > now);
         let found: Vec<_> = found.map(|(id, track)| (id, track.queue.clone())).collect();
         let mut found = found.into_iter();
-        let found = found.find(|(_, queue)| self.may(asker, Verb::Peek, queue));
+        let found = found.find(|(_, queue)| self.may(requester, Verb::Peek, queue));
         found.map(|(id, _)| id)
     }
 
@@ -420,10 +424,10 @@ impl Engine {
         shown
     }
 
-    /// Messages of this shard that wait for `parent`: those that `asker` may see.
+    /// Messages of this shard that wait for `parent`: those that `requester` may see.
     pub(super) fn dependants(
         &mut self,
-        asker: Principal,
+        requester: Principal,
         parent: MessageId,
         (shard, after): (u8, MessageId),
         max: u32,
@@ -431,11 +435,11 @@ impl Engine {
         const LOOKS: usize = 1024;
         /// Bytes of queue names that end a page.
         const NAMES: usize = 128 << 10;
-        let looks = usize::try_from(max).unwrap_or(LOOKS).clamp(1, LOOKS);
+        let limit = usize::try_from(max).unwrap_or(LOOKS).clamp(1, LOOKS);
         let children = self.store.dependencies.children_after(parent, after);
-        let children: Vec<MessageId> = children.take(looks).collect();
+        let children: Vec<MessageId> = children.take(limit).collect();
         let mut page = DependantPage {
-            next: match children.last().filter(|_| children.len() == looks) {
+            next: match children.last().filter(|_| children.len() == limit) {
                 Some(last) => Some((shard, *last)),
                 None if self.shard + 1 < self.shards => Some((self.shard + 1, MessageId(0))),
                 None => None,
@@ -455,7 +459,7 @@ impl Engine {
             };
             let state = ListState::of(message, self.now);
             let queue = self.store.name_of(message.queue);
-            if self.may(asker, Verb::Peek, &queue) {
+            if self.may(requester, Verb::Peek, &queue) {
                 names += queue.as_bytes().len();
                 page.dependants.push(Dependant { id, queue, state });
             }
@@ -496,13 +500,13 @@ impl Engine {
             let dependencies = &self.store.dependencies;
             if let Some(id) = dependencies.first_lost() {
                 self.note_lost(cx, id);
-            } else if let Some((child, parent, succeeded)) = dependencies.first_to_tell() {
-                let told = Fact::ParentTold {
+            } else if let Some((child, parent, succeeded)) = dependencies.first_to_notify() {
+                let reported = Fact::ParentTold {
                     child,
                     parent,
                     succeeded,
                 };
-                self.fact_alone(cx, told);
+                self.fact_alone(cx, reported);
             } else if let Some(child) = dependencies.first_decided() {
                 done += self.end_hold(cx, child) / PARENTS_PER_STEP;
             } else {

@@ -174,21 +174,21 @@ impl Engine {
     /// that it makes.
     pub(super) fn may_batch(&mut self, effects: &[Effect]) -> Result<Vec<BatchId>, CommandError> {
         const WHO: Principal = Principal::SERVER;
-        let (mut making, mut told) = (Vec::new(), 0);
+        let (mut making, mut restated) = (Vec::new(), 0);
         for effect in effects {
             if let Effect::MakeBatch { id, new } = effect {
                 // Its id was given here, in this epoch, and to nothing else.
-                let given = self.is_our_batch(*id)
+                let supplied = self.is_our_batch(*id)
                     && (id.0 ^ self.store.id_bits) < self.store.next_id
                     && self.store.batches.get(*id).is_none();
-                if !given || making.contains(id) {
+                if !supplied || making.contains(id) {
                     return Err(CommandError::Conflict);
                 }
-                self.may_make(WHO, new, (making.len(), told))?;
+                self.may_make(WHO, new, (making.len(), restated))?;
                 if let Some(parent) = new.parent.filter(|parent| !making.contains(parent)) {
                     self.may_join(WHO, parent)?;
                 }
-                told += Batches::told_of(new.bytes());
+                restated += Batches::restated_size_of(new.bytes());
                 making.push(*id);
             }
         }
@@ -265,7 +265,7 @@ impl Engine {
         &mut self,
         principal: Principal,
         new: &NewBatch,
-        (others, told): (usize, u64),
+        (others, restated): (usize, u64),
     ) -> Result<(), CommandError> {
         if new.callbacks().next().is_none() {
             return Err(CommandError::BatchWithoutCallback);
@@ -290,7 +290,7 @@ impl Engine {
         if self.store.batches.len() + others >= self.settings.batches_max as usize {
             return Err(CommandError::TooManyBatches);
         }
-        self.may_tell(told + Batches::told_of(new.bytes()))
+        self.may_restate(restated + Batches::restated_size_of(new.bytes()))
     }
 
     /// Makes a batch that was found good.
@@ -320,14 +320,14 @@ impl Engine {
             },
         };
         self.fact(cx, Fact::BatchMade(Box::new(batch.clone())));
-        self.tell_parent(cx, parent, |progress| {
+        self.notify_parent(cx, parent, |progress| {
             progress.children_running += 1;
             progress.children_pending += 1;
         });
         batch
     }
 
-    fn tell_parent<J: Journal>(
+    fn notify_parent<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,
         parent: Option<BatchId>,
@@ -365,7 +365,7 @@ impl Engine {
         );
         self.fact(cx, Fact::BatchGone(id));
         if !ran {
-            self.tell_parent(cx, parent, |progress| {
+            self.notify_parent(cx, parent, |progress| {
                 progress.children_running = progress.children_running.saturating_sub(1);
             });
         }
@@ -531,7 +531,7 @@ impl Engine {
         let batch = self.store.batches.get(id);
         let batch = batch.expect("a batch that says something stays until it is said");
         let (mut progress, parent) = (batch.progress, batch.made.parent);
-        *progress.said(event) = match batch.callback(event) {
+        *progress.callback_state_mut(event) = match batch.callback(event) {
             Some(_) => CallbackState::Put,
             None => CallbackState::Done,
         };
@@ -545,7 +545,7 @@ impl Engine {
                 progress,
             },
         );
-        self.tell_parent(cx, parent, |progress| {
+        self.notify_parent(cx, parent, |progress| {
             let left = match event {
                 Event::Complete => &mut progress.children_running,
                 Event::Success => &mut progress.children_pending,

@@ -35,14 +35,14 @@ impl Engine {
         // Where nearly all fit, more than are wanted are not gone through.
         let wanted = usize::try_from(bulk_op.max).unwrap_or(LOOKS);
         let back = bulk_op.action == BulkAction::ShowBack;
-        let looks = match bulk_op.filter.picks() {
+        let limit = match bulk_op.filter.picks() {
             true if back => wanted.clamp(LOOKS_BACK, LOOKS),
             true => LOOKS,
             false => LOOKS.min(wanted),
         };
         let slots = match back {
-            true => self.slots_before(queue, bulk_op.state, bulk_op.after, looks)?,
-            false => self.slots_behind(queue, bulk_op.state, bulk_op.after, looks)?,
+            true => self.slots_before(queue, bulk_op.state, bulk_op.after, limit)?,
+            false => self.slots_behind(queue, bulk_op.state, bulk_op.after, limit)?,
         };
         // Where they go is found good before the first goes.
         if let Some(to) = bulk_op.action.goes_to()
@@ -59,7 +59,7 @@ impl Engine {
         if purges {
             self.forget_repeats(cx, queue);
         }
-        let ends_here = slots.len() < looks;
+        let ends_here = slots.len() < limit;
         let (mut bytes, mut last, mut whole) = (0, None, true);
         for slot in slots {
             if done.matched >= u64::from(bulk_op.max) || bytes >= BODY_BYTES {
@@ -68,7 +68,7 @@ impl Engine {
             }
             let message = self.store.messages.at(slot);
             last = Some(cursor_of(bulk_op.state, message));
-            done.looked += 1;
+            done.examined += 1;
             if bulk_op.filter.body.is_some() {
                 bytes += message.body.as_small().map_or(0, <[u8]>::len) as u64;
             }

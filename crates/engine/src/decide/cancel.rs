@@ -36,8 +36,8 @@ impl Engine {
         by_name: &ByName,
         cancel: &Cancel,
     ) -> Result<Outcome, Stop> {
-        let asker = cx.call().caller.principal;
-        let (id, track) = self.track_named(asker, by_name, by_name.action.verb())?;
+        let requester = cx.call().caller.principal;
+        let (id, track) = self.track_named(requester, by_name, by_name.action.verb())?;
         match (self.look_up(id)?, track.state) {
             (Some(_), _) => self.cancel(cx, id, cancel),
             (None, TrackState::Cancelled) => Err(CommandError::AlreadyCancelled.into()),
@@ -69,8 +69,8 @@ impl Engine {
         let works = message.state == State::Reserved && !self.pending.contains_key(&id);
         let waits = works && cancel.grace_ms > 0;
         // Whoever is told takes the reason from the mark.
-        let told = message.is_tracked() || message.reply_to().is_some();
-        if waits || told || self.awaits.has(id) || self.lease_waits.has(id) {
+        let notifies = message.is_tracked() || message.reply_to().is_some();
+        if waits || notifies || self.awaits.has(id) || self.lease_waits.has(id) {
             let reason = &cancel.reason;
             let cancelled = Some(Box::new(Cancelled {
                 until: self.after(cancel.grace_ms),

@@ -150,7 +150,7 @@ impl Engine {
         let (mut best, mut first) = (Best::Nothing, None);
         for &queue in queues {
             let walked = seen.iter().find(|walked| walked.queue == queue);
-            if let Some(walked) = walked.filter(|_| !take.look) {
+            if let Some(walked) = walked.filter(|_| !take.peek) {
                 let (count, leased) = (walked.count, take.lease.is_some());
                 let queue = self.store.expect_queue(queue);
                 if queue.is_limited_after(self.now, count, leased) {
@@ -209,7 +209,7 @@ impl Engine {
     ) -> Best {
         loop {
             let queue = self.store.expect_queue(id);
-            let limited = !take.look && queue.is_limited(self.now);
+            let limited = !take.peek && queue.is_limited(self.now);
             if queue.live.settings.down || limited || queue.is_paused(self.now) {
                 return Best::Nothing;
             }
@@ -233,7 +233,7 @@ impl Engine {
                 return Best::Here(found);
             }
             if cx.step.expired >= EXPIRED_PER_STEP {
-                self.store.look_again(id);
+                self.store.recheck(id);
                 return Best::Expired(found.order);
             }
             let message = message.id;

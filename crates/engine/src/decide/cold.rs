@@ -245,16 +245,16 @@ impl Engine {
         self.reading.room_waits = false;
         self.remove_expired(cx);
         for Parked { caller, command } in std::mem::take(&mut self.reading.parked) {
-            let looks = if let Command::Take(take) = &command {
-                take.look
+            let is_peek = if let Command::Take(take) = &command {
+                take.peek
             } else {
                 !matches!(command, Command::ReserveId { .. })
             };
             let answer = self.decide_or_park(&mut cx.by(Call::of(caller)), command);
             if let Answer::Now(outcome, hold) = answer {
                 self.deliver(cx, caller.client_id, false, false, outcome, hold);
-                if looks {
-                    cx.only_looked();
+                if is_peek {
+                    cx.only_peeked();
                 }
             }
         }
@@ -302,7 +302,7 @@ impl Engine {
                     self.reading.known.ids.insert(id);
                 }
             }
-            LookupResult::Key(queue, key, places) if self.is_asked_for_order(queue, &key) => {
+            LookupResult::Key(queue, key, places) if self.is_order_query(queue, &key) => {
                 let blocks = self.blocks_of_entries(&places);
                 self.store.looked_up(queue, &key, &blocks);
                 cx.wake(queue);
@@ -330,10 +330,10 @@ impl Engine {
 
     /// True if somebody asked where messages of this key are for their order;
     /// asked once.
-    fn is_asked_for_order(&mut self, queue: QueueId, key: &Arc<[u8]>) -> bool {
+    fn is_order_query(&mut self, queue: QueueId, key: &Arc<[u8]>) -> bool {
         let ordering = &mut self.reading.ordering;
-        let asked = |(other, known): &(QueueId, Arc<[u8]>)| *other == queue && known == key;
-        let at = ordering.iter().position(asked);
+        let requested = |(other, known): &(QueueId, Arc<[u8]>)| *other == queue && known == key;
+        let at = ordering.iter().position(requested);
         at.map(|at| ordering.swap_remove(at)).is_some()
     }
 
@@ -463,8 +463,8 @@ impl Engine {
     /// False if it is known to be in no run.
     pub(super) fn may_be_in_a_run(&self, id: MessageId) -> bool {
         let known = &self.reading.known;
-        let looked = known.epoch == self.store.cold.epoch && known.ids.contains(&id);
-        !looked && self.store.may_be_cold(id)
+        let was_searched = known.epoch == self.store.cold.epoch && known.ids.contains(&id);
+        !was_searched && self.store.may_be_cold(id)
     }
 
     /// Slots of the first `max` messages of a state index behind `after`.

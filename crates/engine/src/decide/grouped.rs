@@ -48,7 +48,7 @@ impl Engine {
         }
         self.store.ring_groups(id, self.now);
         let ordered = self.groups(id).is_some_and(KeyGroups::is_ordered);
-        if take.look && !ordered {
+        if take.peek && !ordered {
             return self.candidate_in_order(cx, take, id, after);
         }
         let walk = walking.filter(|(queue, _)| *queue == id);
@@ -94,7 +94,7 @@ impl Engine {
             let Some(groups) = self.groups(id) else {
                 return Best::Nothing;
             };
-            let next = groups.next_of_group(walk, take.look, take.lease.is_some(), self.now);
+            let next = groups.next_of_group(walk, take.peek, take.lease.is_some(), self.now);
             let Some((order, head)) = next else {
                 return Best::Nothing;
             };
@@ -125,7 +125,7 @@ impl Engine {
     /// True if nothing is handed out of a queue, whatever is in it.
     pub(super) fn is_closed(&self, take: &Take, id: QueueId) -> bool {
         let queue = self.store.expect_queue(id);
-        let limited = !take.look && queue.is_limited(self.now);
+        let limited = !take.peek && queue.is_limited(self.now);
         queue.live.settings.down || limited || queue.is_paused(self.now)
     }
 
@@ -165,7 +165,7 @@ impl Engine {
             fits
         };
         if groups.is_ordered() {
-            let found = groups.head(walk, take.look, fits);
+            let found = groups.head(walk, take.peek, fits);
             return (found, rival(groups, found));
         }
         // Where order is no promise what the consumer cannot frame is passed over.
@@ -291,7 +291,7 @@ impl Engine {
             }));
         }
         if cx.step.expired >= EXPIRED_PER_STEP {
-            self.store.look_again(id);
+            self.store.recheck(id);
             return Some(Best::Expired(at_best(order)));
         }
         let message = message.id;

@@ -8,7 +8,7 @@ use quintet_types::{
 
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal, Pause};
-use crate::store::told_of_held;
+use crate::store::restated_size_of_held;
 
 impl Engine {
     pub(crate) fn hold_for<J: Journal>(
@@ -173,7 +173,7 @@ impl Engine {
         if queue.held_keys.as_ref().map_or(0, |held| held.len()) >= HELD_KEYS_MAX {
             return Err(CommandError::TooManyHeldKeys);
         }
-        self.may_tell(told_of_held(key))
+        self.may_restate(restated_size_of_held(key))
     }
 
     fn hold<J: Journal>(&mut self, cx: &mut Cx<'_, J>, queue: QueueId, key: &[u8], for_ms: u64) {

@@ -84,11 +84,11 @@ impl Engine {
         let (ask, queue, token) = with_token(take, queues)?;
         let taken = self.take_tokens.of(queue, token, self.now)?;
         if taken.sum > 0 && take.token_sum > 0 && taken.sum != take.token_sum {
-            let first = taken.given.first().map_or(MessageId(0), |lease| lease.id);
+            let first = taken.granted.first().map_or(MessageId(0), |lease| lease.id);
             return Some(Outcome::Refused(CommandError::TokenUsed(first)));
         }
-        let mut again = Vec::with_capacity(taken.given.len());
-        for lease in &taken.given {
+        let mut again = Vec::with_capacity(taken.granted.len());
+        for lease in &taken.granted {
             // What is reserved is in memory.
             let slot = self.store.slot(lease.id)?;
             let message = self.store.messages.at(slot);
@@ -96,22 +96,22 @@ impl Engine {
                 && message.state == State::Reserved
                 && message.reserves == lease.number
                 && message.cancelled().is_none();
-            let as_given = |held: &Lease| {
-                let given = (lease.until, lease.client_id);
-                held.bound == Bound::Time && (held.until, held.client_id) == given
+            let as_granted = |held: &Lease| {
+                let granted = (lease.until, lease.client_id);
+                held.bound == Bound::Time && (held.until, held.client_id) == granted
             };
-            if !lasts || !self.store.leases.get(&slot).is_some_and(as_given) {
+            if !lasts || !self.store.leases.get(&slot).is_some_and(as_granted) {
                 return None;
             }
             again.push((slot, lease.client_id));
         }
-        let mut given = Vec::with_capacity(again.len());
+        let mut granted = Vec::with_capacity(again.len());
         let mut handed = Handed::new();
         for (slot, client_id) in again {
             let lease = self.lease_for(ClientId(0), slot, ask);
             let message = self.store.messages.at(slot);
             let at = message.at();
-            given.push(LeaseGrant {
+            granted.push(LeaseGrant {
                 id: at.id,
                 number: message.reserves,
                 until: lease.until,
@@ -130,7 +130,7 @@ impl Engine {
                 self.fact(cx, Fact::Touched { at, until });
             }
         }
-        self.take_tokens.renew(queue, token, given.into());
+        self.take_tokens.renew(queue, token, granted.into());
         Some(Outcome::Messages(handed))
     }
 
@@ -140,7 +140,7 @@ impl Engine {
         let Some((_, queue, token)) = with_token(take, queues) else {
             return;
         };
-        let given = handed.iter().filter_map(|message| {
+        let granted = handed.iter().filter_map(|message| {
             let slot = self.store.slot(message.id)?;
             let lease = self.store.leases.get(&slot)?;
             Some(LeaseGrant {
@@ -150,9 +150,9 @@ impl Engine {
                 client_id: lease.client_id,
             })
         });
-        let given = given.collect();
+        let granted = granted.collect();
         let (sum, now) = (take.token_sum, self.now);
-        self.take_tokens.note(queue, token, sum, given, now);
+        self.take_tokens.note(queue, token, sum, granted, now);
     }
 }
 
@@ -162,7 +162,7 @@ fn with_token<'a>(
     queues: &[QueueId],
 ) -> Option<(&'a LeaseRequest, QueueId, &'a [u8])> {
     let token = take.token.as_deref()?;
-    let ask = take.lease.as_ref().filter(|_| !take.look)?;
+    let ask = take.lease.as_ref().filter(|_| !take.peek)?;
     let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over;
     match queues {
         [queue] if lasts && take.queues.len() <= 1 => Some((ask, *queue, token)),
@@ -172,7 +172,7 @@ fn with_token<'a>(
 
 /// The time to process that the consumer of a message with this one of its own is shown.
 pub(super) fn shown_ms(own: Option<u64>, ask: &LeaseRequest, lease: &Lease) -> Option<u64> {
-    let given = match ask.time {
+    let granted = match ask.time {
         // The consumer has put another time in the place of none.
         LeaseTime::TtrOrDefaultElse(_) if own == Some(0) => None,
         LeaseTime::TtrOrDefault
@@ -181,7 +181,7 @@ pub(super) fn shown_ms(own: Option<u64>, ask: &LeaseRequest, lease: &Lease) -> O
         | LeaseTime::TtrElse(_) => own,
         LeaseTime::OwnTtr | LeaseTime::Fixed(_) | LeaseTime::Over => return own,
     };
-    given.or(Some(match lease.until {
+    granted.or(Some(match lease.until {
         Some(_) => lease.span_ms.max(AT_ONCE_MS),
         None => lease.span_ms,
     }))

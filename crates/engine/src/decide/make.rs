@@ -38,8 +38,8 @@ impl Engine {
             return Err(CommandError::TooManyQueues);
         }
         let maker = self.making(call)?;
-        let told = queue_weight(name, false, &Overrides::default(), maker.name.as_deref());
-        if let Err(command_error) = self.may_tell(told) {
+        let restated = queue_weight(name, false, &Overrides::default(), maker.name.as_deref());
+        if let Err(command_error) = self.may_restate(restated) {
             maker.give_up();
             return Err(command_error);
         }
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     /// True if a snapshot may be so many bytes longer.
-    pub(crate) fn may_tell(&self, more: u64) -> Result<(), CommandError> {
+    pub(crate) fn may_restate(&self, more: u64) -> Result<(), CommandError> {
         match self.store.snapshot_bytes() + more <= self.settings.snapshot_bytes_max {
             true => Ok(()),
             false => Err(CommandError::SnapshotFull),

@@ -75,7 +75,7 @@ impl Engine {
     /// other. Where no queue is named, those of queues that its caller may not do this to are none.
     fn named(
         &mut self,
-        asker: Principal,
+        requester: Principal,
         client_id: ClientId,
         by_name: &ByName,
     ) -> Option<MessageId> {
@@ -95,7 +95,7 @@ impl Engine {
                 continue;
             }
             let name = self.store.name_of(own);
-            if queue.is_none() && !self.may(asker, by_name.action.verb(), &name) {
+            if queue.is_none() && !self.may(requester, by_name.action.verb(), &name) {
                 continue;
             }
             if !is_cancelled || !matches!(by_name.action, NamedAction::Cancel(_)) {

@@ -65,7 +65,7 @@ impl Engine {
                 return Best::Here(found);
             }
             if cx.step.expired >= EXPIRED_PER_STEP {
-                self.store.look_again(id);
+                self.store.recheck(id);
                 return Best::Nothing;
             }
             let expired = message.id;

@@ -233,14 +233,14 @@ impl Engine {
         puts: impl IntoIterator<Item = &'a Put>,
     ) -> Result<SmallVec<[QueueId; 8]>, CommandError> {
         let mut queues: SmallVec<[QueueId; 8]> = SmallVec::new();
-        let mut asked: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
+        let mut requested: HashMap<QueueId, (u64, u64), Hash> = HashMap::default();
         // What tells repeats of earlier puts, and all that the puts and their copies add.
         let mut own: HashSet<DedupeKey, Hash> = HashSet::default();
         let mut added: HashSet<DedupeKey, Hash> = HashSet::default();
         for put in puts {
             let checked = self.queue_of(call, put).and_then(|queue| {
                 queues.push(queue);
-                let before = asked.get(&queue).copied().unwrap_or_default();
+                let before = requested.get(&queue).copied().unwrap_or_default();
                 if let Repeat::Of(_) = self.may_put((call, making), queue, put, before)? {
                     return Ok(());
                 }
@@ -270,7 +270,7 @@ impl Engine {
                     return Ok(());
                 }
                 let (count, bytes) = (before.0 + 1, before.1 + put.size());
-                asked.insert(queue, (count, bytes));
+                requested.insert(queue, (count, bytes));
                 if only || self.fits(queue, count, bytes) || self.may_drop_for(queue, put.size()) {
                     Ok(())
                 } else {

@@ -68,12 +68,16 @@ impl Engine {
 
     /// The result of a message that is not there, as far as it is known: by its record as a tracked
     /// message, or among the newest ends.
-    fn result_of_gone(&mut self, asker: Principal, id: MessageId) -> Result<Outcome, CommandError> {
+    fn result_of_gone(
+        &mut self,
+        requester: Principal,
+        id: MessageId,
+    ) -> Result<Outcome, CommandError> {
         let now = self.now;
         let track = self.store.tracks.get(id).filter(|track| track.until > now);
         let ended = self.store.end_of(id);
         let (why, note) = (ended.as_ref().map(|end| end.why), track.map(|t| &t.note));
-        let said = |note: &[u8]| (!note.is_empty()).then(|| note.into());
+        let non_empty = |note: &[u8]| (!note.is_empty()).then(|| note.into());
         let (state, text) = match (why, track.map(|track| track.state)) {
             // A note that may have been cut is no result. It may lack a part of a character.
             (Some(Ended::Forgotten), _) => {
@@ -83,15 +87,19 @@ impl Engine {
             (Some(why), _) => {
                 let state = state_of(why);
                 let failed = matches!(state, ResultState::Failed | ResultState::Cancelled);
-                (state, note.filter(|_| failed).and_then(|note| said(note)))
+                (
+                    state,
+                    note.filter(|_| failed).and_then(|note| non_empty(note)),
+                )
             }
             (None, Some(TrackState::Done)) => (ResultState::Done, None),
             (None, Some(TrackState::Failed)) => {
-                (ResultState::Failed, note.and_then(|note| said(note)))
+                (ResultState::Failed, note.and_then(|note| non_empty(note)))
             }
-            (None, Some(TrackState::Cancelled)) => {
-                (ResultState::Cancelled, note.and_then(|note| said(note)))
-            }
+            (None, Some(TrackState::Cancelled)) => (
+                ResultState::Cancelled,
+                note.and_then(|note| non_empty(note)),
+            ),
             (None, Some(TrackState::Gone)) => (ResultState::Gone, None),
             // Nobody says so of a message that a purge has removed.
             (None, Some(TrackState::Waiting | TrackState::Reserved | TrackState::Buried))
@@ -100,8 +108,8 @@ impl Engine {
         let queue = ended.and_then(|end| end.queue);
         let queue = queue.or_else(|| track.map(|track| track.queue.clone()));
         let may = match &queue {
-            Some(queue) => self.may(asker, Verb::Peek, queue),
-            None => self.may_all(asker, Verb::Peek),
+            Some(queue) => self.may(requester, Verb::Peek, queue),
+            None => self.may_all(requester, Verb::Peek),
         };
         if !may {
             return Err(CommandError::NotPermitted);
@@ -120,14 +128,14 @@ impl Engine {
         let message = self.store.message(id)?;
         let extra = message.extra.as_deref();
         let status = extra.map_or(&[][..], |extra| &extra.status);
-        let said = |text: &[u8]| (!text.is_empty()).then(|| text.into());
+        let non_empty = |text: &[u8]| (!text.is_empty()).then(|| text.into());
         let text = match (fact, state) {
             (Fact::Archived { status, .. }, _) => Some(status.clone()),
-            (Fact::Buried { reason, .. }, _) if !reason.is_empty() => said(reason),
-            (_, ResultState::Failed | ResultState::Dead) => said(status),
+            (Fact::Buried { reason, .. }, _) if !reason.is_empty() => non_empty(reason),
+            (_, ResultState::Failed | ResultState::Dead) => non_empty(status),
             (_, ResultState::Cancelled) => {
                 let cancelled = message.cancelled();
-                cancelled.and_then(|cancelled| said(&cancelled.reason))
+                cancelled.and_then(|cancelled| non_empty(&cancelled.reason))
             }
             _ => None,
         };
@@ -208,12 +216,12 @@ impl Engine {
             ..message.at()
         };
         let body = Body::new(&result.text.unwrap_or_default());
-        let mut told = Message::new(at, self.now, body);
-        told.extra_mut().attrs = vec![
+        let mut notice = Message::new(at, self.now, body);
+        notice.extra_mut().attrs = vec![
             (CORRELATION.into(), reply.correlation.clone()),
             (REPLY_STATE.into(), state.word().as_bytes().into()),
         ];
-        Some(Box::new((reply.queue.clone(), told)))
+        Some(Box::new((reply.queue.clone(), notice)))
     }
 
     /// Puts a reply in the step that ends its message; sets it aside if its queue is another
@@ -275,7 +283,7 @@ impl Engine {
 
     /// Tells the clients that wait; the fact has been applied.
     #[cold]
-    pub(crate) fn tell_fate(&mut self, fate: Fate) {
+    pub(crate) fn notify_outcome(&mut self, fate: Fate) {
         match fate {
             Fate::Ends(result) => self.awaits.ended(&result),
             Fate::Goes(id, to) => self.awaits.renamed(id, id, Some(to)),
@@ -301,7 +309,7 @@ impl Engine {
     /// Delivers to clients whose wait has ended in this step.
     #[cold]
     pub(crate) fn deliver_results<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
-        for (client_id, principal, mut outcome) in self.awaits.take_told() {
+        for (client_id, principal, mut outcome) in self.awaits.take_notifications() {
             let mut hold = Hold::Turn;
             if let Outcome::Result(result) = &outcome {
                 hold = Hold::Durable;
@@ -313,7 +321,7 @@ impl Engine {
                 }
             }
             self.deliver(cx, client_id, false, false, outcome, hold);
-            cx.only_looked();
+            cx.only_peeked();
         }
     }
 
@@ -323,7 +331,7 @@ impl Engine {
             let Some(client_id) = self.awaits.due(self.now) else {
                 return;
             };
-            self.awaits.tell(client_id, Outcome::Empty);
+            self.awaits.notify(client_id, Outcome::Empty);
         }
     }
 }

@@ -38,7 +38,7 @@ struct Excess {
     count: u64,
     bytes: u64,
     /// Messages that may still be looked at.
-    looks: usize,
+    budget: usize,
 }
 
 impl Excess {
@@ -52,12 +52,12 @@ impl Excess {
         Self {
             count: over(settings.messages_max, queue.waiting() + count),
             bytes: over(settings.bytes_max, queue.all_waiting_bytes() + bytes),
-            looks: MANY,
+            budget: MANY,
         }
     }
 
     fn is_over(&self) -> bool {
-        self.count == 0 && self.bytes == 0 || self.looks == 0
+        self.count == 0 && self.bytes == 0 || self.budget == 0
     }
 
     /// Lets those in memory go, in the order in which they make way, each with
@@ -91,7 +91,7 @@ impl Excess {
     fn less(&mut self, bytes: u64) {
         self.count = self.count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
-        self.looks -= 1;
+        self.budget -= 1;
     }
 }
 
@@ -223,7 +223,7 @@ impl Engine {
         puts: impl IntoIterator<Item = &'a Put> + Clone,
     ) -> Result<(), Cold> {
         self.replaced_are_here(puts.clone())?;
-        let mut asked: BTreeMap<QueueId, (u64, u64)> = BTreeMap::new();
+        let mut requested: BTreeMap<QueueId, (u64, u64)> = BTreeMap::new();
         for put in puts {
             let Some(queue) = self
                 .store
@@ -235,13 +235,13 @@ impl Engine {
             for id in queue.children.iter().copied().chain([queue.id]) {
                 let bytes = put.size();
                 if self.may_drop_for(id, bytes) {
-                    let asked = asked.entry(id).or_default();
-                    *asked = (asked.0 + 1, asked.1 + bytes);
+                    let requested = requested.entry(id).or_default();
+                    *requested = (requested.0 + 1, requested.1 + bytes);
                 }
             }
         }
         let mut here = Ok(());
-        for (id, (count, bytes)) in asked {
+        for (id, (count, bytes)) in requested {
             if self.fits(id, count, bytes) {
                 continue;
             }

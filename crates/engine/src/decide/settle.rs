@@ -335,11 +335,11 @@ impl Engine {
         // lease that was given there says so itself.
         let queue = self.store.expect_queue(at.queue);
         let ordered = queue.groups.as_ref().is_some_and(|g| g.is_ordered());
-        let asked = match back.to {
+        let requested = match back.to {
             Some(_) if ordered && message.key().is_some() => BackTo::Position,
-            asked => asked.unwrap_or(lease_says),
+            requested => requested.unwrap_or(lease_says),
         };
-        let position = match asked {
+        let position = match requested {
             BackTo::Position => at.position,
             BackTo::Head => self.store.expect_queue(at.queue).head.min(0) - 1,
             BackTo::Tail => self.tail_position(cx, at.queue),

@@ -85,7 +85,7 @@ impl Engine {
             }
     }
 
-    pub(crate) fn stats(&mut self, asker: Principal, of: &StatsOf) -> Result<StatsReply, Stop> {
+    pub(crate) fn stats(&mut self, requester: Principal, of: &StatsOf) -> Result<StatsReply, Stop> {
         match of {
             StatsOf::Message(id) => {
                 let slot = self.found(*id)?;
@@ -113,7 +113,7 @@ impl Engine {
                 }))
             }
             StatsOf::Dependants { parent, from, max } => {
-                let page = self.dependants(asker, *parent, *from, *max);
+                let page = self.dependants(requester, *parent, *from, *max);
                 Ok(StatsReply::Dependants(page))
             }
             StatsOf::Queue(name) => {
@@ -211,8 +211,8 @@ impl Engine {
         };
         let names = self.store.sorted.range::<Name, _>((from, Edge::Unbounded));
         let names = names.take_while(|name| name.as_bytes().starts_with(prefix));
-        for (looked, name) in names.enumerate() {
-            if looked >= LOOKS || page.names.len() >= max as usize {
+        for (examined, name) in names.enumerate() {
+            if examined >= LOOKS || page.names.len() >= max as usize {
                 return page;
             }
             page.next = Some(name.clone());

@@ -241,7 +241,7 @@ impl Engine {
             queue.is_some_and(|queue| !queue.live.settings.memory)
         };
         // Nobody could be told of it.
-        if !take.look && self.space == Space::NoTakes && queues.iter().any(logged) {
+        if !take.peek && self.space == Space::NoTakes && queues.iter().any(logged) {
             return Err(CommandError::NoSpace);
         }
         if take.must_exist {
@@ -332,7 +332,7 @@ impl Engine {
         for name in names {
             if self.belongs_elsewhere(&name) {
                 // It has several queues, of which this shard may have one line.
-                if take.look {
+                if take.peek {
                     take.messages_max = 1;
                 }
                 continue;
@@ -404,7 +404,7 @@ impl Engine {
                     false => break,
                 }
             }
-            if take.look {
+            if take.peek {
                 let message = self.store.messages.at(best.slot);
                 seen = Some(message.id);
                 if wanted > 1 {
@@ -443,7 +443,7 @@ impl Engine {
         }
         let hold = if let Some(ask) = &take.lease {
             let over = |message: &Message| is_over(ask, message.ttr_ms);
-            if !take.look && handed.iter().any(over) {
+            if !take.peek && handed.iter().any(over) {
                 self.end_over(cx, ask, &handed);
             }
             Hold::Written(newest)
@@ -509,7 +509,7 @@ impl Engine {
         take: &Take,
         queues: &[QueueId],
     ) -> Result<(), Cold> {
-        let wanted = match take.look && is_over_several(take, queues) {
+        let wanted = match take.peek && is_over_several(take, queues) {
             true => 1,
             false => (take.messages_max.max(1) as usize).min(MANY),
         };
@@ -567,11 +567,11 @@ impl Engine {
         if cx.has_woken() || self.store.keyed.has_freed() {
             self.serve_woken(cx);
         }
-        if self.awaits.has_told() {
+        if self.awaits.has_notifications() {
             self.deliver_results(cx);
         }
         if self.lease_waits.has_woken() {
-            self.tell_leases(cx);
+            self.notify_leases(cx);
         }
     }
 
@@ -616,15 +616,15 @@ impl Engine {
                 continue;
             }
             let in_order = (take.pick == Pick::InOrder).then(|| self.queues_of(&take));
-            let asked = in_order.as_ref().unwrap_or(&queues);
-            match self.serve_one(cx, client_id, &take, asked, claim.as_ref()) {
+            let requested = in_order.as_ref().unwrap_or(&queues);
+            match self.serve_one(cx, client_id, &take, requested, claim.as_ref()) {
                 // Another shard has served it.
                 Served::Elsewhere => self.drop_waiter(number),
-                Served::Found(Some((outcome, hold))) => {
+                Served::Searched(Some((outcome, hold))) => {
                     self.waiters.remove(number, &mut self.store);
                     self.deliver(cx, client_id, standing, claim.is_some(), outcome, hold);
-                    if take.look {
-                        cx.only_looked();
+                    if take.peek {
+                        cx.only_peeked();
                     }
                     for queue in queues {
                         self.forget_unused(queue);
@@ -633,9 +633,9 @@ impl Engine {
                 // Only a consumer that cannot frame what is there, or wants another key,
                 // leaves it to those behind it, and one that a limit holds back to those
                 // who only look.
-                Served::Found(None) if take.passes_over() => left_out = true,
-                Served::Found(None) if !take.look && self.is_left_to_lookers(&queues) => {}
-                Served::Found(None) => woken.retain(|id| queues.binary_search(id).is_err()),
+                Served::Searched(None) if take.passes_over() => left_out = true,
+                Served::Searched(None) if !take.peek && self.is_left_to_peeks(&queues) => {}
+                Served::Searched(None) => woken.retain(|id| queues.binary_search(id).is_err()),
                 // One that needs something from a run first keeps its turn.
                 Served::Reads => {
                     self.reading.stall(number);
@@ -660,13 +660,13 @@ impl Engine {
     }
 
     /// True if a limit holds consumers of one of these queues back, and somebody waits to look.
-    fn is_left_to_lookers(&self, queues: &[QueueId]) -> bool {
+    fn is_left_to_peeks(&self, queues: &[QueueId]) -> bool {
         queues.iter().any(|&id| {
             let queue = self.store.queue(id);
             queue.is_some_and(|queue| {
                 let keys = queue.groups.as_ref();
                 let keys = keys.is_some_and(|groups| groups.limited_len() > 0);
-                queue.live.looking > 0 && (keys || queue.is_limited(self.now))
+                queue.live.not_taking > 0 && (keys || queue.is_limited(self.now))
             })
         })
     }
@@ -688,12 +688,12 @@ impl Engine {
             match self.would_take(cx, take, queues) {
                 Ok(Some(_)) if !claim.take() => return Served::Elsewhere,
                 Ok(Some(_)) => {}
-                Ok(None) => return Served::Found(None),
+                Ok(None) => return Served::Searched(None),
                 Err(_) => return Served::Reads,
             }
         }
         self.take_now(cx, client_id, take, queues)
-            .map_or(Served::Reads, Served::Found)
+            .map_or(Served::Reads, Served::Searched)
     }
 
     /// True if somebody who came before waits on one of these queues for what
@@ -729,14 +729,14 @@ impl Engine {
             outcome,
             hold,
             queue,
-            looked: false,
+            peeked: false,
         });
     }
 
     /// Ends the client's waiting take.
     pub(crate) fn stop_waiting<J: Journal>(&mut self, cx: &mut Cx<'_, J>, client_id: ClientId) {
         self.hurry(client_id);
-        self.awaits.tell(client_id, Outcome::Empty);
+        self.awaits.notify(client_id, Outcome::Empty);
         self.stop_lease_wait(cx, client_id);
         if let Some(number) = self.waiters.of(client_id, false) {
             self.end_wait(cx, number, Outcome::Empty);
@@ -780,7 +780,7 @@ impl Engine {
 enum Served {
     /// Another shard has served it.
     Elsewhere,
-    Found(Option<(Outcome, Hold)>),
+    Searched(Option<(Outcome, Hold)>),
     /// Something has to be read first.
     Reads,
 }

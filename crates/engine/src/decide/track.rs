@@ -125,12 +125,12 @@ impl Engine {
         let Some(track) = track else {
             return self.forget_track(cx, id);
         };
-        let told = Tracks::told_of(&track);
+        let restated = Tracks::restated_size_of(&track);
         // Where there is no room those go that would go first.
         loop {
             let tracks = &self.store.tracks;
             let others = tracks.len() - usize::from(tracks.has(id));
-            if others < self.settings.tracked_max as usize && self.may_tell(told).is_ok() {
+            if others < self.settings.tracked_max as usize && self.may_restate(restated).is_ok() {
                 break;
             }
             match self.store.tracks.first_end() {
@@ -201,14 +201,18 @@ impl Engine {
 
     /// The record of the tracked message of this name that was put last. Where no queue is named,
     /// those of queues that the asker may not look into do not count.
-    pub(crate) fn tracked(&mut self, asker: Principal, by_name: &ByName) -> Result<Outcome, Stop> {
-        let (id, track) = self.track_named(asker, by_name, Verb::Peek)?;
+    pub(crate) fn tracked(
+        &mut self,
+        requester: Principal,
+        by_name: &ByName,
+    ) -> Result<Outcome, Stop> {
+        let (id, track) = self.track_named(requester, by_name, Verb::Peek)?;
         Ok(Outcome::Tracked(id, Box::new(track)))
     }
 
     pub(super) fn track_named(
         &mut self,
-        asker: Principal,
+        requester: Principal,
         by_name: &ByName,
         verb: Verb,
     ) -> Result<(MessageId, Track), CommandError> {
@@ -218,7 +222,7 @@ impl Engine {
         let found = found.filter(|(_, track)| named.is_none_or(|queue| *queue == track.queue));
         let found: Vec<_> = found.map(|(id, track)| (id, track.clone())).collect();
         let may =
-            |engine: &mut Self, queue: &Name| named.is_some() || engine.may(asker, verb, queue);
+            |engine: &mut Self, queue: &Name| named.is_some() || engine.may(requester, verb, queue);
         let found = found.into_iter().find(|(_, track)| may(self, &track.queue));
         found.ok_or(CommandError::NotFound)
     }

@@ -10,7 +10,7 @@ use quintet_types::{
 use crate::engine::{Cx, Engine, Space};
 use crate::fact::{Fact, Journal};
 use crate::step::{Call, Step};
-use crate::store::{table_cost, table_told};
+use crate::store::{table_cost, table_restated_size};
 
 /// The longest key of a table.
 const TABLE_KEY_MAX: usize = 65_535;
@@ -174,13 +174,13 @@ impl Engine {
         self.have_room(&transaction.effects)?;
         let making = self.may_batch(&transaction.effects)?;
         let Transaction { effects, then, .. } = transaction;
-        let asked: &mut [Put] = match then.as_deref_mut() {
+        let requested: &mut [Put] = match then.as_deref_mut() {
             Some(Command::Put(put)) => std::slice::from_mut(put),
             Some(Command::PutMany(puts)) => puts,
             _ => &mut [],
         };
-        self.may_tie(call, &*asked)?;
-        self.may_wait_for(Call::of(call.caller), &mut *asked)?;
+        self.may_tie(call, &*requested)?;
+        self.may_wait_for(Call::of(call.caller), &mut *requested)?;
         let puts = effects.iter_mut().filter_map(|effect| {
             if let Effect::Put(put) = effect {
                 Some(put)
@@ -189,16 +189,16 @@ impl Engine {
             }
         });
         self.may_wait_for(Call::SERVER, puts)?;
-        let asked = &*asked;
+        let requested = &*requested;
         if call.vouched || !making.is_empty() {
             // When others have done their part, or what it is put into is made, it must not have
             // to wait.
-            self.room_is_here(asked)?;
+            self.room_is_here(requested)?;
         }
         let made = self.find_good(
             call,
             &making,
-            asked.iter().chain(effects.iter().filter_map(stored)),
+            requested.iter().chain(effects.iter().filter_map(stored)),
         )?;
         for queue in made {
             self.forget_unused(queue);
@@ -222,15 +222,15 @@ impl Engine {
                 return Err(CommandError::TablesFull);
             }
         }
-        if self.may_tell_tables(effects).is_err() {
+        if self.may_restate_tables(effects).is_err() {
             self.store.expire_tables(self.now);
-            return self.may_tell_tables(effects);
+            return self.may_restate_tables(effects);
         }
         Ok(())
     }
 
     /// Whether a snapshot can take what is to be set.
-    fn may_tell_tables(&self, effects: &[Effect]) -> Result<(), CommandError> {
+    fn may_restate_tables(&self, effects: &[Effect]) -> Result<(), CommandError> {
         let tables = &self.store.tables;
         let (mut more, mut less) = (0, 0);
         for effect in effects {
@@ -238,13 +238,13 @@ impl Engine {
                 table, key, value, ..
             } = effect
             {
-                less += tables.told_of(table, key);
-                let told = |value: &[u8]| table_told(table, key, value);
-                more += value.as_deref().map_or(0, told);
+                less += tables.restated_size_of(table, key);
+                let restated = |value: &[u8]| table_restated_size(table, key, value);
+                more += value.as_deref().map_or(0, restated);
             }
         }
         match more > less {
-            true => self.may_tell(more - less),
+            true => self.may_restate(more - less),
             false => Ok(()),
         }
     }
@@ -481,18 +481,18 @@ impl Engine {
 
     /// The events that wait for a decision, each returned once.
     pub fn take_pending_decisions(&mut self) -> Vec<PendingDecision> {
-        std::mem::take(&mut self.asked)
+        std::mem::take(&mut self.requested_decisions)
     }
 
     /// True if [`Engine::take_wants`] or [`Engine::take_pending_decisions`] would answer
     /// something.
     pub fn asks(&self) -> bool {
-        self.has_wants() || !self.asked.is_empty()
+        self.has_wants() || !self.requested_decisions.is_empty()
     }
 
     /// True if [`Engine::take_pending_decisions`] would answer something.
     pub fn has_pending_decisions(&self) -> bool {
-        !self.asked.is_empty()
+        !self.requested_decisions.is_empty()
     }
 
     /// Sets a message aside for a decision, if that is wanted. False: what
@@ -519,7 +519,7 @@ impl Engine {
         self.pending.insert(id, kind);
         if let Some(message) = self.store.message(id).cloned() {
             let queue = self.store.name_of(message.queue);
-            self.asked.push(PendingDecision {
+            self.requested_decisions.push(PendingDecision {
                 kind,
                 message,
                 queue,

@@ -119,7 +119,7 @@ impl Engine {
 
     /// Delivers to clients whose lease is another one than they know, at the end of a step.
     #[cold]
-    pub(crate) fn tell_leases<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
+    pub(crate) fn notify_leases<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for (id, woken) in self.lease_waits.take_woken() {
             for (client_id, wait) in self.lease_waits.of(id) {
                 let news = self.news_after(&woken, wait.ask);
@@ -137,7 +137,7 @@ impl Engine {
                 };
                 self.lease_waits.remove(client_id);
                 self.deliver(cx, client_id, false, false, outcome, Hold::Durable);
-                cx.only_looked();
+                cx.only_peeked();
             }
         }
     }
@@ -163,7 +163,7 @@ impl Engine {
     pub(crate) fn stop_lease_wait<J: Journal>(&mut self, cx: &mut Cx<'_, J>, client_id: ClientId) {
         if self.lease_waits.remove(client_id).is_some() {
             self.deliver(cx, client_id, false, false, Outcome::Empty, Hold::Turn);
-            cx.only_looked();
+            cx.only_peeked();
         }
     }
 

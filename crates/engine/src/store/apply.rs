@@ -137,7 +137,7 @@ impl Durable {
                 child,
                 parent,
                 succeeded,
-            } => self.parent_told(child, parent, succeeded),
+            } => self.note_parent_end(child, parent, succeeded),
             Fact::Freed { at, after } => self.freed(at, after),
             Fact::Watched {
                 parent,
@@ -466,8 +466,8 @@ impl Durable {
             let (due, delay_ms) = wait;
             // A disconnect is nobody's decision, so no counter of the message
             // tells of it (beanstalkd shows the same).
-            let told = matches!(why, Return::Released | Return::Timeout);
-            if due.is_some() || message.extra.is_some() || told || failed.is_some() {
+            let is_reported = matches!(why, Return::Released | Return::Timeout);
+            if due.is_some() || message.extra.is_some() || is_reported || failed.is_some() {
                 let extra = message.extra_mut();
                 extra.due = due;
                 if why == Return::Released {
@@ -475,7 +475,7 @@ impl Durable {
                     extra.delay_ms = delay_ms;
                 }
                 extra.timeouts += u32::from(why == Return::Timeout);
-                if told {
+                if is_reported {
                     extra.was_leased(since);
                 }
                 if failed.is_some() || why == Return::Timeout {

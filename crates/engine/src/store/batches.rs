@@ -161,12 +161,12 @@ impl Batches {
     }
 
     /// Bytes they take in a snapshot at most.
-    pub(super) fn told_bytes(&self) -> u64 {
+    pub(super) fn restated_bytes(&self) -> u64 {
         self.bytes + self.entries.len() as u64 * TOLD + self.owed.len() as u64 * OWED
     }
 
     /// The same of one that is to be made.
-    pub(crate) fn told_of(bytes: u64) -> u64 {
+    pub(crate) fn restated_size_of(bytes: u64) -> u64 {
         bytes + TOLD
     }
 

@@ -21,10 +21,13 @@ pub(crate) fn fires(reason: &str, act: impl FnOnce()) {
     let Err(stopped) = catch_unwind(AssertUnwindSafe(act)) else {
         panic!("nothing notices: {reason}");
     };
-    let told = stopped.downcast_ref::<String>().map(String::as_str);
-    let told = told.or_else(|| stopped.downcast_ref::<&str>().copied());
-    let told = told.unwrap_or_default();
-    assert!(told.contains(reason), "{told:?} instead of {reason:?}");
+    let reported = stopped.downcast_ref::<String>().map(String::as_str);
+    let reported = reported.or_else(|| stopped.downcast_ref::<&str>().copied());
+    let reported = reported.unwrap_or_default();
+    assert!(
+        reported.contains(reason),
+        "{reported:?} instead of {reason:?}"
+    );
 }
 
 const Q: QueueId = QueueId(0);

@@ -146,7 +146,7 @@ impl Dependencies {
     }
 
     /// A child that does not know that its parent has ended, its parent, and how that ended.
-    pub(crate) fn first_to_tell(&self) -> Option<(MessageId, MessageId, bool)> {
+    pub(crate) fn first_to_notify(&self) -> Option<(MessageId, MessageId, bool)> {
         let (&parent, &succeeded) = self.ended.first_key_value()?;
         let child = self.children(parent).next();
         let child = child.expect("an ended parent goes with the last child that is told");
@@ -252,7 +252,7 @@ impl Dependencies {
         }
     }
 
-    fn tell(&mut self, child: MessageId, parent: MessageId, succeeded: bool) {
+    fn notify(&mut self, child: MessageId, parent: MessageId, succeeded: bool) {
         self.forget_edge(parent, child);
         if let Some(mut waits) = self.waits.remove(&child) {
             let parents = &mut waits.after.parents;
@@ -268,13 +268,13 @@ impl Dependencies {
     /// All records, as facts.
     pub(super) fn image(&self, record: &mut dyn FnMut(&Fact)) {
         for (child, waits) in self.waits.iter() {
-            self.tell_of(child, &waits.after, record);
+            self.notifies_of(child, &waits.after, record);
         }
         self.watches.image(record);
     }
 
     /// A record, and which of its parents have ended.
-    fn tell_of(&self, child: MessageId, after: &After, record: &mut dyn FnMut(&Fact)) {
+    fn notifies_of(&self, child: MessageId, after: &After, record: &mut dyn FnMut(&Fact)) {
         record(&Fact::Awaits {
             child,
             after: Some(Box::new(after.clone())),
@@ -423,8 +423,8 @@ impl Durable {
         }
     }
 
-    pub(super) fn parent_told(&mut self, child: MessageId, parent: MessageId, succeeded: bool) {
-        self.dependencies.tell(child, parent, succeeded);
+    pub(super) fn note_parent_end(&mut self, child: MessageId, parent: MessageId, succeeded: bool) {
+        self.dependencies.notify(child, parent, succeeded);
     }
 
     pub(super) fn freed(&mut self, at: At, after: Box<After>) {
@@ -503,7 +503,7 @@ impl Durable {
         }
         for child in here {
             if let Some(waits) = self.dependencies.waits.remove(&child) {
-                self.dependencies.tell_of(child, &waits.after, logged);
+                self.dependencies.notifies_of(child, &waits.after, logged);
                 let segment_ref = into;
                 let waits = Waits {
                     segment_ref,
@@ -535,7 +535,7 @@ mod tests {
         dependencies.ended.insert(MessageId(1), true);
         fires(
             "an ended parent goes with the last child that is told",
-            || assert!(dependencies.first_to_tell().is_none()),
+            || assert!(dependencies.first_to_notify().is_none()),
         );
     }
 }

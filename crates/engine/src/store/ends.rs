@@ -127,7 +127,7 @@ impl Ends {
 
     /// They happen on behalf of this caller; client 0: of nobody's own.
     #[inline]
-    pub(super) fn are_asked_by(&mut self, caller: Caller) {
+    pub(super) fn are_found_by(&mut self, caller: Caller) {
         self.step.caller = caller;
     }
 
@@ -445,8 +445,8 @@ mod tests {
         assert_eq!(ids(&ends), [1, 2, 3]);
         (4..=6).for_each(|id| add(&mut ends, id));
         assert_eq!((ids(&ends), ends.bytes()), (vec![3, 4, 5, 6], 160));
-        let asked = [1, 4, 6].map(MessageId).into();
-        let found: Vec<u64> = ends.find_all(&asked).keys().map(|id| id.0).collect();
+        let requested = [1, 4, 6].map(MessageId).into();
+        let found: Vec<u64> = ends.find_all(&requested).keys().map(|id| id.0).collect();
         assert_eq!(found, [4, 6]);
         ends.set_max(6);
         (7..=9).for_each(|id| add(&mut ends, id));

@@ -78,7 +78,7 @@ impl Engine {
             self.note_track(cx, tells);
         }
         if let Some(fate) = fate {
-            self.tell_fate(fate);
+            self.notify_outcome(fate);
         }
         if let Some(reply) = reply {
             self.send_reply(cx, *reply);
@@ -204,7 +204,7 @@ impl Store {
     /// Applies a fact that this caller caused.
     #[inline]
     fn apply(&mut self, by: Caller, fact: Fact, segment_ref: SegmentRef) -> Option<Message> {
-        self.0.ends.are_asked_by(by);
+        self.0.ends.are_found_by(by);
         self.0.apply(fact, segment_ref)
     }
 
@@ -275,8 +275,8 @@ impl Store {
         self.0.rearm(id);
     }
 
-    pub(crate) fn look_again(&mut self, id: QueueId) {
-        self.0.look_again(id);
+    pub(crate) fn recheck(&mut self, id: QueueId) {
+        self.0.recheck(id);
     }
 
     /// Applies a queue's settings about keys.

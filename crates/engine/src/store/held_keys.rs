@@ -18,11 +18,11 @@ pub(crate) struct HeldKeys {
     by_key: BTreeMap<Arc<[u8]>, (Ms, Ms)>,
     by_end: BTreeSet<(Ms, Arc<[u8]>)>,
     /// Bytes in a snapshot at most.
-    told_bytes: u64,
+    restated_bytes: u64,
 }
 
 /// Bytes of a held key in a snapshot at most.
-pub(crate) fn told_of_held(key: &[u8]) -> u64 {
+pub(crate) fn restated_size_of_held(key: &[u8]) -> u64 {
     RECORD + key.len() as u64
 }
 
@@ -56,7 +56,7 @@ impl HeldKeys {
 
     fn hold(&mut self, key: Arc<[u8]>, since: Ms, until: Ms) {
         self.end(&key);
-        self.told_bytes += told_of_held(&key);
+        self.restated_bytes += restated_size_of_held(&key);
         self.by_end.insert((until, Arc::clone(&key)));
         self.by_key.insert(key, (since, until));
     }
@@ -64,7 +64,7 @@ impl HeldKeys {
     fn end(&mut self, key: &Arc<[u8]>) {
         if let Some((_, until)) = self.by_key.remove(key) {
             self.by_end.remove(&(until, Arc::clone(key)));
-            self.told_bytes -= told_of_held(key);
+            self.restated_bytes -= restated_size_of_held(key);
         }
     }
 
@@ -122,9 +122,9 @@ impl Durable {
             return;
         };
         let mut held = queue.held_keys.take().unwrap_or_default();
-        let before = (held.len(), held.told_bytes);
+        let before = (held.len(), held.restated_bytes);
         change(&mut held);
-        let after = (held.len(), held.told_bytes);
+        let after = (held.len(), held.restated_bytes);
         queue.held_keys = (held.len() > 0).then_some(held);
         self.held_keys_count = self.held_keys_count - before.0 + after.0;
         self.held_keys_bytes = self.held_keys_bytes - before.1 + after.1;
@@ -142,8 +142,12 @@ impl Durable {
         let holds = holds.filter_map(|queue| queue.held_keys.as_ref());
         let (mut bytes, mut count) = (0, 0);
         for held in holds {
-            let keys: u64 = held.by_key.keys().map(|key| told_of_held(key)).sum();
-            if keys != held.told_bytes || held.by_key.len() != held.by_end.len() {
+            let keys: u64 = held
+                .by_key
+                .keys()
+                .map(|key| restated_size_of_held(key))
+                .sum();
+            if keys != held.restated_bytes || held.by_key.len() != held.by_end.len() {
                 return Err(format!("{held:?} is counted as something else"));
             }
             bytes += keys;

@@ -426,7 +426,7 @@ impl Durable {
     }
 
     /// Somebody gave up looking into a queue: its alarm rings at once.
-    pub(crate) fn look_again(&mut self, id: QueueId) {
+    pub(crate) fn recheck(&mut self, id: QueueId) {
         if let Some(queue) = self.queue_mut(id) {
             queue.live.more = true;
         }

@@ -44,7 +44,7 @@ pub(crate) use dependencies::Dependencies;
 pub(crate) use ends::Ends;
 pub use ends::PurgedBlock;
 pub(crate) use gate::Store;
-pub(crate) use held_keys::told_of_held;
+pub(crate) use held_keys::restated_size_of_held;
 pub(crate) use ids::Ids;
 pub use image::CopiedOut;
 pub(crate) use key_groups::{Head, KeyGroups, Rules, Safe, Walk};
@@ -53,7 +53,7 @@ pub(crate) use outbox::{Outbox, Sent};
 pub(crate) use queue::{Order, Queue, WaitsTo};
 pub(crate) use slab::Slab;
 use tables::Tables;
-pub(crate) use tables::{cost as table_cost, told as table_told};
+pub(crate) use tables::{cost as table_cost, restated_size as table_restated_size};
 pub(crate) use tombstones::Tombstones;
 pub(crate) use tracks::Tracks;
 pub(crate) use weight::of_queue as queue_weight;
@@ -252,7 +252,7 @@ impl Durable {
             self.tombstones.groups(groups);
         }
         self.queue_weights.memory -= weight::in_memory(&queue.name);
-        self.queue_weights.told -= queue.told_bytes;
+        self.queue_weights.restated -= queue.restated_bytes;
         self.sums.totals.subtract(&queue.totals);
         if let Some(at) = queue.live.alarm {
             let was = self.alarms.remove(&(at, id));

@@ -92,7 +92,7 @@ pub(crate) struct Queue {
     /// Deduplication records of older generations, which stay until their time is over.
     pub(crate) forgotten_dedupe: u32,
     /// Bytes it takes in a snapshot at most, as they are counted.
-    pub(crate) told_bytes: u64,
+    pub(crate) restated_bytes: u64,
 
     /// The user who made it; `None`: nobody in particular.
     pub(crate) maker: Option<Box<[u8]>>,
@@ -112,9 +112,9 @@ pub(crate) struct Live {
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,
     /// Those of them that are peeking subscriptions.
-    pub(crate) lookers: u32,
+    pub(crate) waiting_peeks: u32,
     /// Those of them that take nothing, in a subscription or not.
-    pub(crate) looking: u32,
+    pub(crate) not_taking: u32,
     /// Clients that refer to it as one they put into.
     pub(crate) users: u32,
     /// Clients that refer to it as one they take from.
@@ -169,8 +169,8 @@ impl Durable {
         let queue = queue.expect("somebody waits on a queue that was found or made");
         if queue.live.line.insert(number) {
             let stands = what_for == WaitsTo::Watch;
-            queue.live.lookers += u32::from(stands);
-            queue.live.looking += u32::from(what_for != WaitsTo::Take);
+            queue.live.waiting_peeks += u32::from(stands);
+            queue.live.not_taking += u32::from(what_for != WaitsTo::Take);
             *sums.in_line(stands) += 1;
         }
     }
@@ -187,8 +187,8 @@ impl Durable {
             && queue.live.line.remove(&number)
         {
             let stands = what_for == WaitsTo::Watch;
-            queue.live.lookers -= u32::from(stands);
-            queue.live.looking -= u32::from(what_for != WaitsTo::Take);
+            queue.live.waiting_peeks -= u32::from(stands);
+            queue.live.not_taking -= u32::from(what_for != WaitsTo::Take);
             *sums.in_line(stands) -= 1;
         }
     }

@@ -18,8 +18,8 @@ pub(crate) struct Sums {
 
 impl Sums {
     /// Places in lines, of those who take or of those who only look.
-    pub(super) fn in_line(&mut self, looks: bool) -> &mut u64 {
-        match looks {
+    pub(super) fn in_line(&mut self, peeks: bool) -> &mut u64 {
+        match peeks {
             true => &mut self.gauges.waiting_peeks,
             false => &mut self.gauges.waiters,
         }
@@ -51,8 +51,8 @@ impl Queue {
             waiting_bytes: self.waiting_bytes,
             bytes: self.bytes,
             cold: 0,
-            waiters: self.live.line.len() as u64 - u64::from(self.live.lookers),
-            waiting_peeks: u64::from(self.live.lookers),
+            waiters: self.live.line.len() as u64 - u64::from(self.live.waiting_peeks),
+            waiting_peeks: u64::from(self.live.waiting_peeks),
             users: u64::from(self.live.users),
             watchers: u64::from(self.live.watchers),
         }

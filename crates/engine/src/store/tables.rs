@@ -27,7 +27,7 @@ pub(crate) struct Tables {
     /// Of keys, values and entries.
     pub(crate) bytes: u64,
     /// Bytes they take in a snapshot at most.
-    pub(crate) told_bytes: u64,
+    pub(crate) restated_bytes: u64,
     /// The newest version given.
     pub(crate) version: u64,
 }
@@ -38,7 +38,7 @@ pub(crate) fn cost(key: &[u8], value: &[u8]) -> u64 {
 }
 
 /// Size of an entry in a snapshot at most: each has its table's name.
-pub(crate) fn told(table: &Name, key: &[u8], value: &[u8]) -> u64 {
+pub(crate) fn restated_size(table: &Name, key: &[u8], value: &[u8]) -> u64 {
     const REST: u64 = 48;
     (table.as_bytes().len() + key.len() + value.len()) as u64 + REST
 }
@@ -63,9 +63,9 @@ impl Tables {
     }
 
     /// The same in a snapshot.
-    pub(crate) fn told_of(&self, table: &Name, key: &[u8]) -> u64 {
+    pub(crate) fn restated_size_of(&self, table: &Name, key: &[u8]) -> u64 {
         let entry = self.tables.get(table).and_then(|table| table.get(key));
-        entry.map_or(0, |entry| told(table, key, &entry.value))
+        entry.map_or(0, |entry| restated_size(table, key, &entry.value))
     }
 
     pub(crate) fn list(
@@ -101,12 +101,12 @@ impl Tables {
         version: u64,
     ) {
         self.bytes -= self.cost_of(&name, &key);
-        self.told_bytes -= self.told_of(&name, &key);
+        self.restated_bytes -= self.restated_size_of(&name, &key);
         self.version = self.version.max(version);
         match value {
             Some(value) => {
                 self.bytes += cost(&key, &value);
-                self.told_bytes += told(&name, &key, &value);
+                self.restated_bytes += restated_size(&name, &key, &value);
                 let entry = Entry {
                     value,
                     version,
@@ -128,7 +128,7 @@ impl Tables {
     pub(super) fn drop_table(&mut self, name: &Name) {
         for (key, entry) in self.tables.remove(name).unwrap_or_default() {
             self.bytes -= cost(&key, &entry.value);
-            self.told_bytes -= told(name, &key, &entry.value);
+            self.restated_bytes -= restated_size(name, &key, &entry.value);
         }
     }
 
@@ -136,13 +136,13 @@ impl Tables {
     /// tells of it, and those that come back with a replay are as dead as
     /// before.
     pub(crate) fn drop_expired(&mut self, now: Ms) {
-        let (bytes, told_bytes) = (&mut self.bytes, &mut self.told_bytes);
+        let (bytes, restated_bytes) = (&mut self.bytes, &mut self.restated_bytes);
         self.tables.retain(|name, table| {
             table.retain(|key, entry| {
                 let keep = alive(entry, now);
                 if !keep {
                     *bytes -= cost(key, &entry.value);
-                    *told_bytes -= told(name, key, &entry.value);
+                    *restated_bytes -= restated_size(name, key, &entry.value);
                 }
                 keep
             });
@@ -169,18 +169,18 @@ impl Durable {
 
     /// Checks the sum of the tables' bytes.
     pub(super) fn verify_tables(&self) -> Result<(), String> {
-        let (mut bytes, mut told_bytes) = (0, 0);
+        let (mut bytes, mut restated_bytes) = (0, 0);
         for (name, table) in &self.tables.tables {
             for (key, entry) in table {
                 bytes += cost(key, &entry.value);
-                told_bytes += told(name, key, &entry.value);
+                restated_bytes += restated_size(name, key, &entry.value);
             }
         }
-        let counted = (self.tables.bytes, self.tables.told_bytes);
-        if (bytes, told_bytes) == counted {
+        let counted = (self.tables.bytes, self.tables.restated_bytes);
+        if (bytes, restated_bytes) == counted {
             Ok(())
         } else {
-            let found = (bytes, told_bytes);
+            let found = (bytes, restated_bytes);
             Err(format!(
                 "tables: {found:?} bytes are counted as {counted:?}"
             ))

@@ -98,12 +98,12 @@ impl Tracks {
     }
 
     /// Bytes they take in a snapshot at most.
-    pub(super) fn told_bytes(&self) -> u64 {
+    pub(super) fn restated_bytes(&self) -> u64 {
         self.bytes + self.of.len() as u64 * TOLD
     }
 
     /// The same of one that is to be kept.
-    pub(crate) fn told_of(track: &Track) -> u64 {
+    pub(crate) fn restated_size_of(track: &Track) -> u64 {
         bytes_of(track) + TOLD
     }
 

@@ -34,7 +34,7 @@ const IN_MEMORY: u64 = 1408;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weights {
     /// In a snapshot, at most.
-    pub(crate) told: u64,
+    pub(crate) restated: u64,
     /// In memory, about.
     pub(crate) memory: u64,
 }
@@ -60,12 +60,13 @@ pub(crate) fn of_queue(
 /// The same of one that is there.
 fn of_queue_here(queue: &Queue) -> u64 {
     let maker = queue.maker.as_deref();
-    of_queue(&queue.name, queue.parent.is_some(), queue.own(), maker) + queue.told_of_aging()
+    of_queue(&queue.name, queue.parent.is_some(), queue.own(), maker)
+        + queue.restated_size_of_aging()
 }
 
 impl Queue {
     /// Size of its clock of aging in a snapshot at most.
-    pub(crate) fn told_of_aging(&self) -> u64 {
+    pub(crate) fn restated_size_of_aging(&self) -> u64 {
         self.aging.as_ref().map_or(0, |_| AGING)
     }
 }
@@ -87,11 +88,11 @@ impl Durable {
     /// Bytes a snapshot takes at most, if it is made now.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
         SHARD
-            + self.queue_weights.told
+            + self.queue_weights.restated
             + self.held_keys_bytes
-            + self.tables.told_bytes
-            + self.batches.told_bytes()
-            + self.tracks.told_bytes()
+            + self.tables.restated_bytes
+            + self.batches.restated_bytes()
+            + self.tracks.restated_bytes()
             + self.cold.blocks * BLOCK
             + self.cold.dead_bytes
     }
@@ -103,13 +104,13 @@ impl Durable {
             // The log may tell of a queue that is gone.
             return;
         };
-        let told = match queue.live.dropped {
+        let restated = match queue.live.dropped {
             // No snapshot tells of it any more.
             true => 0,
             false => of_queue_here(queue),
         };
-        let before = std::mem::replace(&mut queue.told_bytes, told);
-        self.queue_weights.told = self.queue_weights.told - before + told;
+        let before = std::mem::replace(&mut queue.restated_bytes, restated);
+        self.queue_weights.restated = self.queue_weights.restated - before + restated;
     }
 
     /// # Errors
@@ -122,13 +123,13 @@ impl Durable {
         }
         for queue in self.queues.iter().flatten() {
             sums.memory += in_memory(&queue.name);
-            sums.told += queue.told_bytes;
-            let told = match queue.live.dropped {
+            sums.restated += queue.restated_bytes;
+            let restated = match queue.live.dropped {
                 true => 0,
                 false => of_queue_here(queue),
             };
-            if told != queue.told_bytes {
-                return Err(format!("{}: {told} bytes told", queue.name));
+            if restated != queue.restated_bytes {
+                return Err(format!("{}: {restated} bytes told", queue.name));
             }
             let left = dedupe_records.get(&queue.id).copied().unwrap_or(0);
             if left != queue.dedupe_records {

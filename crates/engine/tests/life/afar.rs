@@ -275,12 +275,12 @@ fn nobody_is_watched_for_whom_nobody_waits() {
 
 #[test]
 fn records_of_both_shards_stay_while_segments_go() {
-    for told in [false, true] {
+    for reported in [false, true] {
         let mut all = four();
         let parent = all[1].put("b", "b");
         let child = put(&mut all, "a", &[parent]);
         assert_eq!(all[1].pop("b"), "b");
-        if told {
+        if reported {
             carry_from(&mut all, 1);
         }
         for world in &mut all {

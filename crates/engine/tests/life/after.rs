@@ -509,8 +509,8 @@ fn a_put_whose_parents_in_other_shards_were_not_asked_is_refused() {
     let mut w = World::shard(0, 4, Settings::default());
     let other = MessageId(3 << SHARD_SHIFT | 1);
     let put = put_of("q", "", after(&[other], AfterOn::End, IfFailed::Fail));
-    let said = "changed while it was being decided";
-    assert_eq!(refused(&mut w, put), said);
+    let expected = "changed while it was being decided";
+    assert_eq!(refused(&mut w, put), expected);
 }
 
 #[test]

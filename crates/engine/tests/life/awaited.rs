@@ -28,9 +28,9 @@ fn is_answered(w: &mut World) -> String {
     );
     w.tick();
     w.verify();
-    let told: Vec<Delivery> = w.deliveries.drain(..).collect();
-    let [delivery] = &told[..] else {
-        panic!("one answer, not {told:?}");
+    let received: Vec<Delivery> = w.deliveries.drain(..).collect();
+    let [delivery] = &received[..] else {
+        panic!("one answer, not {received:?}");
     };
     assert_eq!(delivery.to, ClientId(7));
     assert!(w.engine.next_deadline() > w.now, "and asks for no more");
@@ -70,8 +70,8 @@ fn a_put_that_waits_for_memory_goes_on_when_time_frees_it() {
     w.engine.set_memory_room(used - 1);
     waits_for_memory(&mut w);
     w.wait(201);
-    let told = w.delivered();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let received = w.delivered();
+    assert_eq!(received.len(), 1, "{received:?}");
     assert_eq!(w.pop("q"), "late");
 }
 

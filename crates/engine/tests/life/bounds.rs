@@ -89,8 +89,8 @@ fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
 /// Nobody is told that there is nothing while something stands behind them.
 #[test]
 fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
-    let look = Take {
-        look: true,
+    let peek = Take {
+        peek: true,
         ..plain("q")
     };
     let two = Take {
@@ -105,7 +105,7 @@ fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
         end: End::Newest,
         ..plain("q")
     };
-    for take in [plain("q"), look, two, both, newest, reserve("q")] {
+    for take in [plain("q"), peek, two, both, newest, reserve("q")] {
         let mut w = expired();
         let newest = take.end == End::Newest;
         let answered = w.take(1, take);
@@ -336,11 +336,11 @@ fn all_of_a_message_counts_for_the_bytes_of_its_queue() {
                 how,
             },
         );
-        let said = if kind == 4 { 3 } else { 103 };
-        assert_eq!(sizes(&mut w), (100, 100 + said), "{kind}");
+        let expected = if kind == 4 { 3 } else { 103 };
+        assert_eq!(sizes(&mut w), (100, 100 + expected), "{kind}");
         w.put_as(hundred(kind));
         w.ask(1, Command::Delete { id, by });
-        assert_eq!(sizes(&mut w), (100, 100 + said), "{kind}");
+        assert_eq!(sizes(&mut w), (100, 100 + expected), "{kind}");
     }
 }
 

@@ -60,9 +60,9 @@ fn own(body: &str, buried_ttl_ms: u64) -> Put {
 }
 
 fn stats(w: &mut World) -> QueueStats {
-    let asked = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
-    let Some(Outcome::Stats(reply)) = asked else {
-        panic!("{asked:?}");
+    let outcome = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
+    let Some(Outcome::Stats(reply)) = outcome else {
+        panic!("{outcome:?}");
     };
     match *reply {
         StatsReply::Queue(stats) => stats,

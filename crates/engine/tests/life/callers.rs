@@ -162,8 +162,8 @@ impl Scene {
         w.engine.set_memory_room(0);
         w.tick();
         w.verify();
-        let told = w.deliveries.drain(..);
-        let mut guest = told.filter(|delivery| delivery.to == caller(GUEST).client_id);
+        let received = w.deliveries.drain(..);
+        let mut guest = received.filter(|delivery| delivery.to == caller(GUEST).client_id);
         guest.next().expect("the guest is answered").outcome
     }
 }

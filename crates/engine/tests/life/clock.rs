@@ -91,9 +91,9 @@ fn what_is_left_is_at_first_what_was_asked_for() {
             ..prioritized("q", 1, "a")
         });
         let numbers = |w: &mut World| {
-            let asked = w.ask(9, Command::Stats(StatsOf::Message(id)));
-            let Some(Outcome::Stats(stats)) = asked else {
-                panic!("{asked:?}")
+            let outcome = w.ask(9, Command::Stats(StatsOf::Message(id)));
+            let Some(Outcome::Stats(stats)) = outcome else {
+                panic!("{outcome:?}")
             };
             let StatsReply::Message(stats) = *stats else {
                 panic!("{stats:?}")
@@ -136,9 +136,9 @@ fn what_is_left_is_at_first_what_was_asked_for() {
             for_ms,
         };
         let paused = |w: &mut World| {
-            let asked = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
-            let Some(Outcome::Stats(stats)) = asked else {
-                panic!("{asked:?}")
+            let outcome = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
+            let Some(Outcome::Stats(stats)) = outcome else {
+                panic!("{outcome:?}")
             };
             let StatsReply::Queue(stats) = *stats else {
                 panic!("{stats:?}")

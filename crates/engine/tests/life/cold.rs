@@ -259,13 +259,13 @@ fn rest(w: &mut World, runs: &Runs) -> String {
 }
 
 /// Without what only says where a message lies.
-fn said(outcome: Outcome) -> String {
+fn describe(outcome: Outcome) -> String {
     let ids = |all: &Handed| all.iter().map(|m| m.id.0).collect::<Vec<_>>();
     match &outcome {
         Outcome::Messages(all) => format!("{} {:?}", text(&outcome), ids(all)),
         Outcome::BulkDone(done) => {
             let ids = done.messages.iter().map(|m| m.id.0).collect::<Vec<_>>();
-            format!("{} {} {ids:?}", done.matched, done.looked)
+            format!("{} {} {ids:?}", done.matched, done.examined)
         }
         Outcome::Stats(stats) => match &**stats {
             StatsReply::Message(stats) => format!("{} of {}", stats.message.id.0, stats.queue),
@@ -279,7 +279,7 @@ fn said(outcome: Outcome) -> String {
 fn every_command_answers_as_if_all_were_in_memory() {
     for command in commands() {
         let (mut hot, nothing) = (world(), Runs::default());
-        let expected = hot.ask(1, command.clone()).map(said).expect("answered");
+        let expected = hot.ask(1, command.clone()).map(describe).expect("answered");
         let expected = (expected, rest(&mut hot, &nothing));
         let (mut cold, mut runs) = (world(), Runs::default());
         runs.evict(&mut cold);
@@ -289,7 +289,7 @@ fn every_command_answers_as_if_all_were_in_memory() {
         runs.read(&mut cold);
         let answered = cold.deliveries.pop().expect("answered").outcome;
         assert_eq!(cold.deliveries.len(), 0, "{command:?}");
-        let answered = (said(answered), rest(&mut cold, &runs));
+        let answered = (describe(answered), rest(&mut cold, &runs));
         assert_eq!(answered, expected, "{command:?}");
         cold.restart();
     }

@@ -20,7 +20,7 @@ fn tags(values: &[(&str, Option<&str>)]) -> Overrides {
     }
 }
 
-fn told_tags(w: &mut World, queue: &str) -> Vec<(String, String)> {
+fn shown_tags(w: &mut World, queue: &str) -> Vec<(String, String)> {
     let Some(Outcome::Stats(stats)) = w.ask(9, Command::Stats(StatsOf::Setup(queue.into()))) else {
         panic!("the queue is there");
     };
@@ -43,7 +43,7 @@ fn a_queue_is_made_once_and_is_there_after_a_restart() {
     );
     let again = Some(Outcome::Refused(CommandError::QueueExists));
     assert_eq!(create(&mut w, "q", tags(&[("a", Some("1"))])), again);
-    assert_eq!(told_tags(&mut w, "q"), []);
+    assert_eq!(shown_tags(&mut w, "q"), []);
     w.restart();
     assert_eq!(create(&mut w, "q", Overrides::default()), again);
 }
@@ -153,19 +153,19 @@ fn tags_are_changed_one_by_one_survive_restarts_and_go_with_the_queue() {
     w.ask(9, configure(other));
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let all = vec![pair("b", ""), pair("c", "3")];
-    assert_eq!(told_tags(&mut w, "q"), all);
+    assert_eq!(shown_tags(&mut w, "q"), all);
     w.restart();
-    assert_eq!(told_tags(&mut w, "q"), all);
+    assert_eq!(shown_tags(&mut w, "q"), all);
     let long = "x".repeat(TAGS_BYTES_MAX);
     let refused = w.ask(9, configure(tags(&[("b", Some(&long))])));
     assert_eq!(refused, Some(Outcome::Refused(CommandError::TagsFull)));
-    assert_eq!(told_tags(&mut w, "q"), all);
+    assert_eq!(shown_tags(&mut w, "q"), all);
     let fits = "x".repeat(TAGS_BYTES_MAX - 3);
     let done = w.ask(9, configure(tags(&[("b", Some(&fits))])));
     assert_eq!(done, Some(Outcome::Done));
     w.ask(9, Command::Drop("q".into()));
     create(&mut w, "q", Overrides::default());
-    assert_eq!(told_tags(&mut w, "q"), []);
+    assert_eq!(shown_tags(&mut w, "q"), []);
 }
 
 /// Pages of names, by prefix and by where dead letters go; what is only waited on has no name yet.
@@ -199,12 +199,12 @@ fn names_of_queues_are_told_in_order_by_pages() {
         let names: Vec<String> = page.names.iter().map(word).collect();
         (names.join(" "), page.next.as_ref().map(word))
     };
-    let told = |names: &str, next: Option<&str>| (names.to_owned(), next.map(str::to_owned));
-    assert_eq!(page("", None, None, 100), told("a1 a10 a2 a3 b", None));
-    assert_eq!(page("a", None, None, 2), told("a1 a10", Some("a10")));
-    assert_eq!(page("a", Some("a10"), None, 2), told("a2 a3", None));
-    assert_eq!(page("a1", Some("b"), None, 2), told("", None));
-    assert_eq!(page("", None, Some("b"), 100), told("a3", None));
+    let reported = |names: &str, next: Option<&str>| (names.to_owned(), next.map(str::to_owned));
+    assert_eq!(page("", None, None, 100), reported("a1 a10 a2 a3 b", None));
+    assert_eq!(page("a", None, None, 2), reported("a1 a10", Some("a10")));
+    assert_eq!(page("a", Some("a10"), None, 2), reported("a2 a3", None));
+    assert_eq!(page("a1", Some("b"), None, 2), reported("", None));
+    assert_eq!(page("", None, Some("b"), 100), reported("a3", None));
     w.ask(9, Command::Drop("a2".into()));
     w.restart();
     w.verify();

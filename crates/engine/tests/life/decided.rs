@@ -359,7 +359,7 @@ fn want(w: &mut World, expire: bool, lease_end: bool, dead_letter: bool) {
     w.engine.verify().expect("consistent");
 }
 
-fn asked(w: &mut World) -> Vec<(PendingDecisionKind, MessageId)> {
+fn decisions_of(w: &mut World) -> Vec<(PendingDecisionKind, MessageId)> {
     let pending_decisions = w.engine.take_pending_decisions();
     pending_decisions
         .iter()
@@ -383,14 +383,14 @@ fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
         .map(|body| w.put_as(expiring("q", body, 1000)))
         .collect();
     w.wait(1001);
-    let told: Vec<_> = ids
+    let received: Vec<_> = ids
         .iter()
         .map(|&id| (PendingDecisionKind::Expire, id))
         .collect();
-    assert_eq!(asked(&mut w), told);
+    assert_eq!(decisions_of(&mut w), received);
     assert_eq!(w.pop("q"), "empty");
     w.wait(5000);
-    assert_eq!(asked(&mut w), []);
+    assert_eq!(decisions_of(&mut w), []);
     // One goes elsewhere and lives, one as usual, one is put back and so goes.
     let effects = vec![
         Effect::Move {
@@ -413,7 +413,7 @@ fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
     ));
     w.engine.verify().expect("consistent");
     assert_eq!((w.pop("late"), w.pop("q")), ("a".into(), "empty".into()));
-    assert_eq!(asked(&mut w), []);
+    assert_eq!(decisions_of(&mut w), []);
     replayed(&mut w);
 }
 
@@ -445,7 +445,7 @@ fn what_was_pending_at_a_crash_is_as_before_it() {
         "leased"
     );
     w.wait(1001);
-    assert_eq!(asked(&mut w).len(), 2);
+    assert_eq!(decisions_of(&mut w).len(), 2);
     assert_eq!((w.pop("q"), w.pop("q2")), ("empty".into(), "empty".into()));
     replayed(&mut w);
     w.restart();
@@ -463,7 +463,7 @@ fn a_lease_that_ends_is_decided_at_its_old_place() {
     w.put("q", "b");
     assert_eq!(w.take(2, reserve("q")), "a");
     w.wait(1001);
-    let [(PendingDecisionKind::LeaseEnd, id)] = asked(&mut w)[..] else {
+    let [(PendingDecisionKind::LeaseEnd, id)] = decisions_of(&mut w)[..] else {
         panic!("nothing was asked");
     };
     // Its holder has lost it.
@@ -494,7 +494,7 @@ fn a_message_tried_too_often_goes_where_the_hook_says_or_where_the_rule_says() {
         assert_eq!(w.take(2, reserve("q")), body);
     }
     w.hang_up(2);
-    let mut ids: Vec<MessageId> = asked(&mut w).into_iter().map(|(_, id)| id).collect();
+    let mut ids: Vec<MessageId> = decisions_of(&mut w).into_iter().map(|(_, id)| id).collect();
     ids.sort_unstable();
     assert_eq!(ids, [MessageId(1), MessageId(2), MessageId(3)]);
     assert_eq!(
@@ -522,7 +522,7 @@ fn a_dropped_queue_takes_pending_messages_along() {
     want(&mut w, true, false, false);
     w.put_as(expiring("q", "a", 1000));
     w.wait(1001);
-    let [(_, id)] = asked(&mut w)[..] else {
+    let [(_, id)] = decisions_of(&mut w)[..] else {
         panic!("nothing was asked");
     };
     w.ask(1, Command::Drop("q".into()));

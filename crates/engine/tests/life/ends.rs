@@ -88,10 +88,14 @@ fn each_end_is_known_by_why_when_and_whose_command_it_was() {
     let replayed = w.replayed(SegmentRef(0));
     for id in ids.iter().chain([&expires]) {
         let known = end(*id);
-        let told = replayed.end_of(*id);
-        assert_eq!(told.as_ref().map(|end| end.why), Some(known.why), "{id:?}");
-        assert_eq!(told.as_ref().and_then(|end| end.is_now), known.is_now);
-        assert_eq!(told.and_then(|end| end.by), None, "{id:?}");
+        let ending = replayed.end_of(*id);
+        assert_eq!(
+            ending.as_ref().map(|end| end.why),
+            Some(known.why),
+            "{id:?}"
+        );
+        assert_eq!(ending.as_ref().and_then(|end| end.is_now), known.is_now);
+        assert_eq!(ending.and_then(|end| end.by), None, "{id:?}");
     }
     w.verify();
 }

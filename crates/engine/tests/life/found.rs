@@ -109,13 +109,13 @@ fn a_look_from_the_newest_end_sees_each_once() {
     for (priority, body) in [(1, "a"), (2, "b"), (1, "c")] {
         w.put_as(prioritized("q", priority, body));
     }
-    let look = Take {
+    let peek = Take {
         end: End::Newest,
-        look: true,
+        peek: true,
         messages_max: 9,
         ..plain("q")
     };
-    assert_eq!(w.take(1, look), "c+a+b");
+    assert_eq!(w.take(1, peek), "c+a+b");
 }
 
 #[test]

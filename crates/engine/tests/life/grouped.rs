@@ -327,11 +327,11 @@ fn of_one_key_no_more_are_out_than_may_be() {
     };
     assert_eq!(w.take(2, waits), "waits");
     // One that only looks sees what the limit holds back.
-    let look = Take {
-        look: true,
+    let peek = Take {
+        peek: true,
         ..plain("q")
     };
-    assert_eq!(w.take(3, look), "c");
+    assert_eq!(w.take(3, peek), "c");
     delete(&mut w, ids[1]);
     assert_eq!(w.delivered(), [(2, "c".to_owned())]);
 }

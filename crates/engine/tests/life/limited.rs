@@ -43,11 +43,11 @@ fn takes_beyond_wait_in_their_turn_until_a_lease_ends() {
     // One that does not wait finds nothing, one that only looks sees it.
     assert_eq!(w.take(3, reserve("q")), "empty");
     assert_eq!(w.pop("q"), "empty");
-    let look = Take {
-        look: true,
+    let peek = Take {
+        peek: true,
         ..plain("q")
     };
-    assert_eq!(w.take(3, look), "c");
+    assert_eq!(w.take(3, peek), "c");
     for client_id in [3, 4, 5] {
         assert_eq!(w.ask(client_id, Command::Take(reserve_waiting("q"))), None);
     }
@@ -72,13 +72,13 @@ fn who_only_looks_does_not_wait_for_those_who_may_not_take() {
     for client_id in [2, 3] {
         assert_eq!(w.ask(client_id, Command::Take(reserve_waiting("q"))), None);
     }
-    let look = Take {
-        look: true,
+    let peek = Take {
+        peek: true,
         wait: Wait::Forever,
         ..plain("q")
     };
-    assert_eq!(w.ask(4, Command::Take(look.clone())), None);
-    w.ask(5, Command::Watch(Some(Box::new(look))));
+    assert_eq!(w.ask(4, Command::Take(peek.clone())), None);
+    w.ask(5, Command::Watch(Some(Box::new(peek))));
     w.put("q", "b");
     let seen = [(4, "b".to_owned()), (5, "b".to_owned())];
     assert_eq!(w.delivered(), seen);

@@ -155,9 +155,9 @@ fn a_restart_and_a_snapshot_know_who_made_what() {
     let account = Arc::new(Account::default());
     permit(&mut w, &account);
     assert_eq!(counted(&account), (1, 60));
-    let mut told = Vec::new();
-    w.engine.snapshot(&mut |fact| told.push(fact.clone()));
-    let makers: Vec<_> = told
+    let mut received = Vec::new();
+    w.engine.snapshot(&mut |fact| received.push(fact.clone()));
+    let makers: Vec<_> = received
         .iter()
         .filter_map(|fact| match fact {
             Fact::QueueMaker { maker, .. } => Some(String::from_utf8_lossy(maker).into_owned()),

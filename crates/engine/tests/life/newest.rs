@@ -178,10 +178,10 @@ fn a_slice_from_the_last_on_looks_at_few_that_do_not_fit() {
     let mut none = back("q", ListState::Ready, 1);
     none.filter.dead = true;
     let done = slice(&mut w, &Runs::default(), &none);
-    assert_eq!((done.looked, done.matched), (64, 0));
+    assert_eq!((done.examined, done.matched), (64, 0));
     assert!(done.next.is_some());
     for state in [ListState::Reserved, ListState::Delayed] {
         let done = slice(&mut w, &Runs::default(), &back("q", state, 9));
-        assert_eq!((done.looked, done.next), (0, None));
+        assert_eq!((done.examined, done.next), (0, None));
     }
 }

@@ -26,12 +26,12 @@ fn answers(w: &mut World) -> Vec<String> {
         ..Take::default()
     };
     while let Some(Outcome::Messages(messages)) = w.ask(8, Command::Take(take.clone())) {
-        all.extend(messages.iter().map(said));
+        all.extend(messages.iter().map(describe));
     }
     all
 }
 
-fn said(message: &Message) -> String {
+fn describe(message: &Message) -> String {
     let text =
         |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
     let (of, state) = (message.attr(CORRELATION), message.attr(REPLY_STATE));

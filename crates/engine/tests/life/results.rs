@@ -10,7 +10,7 @@ fn awaits(w: &mut World, id: MessageId, wait_ms: u64) -> Option<Outcome> {
     w.ask(WAITS, Command::AwaitResult { id, wait_ms })
 }
 
-fn said(outcome: &Outcome) -> String {
+fn describe(outcome: &Outcome) -> String {
     let Outcome::Result(result) = outcome else {
         return text(outcome);
     };
@@ -20,13 +20,13 @@ fn said(outcome: &Outcome) -> String {
 }
 
 fn now(w: &mut World, id: MessageId) -> String {
-    said(&awaits(w, id, 0).expect("it does not wait"))
+    describe(&awaits(w, id, 0).expect("it does not wait"))
 }
 
-fn told(w: &mut World) -> Vec<String> {
-    let told = w.deliveries.drain(..);
-    let own = told.filter(|delivery| delivery.to == ClientId(WAITS));
-    own.map(|delivery| said(&delivery.outcome)).collect()
+fn received(w: &mut World) -> Vec<String> {
+    let received = w.deliveries.drain(..);
+    let own = received.filter(|delivery| delivery.to == ClientId(WAITS));
+    own.map(|delivery| describe(&delivery.outcome)).collect()
 }
 
 fn settle(w: &mut World, id: MessageId, how: How) {
@@ -57,7 +57,7 @@ fn held(w: &mut World) -> MessageId {
     let id = w.put("q", "a");
     assert_eq!(awaits(w, id, 1000), None);
     assert_eq!(w.take(1, reserve("q")), "a");
-    assert_eq!(told(w), [""; 0]);
+    assert_eq!(received(w), [""; 0]);
     id
 }
 
@@ -76,7 +76,7 @@ fn each_end_of_a_message_is_an_answer_of_its_own() {
         ("dead \"out of paper\"", |w, id| {
             settle(w, id, fails("out of paper"));
             w.wait(5);
-            assert_eq!(told(w), [""; 0], "it is tried again");
+            assert_eq!(received(w), [""; 0], "it is tried again");
             assert_eq!(w.take(1, reserve("q")), "a");
             settle(w, id, fails("out of paper"));
         }),
@@ -86,7 +86,7 @@ fn each_end_of_a_message_is_an_answer_of_its_own() {
                 grace_ms: 10,
             };
             w.ask(9, Command::Cancel(id, Box::new(cancel)));
-            assert_eq!(told(w), [""; 0], "its worker has not ended");
+            assert_eq!(received(w), [""; 0], "its worker has not ended");
             w.wait(20);
         }),
         ("gone", |w, id| {
@@ -109,7 +109,7 @@ fn each_end_of_a_message_is_an_answer_of_its_own() {
         ("done", |w, id| {
             // Its worker may still finish it.
             w.ask(9, Command::Drop("q".into()));
-            assert_eq!(told(w), [""; 0]);
+            assert_eq!(received(w), [""; 0]);
             settle(w, id, How::Finish);
         }),
         ("gone", |w, id| {
@@ -132,9 +132,13 @@ fn each_end_of_a_message_is_an_answer_of_its_own() {
         });
         let id = held(&mut w);
         end(&mut w, id);
-        assert_eq!(told(&mut w), [format!("{} {expected}", id.0)], "{expected}");
+        assert_eq!(
+            received(&mut w),
+            [format!("{} {expected}", id.0)],
+            "{expected}"
+        );
         w.wait(5000);
-        assert_eq!(told(&mut w), [""; 0], "it is told once");
+        assert_eq!(received(&mut w), [""; 0], "it is told once");
         w.verify();
     }
 }
@@ -147,7 +151,7 @@ fn a_result_that_is_there_is_told_at_once_and_after_a_restart() {
     w.restart();
     assert_eq!(now(&mut w, id), "1 done \"sent\"");
     assert_eq!(
-        said(&awaits(&mut w, id, 500).expect("at once")),
+        describe(&awaits(&mut w, id, 500).expect("at once")),
         "1 done \"sent\""
     );
     // Its retention is over.
@@ -162,7 +166,7 @@ fn a_result_that_is_there_is_told_at_once_and_after_a_restart() {
     assert_eq!(awaits(&mut w, late, 500), None);
     w.wait(20);
     let ended = format!("{} expired", late.0);
-    assert_eq!(told(&mut w).join(""), ended);
+    assert_eq!(received(&mut w).join(""), ended);
     assert_eq!(now(&mut w, late), ended);
 }
 
@@ -172,17 +176,17 @@ fn a_wait_ends_with_its_time_its_client_or_its_request() {
     let id = w.put("q", "a");
     assert_eq!(awaits(&mut w, id, 100), None);
     w.wait(99);
-    assert_eq!(told(&mut w), [""; 0]);
+    assert_eq!(received(&mut w), [""; 0]);
     w.wait(1);
-    assert_eq!(told(&mut w), ["empty"]);
+    assert_eq!(received(&mut w), ["empty"]);
     assert_eq!(awaits(&mut w, id, 100), None);
     w.ask(WAITS, Command::StopWaiting);
-    assert_eq!(told(&mut w), ["empty"]);
+    assert_eq!(received(&mut w), ["empty"]);
     assert_eq!(awaits(&mut w, id, 100), None);
     w.hang_up(WAITS);
     w.pop("q");
     w.wait(200);
-    assert_eq!(told(&mut w), [""; 0]);
+    assert_eq!(received(&mut w), [""; 0]);
     assert_eq!(w.engine.next_deadline(), Ms::NEVER);
 }
 
@@ -208,15 +212,15 @@ fn waits_are_bounded_with_those_for_messages() {
     let Some(Outcome::Put { id: new, .. }) = w.ask(9, Command::Edit(id, Box::new(edit))) else {
         panic!("another body, another id");
     };
-    assert_eq!(told(&mut w), [""; 0]);
+    assert_eq!(received(&mut w), [""; 0]);
     let flush = |queue: &str| Command::Flush {
         queue: queue.into(),
         reserved: false,
     };
     w.ask(9, flush("q"));
-    assert_eq!(told(&mut w), [""; 0], "it is in another queue");
+    assert_eq!(received(&mut w), [""; 0], "it is in another queue");
     w.ask(9, flush("r"));
-    assert_eq!(told(&mut w), [format!("{} gone", new.0)]);
+    assert_eq!(received(&mut w), [format!("{} gone", new.0)]);
 }
 
 /// Rights to the queue `open` alone.
@@ -244,7 +248,7 @@ fn a_result_is_told_to_clients_that_may_look_into_the_queue() {
     };
     let ask = |w: &mut World, id| match w.submit(caller, Command::AwaitResult { id, wait_ms: 100 })
     {
-        Answer::Now(outcome, _) => said(&outcome),
+        Answer::Now(outcome, _) => describe(&outcome),
         Answer::Later => "waits".into(),
     };
     let not_permitted = CommandError::NotPermitted.text();
@@ -255,7 +259,7 @@ fn a_result_is_told_to_clients_that_may_look_into_the_queue() {
     w.ask(9, Command::Move { id, to });
     w.pop("shut");
     w.pop("shut");
-    assert_eq!(told(&mut w), [not_permitted]);
+    assert_eq!(received(&mut w), [not_permitted]);
     assert_eq!(ask(&mut w, shut), not_permitted);
     assert_eq!(ask(&mut w, open), not_permitted);
 }

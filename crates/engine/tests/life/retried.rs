@@ -254,8 +254,8 @@ fn a_dead_letter_tells_how_often_it_failed_why_and_where() {
         assert_eq!(w.take(1, reserve("q")), "a");
         settle(&mut w, 1, id, fail("no route"));
     }
-    let mut told = |name: &str| attr(&mut w, id, &format!("dead_letter_{name}"));
-    let all = ["reason", "failures", "attempts", "error", "queue"].map(&mut told);
+    let mut stored = |name: &str| attr(&mut w, id, &format!("dead_letter_{name}"));
+    let all = ["reason", "failures", "attempts", "error", "queue"].map(&mut stored);
     let expected = ["failures", "2", "2", "no route", "q"];
     assert_eq!(all.map(Option::unwrap), expected.map(str::to_owned));
     assert_eq!(message(&mut w, id).failures(), 0, "it begins anew there");
@@ -277,8 +277,8 @@ fn whichever_limit_comes_first_ends_it() {
             assert_eq!(w.take(1, reserve("q")), "a");
             settle(&mut w, 1, id, fail("no route"));
         }
-        let told = attr(&mut w, id, "dead_letter_reason");
-        assert_eq!(told.as_deref(), Some(reason));
+        let stored = attr(&mut w, id, "dead_letter_reason");
+        assert_eq!(stored.as_deref(), Some(reason));
     }
 }
 

@@ -177,9 +177,9 @@ fn a_lease_of_no_time_is_released_and_one_of_a_queue_without_time_runs_out() {
     w.put("q", "x");
     for (time, counts) in [(LeaseTime::Over, (1, 0)), (LeaseTime::TtrOrOver, (1, 1))] {
         assert_eq!(w.take(1, for_ms("q", time)), "x");
-        let asked = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
-        let Some(Outcome::Stats(reply)) = asked else {
-            panic!("{asked:?}");
+        let outcome = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
+        let Some(Outcome::Stats(reply)) = outcome else {
+            panic!("{outcome:?}");
         };
         let StatsReply::Queue(stats) = *reply else {
             panic!("numbers of a queue");
@@ -371,15 +371,15 @@ fn a_token_is_of_one_queue_and_known_for_five_minutes_and_a_wait_leaves_it_too()
 #[test]
 fn a_delivery_says_whether_it_is_only_a_look() {
     let mut w = World::new();
-    let look = Take {
-        look: true,
+    let peek = Take {
+        peek: true,
         ..waiting("q")
     };
-    assert_eq!(w.take(1, look), "waits");
+    assert_eq!(w.take(1, peek), "waits");
     assert_eq!(w.take(2, waiting("q")), "waits");
     w.put("q", "a");
-    let looked: Vec<(u64, bool)> = w.deliveries.iter().map(|d| (d.to.0, d.looked)).collect();
-    assert_eq!(looked, [(1, true), (2, false)]);
+    let peeked: Vec<(u64, bool)> = w.deliveries.iter().map(|d| (d.to.0, d.peeked)).collect();
+    assert_eq!(peeked, [(1, true), (2, false)]);
 }
 
 #[test]
@@ -396,9 +396,9 @@ fn the_numbers_of_a_queue_say_whether_its_leases_end_at_once() {
             must_exist: false,
         };
         assert_eq!(w.ask(9, configure), Some(Outcome::Done));
-        let asked = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
-        let Some(Outcome::Stats(reply)) = asked else {
-            panic!("{asked:?}");
+        let outcome = w.ask(9, Command::Stats(StatsOf::Queue("q".into())));
+        let Some(Outcome::Stats(reply)) = outcome else {
+            panic!("{outcome:?}");
         };
         assert!(matches!(*reply, StatsReply::Queue(ref stats) if stats.at_once == at_once));
     }

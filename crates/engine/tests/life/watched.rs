@@ -13,7 +13,7 @@ fn world() -> World {
     World::with(settings)
 }
 
-fn said(outcome: &Outcome, now: Ms) -> String {
+fn describe(outcome: &Outcome, now: Ms) -> String {
     let Outcome::Lease(news) = outcome else {
         return text(outcome);
     };
@@ -54,15 +54,16 @@ fn held(w: &mut World) -> AwaitLease {
 }
 
 fn ask(w: &mut World, ask: AwaitLease) -> Option<String> {
-    let told = w.ask(WAITS, Command::AwaitLease(ask));
-    told.map(|told| said(&told, w.now))
+    let received = w.ask(WAITS, Command::AwaitLease(ask));
+    received.map(|received| describe(&received, w.now))
 }
 
-fn told(w: &mut World) -> Vec<String> {
+fn received(w: &mut World) -> Vec<String> {
     let now = w.now;
-    let told = w.deliveries.drain(..);
-    let own = told.filter(|delivery| delivery.to == ClientId(WAITS));
-    own.map(|delivery| said(&delivery.outcome, now)).collect()
+    let received = w.deliveries.drain(..);
+    let own = received.filter(|delivery| delivery.to == ClientId(WAITS));
+    own.map(|delivery| describe(&delivery.outcome, now))
+        .collect()
 }
 
 fn does(w: &mut World, command: Command) {
@@ -144,16 +145,16 @@ fn a_client_hears_each_end_of_a_lease_in_the_step_that_brings_it() {
         let lease = held(&mut w);
         assert_eq!(ask(&mut w, lease), None);
         end(&mut w, lease.id);
-        let told = told(&mut w);
-        assert_eq!(told.len(), 1, "{expected}: {told:?}");
+        let received = received(&mut w);
+        assert_eq!(received.len(), 1, "{expected}: {received:?}");
         // A removing take may have got it since.
         assert!(
-            told[0] == expected || expected == "back" && told[0] == "done",
-            "{expected}: {told:?}"
+            received[0] == expected || expected == "back" && received[0] == "done",
+            "{expected}: {received:?}"
         );
         // It is over.
         w.wait(60_000);
-        assert_eq!(self::told(&mut w), [""; 0]);
+        assert_eq!(self::received(&mut w), [""; 0]);
         assert!(w.engine.next_deadline() > w.now);
     }
 }
@@ -176,20 +177,20 @@ fn a_client_hears_of_a_cancelled_message_and_of_a_longer_lease_and_of_nothing_el
     );
     let other = w.put("q", "b");
     cancel(&mut w, other, 0);
-    assert_eq!(told(&mut w), [""; 0]);
+    assert_eq!(received(&mut w), [""; 0]);
     let ms = Some(30_000);
     does(&mut w, Command::Extend { id, by, ms });
-    assert_eq!(told(&mut w), ["held for 30000"]);
+    assert_eq!(received(&mut w), ["held for 30000"]);
     // Nobody waits until the client asks again, with what it knows.
     cancel(&mut w, id, 5000);
-    assert_eq!(told(&mut w), [""; 0]);
+    assert_eq!(received(&mut w), [""; 0]);
     lease.known = Some((false, Some(w.now + 30_000)));
-    let heard = "held for 5000 cancelled \"too late\"";
-    assert_eq!(ask(&mut w, lease).as_deref(), Some(heard));
+    let notice = "held for 5000 cancelled \"too late\"";
+    assert_eq!(ask(&mut w, lease).as_deref(), Some(notice));
     lease.known = Some((true, Some(w.now + 5000)));
     assert_eq!(ask(&mut w, lease), None);
     w.wait(5000);
-    assert_eq!(told(&mut w), ["cancelled cancelled \"too late\""]);
+    assert_eq!(received(&mut w), ["cancelled cancelled \"too late\""]);
     // One that asks now is told how it ended.
     assert_eq!(ask(&mut w, lease).as_deref(), Some("cancelled"));
     lease.known = None;
@@ -206,16 +207,16 @@ fn a_wait_ends_with_its_time_with_its_client_and_when_it_is_told_to() {
     };
     assert_eq!(ask(&mut w, short), None);
     w.wait(49);
-    assert_eq!(told(&mut w), [""; 0]);
+    assert_eq!(received(&mut w), [""; 0]);
     w.wait(1);
-    assert_eq!(told(&mut w), ["empty"]);
+    assert_eq!(received(&mut w), ["empty"]);
     assert_eq!(ask(&mut w, lease), None);
     w.ask(WAITS, Command::StopWaiting);
-    assert_eq!(told(&mut w), ["empty"]);
+    assert_eq!(received(&mut w), ["empty"]);
     assert_eq!(ask(&mut w, lease), None);
     w.hang_up(WAITS);
     does(&mut w, settle(lease.id, How::Finish));
-    assert_eq!(told(&mut w), [""; 0]);
+    assert_eq!(received(&mut w), [""; 0]);
     let now = AwaitLease {
         wait_ms: 0,
         ..held(&mut w)

@@ -68,8 +68,8 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
             by: By::Owner,
             action: NamedAction::Track,
         };
-        let look = Command::ByName(Box::new(by_name));
-        match env.work(|work| Ok(ask(work, look)))? {
+        let query = Command::ByName(Box::new(by_name));
+        match env.work(|work| Ok(ask(work, query)))? {
             Some(Outcome::Tracked(_, track)) => {
                 tracked(lua, &track).map(Value::Table).map_err(failed)
             }

@@ -175,11 +175,11 @@ fn telling(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         ("warn", Level::Warn),
         ("error", Level::Error),
     ] {
-        let tell = env.function(lua, "quintet.log", move |_, env, text: mlua::String| {
+        let notify = env.function(lua, "quintet.log", move |_, env, text: mlua::String| {
             locked(&env.work).host.log(level, &text.to_string_lossy());
             Ok(())
         })?;
-        log.set(name, tell)?;
+        log.set(name, notify)?;
     }
     quintet.set("log", log)?;
     let metric = env.function(

@@ -159,7 +159,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
             let caller = Caller::server(work.caller.client_id);
             Ok(work.host.ask(caller, ask).0)
         })?;
-        let told = match outcome {
+        let answer = match outcome {
             Some(Outcome::Result(result)) => ended(lua, &result),
             Some(Outcome::Empty) => {
                 let pending = lua.create_table();
@@ -167,7 +167,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
             }
             _ => return Ok(Value::Nil),
         };
-        told.map(Value::Table).map_err(failed)
+        answer.map(Value::Table).map_err(failed)
     })?;
     quintet.set("result", result)?;
     let delete = env.function(lua, "quintet.delete", |_, env, which: Value| {

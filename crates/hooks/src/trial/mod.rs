@@ -237,10 +237,10 @@ impl Trial {
                 protocol: "trial",
                 ..Who::default()
             };
-            let told =
+            let output =
                 self.state
                     .arrived(&who, delivery.standing, delivery.outcome, delivery.queue);
-            self.arrived.push((delivery.to, told));
+            self.arrived.push((delivery.to, output));
         }
     }
 }

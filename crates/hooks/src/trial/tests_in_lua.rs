@@ -106,7 +106,7 @@ type CallResult = (Value, Option<String>);
     clippy::wildcard_enum_match_arm,
     reason = "it was done, and that is all"
 )]
-fn told(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<CallResult> {
+fn call_result(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<CallResult> {
     let now = trial.world.now();
     Ok(match decided {
         Decided::Later => (Value::Nil, Some("waits".into())),
@@ -190,7 +190,7 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
         lua.create_function(move |lua, ()| {
             let mut trial = locked(&own);
             match trial.take_arrived().into_iter().next() {
-                Some((_, decided)) => told(lua, &trial, decided),
+                Some((_, decided)) => call_result(lua, &trial, decided),
                 None => Ok((Value::Nil, Some("nothing".into()))),
             }
         })?,
@@ -265,7 +265,7 @@ fn asking<A: mlua::FromLua + 'static>(
         let command = command(args).map_err(Error::runtime)?;
         let mut trial = locked(&bench);
         let decided = trial.submit(&client(who.unwrap_or(1)), command);
-        told(lua, &trial, decided)
+        call_result(lua, &trial, decided)
     })
 }
 

@@ -119,8 +119,8 @@ fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
         ("many", "one call can make at most 1000 requests"),
     ] {
         put(&mut t, "q", body);
-        let told = log(&t).join("\n");
-        assert!(told.contains(why), "{body}: {told}");
+        let logged = log(&t).join("\n");
+        assert!(logged.contains(why), "{body}: {logged}");
         // The put goes on as if there were no hook.
         assert_eq!(take(&mut t, "q"), body);
     }
@@ -184,14 +184,14 @@ fn what_became_of_a_tracked_message_is_told_to_hooks() {
     );
     assert_eq!(take(&mut t, "answers"), "empty");
     put(&mut t, "q", "wrong");
-    let told = log(&t).join("\n");
+    let logged = log(&t).join("\n");
     let why = "tracked: true or false expected, got string";
-    assert!(told.contains(why), "{told}");
+    assert!(logged.contains(why), "{logged}");
     added(&mut t, "BAD");
-    let told = log(&t).join("\n");
+    let logged = log(&t).join("\n");
     assert!(
-        told.contains("quintet.track: name: at least 1 byte"),
-        "{told}"
+        logged.contains("quintet.track: name: at least 1 byte"),
+        "{logged}"
     );
 }
 
@@ -206,10 +206,10 @@ fn a_put_of_a_hook_waits_for_messages_of_any_shard() {
          end",
     );
     put(&mut t, "q", "none");
-    let told = log(&t).join("\n");
+    let logged = log(&t).join("\n");
     assert!(
-        told.ends_with("after: an id of a message (1 or more) expected, got 0"),
-        "{told}"
+        logged.ends_with("after: an id of a message (1 or more) expected, got 0"),
+        "{logged}"
     );
     put(&mut t, "q", "other");
     assert_eq!(log(&t), ["72057594037927943"]);

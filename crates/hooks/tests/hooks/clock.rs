@@ -23,14 +23,14 @@ fn a_hook_that_fails_each_time_fills_no_log() {
         let errors = log.filter(|(level, _)| *level == Level::Error);
         errors.map(|(_, text)| text).collect::<Vec<_>>()
     };
-    let told = errors(&t);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let logged = errors(&t);
+    assert_eq!(logged.len(), 1, "{logged:?}");
     t.pass(5_000);
     t.submit(&client(1), Command::Put(Put::default()));
-    let told = errors(&t);
+    let logged = errors(&t);
     assert!(
-        told.len() == 1 && told[0].ends_with("(3000 times)"),
-        "{told:?}"
+        logged.len() == 1 && logged[0].ends_with("(3000 times)"),
+        "{logged:?}"
     );
 }
 

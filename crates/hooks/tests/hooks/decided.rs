@@ -27,10 +27,10 @@ fn commands_settles_connections_and_users_are_decided() {
             reserved: false,
         },
     );
-    assert_eq!(said(flush), "denied: no flush of q");
+    assert_eq!(described(flush), "denied: no flush of q");
     put(&mut t, "q", "x");
     let dropped = t.submit(&client(1), Command::Drop("q".into()));
-    assert_eq!(said(dropped), "answer: dropped nothing");
+    assert_eq!(described(dropped), "answer: dropped nothing");
     assert_eq!(reserve(&mut t, "q", 0), "x");
     let settle = |how| Command::Settle {
         id: MessageId(1),
@@ -41,7 +41,10 @@ fn commands_settles_connections_and_users_are_decided() {
         priority: None,
         reason: Box::default(),
     };
-    assert_eq!(said(t.submit(&client(2), settle(bury))), "denied: not bury");
+    assert_eq!(
+        described(t.submit(&client(2), settle(bury))),
+        "denied: not bury"
+    );
     let cancel = || Cancel {
         reason: Box::default(),
         grace_ms: 0,
@@ -56,10 +59,13 @@ fn commands_settles_connections_and_users_are_decided() {
         Command::Cancel(MessageId(1), Box::new(cancel())),
         Command::ByName(Box::new(by_name)),
     ] {
-        assert_eq!(said(t.submit(&client(2), cancels)), "denied: not cancel");
+        assert_eq!(
+            described(t.submit(&client(2), cancels)),
+            "denied: not cancel"
+        );
     }
-    assert_eq!(said(t.submit(&client(2), settle(How::Finish))), "Done");
-    let again = said(t.submit(&client(2), settle(How::Finish)));
+    assert_eq!(described(t.submit(&client(2), settle(How::Finish))), "Done");
+    let again = described(t.submit(&client(2), settle(How::Finish)));
     assert_eq!(again, "denied: MESSAGE NOT FOUND REALLY");
     assert_eq!(t.state.connect(&client(7)).as_deref(), Some("go away"));
     assert_eq!(t.state.connect(&client(8)), None);
@@ -103,12 +109,12 @@ fn a_settle_under_conditions_is_decided_too() {
             ..Transaction::default()
         }))
     };
-    let denied = said(t.submit(&client(2), finish(1, kept)));
+    let denied = described(t.submit(&client(2), finish(1, kept)));
     assert_eq!(denied, "denied: not finish");
-    let changed = said(t.submit(&client(2), finish(2, kept)));
+    let changed = described(t.submit(&client(2), finish(2, kept)));
     let conflict = CommandError::Conflict.text();
     assert_eq!(changed, format!("refused: {conflict}"));
-    assert_eq!(said(t.submit(&client(2), finish(2, other))), "Done");
+    assert_eq!(described(t.submit(&client(2), finish(2, other))), "Done");
     assert_eq!(log(&t), [""; 0]);
 }
 
@@ -124,7 +130,10 @@ fn a_settle_that_holds_its_queue_is_decided_too() {
         how: How::Finish,
         hold: Holding::Queue(1000),
     };
-    assert_eq!(said(t.submit(&client(2), settle)), "denied: not finish");
+    assert_eq!(
+        described(t.submit(&client(2), settle)),
+        "denied: not finish"
+    );
 }
 
 #[test]
@@ -141,14 +150,17 @@ fn a_settle_sees_why_its_message_is_cancelled() {
         by: By::Anyone,
         how: How::Finish,
     };
-    assert_eq!(said(t.submit(&client(2), finish())), "denied: wanted");
+    assert_eq!(described(t.submit(&client(2), finish())), "denied: wanted");
     let cancel = Cancel {
         reason: b"sold out".as_slice().into(),
         grace_ms: 1000,
     };
     let cancel = Command::Cancel(MessageId(1), Box::new(cancel));
-    assert_eq!(said(t.submit(&client(2), cancel)), "Done");
-    assert_eq!(said(t.submit(&client(2), finish())), "denied: sold out");
+    assert_eq!(described(t.submit(&client(2), cancel)), "Done");
+    assert_eq!(
+        described(t.submit(&client(2), finish())),
+        "denied: sold out"
+    );
     assert_eq!(log(&t), [""; 0]);
 }
 

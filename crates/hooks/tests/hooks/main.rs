@@ -31,7 +31,7 @@ fn trial_with(text: &str, limits: Limits, settings: Settings) -> Trial {
 fn put_as(trial: &mut Trial, put: Put) -> String {
     match trial.submit(&client(1), Command::Put(put)) {
         Decided::Now(Outcome::Put { id, .. }, _) => id.0.to_string(),
-        other => said(other),
+        other => described(other),
     }
 }
 
@@ -54,10 +54,10 @@ fn from(queue: &str) -> Take {
 }
 
 fn take(trial: &mut Trial, queue: &str) -> String {
-    said(trial.submit(&client(2), Command::Take(from(queue))))
+    described(trial.submit(&client(2), Command::Take(from(queue))))
 }
 
-fn said(decided: Decided) -> String {
+fn described(decided: Decided) -> String {
     match decided {
         Decided::Later => "waits".into(),
         Decided::Denied(text) => format!("denied: {text}"),
@@ -324,11 +324,14 @@ fn a_message_taken_for_good_is_gone_after_the_hook_and_a_wait_is_served() {
         wait: Wait::For(1000),
         ..from("q")
     };
-    assert_eq!(said(t.submit(&client(2), Command::Take(waits))), "waits");
+    assert_eq!(
+        described(t.submit(&client(2), Command::Take(waits))),
+        "waits"
+    );
     assert_eq!(put(&mut t, "q", "x"), "1");
     let arrived = t.take_arrived();
     assert_eq!(arrived.len(), 1);
-    assert_eq!(said(arrived.into_iter().next().unwrap().1), "<x>");
+    assert_eq!(described(arrived.into_iter().next().unwrap().1), "<x>");
     t.pass(10_000);
     assert_eq!(take(&mut t, "q"), "empty");
     assert_eq!(log(&t), [""; 0]);
@@ -367,7 +370,7 @@ fn reserve(t: &mut Trial, queue: &str, ms: u64) -> String {
         lease: Some(lease),
         ..from(queue)
     };
-    said(t.submit(&client(2), Command::Take(take)))
+    described(t.submit(&client(2), Command::Take(take)))
 }
 
 #[test]
@@ -440,7 +443,7 @@ fn a_list_of_events_refuses_for_these_alone() {
         id: MessageId(1),
         by: By::Anyone,
     };
-    let deleted = said(t.submit(&client(1), delete));
+    let deleted = described(t.submit(&client(1), delete));
     assert_eq!(deleted, "denied: refused: a hook failed");
 }
 
@@ -526,7 +529,7 @@ fn two_who_race_past_a_guard_cannot_both_win() {
                         };
                         match state.submit(&client(number), Command::Put(put)) {
                             Decided::Now(Outcome::Put { .. }, _) => won += 1,
-                            other => assert_eq!(said(other), "denied: twice"),
+                            other => assert_eq!(described(other), "denied: twice"),
                         }
                     }
                     won
@@ -592,7 +595,7 @@ fn a_hook_whose_reads_never_hold_gives_up_and_counts_nothing() {
         queue: "q".into(),
         ..Put::default()
     };
-    let decided = said(state.submit(&client(1), Command::Put(put)));
+    let decided = described(state.submit(&client(1), Command::Put(put)));
     assert_eq!(decided, "denied: busy: the data of a hook changes too fast");
     assert_eq!(shared.counters.get(b"tries", Ms(1_000_000)), 0);
     assert_eq!(shared.metrics.all(), [("runs".into(), 8.0)]);
@@ -648,7 +651,7 @@ fn several_puts_of_one_command_are_one_step() {
         Command::PutMany(puts.collect())
     };
     let refused = t.submit(&client(1), puts(&["x", "bad"]));
-    assert_eq!(said(refused), "denied: bad one");
+    assert_eq!(described(refused), "denied: bad one");
     let stored = t.submit(&client(1), puts(&["one", "two", "none", "four"]));
     let Decided::Now(Outcome::PutMany(ids), _) = stored else {
         panic!("{stored:?}");
@@ -698,7 +701,7 @@ fn a_take_is_its_clients_whatever_its_hook_noted() {
         by: By::Owner,
         how: How::Finish,
     };
-    assert_eq!(said(t.submit(&client(2), finish)), "Done");
+    assert_eq!(described(t.submit(&client(2), finish)), "Done");
     assert_eq!(take(&mut t, "log"), "q");
 }
 
@@ -706,14 +709,14 @@ fn a_take_is_its_clients_whatever_its_hook_noted() {
 fn a_standing_take_is_changed_and_served_through_the_hook() {
     let mut t = trial("function after_take(msg) msg.body = msg.body .. '!' end");
     let watch = Command::Watch(Some(Box::new(from("a"))));
-    assert_eq!(said(t.submit(&client(2), watch)), "Done");
+    assert_eq!(described(t.submit(&client(2), watch)), "Done");
     let rewatch = Command::Rewatch(Box::new(from("b")));
     t.submit(&client(2), rewatch);
     put(&mut t, "a", "x");
     assert!(t.take_arrived().is_empty());
     put(&mut t, "b", "y");
     let arrived = t.take_arrived();
-    assert_eq!(said(arrived.into_iter().next().unwrap().1), "y!");
+    assert_eq!(described(arrived.into_iter().next().unwrap().1), "y!");
     t.pass(1000);
     assert_eq!(take(&mut t, "b"), "empty");
     assert_eq!(take(&mut t, "a"), "x!");
@@ -736,9 +739,9 @@ fn a_reserve_by_id_goes_through_after_take() {
             held_max: 0,
         },
     };
-    let refused = said(t.submit(&client(2), reserve(1)));
+    let refused = described(t.submit(&client(2), reserve(1)));
     assert_eq!(refused, "refused: message not found");
-    assert_eq!(said(t.submit(&client(2), reserve(2))), "x!");
+    assert_eq!(described(t.submit(&client(2), reserve(2))), "x!");
     assert_eq!(reserve_count(&mut t), 1);
 }
 

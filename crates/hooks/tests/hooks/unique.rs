@@ -47,7 +47,7 @@ fn what_makes_a_put_a_repeat_is_a_text_or_a_table() {
         ("none", "dedupe: a table with an id expected"),
     ] {
         put(&mut t, "wrong", body);
-        let told = log(&t).join("\n");
-        assert!(told.contains(why), "{body}: {told}");
+        let logged = log(&t).join("\n");
+        assert!(logged.contains(why), "{body}: {logged}");
     }
 }

@@ -45,7 +45,7 @@ impl Access<'_> {
     /// A shard, and why it cannot say.
     pub(super) fn ask_parents<'p>(
         &mut self,
-        asker: Principal,
+        requester: Principal,
         puts: impl IntoIterator<Item = (usize, &'p mut Put)>,
     ) -> Result<Parents, (usize, CommandError)> {
         let puts = puts.into_iter().filter(|(_, put)| after_of(put).is_some());
@@ -63,15 +63,15 @@ impl Access<'_> {
         if count > AFTER_ALL_MAX {
             return Err((first, CommandError::AfterTooMany));
         }
-        self.find_names(asker, &mut puts);
+        self.find_names(requester, &mut puts);
         for shard in shards {
             let of_others = puts.iter_mut().filter(|(into, _)| *into != shard);
             let of_others = of_others.map(|(_, put)| &mut **put);
-            let asked = self.step(shard, |at| {
+            let requested = self.step(shard, |at| {
                 let out = (&mut *at.journal, &mut *at.deliveries);
-                at.engine.ask_parents(at.now, asker, of_others, out)
+                at.engine.ask_parents(at.now, requester, of_others, out)
             });
-            asked.map_err(|command_error| (shard, command_error))?;
+            requested.map_err(|command_error| (shard, command_error))?;
         }
         for (into, put) in &puts {
             let known = after_of(put).into_iter().flat_map(|after| &after.afar);
@@ -83,18 +83,20 @@ impl Access<'_> {
     }
 
     /// Finds tracked messages by name: in the shard of a put's queue before the others.
-    fn find_names(&mut self, asker: Principal, puts: &mut [(usize, &mut Put)]) {
+    fn find_names(&mut self, requester: Principal, puts: &mut [(usize, &mut Put)]) {
         let has_names = |put: &Put| after_of(put).is_some_and(|after| !after.names.is_empty());
         if !puts.iter().any(|(_, put)| has_names(put)) {
             return;
         }
         for own in [true, false] {
             for shard in 0..self.core.shards.len() {
-                let asked = puts.iter_mut().filter(|(into, _)| (*into == shard) == own);
-                let asked = asked.map(|(_, put)| &mut **put);
-                let mut asked = asked.filter(|put| has_names(put)).peekable();
-                if asked.peek().is_some() {
-                    self.step(shard, |at| at.engine.find_parents(at.now, asker, asked));
+                let requested = puts.iter_mut().filter(|(into, _)| (*into == shard) == own);
+                let requested = requested.map(|(_, put)| &mut **put);
+                let mut requested = requested.filter(|put| has_names(put)).peekable();
+                if requested.peek().is_some() {
+                    self.step(shard, |at| {
+                        at.engine.find_parents(at.now, requester, requested)
+                    });
                 }
             }
         }

@@ -20,20 +20,20 @@ impl Core {
     /// answers `None` if everybody may do everything. What is decided later
     /// keeps to it.
     pub fn set_permits(&self, make: impl Fn() -> Option<Box<dyn Permits>>) {
-        let mut asked = false;
+        let mut requested = false;
         for shard in 0..self.shards.len() {
             let permits = make();
-            asked |= permits.is_some();
+            requested |= permits.is_some();
             // Before the last shard has them nobody is let in for want of them.
-            self.permits_asked.fetch_or(asked, Ordering::SeqCst);
+            self.permits_checked.fetch_or(requested, Ordering::SeqCst);
             self.lock(shard, Work::Server).engine.set_permits(permits);
         }
-        self.permits_asked.store(asked, Ordering::SeqCst);
+        self.permits_checked.store(requested, Ordering::SeqCst);
     }
 
     #[inline]
-    pub(super) fn are_permits_asked(&self) -> bool {
-        self.permits_asked.load(Ordering::Relaxed)
+    pub(super) fn are_permits_checked(&self) -> bool {
+        self.permits_checked.load(Ordering::Relaxed)
     }
 
     /// Commands refused since the start as their caller had no right.

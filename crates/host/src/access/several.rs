@@ -25,7 +25,7 @@ impl Access<'_> {
     ) -> Decided {
         if let Command::Take(take) = command
             && take.messages_max > 1
-            && !take.look
+            && !take.peek
             && !take.held_anywhere
             && let Some(decided) = self.take_many(caller, take)
         {

@@ -657,9 +657,9 @@ fn a_batch_that_a_step_makes_is_filled_from_all_shards_and_committed_last() {
             queue: queue.clone(),
             parent: None,
         };
-        let told = ask(&core, Command::Batch(ask_for));
-        let Outcome::Batch(batch) = told else {
-            panic!("no id: {told:?}");
+        let answer = ask(&core, Command::Batch(ask_for));
+        let Outcome::Batch(batch) = answer else {
+            panic!("no id: {answer:?}");
         };
         batch.id
     };

@@ -34,7 +34,7 @@ struct Joins {
     /// All batches that it puts something into.
     all: BatchShards,
     /// Those of these that have to take members: of what the hook puts, and of the command.
-    asked: [BatchShards; 2],
+    requested: [BatchShards; 2],
 }
 
 impl Access<'_> {
@@ -145,7 +145,7 @@ impl Access<'_> {
         }
         let joins = Joins {
             all: self.batch_shards_of(joined.iter().flatten()),
-            asked: joined.map(|batches| self.batch_shards_of(batches.difference(&made))),
+            requested: joined.map(|batches| self.batch_shards_of(batches.difference(&made))),
         };
         if let [(shard, _)] = parts
             .iter()
@@ -180,7 +180,7 @@ impl Access<'_> {
     ) -> Decided {
         self.hold_all(parts.keys().copied().chain(others));
         // What a hook puts it puts as the server; the command is its caller's.
-        let [hooks, own] = &joins.asked;
+        let [hooks, own] = &joins.requested;
         let may = self.may_join(Caller::server(caller.client_id), hooks);
         let done = match may.and_then(|()| self.may_join(caller, own)) {
             Err((batch_shard, command_error)) => self.refused(batch_shard, command_error),

@@ -18,7 +18,7 @@ pub(super) struct Client {
     /// Its connection, and the node it is to, by its life's number.
     pub(super) connection: Option<(u64, u64)>,
     /// The outcome that it waits for.
-    pub(super) asked: Option<PendingCall>,
+    pub(super) requested: Option<PendingCall>,
     /// Its leases: body, id and queue of each.
     held: Vec<(u64, MessageId, u8)>,
 }
@@ -77,7 +77,7 @@ impl Client {
 
     /// It has asked.
     pub(super) fn asks(&mut self, call: CallId, queue: u8, ask: ClientRequest, patience: u64) {
-        self.asked = Some(PendingCall {
+        self.requested = Some(PendingCall {
             call,
             ask,
             queue,
@@ -91,24 +91,24 @@ impl Client {
         call: CallId,
         outcome: &Outcome,
     ) -> Option<(ClientRequest, Answer)> {
-        let asked = self.asked.take_if(|asked| asked.call == call)?;
+        let requested = self.requested.take_if(|requested| requested.call == call)?;
         let answer = answer(outcome);
         if let Outcome::Messages(messages) = outcome
-            && asked.ask == (ClientRequest::Take { removes: false })
+            && requested.ask == (ClientRequest::Take { removes: false })
         {
             let got = messages.iter();
-            let got = got.map(|message| (number(&message.body), message.id, asked.queue));
+            let got = got.map(|message| (number(&message.body), message.id, requested.queue));
             self.held.extend(got);
         }
-        if let ClientRequest::Finish(body) | ClientRequest::Release(body) = asked.ask {
+        if let ClientRequest::Finish(body) | ClientRequest::Release(body) = requested.ask {
             self.held.retain(|(held, ..)| *held != body);
         }
-        Some((asked.ask, answer))
+        Some((requested.ask, answer))
     }
 
     /// Its connection is gone.
     pub(super) fn lose(&mut self) -> Option<(u64, u64)> {
-        self.asked = None;
+        self.requested = None;
         self.held.clear();
         self.connection.take()
     }
@@ -152,8 +152,8 @@ fn put(queue: usize, body: u64, bytes: usize) -> Command {
 /// one the hook has looked whether there is one.
 fn hooked(put: Command, body: u64) -> Command {
     let table = Name::from(QUEUES[usize::try_from(body % 3).unwrap_or(0)]);
-    let looks = body.is_multiple_of(2);
-    let key: Box<[u8]> = match looks {
+    let guarded = body.is_multiple_of(2);
+    let key: Box<[u8]> = match guarded {
         true => body.to_le_bytes().into(),
         false => vec![u8::try_from(body % 5).unwrap_or(0)].into(),
     };
@@ -169,7 +169,7 @@ fn hooked(put: Command, body: u64) -> Command {
         ttl_ms: None,
     };
     Command::Transaction(Box::new(Transaction {
-        guards: looks.then_some(guard).into_iter().collect(),
+        guards: guarded.then_some(guard).into_iter().collect(),
         effects: vec![set],
         then: Some(Box::new(put)),
     }))

@@ -12,7 +12,7 @@ use crate::{Access, Decided, Required, Trail, locked};
 
 impl Node {
     /// A command of a client's has arrived.
-    pub(super) fn ask(&self, client_id: u64, command: Command, told: OutcomeCallback) {
+    pub(super) fn ask(&self, client_id: u64, command: Command, callback: OutcomeCallback) {
         let Some(serving) = self.host() else {
             return;
         };
@@ -25,7 +25,7 @@ impl Node {
             None => Some(command),
         };
         let Some(command) = command else {
-            told(Outcome::Refused(CommandError::NoSpace), serving.epoch);
+            callback(Outcome::Refused(CommandError::NoSpace), serving.epoch);
             return;
         };
         let caller = Caller {
@@ -37,10 +37,10 @@ impl Node {
         {
             let mut dispatcher = locked(&self.dispatcher);
             match decided {
-                Decided::Now(outcome, _, required) => {
-                    dispatcher.held.push((client_id, required, outcome, told))
-                }
-                Decided::Later => drop(dispatcher.waiting.insert(client_id, told)),
+                Decided::Now(outcome, _, required) => dispatcher
+                    .held
+                    .push((client_id, required, outcome, callback)),
+                Decided::Later => drop(dispatcher.waiting.insert(client_id, callback)),
             }
         }
         core.see_to(trail);
@@ -107,10 +107,10 @@ impl Node {
     fn deliver(&self) {
         let dispatcher = &mut *locked(&self.dispatcher);
         for (delivery, required) in dispatcher.mail.drain(..) {
-            if let Some(told) = dispatcher.waiting.remove(&delivery.to.0) {
+            if let Some(callback) = dispatcher.waiting.remove(&delivery.to.0) {
                 dispatcher
                     .held
-                    .push((delivery.to.0, required, delivery.outcome, told));
+                    .push((delivery.to.0, required, delivery.outcome, callback));
             }
         }
     }
@@ -122,19 +122,21 @@ impl Node {
         {
             let mut dispatcher = locked(&self.dispatcher);
             let held = std::mem::take(&mut dispatcher.held);
-            for (client_id, required, outcome, told) in held {
+            for (client_id, required, outcome, callback) in held {
                 if completed.satisfies(self.fenced(required)) {
-                    go.push((required, outcome, told));
+                    go.push((required, outcome, callback));
                 } else {
-                    dispatcher.held.push((client_id, required, outcome, told));
+                    dispatcher
+                        .held
+                        .push((client_id, required, outcome, callback));
                 }
             }
         }
-        for (required, outcome, told) in go {
+        for (required, outcome, callback) in go {
             if self.ground.watches() {
                 self.watch(serving, required);
             }
-            told(downloaded(&serving.core, outcome), serving.epoch);
+            callback(downloaded(&serving.core, outcome), serving.epoch);
         }
     }
 

@@ -43,7 +43,7 @@ impl Run {
             let (connection, life) = self.connect(state, 0).expect("somebody serves");
             let ask = ClientRequest::Take { removes: true };
             let number = u8::try_from(queue).expect("there are few");
-            let call = state.history.asked(connection, number, ask);
+            let call = state.history.begin_call(connection, number, ask);
             state.clients[0].asks(call, number, ask, 1);
             let node = state.life(life).expect("it serves");
             self.send(

@@ -44,8 +44,8 @@ fn a_reader_goes_on_at_the_next_owner_where_it_was() {
                 assert_eq!(page(core, last[0].0, last.len()).0, last);
             }
             // Pages end anywhere in a frame.
-            let (told, next) = page(core, from, if round % 2 == 0 { 7 } else { usize::MAX });
-            seen.extend(told);
+            let (listed, next) = page(core, from, if round % 2 == 0 { 7 } else { usize::MAX });
+            seen.extend(listed);
             at = Some(next);
             run.ground.world.pass(Duration::from_millis(100));
         }

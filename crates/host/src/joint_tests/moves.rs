@@ -62,14 +62,14 @@ impl Run {
             let waits = state
                 .moves
                 .iter()
-                .filter(|(_, one)| one.id.is_some() && !one.asked);
+                .filter(|(_, one)| one.id.is_some() && !one.requested);
             let waits: Vec<u64> = waits.map(|(body, _)| *body).collect();
             let moves = !waits.is_empty() && state.random.chance(1, 2);
             if let Some((_, node)) = state.serving() {
                 let (body, command) = if moves {
                     let body = waits[state.random.index(waits.len())];
                     let one = state.moves.entry(body).or_default();
-                    one.asked = true;
+                    one.requested = true;
                     let id = one.id.unwrap_or_default();
                     let to = Name::from(MOVED[1 - one.from]);
                     (body, Command::Move { id, to })
@@ -84,7 +84,7 @@ impl Run {
                     let one = Moved {
                         from,
                         id: None,
-                        asked: hooked,
+                        requested: hooked,
                         moved: hooked,
                     };
                     state.moves.insert(body, one);
@@ -120,7 +120,7 @@ impl Run {
             let right = match found {
                 [] => one.id.is_none(),
                 [at] if one.moved => *at != one.from,
-                [at] => one.asked || *at == one.from,
+                [at] => one.requested || *at == one.from,
                 _ => false,
             };
             assert!(right, "message {body}, {one:?}, is in {found:?}");
@@ -132,10 +132,10 @@ impl Run {
         {
             let state = &mut *locked(&self.state);
             let (_, node) = state.serving().expect("somebody serves");
-            let (client_id, told) = (state.next(), Arc::clone(&came));
+            let (client_id, received) = (state.next(), Arc::clone(&came));
             let command = take_from(queue, true, Wait::No);
             self.submit(&node, client_id, command, move |_, outcome| {
-                *locked(&told) = Some(outcome.clone());
+                *locked(&received) = Some(outcome.clone());
             });
         }
         let answered = self.wait(CALM, || locked(&came).is_some());

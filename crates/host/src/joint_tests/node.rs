@@ -410,14 +410,14 @@ impl Post for Mailbox {
         }
     }
 
-    fn tell_written(&self) {
+    fn notify_written(&self) {
         if let Some(node) = self.0.upgrade() {
             node.wrote();
             node.ring();
         }
     }
 
-    fn tell_durable(&self) {
+    fn notify_durable(&self) {
         if let Some(node) = self.0.upgrade() {
             node.ring();
         }

@@ -77,7 +77,7 @@ pub(super) struct Moved {
     /// Its id, once it is acknowledged.
     pub(super) id: Option<MessageId>,
     /// A move to the other queue was requested.
-    pub(super) asked: bool,
+    pub(super) requested: bool,
     /// That move was acknowledged.
     pub(super) moved: bool,
 }

@@ -24,11 +24,11 @@ fn serving(run: &Run) -> Arc<Node> {
 fn ask(run: &Run, node: &Node, command: Command) -> Outcome {
     let client_id = locked(&run.state).next();
     let came = Arc::new(Mutex::new(None));
-    let told = Arc::clone(&came);
+    let received = Arc::clone(&came);
     node.ask(
         client_id,
         command,
-        Box::new(move |outcome, _| *locked(&told) = Some(outcome)),
+        Box::new(move |outcome, _| *locked(&received) = Some(outcome)),
     );
     assert!(run.wait(CALM, || locked(&came).is_some()), "no answer");
     let outcome = locked(&came).take();
@@ -101,8 +101,8 @@ fn takeover(ahead: i64, without: Without) -> (i64, Vec<Vec<u8>>, bool) {
     let seen: Vec<_> = seen.collect();
     drop(nodes);
     for seen in &seen[1..] {
-        let told = seen.is_some_and(|told| told.abs_diff(ahead) < 500);
-        assert!(told, "{ahead} ahead, and they say {seen:?}");
+        let received = seen.is_some_and(|received| received.abs_diff(ahead) < 500);
+        assert!(received, "{ahead} ahead, and they say {seen:?}");
     }
     owner.process.pause(Duration::from_secs(3_600));
     drop(owner);
@@ -153,11 +153,11 @@ fn a_standby_that_stood_still_and_reads_late_takes_over_with_the_right_time() {
         run.pass(4);
         owner.process.pause(long);
         let next = || {
-            let told = nodes[1].status().clock_ahead_ms;
-            let right = told.is_none_or(|ahead| ahead.abs() < 500);
+            let received = nodes[1].status().clock_ahead_ms;
+            let right = received.is_none_or(|ahead| ahead.abs() < 500);
             assert!(
                 right,
-                "after {wait} s it says that its clock is off: {told:?}"
+                "after {wait} s it says that its clock is off: {received:?}"
             );
             nodes[1].serves().is_some()
         };

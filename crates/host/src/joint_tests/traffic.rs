@@ -26,9 +26,9 @@ impl Run {
     fn client_turn(&self, number: usize) -> Option<u64> {
         let state = &mut *locked(&self.state);
         let think = 20 + state.random.below(280);
-        if let Some(asked) = &mut state.clients[number].asked {
-            asked.patience = asked.patience.saturating_sub(1);
-            if asked.patience == 0 {
+        if let Some(requested) = &mut state.clients[number].requested {
+            requested.patience = requested.patience.saturating_sub(1);
+            if requested.patience == 0 {
                 self.hang_up(state, number);
             }
             return Some(think);
@@ -56,7 +56,7 @@ impl Run {
         let large = self.ground.large;
         let (queue, ask, command) =
             state.clients[number].next(&mut state.random, body, chance, large);
-        let call = state.history.asked(connection, queue, ask);
+        let call = state.history.begin_call(connection, queue, ask);
         let patience = 5 + state.random.below(40);
         state.clients[number].asks(call, queue, ask, patience);
         if let ClientRequest::Finish(body) = ask {
@@ -90,7 +90,7 @@ impl Run {
     ) {
         let (there, back) = (state.random.below(1_500), state.random.below(1_500));
         let run = Weak::clone(&self.itself);
-        let told = move |outcome: Outcome, epoch| {
+        let callback = move |outcome: Outcome, epoch| {
             if let Some(run) = run.upgrade() {
                 let back = Duration::from_micros(back);
                 run.after(back, move |run| run.answered(number, call, &outcome, epoch));
@@ -100,7 +100,7 @@ impl Run {
         let arrive = move || {
             let node = Arc::clone(&to);
             to.process
-                .later(move || node.ask(connection, command, Box::new(told)));
+                .later(move || node.ask(connection, command, Box::new(callback)));
         };
         self.ground.world.plan(Duration::from_micros(there), arrive);
     }
@@ -111,19 +111,19 @@ impl Run {
         node: &Arc<Node>,
         client_id: u64,
         command: Command,
-        told: impl FnOnce(&Self, &Outcome) + Send + 'static,
+        callback: impl FnOnce(&Self, &Outcome) + Send + 'static,
     ) {
         let run = Weak::clone(&self.itself);
-        let told = move |outcome: Outcome, _| {
+        let callback = move |outcome: Outcome, _| {
             if let Some(run) = run.upgrade() {
-                run.after(Duration::ZERO, move |run| told(run, &outcome));
+                run.after(Duration::ZERO, move |run| callback(run, &outcome));
             }
         };
         let to = Arc::clone(node);
         self.ground.world.plan(Duration::ZERO, move || {
             let node = Arc::clone(&to);
             to.process
-                .later(move || node.ask(client_id, command, Box::new(told)));
+                .later(move || node.ask(client_id, command, Box::new(callback)));
         });
     }
 

@@ -137,7 +137,7 @@ pub(crate) struct Runs {
     /// The server stops: nobody waits for room any more.
     stops: AtomicBool,
     /// A budget that nothing can be done about was told of.
-    told: AtomicBool,
+    warned: AtomicBool,
 }
 
 /// Numbers for statistics, since start.
@@ -191,7 +191,7 @@ impl Runs {
             budget: Mutex::new(budget),
             high: AtomicU64::new(budget.high),
             stops: AtomicBool::new(false),
-            told: AtomicBool::new(false),
+            warned: AtomicBool::new(false),
         }
     }
 
@@ -364,7 +364,7 @@ impl Core {
 
     /// The compactor thread: runs until `stop`.
     pub fn run_compactor(&self, stop: &AtomicBool) {
-        let mut looked = Instant::now();
+        let mut checked = Instant::now();
         let mut last = [0; 2];
         let mut busy = false;
         loop {
@@ -381,9 +381,9 @@ impl Core {
                 std::thread::sleep(BUSY);
             }
             self.bury_runs();
-            if looked.elapsed() >= LOOK {
-                self.runs.measure(looked.elapsed(), &mut last);
-                looked = Instant::now();
+            if checked.elapsed() >= LOOK {
+                self.runs.measure(checked.elapsed(), &mut last);
+                checked = Instant::now();
                 for shard in 0..self.shards.len() {
                     self.rewrite_thin(shard, stop);
                     // Nobody may have passed these on.
@@ -425,7 +425,7 @@ impl Core {
                 .unwrap_or(0);
             if self.progress.durable() < newest && self.write_now() {
                 self.sync();
-                self.tell_durable();
+                self.notify_durable();
             }
             let durable = self.progress.durable();
             dying.retain(|&(shard, run, commit_number)| {

@@ -81,14 +81,14 @@ impl Core {
         // bounds what is held.
         let stuck = memory() > budget.limit;
         self.set_room(number, if stuck { 0 } else { budget.limit });
-        if stuck && !any && !self.runs.told.swap(true, Ordering::Relaxed) {
+        if stuck && !any && !self.runs.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "messages take more memory than the budget allows and cannot leave it now \
                  (reserved, in very short queues, or the disk is full)"
             );
         }
         if !stuck {
-            self.runs.told.store(false, Ordering::Relaxed);
+            self.runs.warned.store(false, Ordering::Relaxed);
         }
         self.supply(number, Vec::new());
         any

@@ -44,9 +44,9 @@ impl Post for Kept {
         locked(&self.0).push((delivery, required));
     }
 
-    fn tell_written(&self) {}
+    fn notify_written(&self) {}
 
-    fn tell_durable(&self) {}
+    fn notify_durable(&self) {}
 
     fn wake(&self) {}
 
@@ -173,7 +173,7 @@ struct ExpectedState {
     /// Set aside.
     buried: BTreeSet<u64>,
     /// About to be removed, perhaps without an answer.
-    asked: BTreeSet<u64>,
+    requested: BTreeSet<u64>,
 }
 
 fn put(number: u64, len: usize) -> Command {
@@ -237,11 +237,12 @@ fn step(core: &Core, random: &mut Random, known: &mut ExpectedState) {
             for _ in 0..random.below(12) {
                 // The take in flight removes the oldest that is left.
                 let mut left = known.stored.iter().map(|(number, _)| *number);
-                let oldest = left
-                    .find(|number| !known.asked.contains(number) && !known.buried.contains(number));
-                known.asked.extend(oldest);
+                let oldest = left.find(|number| {
+                    !known.requested.contains(number) && !known.buried.contains(number)
+                });
+                known.requested.extend(oldest);
                 if let Some(number) = take(core) {
-                    known.asked.insert(number);
+                    known.requested.insert(number);
                     assert!(known.gone.insert(number), "{number} was taken twice");
                 }
             }
@@ -264,7 +265,7 @@ fn step(core: &Core, random: &mut Random, known: &mut ExpectedState) {
                     },
                 };
                 if !buries {
-                    known.asked.insert(number);
+                    known.requested.insert(number);
                 }
                 let done = ask(core, command) == Outcome::Done;
                 if done && buries {
@@ -347,7 +348,7 @@ fn check(disk: &SimDisk, known: &ExpectedState, what: &str) {
         assert!(!known.gone.contains(number), "{what}: {number} came back");
     }
     for (number, _) in &known.stored {
-        let may_be_gone = known.asked.contains(number);
+        let may_be_gone = known.requested.contains(number);
         assert!(
             may_be_gone || there.contains(number),
             "{what}: {number} is lost"

@@ -131,20 +131,20 @@ fn a_deposed_owner_acknowledges_nothing() {
     let other = JetStream::connect(&fleet.addresses(1), names).expect("connected");
     let mut second = log_over(Arc::new(other), 100);
     // The old one goes on while the new one claims.
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let appending = std::thread::spawn(move || {
         let mut durable = Position(0);
         loop {
             let done = old.append_synced(3);
             if done.is_ok() {
                 durable = old.log.durable();
-                tell.send(old.next).ok();
+                sender.send(old.next).ok();
                 continue;
             }
             return (done, old, durable);
         }
     });
-    told.recv().expect("it appends");
+    receiver.recv().expect("it appends");
     let (log, seen) = second.open();
     let mut new = Owner { log, next: 1000 };
     new.append_synced(5).expect("the new owner's");
@@ -152,7 +152,7 @@ fn a_deposed_owner_acknowledges_nothing() {
     assert!(matches!(ended, Err(LogError::Fenced { .. })), "{ended:?}");
     assert_eq!(old.log.durable(), durable);
     // All the old one was told is durable was there when the new one began.
-    let acknowledged = told.try_iter().last().unwrap_or(10);
+    let acknowledged = receiver.try_iter().last().unwrap_or(10);
     let found = numbers(&seen);
     assert!(found.len() >= acknowledged as usize);
     assert_eq!(found, (0..found.len() as u32).collect::<Vec<_>>());

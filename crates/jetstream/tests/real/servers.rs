@@ -69,8 +69,8 @@ struct One {
 
 /// The program; `cargo xtask test cluster` says where it is.
 fn program() -> PathBuf {
-    let given = std::env::var_os("QUINTET_NATS_SERVER");
-    given.map_or_else(|| "nats-server".into(), PathBuf::from)
+    let configured = std::env::var_os("QUINTET_NATS_SERVER");
+    configured.map_or_else(|| "nats-server".into(), PathBuf::from)
 }
 
 /// A port nobody has, below those that the system gives to clients: one of those could take it
@@ -83,8 +83,8 @@ pub(crate) fn free_port() -> u16 {
         let random = RandomState::new().hash_one(0);
         let port = 11_000 + (random % 21_000) as u16;
         let free = TcpListener::bind(("127.0.0.1", port)).is_ok();
-        let mut given = GIVEN.lock().expect("nobody panics here");
-        (free && given.insert(port)).then_some(port)
+        let mut configured = GIVEN.lock().expect("nobody panics here");
+        (free && configured.insert(port)).then_some(port)
     })
 }
 

@@ -20,9 +20,9 @@ use crate::servers::{Fleet, ID, LONG, Lonely, until};
 const SOON: Duration = Duration::from_secs(2);
 
 /// Waits for the answer of a callback.
-pub(crate) fn told<T: Send + 'static>(ask: impl FnOnce(ReplyFn<T>)) -> T {
-    let (tell, answer) = channel();
-    ask(Box::new(move |value| tell.send(value).expect("awaited")));
+pub(crate) fn answer_of<T: Send + 'static>(ask: impl FnOnce(ReplyFn<T>)) -> T {
+    let (sender, answer) = channel();
+    ask(Box::new(move |value| sender.send(value).expect("awaited")));
     answer.recv_timeout(LONG).expect("an answer")
 }
 
@@ -38,7 +38,7 @@ fn append(stream: &JetStream, expected: u64, entry: &str) -> Answer {
         if let Answer::Stored(_) | Answer::Full(_) = answer {
             return Some(answer);
         }
-        match told(|told| stream.get(next, told)) {
+        match answer_of(|callback| stream.get(next, callback)) {
             found if found == there => Some(Answer::Stored(next)),
             _ => (answer == Answer::Wrong).then_some(answer),
         }
@@ -47,7 +47,7 @@ fn append(stream: &JetStream, expected: u64, entry: &str) -> Answer {
 
 fn ends(stream: &JetStream) -> Ends {
     let ends = until("the stream's leader answers", || {
-        told(|told| stream.ends(told))
+        answer_of(|callback| stream.ends(callback))
     });
     Ends {
         leader: None,
@@ -57,8 +57,8 @@ fn ends(stream: &JetStream) -> Ends {
 
 /// Follows from there on.
 fn tail(stream: &JetStream, from: u64) -> (Receiver<TailEvent>, quintet_cluster::Tail) {
-    let (tell, events) = channel();
-    let tail = stream.tail(Seq(from), Box::new(move |event| drop(tell.send(event))));
+    let (sender, events) = channel();
+    let tail = stream.tail(Seq(from), Box::new(move |event| drop(sender.send(event))));
     (events, tail)
 }
 
@@ -73,14 +73,14 @@ fn keeps_its_contract(servers: usize) {
     assert_eq!(append(&stream, 0, "other"), Answer::Wrong);
     assert_eq!(append(&stream, 5, "other"), Answer::Wrong);
     // A window of them, one behind the other.
-    let (tell, answers) = channel();
+    let (sender, answers) = channel();
     for seq in 2..=64_u64 {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let entry = Bytes::from(seq.to_string());
-        let told = Box::new(move |answer| drop(tell.send((seq, answer))));
-        stream.append(Seq(seq - 1), entry, told);
+        let callback = Box::new(move |answer| drop(sender.send((seq, answer))));
+        stream.append(Seq(seq - 1), entry, callback);
     }
-    drop(tell);
+    drop(sender);
     let mut stored = BTreeSet::new();
     while let Ok((seq, answer)) = answers.recv_timeout(SOON) {
         if answer == Answer::Stored(Seq(seq)) {
@@ -96,7 +96,7 @@ fn keeps_its_contract(servers: usize) {
         assert_eq!(live.recv_timeout(LONG), Ok(entry(seq)));
     }
 
-    let get = |seq| told(|told| stream.get(Seq(seq), told));
+    let get = |seq| answer_of(|callback| stream.get(Seq(seq), callback));
     assert_eq!(get(7), EntryLookup::Entry("7".into()));
     assert_eq!(get(65), EntryLookup::Nothing);
 
@@ -105,14 +105,14 @@ fn keeps_its_contract(servers: usize) {
     for seq in 1..=64 {
         assert_eq!(late.recv_timeout(LONG), Ok(entry(seq)));
     }
-    assert!(told(|told| stream.purge_below(Seq(33), told)));
+    assert!(answer_of(|callback| stream.purge_below(Seq(33), callback)));
     let (first, last) = (Seq(33), Seq(64));
     assert_eq!(ends(&stream), Ends::whole(first, last));
     assert_eq!(get(7), EntryLookup::Nothing);
     let (gone, _third) = tail(&stream, 1);
     assert_eq!(gone.recv_timeout(LONG), Ok(TailEvent::Purged(Seq(33))));
     // Late or twice it does nothing, and appending goes on where it was.
-    assert!(told(|told| stream.purge_below(Seq(20), told)));
+    assert!(answer_of(|callback| stream.purge_below(Seq(20), callback)));
     assert_eq!(ends(&stream), Ends::whole(first, last));
     assert_eq!(append(&stream, 64, "65"), Answer::Stored(Seq(65)));
     assert_eq!(live.recv_timeout(LONG), Ok(entry(65)));
@@ -194,7 +194,7 @@ fn a_killed_leader_loses_nothing() {
                 match append_or_unknown(&stream, last, &entry) {
                     Answer::Stored(seq) => Some(seq),
                     Answer::Wrong | Answer::Unknown => {
-                        let there = told(|told| stream.get(Seq(last + 1), told));
+                        let there = answer_of(|callback| stream.get(Seq(last + 1), callback));
                         (there == EntryLookup::Entry(entry.clone().into())).then_some(Seq(last + 1))
                     }
                     Answer::Full(why) => panic!("{why}"),
@@ -215,10 +215,10 @@ fn a_killed_leader_loses_nothing() {
 
 /// An append whose answer is not waited for for ever.
 fn append_or_unknown(stream: &JetStream, expected: u64, entry: &str) -> Answer {
-    let (tell, answer) = channel();
+    let (sender, answer) = channel();
     let entry = Bytes::copy_from_slice(entry.as_bytes());
-    let told = Box::new(move |answer| drop(tell.send(answer)));
-    stream.append(Seq(expected), entry, told);
+    let callback = Box::new(move |answer| drop(sender.send(answer)));
+    stream.append(Seq(expected), entry, callback);
     answer.recv_timeout(SOON).unwrap_or(Answer::Unknown)
 }
 

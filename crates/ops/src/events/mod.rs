@@ -201,7 +201,7 @@ impl EventLog {
         Ok((page.events, next))
     }
 
-    fn tell(&self) {
+    fn notify(&self) {
         if !self.any.load(Ordering::SeqCst) {
             return;
         }
@@ -219,10 +219,10 @@ impl EventLog {
 impl Post for EventLog {
     fn post(&self, _: Delivery, _: Required) {}
 
-    fn tell_written(&self) {}
+    fn notify_written(&self) {}
 
-    fn tell_durable(&self) {
-        self.tell();
+    fn notify_durable(&self) {
+        self.notify();
     }
 
     fn wake(&self) {}
@@ -358,12 +358,12 @@ impl Page<'_> {
         };
         event.queue = Some(queue.clone()).filter(|queue| self.may_see(queue));
         event.to = to.filter(|to| self.may_see(to));
-        let is_asked = |name: &Name| {
+        let is_requested = |name: &Name| {
             let mut queues = request.queues.iter();
             request.queues.is_empty() || queues.any(|pattern| pattern.matches(name.as_bytes()))
         };
         let mut known = event.queue.iter().chain(&event.to);
-        known.any(is_asked).then_some(event)
+        known.any(is_requested).then_some(event)
     }
 
     fn may_see(&mut self, queue: &Name) -> bool {

@@ -23,11 +23,11 @@ pub(super) fn write(log: u32, at: LogPlace) -> String {
 /// The log and the place in it; `None`: the text is none of [`write`]'s.
 pub(super) fn read(text: &str) -> Option<(u32, LogPlace)> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).ok()?;
-    let (said, sum) = bytes.split_at_checked(SAID)?;
-    if sum != crc32c::crc32c(said).to_be_bytes() {
+    let (payload, sum) = bytes.split_at_checked(SAID)?;
+    if sum != crc32c::crc32c(payload).to_be_bytes() {
         return None;
     }
-    let (&version, rest) = said.split_first()?;
+    let (&version, rest) = payload.split_first()?;
     let (log, rest) = rest.split_first_chunk()?;
     let (frame, rest) = rest.split_first_chunk()?;
     let (facts, _) = rest.split_first_chunk()?;

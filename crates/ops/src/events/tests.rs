@@ -42,14 +42,14 @@ fn message(state: State) -> Message {
 }
 
 /// Kind and reason.
-fn told(fact: &Fact) -> Option<(EventKind, &'static str)> {
-    let told = event(fact)?;
+fn expected_event(fact: &Fact) -> Option<(EventKind, &'static str)> {
+    let received = event(fact)?;
     assert_eq!(
-        (told.queue, told.event.id),
+        (received.queue, received.event.id),
         (Some(AT.queue), Some(AT.id)),
         "{fact:?}"
     );
-    Some((told.event.kind, told.event.why))
+    Some((received.event.kind, received.event.why))
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn each_fact_about_a_message_is_one_event_and_no_other_is_any() {
         ),
         (Fact::IdMark(MessageId(9).0), None),
     ] {
-        assert_eq!(told(&fact), expected, "{fact:?}");
+        assert_eq!(expected_event(&fact), expected, "{fact:?}");
     }
     let buried = |dead| Fact::Buried {
         at: AT,
@@ -130,7 +130,10 @@ fn each_fact_about_a_message_is_one_event_and_no_other_is_any() {
         until: None,
         by_time: true,
     };
-    assert_eq!(told(&buried(true)), Some((Kind::Dead, "attempts")));
+    assert_eq!(
+        expected_event(&buried(true)),
+        Some((Kind::Dead, "attempts"))
+    );
     let event = event(&buried(false)).expect("an event").event;
     assert_eq!((event.kind, event.why), (Kind::Dead, "buried"));
     assert_eq!(event.error.as_deref(), Some(&b"no such user"[..]));
@@ -177,8 +180,8 @@ fn who_waits_is_called_once_when_the_log_is_durable_and_nobody_who_has_gone() {
     events.register(&stays);
     events.register(&goes);
     drop(goes);
-    events.tell_durable();
-    events.tell_durable();
+    events.notify_durable();
+    events.notify_durable();
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     for _ in 0..100 {
         events.register(&waiter());

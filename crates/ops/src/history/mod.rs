@@ -146,7 +146,7 @@ impl Runner<'_> {
 
     fn follow_history(&self, stop: &AtomicBool, path: &Path) {
         // From where counters rise until the first minute is over.
-        if !self.look_at_queues() {
+        if !self.observe_queues() {
             return;
         }
         loop {
@@ -158,8 +158,8 @@ impl Runner<'_> {
                     return;
                 }
             }
-            self.surroundings.audit.tell_steps();
-            if !self.look_at_queues() {
+            self.surroundings.audit.report_steps();
+            if !self.observe_queues() {
                 return;
             }
             if (next.0 / MINUTE).is_multiple_of(SAVED) {
@@ -169,7 +169,7 @@ impl Runner<'_> {
     }
 
     /// Samples all queues once, page by page. False: it is to end.
-    fn look_at_queues(&self) -> bool {
+    fn observe_queues(&self) -> bool {
         let client = ScopedClient::new(self.surroundings.client_api);
         let most = self.histories_max();
         locked(&self.recorder.inside).begin(self.now());

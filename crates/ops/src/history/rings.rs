@@ -224,7 +224,7 @@ struct Rings {
 }
 
 /// The record of a queue without rings.
-struct Mark {
+struct Baseline {
     counted: Counted,
     pass: u64,
 }
@@ -235,7 +235,7 @@ pub(crate) struct Histories {
     hasher: RandomState,
     /// By name and birth, hashed: one that is made anew is another. Two that are taken for one
     /// have rings too early.
-    marks: HashMap<u64, Mark>,
+    baselines: HashMap<u64, Baseline>,
     rings: HashMap<Name, (u64, Rings)>,
     pass: u64,
     /// When the pass before began.
@@ -260,15 +260,15 @@ impl Histories {
         let Some(began) = self.began else { return };
         let step = (began.0 / MINUTE).saturating_sub(1);
         for queue in queues {
-            self.look_at(now, step, queue, most);
+            self.observe(now, step, queue, most);
         }
     }
 
-    fn look_at(&mut self, now: Ms, step: u64, queue: &QueueStats, most: usize) {
+    fn observe(&mut self, now: Ms, step: u64, queue: &QueueStats, most: usize) {
         let key = self.hasher.hash_one((&queue.name, queue.created));
         let counted = Counted::of(queue, now);
-        let last = match self.marks.get(&key) {
-            Some(mark) => Some(mark.counted),
+        let last = match self.baselines.get(&key) {
+            Some(baseline) => Some(baseline.counted),
             // Made since the pass before: all it has counted it has counted since.
             None => self
                 .before
@@ -276,7 +276,7 @@ impl Histories {
                 .map(|_| Counted::none(queue.created)),
         };
         let pass = self.pass;
-        self.marks.insert(key, Mark { counted, pass });
+        self.baselines.insert(key, Baseline { counted, pass });
         let Some(last) = last else {
             // It is looked at for the first time, and may have rings from before a restart.
             if let Some((of, rings)) = self.rings.get_mut(&queue.name)
@@ -322,10 +322,10 @@ impl Histories {
     /// The pass is over: what it has not seen is gone, what has not moved for a day forgotten.
     pub(crate) fn end(&mut self, now: Ms) {
         let pass = self.pass;
-        self.marks.retain(|_, mark| mark.pass == pass);
-        let marks = &self.marks;
+        self.baselines.retain(|_, baseline| baseline.pass == pass);
+        let baselines = &self.baselines;
         self.rings.retain(|_, (key, rings)| {
-            marks.contains_key(key) && now.since(rings.moved) < FORGOTTEN
+            baselines.contains_key(key) && now.since(rings.moved) < FORGOTTEN
         });
         self.left_out = self.left_out_now;
         self.whole = self.began.map_or(0, |began| began.0 / MINUTE);
@@ -374,9 +374,9 @@ impl Histories {
         let key = self.hasher.hash_one((&queue.name, queue.created));
         let rings = self.rings.get(&queue.name);
         let rings = rings.filter(|(of, _)| *of == key).map(|(_, rings)| rings);
-        let from = match (rings, self.marks.get(&key)) {
+        let from = match (rings, self.baselines.get(&key)) {
             (Some(rings), _) => *rings.recent.front()?,
-            (None, Some(mark)) => mark.counted,
+            (None, Some(baseline)) => baseline.counted,
             (None, None) => {
                 let new = self.began.is_some_and(|began| queue.created >= began);
                 new.then(|| Counted::none(queue.created))?

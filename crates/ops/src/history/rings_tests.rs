@@ -76,7 +76,7 @@ fn a_new_queue_counts_from_its_birth_and_one_made_anew_is_another() {
     assert_eq!(all.rates(&new.name).expect("it moved").into, 1.0);
     pass(&mut all, 3, &[], 9);
     assert_eq!(all.counts(), (0, 0), "gone with its queue");
-    assert!(all.marks.is_empty());
+    assert!(all.baselines.is_empty());
 }
 
 #[test]

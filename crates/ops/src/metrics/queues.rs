@@ -136,16 +136,16 @@ pub struct QueueSurvey {
 }
 
 /// Writes the rows of these queues.
-pub(super) fn write(told: &QueueSurvey, text: &mut Text) {
-    let queues = &told.largest[..];
+pub(super) fn write(survey: &QueueSurvey, text: &mut Text) {
+    let queues = &survey.largest[..];
     if text.begin(NEEDING) {
-        for (rule, count) in Rule::ALL.iter().zip(told.needing) {
+        for (rule, count) in Rule::ALL.iter().zip(survey.needing) {
             let label = labels([("rule", rule.name())].into_iter());
             text.number(NEEDING, &label, whole(count));
         }
     }
     if text.begin(ATTENTION) {
-        for (name, finding) in &told.findings {
+        for (name, finding) in &survey.findings {
             let Some(name) = name else { continue };
             let (name, rule) = (name.to_string(), finding.rule.name());
             let label = labels([("queue", name.as_str()), ("rule", rule)].into_iter());
@@ -197,7 +197,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Looks at all queues: for the so many with the most bytes, and those that need attention.
-pub fn look(client_api: &dyn ClientApi, most: usize) -> QueueSurvey {
+pub fn survey_queues(client_api: &dyn ClientApi, most: usize) -> QueueSurvey {
     let client = ScopedClient::new(client_api);
     let thresholds = client_api.thresholds();
     let mut findings = Findings::new(most);
@@ -329,7 +329,7 @@ mod tests {
         let mut text = Text::new(Exposition::Prometheus, &[]);
         odd.totals.discarded = 3;
         odd.totals.replaced = 1;
-        let told = QueueSurvey {
+        let survey = QueueSurvey {
             findings: vec![(
                 Some(odd.name.clone()),
                 quintet_client::Finding {
@@ -342,7 +342,7 @@ mod tests {
             largest: vec![odd],
             needing: [0, 0, 2, 0, 0, 0, 0, 0, 0, 0],
         };
-        write(&told, &mut text);
+        write(&survey, &mut text);
         let text = text.end();
         let name = r#"queue="\\xff\"\\x0a""#;
         for line in [
@@ -358,7 +358,7 @@ mod tests {
             "quintet_queues_need_attention{rule=\"losing\"} 2".to_owned(),
             "quintet_queues_need_attention{rule=\"paused\"} 0".to_owned(),
         ] {
-            assert!(text.lines().any(|told| told == line), "{line}\n{text}");
+            assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
         assert!(!text.contains("state=\"done\""), "{text}");
     }

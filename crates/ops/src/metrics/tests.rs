@@ -64,15 +64,15 @@ fn names_follow_the_conventions_and_are_there_once() {
 
 #[test]
 fn what_the_engine_counts_and_what_protocols_tell_is_in_the_table() {
-    let told = |stat: &str| METRICS.iter().any(|metric| metric.stat == stat);
+    let listed = |stat: &str| METRICS.iter().any(|metric| metric.stat == stat);
     let totals = QueueTotals::NAMES
         .iter()
         .map(|name| format!("total_{name}"));
     for stat in totals.chain(QueueGauges::NAMES.iter().map(|name| (*name).to_owned())) {
-        assert!(told(&stat), "{stat} has no row");
+        assert!(listed(&stat), "{stat} has no row");
     }
     for stat in ServerStats::TOLD {
-        assert!(told(stat), "{stat} has no row");
+        assert!(listed(stat), "{stat} has no row");
     }
 }
 
@@ -85,11 +85,11 @@ fn what_dashboard_alerts_and_runbook_name_is_told() {
             .as_array()
             .is_some_and(|panels| panels.len() > 10)
     );
-    let mut told: BTreeSet<String> = queues::names().map(str::to_owned).collect();
+    let mut listed: BTreeSet<String> = queues::names().map(str::to_owned).collect();
     for metric in METRICS {
-        told.insert(metric.name.to_owned());
+        listed.insert(metric.name.to_owned());
         if metric.kind == Kind::Histogram {
-            told.extend(["bucket", "sum", "count"].map(|end| format!("{}_{end}", metric.name)));
+            listed.extend(["bucket", "sum", "count"].map(|end| format!("{}_{end}", metric.name)));
         }
     }
     let mut named = 0;
@@ -99,7 +99,7 @@ fn what_dashboard_alerts_and_runbook_name_is_told() {
         for rest in text.split("quintet_").skip(1) {
             let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
             let name = &rest[..end.unwrap_or(rest.len())];
-            assert!(told.contains(name), "quintet_{name} is not told");
+            assert!(listed.contains(name), "quintet_{name} is not told");
             named += 1;
         }
     }

@@ -18,7 +18,7 @@ pub struct Item {
     /// When it is to be looked at next.
     pub(super) due: Ms,
     /// The due times at its reading have been handled, or tried.
-    pub(super) looked: bool,
+    pub(super) checked: bool,
     pub(super) paused: bool,
     /// When it put last, by the wall clock.
     pub last_run: Option<u64>,
@@ -103,7 +103,7 @@ impl Book {
         self.remove(name);
         let name: Arc<str> = name.into();
         let item = Item {
-            looked: of_file.is_none(),
+            checked: of_file.is_none(),
             of_file,
             due,
             ..Item::default()
@@ -148,7 +148,7 @@ impl Book {
     }
 
     /// Has one looked at then; it is not tried again before.
-    pub(super) fn look_at(&mut self, name: &str, due: Ms) {
+    pub(super) fn check_at(&mut self, name: &str, due: Ms) {
         let Some((name, _)) = self.items.get_key_value(name) else {
             return;
         };
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(names(&book.due_at(Ms(20), 1)), ["b"]);
         assert_eq!(names(&book.soonest(9)), ["b", "c", "a", "d"]);
         assert_eq!((book.next(), book.defined()), (Ms(10), 4));
-        book.look_at("b", Ms(40));
+        book.check_at("b", Ms(40));
         assert_eq!(names(&book.due_at(Ms(40), 9)), ["c", "a", "b"]);
         // One that was refused is due by its next try alone.
         book.try_again("c");
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(names(&book.due_at(Ms(40), 9)), ["c", "a", "b"]);
         // One that was paused or removed meanwhile is not tried.
         book.try_again("c");
-        book.look_at("c", Ms::NEVER);
+        book.check_at("c", Ms::NEVER);
         book.try_again("a");
         book.remove("a");
         book.try_refused(9);

@@ -11,7 +11,7 @@ use quintet_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::plan::Mark;
+use super::plan::Cursor;
 
 /// The durable table of marks, a key each.
 pub(super) const MARKS: &str = "quintet.cron";
@@ -74,9 +74,9 @@ pub(super) struct Loaded {
     pub(super) stored: Option<(Stored, u64)>,
     /// The version of an entry that cannot be read.
     pub(super) definition: Option<u64>,
-    pub(super) mark: Mark,
+    pub(super) cursor: Cursor,
     /// `None`: there is no mark.
-    pub(super) mark_version: Option<u64>,
+    pub(super) cursor_version: Option<u64>,
 }
 
 impl Loaded {
@@ -85,7 +85,7 @@ impl Loaded {
         name: &str,
         of_file: Option<&Arc<Schedule>>,
         definition: Option<&TableEntry>,
-        mark: Option<&TableEntry>,
+        cursor: Option<&TableEntry>,
     ) -> Self {
         let stored = definition.map(|entry| (Stored::read(&entry.value), entry.version));
         let schedule = match (of_file, &stored) {
@@ -100,13 +100,13 @@ impl Loaded {
             (None, None) => Err("there is no such schedule".to_owned()),
         };
         // A mark that nobody here wrote counts as none.
-        let read = mark.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());
+        let read = cursor.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());
         Self {
             schedule,
             definition: definition.map(|entry| entry.version),
             stored: stored.and_then(|(stored, version)| Some((stored.ok()?, version))),
-            mark: read.unwrap_or_default(),
-            mark_version: mark.map(|entry| entry.version),
+            cursor: read.unwrap_or_default(),
+            cursor_version: cursor.map(|entry| entry.version),
         }
     }
 
@@ -117,7 +117,7 @@ impl Loaded {
             key: name.as_bytes().into(),
             version,
         };
-        let mut guards = vec![guard(MARKS, self.mark_version)];
+        let mut guards = vec![guard(MARKS, self.cursor_version)];
         if !of_file {
             guards.push(guard(DEFINITIONS, self.definition));
         }
@@ -138,8 +138,8 @@ pub(super) fn set<T: Serialize>(table: &str, name: &str, value: Option<&T>) -> E
 }
 
 /// Sets a mark; without its runs where the tables are `full`.
-pub(super) fn set_mark(name: &str, mark: &Mark, full: bool) -> Effect {
-    set(MARKS, name, Some(&mark.entry(full)))
+pub(super) fn set_cursor(name: &str, cursor: &Cursor, full: bool) -> Effect {
+    set(MARKS, name, Some(&cursor.entry(full)))
 }
 
 /// True if a step was refused for want of room in the tables.
@@ -185,17 +185,17 @@ pub(super) fn ask_all(
 ) -> Vec<Outcome> {
     let unknown = || Outcome::Refused(CommandError::Unknown);
     let mut outcomes: Vec<Outcome> = commands.iter().map(|_| unknown()).collect();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     for (at, command) in commands.into_iter().enumerate() {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let reply = Box::new(move |outcome, _| {
             // This thread waits until all are told or dropped.
-            let _heard = tell.send((at, outcome));
+            let _delivered = sender.send((at, outcome));
         });
         client_api.submit(Caller::server(client.client_id()), command, reply);
     }
-    drop(tell);
-    for (at, outcome) in told {
+    drop(sender);
+    for (at, outcome) in receiver {
         outcomes[at] = outcome;
     }
     outcomes
@@ -233,7 +233,7 @@ mod tests {
         let (stored, version) = read.stored.expect("a definition");
         assert_eq!((stored.by.as_str(), stored.at, version), ("ann", 5, 7));
         let vanished = r#"{"cron":"0 3 * * *","zone":"Mars/Base","queue":"w"}"#;
-        for (value, said) in [
+        for (value, expected) in [
             (format!(r#"{{"v":1,"spec":{vanished}}}"#), "zone: Mars/Base"),
             (good.replace(r#""v":1"#, r#""v":2"#), "version 2"),
             (good.replace("queue", "colour"), "damaged"),
@@ -241,7 +241,7 @@ mod tests {
         ] {
             let read = loaded(&value);
             let why = read.schedule.as_ref().expect_err(&value);
-            assert!(why.contains(said), "{value}: {why}");
+            assert!(why.contains(expected), "{value}: {why}");
             assert_eq!(read.definition, Some(7));
             let guards = read.guards("a", false);
             assert!(guards.iter().any(|guard| matches!(

@@ -111,7 +111,7 @@ impl Schedules {
     pub fn moments(&self, of: impl Fn(&Item) -> Option<u64>) -> Vec<Point> {
         let inside = locked(&self.inside);
         let points = inside.files.iter().filter_map(|file| {
-            let item = inside.book.get(&file.name).filter(|item| item.looked)?;
+            let item = inside.book.get(&file.name).filter(|item| item.checked)?;
             Some((vec![file.name.clone().into()], of(item)? as f64))
         });
         points.collect()

@@ -10,8 +10,8 @@ use quintet_host::locked;
 use quintet_policy::Schedule;
 use quintet_types::{CommandError, Ms};
 
-use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, set_mark, step};
-use super::plan::Mark;
+use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, set_cursor, step};
+use super::plan::Cursor;
 use super::run::{Runner, refusal};
 use super::{Order, Schedules};
 
@@ -30,13 +30,13 @@ const TRIES: usize = 3;
 
 impl Schedules {
     /// Tells of schedules.
-    pub fn list(&self, which: WhichSchedules, tell: TellSchedules) {
-        self.ask(Order::List(which, tell));
+    pub fn list(&self, which: WhichSchedules, notify: TellSchedules) {
+        self.ask(Order::List(which, notify));
     }
 
     /// Has this done to the schedule of this name, and tells when it is durable.
-    pub fn steer(&self, act: ScheduleAct, name: &str, tell: TellSteered) {
-        self.ask(Order::Steer(act, name.to_owned(), tell));
+    pub fn steer(&self, act: ScheduleAct, name: &str, notify: TellSteered) {
+        self.ask(Order::Steer(act, name.to_owned(), notify));
     }
 
     fn ask(&self, order: Order) {
@@ -46,9 +46,9 @@ impl Schedules {
         } else if inside.orders.len() < ORDERS_MAX {
             inside.orders.push_back(order);
             None
-        } else if let Order::Steer(_, _, tell) = order {
+        } else if let Order::Steer(_, _, notify) = order {
             drop(inside);
-            return tell(Err(NotSteered::Refused(CommandError::TooManyWaiters)));
+            return notify(Err(NotSteered::Refused(CommandError::TooManyWaiters)));
         } else {
             Some(order)
         };
@@ -82,13 +82,13 @@ impl Runner<'_> {
             };
             match order {
                 None => return,
-                Some(Order::List(which, tell)) => {
+                Some(Order::List(which, notify)) => {
                     // Dropped untold where the tables cannot be read: the server stops.
                     if let Some((seen, last)) = self.show(&which) {
-                        tell(seen, last);
+                        notify(seen, last);
                     }
                 }
-                Some(Order::Steer(act, name, tell)) => tell(self.steer(act, &name)),
+                Some(Order::Steer(act, name, notify)) => notify(self.steer(act, &name)),
             }
         }
         // There may be more.
@@ -159,14 +159,14 @@ impl Runner<'_> {
         loaded: &Loaded,
         pauses: bool,
     ) -> Result<Steered, NotSteered> {
-        let mark = match pauses {
-            true => loaded.mark.paused(),
-            false => loaded.mark.resumed(self.client_api.wall()),
+        let cursor = match pauses {
+            true => loaded.cursor.paused(),
+            false => loaded.cursor.resumed(self.client_api.wall()),
         };
         let version = loaded.definition.filter(|_| of_file.is_none());
-        let changed = mark != loaded.mark;
+        let changed = cursor != loaded.cursor;
         if changed {
-            let effects = vec![set_mark(name, &mark, false)];
+            let effects = vec![set_cursor(name, &cursor, false)];
             let loaded = self.commit(name, of_file, loaded, effects)?;
             // What was due and refused is let go.
             let mut inside = locked(&self.schedules.inside);
@@ -253,9 +253,9 @@ impl Runner<'_> {
         drop(inside);
         let stored = Stored::new(spec.clone(), by.to_owned(), now.0);
         let mut effects = vec![set(DEFINITIONS, name, Some(&stored))];
-        if loaded.mark.policy != schedule.policy {
-            let mark = loaded.mark.of_policy(&schedule.policy, now);
-            effects.push(set_mark(name, &mark, false));
+        if loaded.cursor.policy != schedule.policy {
+            let cursor = loaded.cursor.of_policy(&schedule.policy, now);
+            effects.push(set_cursor(name, &cursor, false));
         }
         let loaded = self.commit(name, None, loaded, effects)?;
         let mut inside = locked(&self.schedules.inside);
@@ -284,7 +284,7 @@ impl Runner<'_> {
         }
         let effects = vec![
             set::<Stored>(DEFINITIONS, name, None),
-            set::<Mark>(MARKS, name, None),
+            set::<Cursor>(MARKS, name, None),
         ];
         self.commit(name, None, loaded, effects)?;
         locked(&self.schedules.inside).book.remove(name);

@@ -21,7 +21,7 @@ const ENTRY: usize = 800;
 /// The mark of a schedule in the log, stored in the same step as its put.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Mark {
+pub(crate) struct Cursor {
     /// The times that `done` and `puts` are of.
     pub(crate) policy: String,
     /// Due times up to this one, by the wall clock, are dealt with.
@@ -117,13 +117,17 @@ pub(crate) enum NextStep {
     /// Nothing yet.
     Rest,
     /// This is to be remembered, then looked at again.
-    Note { mark: Mark, missed: u64 },
+    Note { cursor: Cursor, missed: u64 },
     /// A message is to be put for `due`, the first missed time where it makes up for some, and this
     /// remembered with it.
-    Put { mark: Mark, missed: u64, due: Ms },
+    Put {
+        cursor: Cursor,
+        missed: u64,
+        due: Ms,
+    },
 }
 
-impl Mark {
+impl Cursor {
     /// The mark when the schedule was paused.
     pub(crate) fn paused(&self) -> Self {
         Self {
@@ -146,11 +150,11 @@ impl Mark {
 
     /// The mark when it was put by hand.
     pub(crate) fn by_hand(&self, now: Ms) -> Self {
-        let mut mark = self.clone();
-        mark.last_run = Some(now.0);
-        mark.last_id = None;
-        mark.add(Run(now.0, now.0, 0, How::ByHand, 1));
-        mark
+        let mut cursor = self.clone();
+        cursor.last_run = Some(now.0);
+        cursor.last_id = None;
+        cursor.add(Run(now.0, now.0, 0, How::ByHand, 1));
+        cursor
     }
 
     /// The mark of a schedule whose times are these from now on: earlier due times are not its own.
@@ -165,42 +169,42 @@ impl Mark {
     }
 
     /// The mark `after` a put, if that put stored nothing, as an earlier run is not done.
-    pub(crate) fn skipped(&self, after: &Mark, now: Ms) -> Self {
-        let mut mark = Self {
+    pub(crate) fn skipped(&self, after: &Cursor, now: Ms) -> Self {
+        let mut cursor = Self {
             last_run: self.last_run,
             last_id: self.last_id,
             puts: self.puts,
             last_skipped: Some(now.0),
             ..after.clone()
         };
-        if let Some(run) = mark.runs.last_mut() {
+        if let Some(run) = cursor.runs.last_mut() {
             run.3 = How::Skipped;
         }
-        mark
+        cursor
     }
 
     /// The mark when the message of its last put is known.
     pub(crate) fn with_message(&self, id: u64) -> Self {
-        let mut mark = self.clone();
-        mark.last_id = Some(id);
-        if let Some(run) = mark.runs.last_mut() {
+        let mut cursor = self.clone();
+        cursor.last_id = Some(id);
+        if let Some(run) = cursor.runs.last_mut() {
             run.2 = id;
         }
-        mark
+        cursor
     }
 
     /// As an entry of its table: with room up to [`ENTRY`] bytes, or, where the tables are `full`,
     /// without the runs.
     pub(crate) fn entry(&self, full: bool) -> Self {
-        let mut mark = self.clone();
-        mark.room.clear();
+        let mut cursor = self.clone();
+        cursor.room.clear();
         if full {
-            mark.runs.clear();
-            return mark;
+            cursor.runs.clear();
+            return cursor;
         }
-        let bytes = serde_json::to_vec(&mark).map_or(0, |json| json.len());
-        mark.room = " ".repeat(ENTRY.saturating_sub(bytes - mark.policy.len()));
-        mark
+        let bytes = serde_json::to_vec(&cursor).map_or(0, |json| json.len());
+        cursor.room = " ".repeat(ENTRY.saturating_sub(bytes - cursor.policy.len()));
+        cursor
     }
 
     fn add(&mut self, run: Run) {
@@ -211,65 +215,69 @@ impl Mark {
 }
 
 /// True once a schedule has put as often as it may.
-pub(crate) fn has_ended(schedule: &Schedule, mark: &Mark) -> bool {
+pub(crate) fn has_ended(schedule: &Schedule, cursor: &Cursor) -> bool {
     schedule
         .timing
         .count
-        .is_some_and(|count| mark.puts >= count)
+        .is_some_and(|count| cursor.puts >= count)
 }
 
 /// When a schedule is to be looked at next, by the wall clock; [`Ms::NEVER`]: it is paused or has
 /// ended.
-pub(crate) fn next_check(schedule: &Schedule, mark: &Mark) -> Ms {
-    if mark.policy != schedule.policy {
+pub(crate) fn next_check(schedule: &Schedule, cursor: &Cursor) -> Ms {
+    if cursor.policy != schedule.policy {
         return Ms(0);
     }
-    match mark.paused || has_ended(schedule, mark) {
+    match cursor.paused || has_ended(schedule, cursor) {
         true => Ms::NEVER,
-        false => schedule.timing.next(Ms(mark.done)),
+        false => schedule.timing.next(Ms(cursor.done)),
     }
 }
 
 /// The next step when the wall clock shows `now`. At most one message is put in it.
-pub(crate) fn next_step(schedule: &Schedule, mark: &Mark, now: Ms) -> NextStep {
-    if mark.policy != schedule.policy {
-        let mark = mark.of_policy(&schedule.policy, now);
-        return NextStep::Note { mark, missed: 0 };
+pub(crate) fn next_step(schedule: &Schedule, cursor: &Cursor, now: Ms) -> NextStep {
+    if cursor.policy != schedule.policy {
+        let cursor = cursor.of_policy(&schedule.policy, now);
+        return NextStep::Note { cursor, missed: 0 };
     }
-    let due = next_check(schedule, mark);
+    let due = next_check(schedule, cursor);
     if due > now {
         return NextStep::Rest;
     }
     let late = late_at(now);
-    if due > late || (schedule.missed == Missed::All && mark.late < ALL_MAX) {
-        let late = if due > late { 0 } else { mark.late + 1 };
-        let mark = put(mark, due, due, now);
+    if due > late || (schedule.missed == Missed::All && cursor.late < ALL_MAX) {
+        let late = if due > late { 0 } else { cursor.late + 1 };
+        let cursor = put(cursor, due, due, now);
         return NextStep::Put {
-            mark: Mark { late, ..mark },
+            cursor: Cursor { late, ..cursor },
             missed: 0,
             due,
         };
     }
     // Those of the last minute are put afterwards, each.
-    let missed = count(schedule, Ms(mark.done), late);
-    let mut after = Mark {
+    let missed = count(schedule, Ms(cursor.done), late);
+    let mut after = Cursor {
         done: late.0,
         late: 0,
-        missed: mark.missed.saturating_add(missed),
+        missed: cursor.missed.saturating_add(missed),
         last_missed: Some(now.0),
-        ..mark.clone()
+        ..cursor.clone()
     };
     // One message for all of them, unless one is about to be put.
     if schedule.missed == Missed::Once && schedule.timing.next(late) > now {
-        let mut mark = put(&after, due, now, now);
-        if let Some(run) = mark.runs.last_mut() {
+        let mut cursor = put(&after, due, now, now);
+        if let Some(run) = cursor.runs.last_mut() {
             run.4 = missed;
         }
-        return NextStep::Put { mark, missed, due };
+        return NextStep::Put {
+            cursor,
+            missed,
+            due,
+        };
     }
     after.add(Run(due.0, now.0, 0, How::Missed, missed));
     NextStep::Note {
-        mark: after,
+        cursor: after,
         missed,
     }
 }
@@ -280,16 +288,16 @@ pub(crate) fn late_at(now: Ms) -> Ms {
 }
 
 /// The mark with a put for `due`.
-fn put(mark: &Mark, due: Ms, done: Ms, now: Ms) -> Mark {
-    let mut mark = Mark {
+fn put(cursor: &Cursor, due: Ms, done: Ms, now: Ms) -> Cursor {
+    let mut cursor = Cursor {
         done: done.0,
         last_run: Some(now.0),
         last_id: None,
-        puts: mark.puts.saturating_add(1),
-        ..mark.clone()
+        puts: cursor.puts.saturating_add(1),
+        ..cursor.clone()
     };
-    mark.add(Run(due.0, now.0, 0, How::Put, 1));
-    mark
+    cursor.add(Run(due.0, now.0, 0, How::Put, 1));
+    cursor
 }
 
 /// How many due times there are behind `from` and up to `to`, [`COUNTED_MAX`] at most.

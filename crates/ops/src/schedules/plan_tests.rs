@@ -16,7 +16,7 @@ fn at(text: &str) -> u64 {
 
 struct Table {
     schedule: Schedule,
-    mark: Mark,
+    cursor: Cursor,
     missed: u64,
 }
 
@@ -47,7 +47,7 @@ impl Table {
         };
         let mut table = Self {
             schedule,
-            mark: Mark::default(),
+            cursor: Cursor::default(),
             missed: 0,
         };
         assert!(
@@ -70,27 +70,34 @@ impl Table {
     fn count_puts(&mut self, now: u64) -> u64 {
         let mut puts = 0;
         for _ in 0..5000 {
-            match next_step(&self.schedule, &self.mark, Ms(now)) {
+            match next_step(&self.schedule, &self.cursor, Ms(now)) {
                 NextStep::Rest => {
-                    assert!(next_check(&self.schedule, &self.mark).0 > now);
+                    assert!(next_check(&self.schedule, &self.cursor).0 > now);
                     return puts;
                 }
-                NextStep::Note { mark, missed } => {
-                    assert!(next_check(&self.schedule, &self.mark).0 <= now, "it is due");
-                    self.mark = mark;
+                NextStep::Note { cursor, missed } => {
+                    assert!(
+                        next_check(&self.schedule, &self.cursor).0 <= now,
+                        "it is due"
+                    );
+                    self.cursor = cursor;
                     self.missed += missed;
                 }
-                NextStep::Put { mark, missed, due } => {
+                NextStep::Put {
+                    cursor,
+                    missed,
+                    due,
+                } => {
                     // Of several missed times it is the first.
-                    let behind = self.schedule.timing.next(Ms(self.mark.done));
-                    let is_fresh = due.0 == mark.done && due.0 + LATE_MS >= now;
+                    let behind = self.schedule.timing.next(Ms(self.cursor.done));
+                    let is_fresh = due.0 == cursor.done && due.0 + LATE_MS >= now;
                     assert!(is_fresh || due == behind, "{due:?} at {now}");
                     puts += 1;
-                    self.mark = mark;
+                    self.cursor = cursor;
                     self.missed += missed;
                 }
             }
-            assert!(self.mark.runs.len() <= RUNS_MAX);
+            assert!(self.cursor.runs.len() <= RUNS_MAX);
         }
         panic!("it does not come to rest");
     }
@@ -169,27 +176,28 @@ fn due_times_of_the_last_minute_are_put_each() {
     let mut table = Table::of(second(), Missed::Skip, start);
     assert_eq!((table.count_puts(start + 100_000), table.missed), (60, 40));
     let missed = |run: &&Run| run.3 == How::Missed;
-    assert!(table.mark.runs.iter().filter(missed).count() <= 1);
+    assert!(table.cursor.runs.iter().filter(missed).count() <= 1);
 }
 
 /// So a put never needs more room in the tables than its schedule has taken when it was made.
 #[test]
 fn an_entry_grows_no_more_after_it_was_made() {
     let start = at("2026-01-01T00:00:30Z");
-    let bytes = |mark: &Mark, full| serde_json::to_vec(&mark.entry(full)).expect("JSON").len();
+    let bytes =
+        |cursor: &Cursor, full| serde_json::to_vec(&cursor.entry(full)).expect("JSON").len();
     let mut table = Table::new("* * * * *", Tz::UTC, Missed::Skip, start);
-    let made = bytes(&Mark::default().of_policy("p", Ms(start)), false);
+    let made = bytes(&Cursor::default().of_policy("p", Ms(start)), false);
     for minutes in 1..30 {
         assert!(table.puts_once(start + minutes * MINUTE));
-        table.mark = table.mark.with_message(u64::MAX >> 8);
-        table.mark.missed = 1 << 40;
-        assert_eq!(bytes(&table.mark, false), made);
-        let read = serde_json::to_vec(&table.mark.entry(false)).expect("JSON");
-        table.mark = serde_json::from_slice(&read).expect("a mark");
+        table.cursor = table.cursor.with_message(u64::MAX >> 8);
+        table.cursor.missed = 1 << 40;
+        assert_eq!(bytes(&table.cursor, false), made);
+        let read = serde_json::to_vec(&table.cursor.entry(false)).expect("JSON");
+        table.cursor = serde_json::from_slice(&read).expect("a mark");
     }
-    assert_eq!(table.mark.runs.len(), RUNS_MAX);
+    assert_eq!(table.cursor.runs.len(), RUNS_MAX);
     // One of an older version had no such room.
-    assert!(bytes(&table.mark, true) < made / 2);
+    assert!(bytes(&table.cursor, true) < made / 2);
 }
 
 #[test]
@@ -215,7 +223,7 @@ fn a_clock_that_was_far_ahead_silences_a_schedule_until_then_or_until_its_times_
         assert!(table.puts_once(at("2036-01-01T00:30:00Z")));
         // The clock is right again.
         if changes {
-            table.mark.policy = "another".to_owned();
+            table.cursor.policy = "another".to_owned();
         }
         assert!(!table.puts_once(start + 2 * HOUR));
         assert_eq!(table.puts_once(start + 3 * HOUR), changes);
@@ -227,7 +235,7 @@ fn a_clock_that_was_far_ahead_silences_a_schedule_until_then_or_until_its_times_
 fn a_new_schedule_owes_nothing() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Once, start);
-    table.mark.policy = "another".to_owned();
+    table.cursor.policy = "another".to_owned();
     assert!(!table.puts_once(start + DAY));
     assert_eq!(table.missed, 0);
 }
@@ -237,24 +245,24 @@ fn a_pause_lets_go_what_is_due_in_it() {
     let start = at("2026-01-01T00:00:30Z");
     for missed in [Missed::Skip, Missed::Once, Missed::All] {
         let mut table = Table::new("0 * * * *", Tz::UTC, missed, start);
-        table.mark = table.mark.paused();
-        let paused = table.mark.clone();
+        table.cursor = table.cursor.paused();
+        let paused = table.cursor.clone();
         for hours in 0..30 {
             assert!(!table.puts_once(start + hours * HOUR));
         }
-        assert_eq!(table.mark, paused, "a pause writes nothing");
+        assert_eq!(table.cursor, paused, "a pause writes nothing");
         let run = paused.by_hand(Ms(start + DAY));
         assert!(run.paused && run.last_run == Some(start + DAY));
         assert_eq!(run.done, paused.done, "its due times stay");
         // Resumed at half past: neither a put nor a miss.
         let now = start + DAY + 30 * MINUTE;
-        table.mark = table.mark.resumed(Ms(now));
+        table.cursor = table.cursor.resumed(Ms(now));
         assert!(!table.puts_once(now));
         assert!(table.puts_once(at("2026-01-02T01:00:00Z")));
-        assert_eq!((table.missed, table.mark.missed), (0, 0));
+        assert_eq!((table.missed, table.cursor.missed), (0, 0));
         // Nothing is let go where there was no pause.
-        let same = table.mark.resumed(Ms(now + DAY));
-        assert_eq!(same, table.mark);
+        let same = table.cursor.resumed(Ms(now + DAY));
+        assert_eq!(same, table.cursor);
     }
 }
 
@@ -262,11 +270,11 @@ fn a_pause_lets_go_what_is_due_in_it() {
 fn another_schedule_leaves_a_pause() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Once, start);
-    table.mark = table.mark.paused();
-    table.mark.policy = "another".to_owned();
+    table.cursor = table.cursor.paused();
+    table.cursor.policy = "another".to_owned();
     assert!(!table.puts_once(start + DAY));
-    assert!(table.mark.paused);
-    assert_eq!(table.mark.policy, "p");
+    assert!(table.cursor.paused);
+    assert_eq!(table.cursor.policy, "p");
 }
 
 #[test]
@@ -275,17 +283,23 @@ fn marks_tell_what_was_missed_and_those_of_before_are_read() {
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
     let now = start + 5 * HOUR + 10 * MINUTE;
     assert!(!table.puts_once(now));
-    assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
+    assert_eq!(
+        (table.cursor.missed, table.cursor.last_missed),
+        (5, Some(now))
+    );
     assert!(table.puts_once(at("2026-01-01T06:00:00Z")));
-    assert_eq!((table.mark.missed, table.mark.last_missed), (5, Some(now)));
+    assert_eq!(
+        (table.cursor.missed, table.cursor.last_missed),
+        (5, Some(now))
+    );
     let old = r#"{"policy":"0 * * * * UTC","done":7,"last_run":6,"last_id":5}"#;
-    let old: Mark = serde_json::from_str(old).expect("a mark");
+    let old: Cursor = serde_json::from_str(old).expect("a mark");
     assert_eq!((old.done, old.last_id), (7, Some(5)));
     assert_eq!((old.paused, old.missed), (false, 0));
     assert!(old.runs.is_empty());
     // An outcome that a newer version has counts as a put.
     let newer = r#"{"policy":"p","runs":[[1,2,3,9,1]]}"#;
-    let newer: Mark = serde_json::from_str(newer).expect("a mark");
+    let newer: Cursor = serde_json::from_str(newer).expect("a mark");
     assert_eq!(newer.runs, [Run(1, 2, 3, How::Put, 1)]);
 }
 
@@ -324,8 +338,8 @@ fn all_missed_runs_are_made_up_for_in_their_order_up_to_a_bound() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::All, start);
     assert_eq!(table.count_puts(start + 5 * HOUR), 5);
-    assert_eq!((table.missed, table.mark.puts), (0, 5));
-    let due: Vec<u64> = table.mark.runs.iter().map(|run| run.0).collect();
+    assert_eq!((table.missed, table.cursor.puts), (0, 5));
+    let due: Vec<u64> = table.cursor.runs.iter().map(|run| run.0).collect();
     let hour = at("2026-01-01T01:00:00Z");
     assert_eq!(due, [0, 1, 2, 3, 4].map(|hours| hour + hours * HOUR));
     // Of each second of an hour: so many, then the rest is missed at once, and on it goes.
@@ -388,12 +402,12 @@ fn a_count_a_start_and_an_end_bound_the_runs() {
     };
     let mut table = of(Some(3), 0, u64::MAX);
     assert_eq!(puts(&mut table), 3);
-    assert_eq!(next_check(&table.schedule, &table.mark), Ms::NEVER);
+    assert_eq!(next_check(&table.schedule, &table.cursor), Ms::NEVER);
     // A put by hand is none of them, and other times begin again.
     let mut table = of(Some(3), 0, u64::MAX);
-    table.mark = table.mark.by_hand(Ms(start));
+    table.cursor = table.cursor.by_hand(Ms(start));
     assert_eq!(puts(&mut table), 3);
-    table.mark = table.mark.of_policy("p", Ms(start));
+    table.cursor = table.cursor.of_policy("p", Ms(start));
     assert_eq!(puts(&mut table), 3);
     let (from, to) = (at("2026-01-01T05:00:00Z"), at("2026-01-01T07:00:00Z"));
     assert_eq!(puts(&mut of(None, from, to)), 3);
@@ -404,12 +418,12 @@ fn a_run_that_stored_nothing_is_told_as_skipped() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
     table.puts_once(at("2026-01-01T01:00:00Z"));
-    let before = table.mark.with_message(7);
+    let before = table.cursor.with_message(7);
     let now = Ms(at("2026-01-01T02:00:00Z"));
-    let NextStep::Put { mark, .. } = next_step(&table.schedule, &before, now) else {
+    let NextStep::Put { cursor, .. } = next_step(&table.schedule, &before, now) else {
         panic!("it is due");
     };
-    let after = before.skipped(&mark, now);
+    let after = before.skipped(&cursor, now);
     assert_eq!((after.puts, after.last_id), (1, Some(7)));
     assert_eq!((after.done, after.last_skipped), (now.0, Some(now.0)));
     let how: Vec<How> = after.runs.iter().map(|run| run.3).collect();

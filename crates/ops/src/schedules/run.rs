@@ -14,9 +14,9 @@ use quintet_types::{Command, CommandError, Effect, MessageId, Ms, Outcome, Put, 
 
 use super::book::Book;
 use super::load::{
-    DEFINITIONS, Loaded, MARKS, ask_all, entries, get, is_full, page, set, set_mark, step,
+    DEFINITIONS, Loaded, MARKS, ask_all, entries, get, is_full, page, set, set_cursor, step,
 };
-use super::plan::{Mark, NextStep, late_at, next_check, next_step};
+use super::plan::{Cursor, NextStep, late_at, next_check, next_step};
 use super::{Schedules, forgotten};
 
 /// The attribute that says when a message was due.
@@ -53,7 +53,7 @@ pub(super) struct Runner<'a> {
 struct Planned {
     name: Arc<str>,
     schedule: Arc<Schedule>,
-    mark: Mark,
+    cursor: Cursor,
     missed: u64,
     puts: bool,
     /// It was read beforehand.
@@ -180,15 +180,15 @@ impl Runner<'_> {
         names: &[Arc<str>],
         of_files: &[Option<Arc<Schedule>>],
     ) -> Vec<(Arc<str>, Option<Loaded>)> {
-        let asked = names
+        let requested = names
             .iter()
             .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
-        let mut outcomes = self.ask_all(asked.collect()).into_iter();
+        let mut outcomes = self.ask_all(requested.collect()).into_iter();
         let mut next = || outcomes.next().and_then(entries);
         let all = names.iter().zip(of_files).map(|(name, of_file)| {
-            let (definition, mark) = (next(), next());
-            let loaded = definition.zip(mark).map(|(definition, mark)| {
-                Loaded::new(name, of_file.as_ref(), definition.first(), mark.first())
+            let (definition, cursor) = (next(), next());
+            let loaded = definition.zip(cursor).map(|(definition, cursor)| {
+                Loaded::new(name, of_file.as_ref(), definition.first(), cursor.first())
             });
             (Arc::clone(name), loaded)
         });
@@ -201,7 +201,7 @@ impl Runner<'_> {
         let files = locked(&self.schedules.inside).files.clone();
         self.ahead.borrow_mut().clear();
         let read = match first {
-            true => self.read_definitions(&files, stop) && self.forget_marks(&files, stop),
+            true => self.read_definitions(&files, stop) && self.forget_cursors(&files, stop),
             false => true,
         };
         if !read || !self.read_files(&files) {
@@ -233,12 +233,12 @@ impl Runner<'_> {
                 (!files.contains(name)).then_some((name, entry))
             });
             let named: Vec<(&str, &TableEntry)> = named.collect();
-            let marks = named.iter().map(|(name, _)| get(MARKS, name)).collect();
-            for ((name, entry), mark) in named.into_iter().zip(self.ask_all(marks)) {
-                let Some(mark) = entries(mark) else {
+            let cursors = named.iter().map(|(name, _)| get(MARKS, name)).collect();
+            for ((name, entry), cursor) in named.into_iter().zip(self.ask_all(cursors)) {
+                let Some(cursor) = entries(cursor) else {
                     return false;
                 };
-                let loaded = Loaded::new(name, None, Some(entry), mark.first());
+                let loaded = Loaded::new(name, None, Some(entry), cursor.first());
                 let mut inside = locked(&self.schedules.inside);
                 inside.book.insert(name, None, Ms::NEVER);
                 drop(inside);
@@ -248,7 +248,7 @@ impl Runner<'_> {
     }
 
     /// Forgets the marks of schedules that are defined nowhere.
-    fn forget_marks(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
+    fn forget_cursors(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
         let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
         let mut after = None;
         loop {
@@ -264,18 +264,18 @@ impl Runner<'_> {
                 let name = String::from_utf8_lossy(&entry.key).into_owned();
                 let known = locked(&self.schedules.inside).book.get(&name).is_some();
                 if !known && !files.contains(name.as_str()) {
-                    let mark = serde_json::from_slice(&entry.value).unwrap_or_default();
-                    self.forget(&name, &mark);
+                    let cursor = serde_json::from_slice(&entry.value).unwrap_or_default();
+                    self.forget(&name, &cursor);
                 }
             }
         }
     }
 
-    fn forget(&self, name: &str, mark: &Mark) {
-        if mark.paused {
+    fn forget(&self, name: &str, cursor: &Cursor) {
+        if cursor.paused {
             tracing::warn!("{}", forgotten(name));
         }
-        self.ask(step(Vec::new(), vec![set::<Mark>(MARKS, name, None)]));
+        self.ask(step(Vec::new(), vec![set::<Cursor>(MARKS, name, None)]));
     }
 
     /// Brings the book in line with the tables of the configuration.
@@ -299,7 +299,7 @@ impl Runner<'_> {
             } else {
                 inside.book.remove(&name);
                 drop(inside);
-                self.forget(&name, &loaded.mark);
+                self.forget(&name, &loaded.cursor);
             }
         }
         for file in files {
@@ -334,26 +334,26 @@ impl Runner<'_> {
             let mut inside = locked(&self.schedules.inside);
             inside
                 .book
-                .change(&file.name, |item, _| item.looked = item.due > wall);
+                .change(&file.name, |item, _| item.checked = item.due > wall);
         }
         true
     }
 
     /// Reads a schedule from the tables; `None`: they cannot be read.
     pub(super) fn load(&self, name: &str, of_file: Option<&Arc<Schedule>>) -> Option<Loaded> {
-        let asked = vec![get(DEFINITIONS, name), get(MARKS, name)];
-        let mut outcomes = self.ask_all(asked).into_iter();
+        let requested = vec![get(DEFINITIONS, name), get(MARKS, name)];
+        let mut outcomes = self.ask_all(requested).into_iter();
         let definition = entries(outcomes.next()?)?;
-        let mark = entries(outcomes.next()?)?;
+        let cursor = entries(outcomes.next()?)?;
         let definition = definition.first();
-        Some(Loaded::new(name, of_file, definition, mark.first()))
+        Some(Loaded::new(name, of_file, definition, cursor.first()))
     }
 
     /// Has the book know what the tables say of a schedule.
     pub(super) fn take(&self, name: &str, loaded: &Loaded) {
         let mut inside = locked(&self.schedules.inside);
         let due = match &loaded.schedule {
-            Ok(schedule) => next_check(schedule, &loaded.mark),
+            Ok(schedule) => next_check(schedule, &loaded.cursor),
             Err(why) => {
                 let news = inside
                     .book
@@ -371,10 +371,10 @@ impl Runner<'_> {
                 .as_ref()
                 .err()
                 .map(|why| why.as_str().into());
-            item.paused = loaded.mark.paused;
-            item.last_run = loaded.mark.last_run;
+            item.paused = loaded.cursor.paused;
+            item.last_run = loaded.cursor.last_run;
         });
-        inside.book.look_at(name, due);
+        inside.book.check_at(name, due);
     }
 
     /// Puts what is due, as far as a turn goes.
@@ -396,13 +396,13 @@ impl Runner<'_> {
                 break;
             }
             left -= names.len();
-            let again = self.look_at(&names, &of_files);
+            let again = self.check_at(&names, &of_files);
             // They are others than was read beforehand.
             if !again.is_empty() {
                 let inside = locked(&self.schedules.inside);
                 let of_files = self.of_files(&again, &inside.book);
                 drop(inside);
-                for name in self.look_at(&again, &of_files) {
+                for name in self.check_at(&again, &of_files) {
                     self.try_again(&name);
                 }
             }
@@ -411,7 +411,7 @@ impl Runner<'_> {
     }
 
     /// Does what is due of these. Answers those that have changed since they were read beforehand.
-    fn look_at(&self, names: &[Arc<str>], of_files: &[Option<Arc<Schedule>>]) -> Vec<Arc<str>> {
+    fn check_at(&self, names: &[Arc<str>], of_files: &[Option<Arc<Schedule>>]) -> Vec<Arc<str>> {
         let known = names
             .iter()
             .map(|name| self.ahead.borrow_mut().remove(name));
@@ -443,19 +443,23 @@ impl Runner<'_> {
                 continue;
             };
             let wall = self.client_api.wall();
-            let (mark, missed, due) = match next_step(schedule, &loaded.mark, wall) {
+            let (cursor, missed, due) = match next_step(schedule, &loaded.cursor, wall) {
                 NextStep::Rest => {
                     self.take(name, &loaded);
-                    self.was_looked_at(name);
+                    self.was_checked(name);
                     continue;
                 }
-                NextStep::Note { mark, missed } => (mark, missed, None),
-                NextStep::Put { mark, missed, due } => (mark, missed, Some(due)),
+                NextStep::Note { cursor, missed } => (cursor, missed, None),
+                NextStep::Put {
+                    cursor,
+                    missed,
+                    due,
+                } => (cursor, missed, Some(due)),
             };
             let run = |full| {
                 let put = due.map(|due| Effect::Put(scheduled(&schedule.put, due)));
                 let mut effects: Vec<Effect> = put.into_iter().collect();
-                effects.push(set_mark(name, &mark, full));
+                effects.push(set_cursor(name, &cursor, full));
                 step(loaded.guards(name, of_file.is_some()), effects)
             };
             steps.push(run(false));
@@ -464,7 +468,7 @@ impl Runner<'_> {
                 Planned {
                     name: Arc::clone(name),
                     schedule: Arc::clone(schedule),
-                    mark,
+                    cursor,
                     missed,
                     puts: due.is_some(),
                     was_known,
@@ -479,8 +483,8 @@ impl Runner<'_> {
             match put_id(outcome, planned.puts) {
                 Ok(Some(id)) => {
                     // Of no consequence: it is only shown. Nobody else writes the mark.
-                    let mark = planned.mark.with_message(id.0);
-                    let note = step(Vec::new(), vec![set_mark(&planned.name, &mark, false)]);
+                    let cursor = planned.cursor.with_message(id.0);
+                    let note = step(Vec::new(), vec![set_cursor(&planned.name, &cursor, false)]);
                     self.notes.borrow_mut().push(note);
                     self.has_put(&planned.name);
                     self.done(&planned);
@@ -492,11 +496,14 @@ impl Runner<'_> {
                         .book
                         .get(&planned.name)
                         .is_some_and(|item| item.of_file.is_some());
-                    let mark = loaded.mark.skipped(&planned.mark, wall);
+                    let cursor = loaded.cursor.skipped(&planned.cursor, wall);
                     let guards = loaded.guards(&planned.name, of_file);
-                    steps.push(step(guards, vec![set_mark(&planned.name, &mark, false)]));
+                    steps.push(step(
+                        guards,
+                        vec![set_cursor(&planned.name, &cursor, false)],
+                    ));
                     skipped.push(Planned {
-                        mark,
+                        cursor,
                         puts: false,
                         ..planned
                     });
@@ -538,7 +545,7 @@ impl Runner<'_> {
         let Planned {
             name,
             schedule,
-            mark,
+            cursor,
             missed,
             ..
         } = planned;
@@ -550,21 +557,21 @@ impl Runner<'_> {
         }
         let mut inside = locked(&self.schedules.inside);
         inside.book.change(name, |item, sums| {
-            item.looked = true;
-            item.paused = mark.paused;
-            item.last_run = mark.last_run;
+            item.checked = true;
+            item.paused = cursor.paused;
+            item.last_run = cursor.last_run;
             item.missed += missed;
             sums.missed += missed;
             if planned.puts {
                 item.error = None;
             }
         });
-        inside.book.look_at(name, next_check(schedule, mark));
+        inside.book.check_at(name, next_check(schedule, cursor));
     }
 
-    fn was_looked_at(&self, name: &str) {
+    fn was_checked(&self, name: &str) {
         let mut inside = locked(&self.schedules.inside);
-        inside.book.change(name, |item, _| item.looked = true);
+        inside.book.change(name, |item, _| item.checked = true);
     }
 
     fn try_again(&self, name: &str) {
@@ -593,10 +600,10 @@ impl Runner<'_> {
     ) -> Result<MessageId, CommandError> {
         let name = &schedule.name;
         let wall = self.client_api.wall();
-        let mark = loaded.mark.by_hand(wall);
+        let cursor = loaded.cursor.by_hand(wall);
         let run = |full| {
             let put = Effect::Put(scheduled(&schedule.put, wall));
-            let effects = vec![put, set_mark(name, &mark, full)];
+            let effects = vec![put, set_cursor(name, &cursor, full)];
             put_id(self.ask(step(loaded.guards(name, of_file), effects)), true)
         };
         let id = match run(false) {
@@ -605,8 +612,8 @@ impl Runner<'_> {
         };
         let id = id?.ok_or(CommandError::Unknown)?;
         self.has_put(name);
-        let mark = mark.with_message(id.0);
-        self.ask(step(Vec::new(), vec![set_mark(name, &mark, false)]));
+        let cursor = cursor.with_message(id.0);
+        self.ask(step(Vec::new(), vec![set_cursor(name, &cursor, false)]));
         Ok(id)
     }
 
@@ -615,7 +622,7 @@ impl Runner<'_> {
         let text = command_error.text();
         let mut inside = locked(&self.schedules.inside);
         inside.book.change(name, |item, sums| {
-            item.looked = true;
+            item.checked = true;
             item.failures += 1;
             sums.failures += 1;
             if item.error.as_deref() != Some(text) {

@@ -59,19 +59,19 @@ impl Runner<'_> {
         which: &WhichSchedules,
         all: &mut Vec<ScheduleSeen>,
     ) -> Option<()> {
-        let asked = names
+        let requested = names
             .iter()
             .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
-        let mut outcomes = self.ask_all(asked.collect()).into_iter();
+        let mut outcomes = self.ask_all(requested.collect()).into_iter();
         let inside = locked(&self.schedules.inside);
         for name in names {
             let definition = entries(outcomes.next()?)?;
-            let mark = entries(outcomes.next()?)?;
+            let cursor = entries(outcomes.next()?)?;
             let Some(item) = inside.book.get(name) else {
                 continue;
             };
             let of_file = item.of_file.as_ref();
-            let loaded = Loaded::new(name, of_file, definition.first(), mark.first());
+            let loaded = Loaded::new(name, of_file, definition.first(), cursor.first());
             let mut seen = of_tables(name, of_file, &loaded);
             seen.shadows = item.shadows;
             seen.next_ms = next_ms(item);
@@ -82,8 +82,8 @@ impl Runner<'_> {
                 seen.timing = Some(schedule.timing.clone());
             }
             if let WhichSchedules::One(_) = which {
-                let runs = loaded.mark.runs.iter().rev();
-                seen.runs = runs.map(told).collect();
+                let runs = loaded.cursor.runs.iter().rev();
+                seen.runs = runs.map(run_seen).collect();
                 let stored = loaded.stored.filter(|_| of_file.is_none());
                 seen.spec = stored.map(|(stored, _)| Box::new(stored.spec));
             }
@@ -93,7 +93,7 @@ impl Runner<'_> {
     }
 }
 
-fn told(run: &Run) -> RunSeen {
+fn run_seen(run: &Run) -> RunSeen {
     let Run(due_ms, at_ms, id, how, times) = *run;
     RunSeen {
         due_ms,
@@ -106,23 +106,23 @@ fn told(run: &Run) -> RunSeen {
 
 /// The contents of the tables about a schedule.
 fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> ScheduleSeen {
-    let mark = &loaded.mark;
+    let cursor = &loaded.cursor;
     let stored = loaded.stored.as_ref().filter(|_| of_file.is_none());
     let mut seen = ScheduleSeen {
         name: name.to_owned(),
         of_file: of_file.is_some(),
         missed: "skip",
         overlap: "allow",
-        paused: mark.paused,
+        paused: cursor.paused,
         last: LastRun {
-            put_ms: mark.last_run,
-            message: mark.last_id,
-            missed_ms: mark.last_missed,
-            skipped_ms: mark.last_skipped,
+            put_ms: cursor.last_run,
+            message: cursor.last_id,
+            missed_ms: cursor.last_missed,
+            skipped_ms: cursor.last_skipped,
         },
         invalid: loaded.schedule.as_ref().err().cloned(),
-        missed_runs: mark.missed,
-        runs_counted: mark.puts,
+        missed_runs: cursor.missed,
+        runs_counted: cursor.puts,
         version: loaded.definition.filter(|_| of_file.is_none()),
         ..ScheduleSeen::default()
     };

@@ -143,8 +143,8 @@ mod tests {
         for wrong in [
             "a:b", "*x", "**", "*.", "http://a", "a/b", "[::1", "a:99999", "*.a*",
         ] {
-            let told = Hosts::read(wrong).expect_err(wrong);
-            assert!(told.contains(wrong), "{told}");
+            let message = Hosts::read(wrong).expect_err(wrong);
+            assert!(message.contains(wrong), "{message}");
         }
     }
 }

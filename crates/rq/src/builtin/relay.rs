@@ -102,7 +102,7 @@ impl Relay {
             Some(id) => id.clone(),
             None => self.prepare(&message)?,
         };
-        let mut there = self.look(&id)?;
+        let mut there = self.find(&id)?;
         if let There::Gone = there {
             log(&format!("{id} is not there any more"));
             let again = self.prepare(&message)?;
@@ -118,7 +118,7 @@ impl Relay {
             } else {
                 id = again;
             }
-            there = self.look(&id)?;
+            there = self.find(&id)?;
         }
         match there {
             There::Committed(state) => {
@@ -171,7 +171,7 @@ impl Relay {
         Ok(id)
     }
 
-    fn look(&self, id: &str) -> Result<There, String> {
+    fn find(&self, id: &str) -> Result<There, String> {
         let reply = self
             .client
             .get(&format!("{}.json", self.address(id)?))
@@ -244,7 +244,7 @@ impl Relay {
             return Ok(id.to_owned());
         };
         // An earlier commit, whose answer was lost, may have arrived late.
-        match self.look(id)? {
+        match self.find(id)? {
             There::Committed(_) => Ok(id.to_owned()),
             There::Prepared(_) | There::Gone => Err(format!("Couldn't commit message: {why}")),
         }

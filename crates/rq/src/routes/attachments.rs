@@ -17,7 +17,7 @@ use crate::pages;
 use quintet_http::upload;
 use quintet_http::{
     Kind, Problem, content_type, files, form,
-    reply::{self, document, plain, said},
+    reply::{self, document, plain, result_value},
 };
 
 type Which = (String, String, String);
@@ -108,11 +108,11 @@ pub(super) async fn post(
     if which.2 == "new" {
         return attach(&app, which, request).await;
     }
-    let given = app.http.form(request).await?;
-    if given.form.get("_method") != Some("delete") {
+    let fields = app.http.form(request).await?;
+    if fields.form.get("_method") != Some("delete") {
         return Err(Problem::bad("Invalid method param"));
     }
-    let json = given.form.get("x_format") == Some("json");
+    let json = fields.form.get("x_format") == Some("json");
     let (queue, id, name) = which.clone();
     let result = app
         .ask(move |rq| {
@@ -205,7 +205,7 @@ fn bad_form(app: &App, error: &multer::Error) -> Problem {
             Problem::FormTooLarge(limits.form_bytes_max)
         }
         multer::Error::FieldSizeExceeded { .. } | multer::Error::StreamSizeExceeded { .. } => {
-            Problem::said(
+            Problem::with_text(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 format!(
                     "an attachment has {} bytes at most (max_attachment)",
@@ -267,7 +267,7 @@ fn answer(
         return Err(problem(fault));
     }
     if json {
-        return Ok(document(&said(&result.map_err(gone))));
+        return Ok(document(&result_value(&result.map_err(gone))));
     }
     let page = format!("q/{}/{}", escaped(queue), escaped(id));
     Ok(match result {

@@ -23,7 +23,7 @@ fn allowed(app: &App) -> Result<(), Problem> {
         return Ok(());
     }
     let text = "Queue creation not allowed at this time.";
-    Err(Problem::said(StatusCode::FORBIDDEN, text))
+    Err(Problem::with_text(StatusCode::FORBIDDEN, text))
 }
 
 pub(super) async fn new_queue_page(State(app): State<Arc<App>>, uri: Uri) -> Answer {
@@ -38,8 +38,8 @@ pub(super) async fn new_queue_page(State(app): State<Arc<App>>, uri: Uri) -> Ans
 /// Makes a queue from a form's `queue[…]` fields.
 pub(super) async fn new_queue(State(app): State<Arc<App>>, request: Request) -> Answer {
     allowed(&app)?;
-    let given = app.http.form(request).await?;
-    let fields = given.form.object("queue").unwrap_or_default();
+    let form = app.http.form(request).await?;
+    let fields = form.form.object("queue").unwrap_or_default();
     let name = fields.get("name").and_then(Value::as_str);
     let name = name.unwrap_or_default().to_owned();
     let result = app
@@ -54,8 +54,8 @@ pub(super) async fn new_queue(State(app): State<Arc<App>>, request: Request) -> 
 /// Makes a queue from a `config.json` on the server's disk.
 pub(super) async fn new_queue_link(State(app): State<Arc<App>>, request: Request) -> Answer {
     allowed(&app)?;
-    let given = app.http.form(request).await?;
-    let fields = given.form.object("queue").unwrap_or_default();
+    let form = app.http.form(request).await?;
+    let fields = form.form.object("queue").unwrap_or_default();
     let path = fields.get("json_path").and_then(Value::as_str);
     let path = path.unwrap_or_default().to_owned();
     let result = app
@@ -76,10 +76,10 @@ fn made(app: &App, page: &str, result: Result<(), Fault>) -> Response {
 
 pub(super) async fn delete_queue(State(app): State<Arc<App>>, request: Request) -> Answer {
     allowed(&app)?;
-    let given = app.http.form(request).await?;
-    let queue = given.form.get("queue_name").unwrap_or_default().to_owned();
-    let asked = queue.clone();
-    let result = app.ask(move |rq| rq.delete_queue(&asked)).await?;
+    let form = app.http.form(request).await?;
+    let queue = form.form.get("queue_name").unwrap_or_default().to_owned();
+    let requested = queue.clone();
+    let result = app.ask(move |rq| rq.delete_queue(&requested)).await?;
     let (notice, did) = match result {
         Ok(count) => (format!("queue {queue} deleted"), Did::to(count)),
         Err(fault) => (fault.to_string(), Did::default()),
@@ -103,19 +103,19 @@ pub(super) async fn adminoper(
         ("down", "downed", AdminOp::Down),
         ("up", "upped", AdminOp::Up),
     ];
-    let given = app.http.form(request).await?;
-    let mut named = OPS.into_iter().filter(|(name, ..)| given.form.says(name));
+    let form = app.http.form(request).await?;
+    let mut named = OPS.into_iter().filter(|(name, ..)| form.form.says(name));
     let (Some((name, done, op)), None) = (named.next(), named.next()) else {
         return Err(Problem::bad("one of pause, resume, down and up is needed"));
     };
-    let asked = queue.clone();
-    app.ask(move |rq| rq.admin(&asked, op))
+    let requested = queue.clone();
+    app.ask(move |rq| rq.admin(&requested, op))
         .await?
         .map_err(|fault| couldnt(name, &fault))?;
     let notice = format!("Successfully {done} queue {queue}");
     Ok(app
         .http
-        .back(&given.form, &format!("q/{}", escaped(&queue)), notice))
+        .back(&form.form, &format!("q/{}", escaped(&queue)), notice))
 }
 
 pub(super) async fn restart(
@@ -123,15 +123,15 @@ pub(super) async fn restart(
     Path(queue): Path<String>,
     request: Request,
 ) -> Answer {
-    let given = app.http.form(request).await?;
-    let asked = queue.clone();
-    app.ask(move |rq| rq.restart(&asked))
+    let form = app.http.form(request).await?;
+    let requested = queue.clone();
+    app.ask(move |rq| rq.restart(&requested))
         .await?
         .map_err(|fault| couldnt("restart", &fault))?;
     let notice = format!("Successfully restarted queue {queue}");
     Ok(app
         .http
-        .back(&given.form, &format!("q/{}", escaped(&queue)), notice))
+        .back(&form.form, &format!("q/{}", escaped(&queue)), notice))
 }
 
 /// Acknowledges the errors of a queue (the fork's).
@@ -140,13 +140,13 @@ pub(super) async fn ack_errs(
     Path(queue): Path<String>,
     request: Request,
 ) -> Answer {
-    let given = app.http.form(request).await?;
-    let asked = queue.clone();
-    let result = app.ask(move |rq| rq.ack_errs(&asked)).await?;
+    let form = app.http.form(request).await?;
+    let requested = queue.clone();
+    let result = app.ask(move |rq| rq.ack_errs(&requested)).await?;
     if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
         return Err(problem(fault));
     }
-    if given.form.get("x_format") == Some("json") {
+    if form.form.get("x_format") == Some("json") {
         return Ok(document(&match result {
             Ok(number) => json!(["ok", number]),
             Err(fault) => json!(["fail", fault.to_string()]),
@@ -156,7 +156,7 @@ pub(super) async fn ack_errs(
     let notice = "Successfully acknowledged errors".to_owned();
     Ok(app
         .http
-        .back(&given.form, &format!("q/{}", escaped(&queue)), notice))
+        .back(&form.form, &format!("q/{}", escaped(&queue)), notice))
 }
 
 fn couldnt(action: &str, fault: &Fault) -> Problem {

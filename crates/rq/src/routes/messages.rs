@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::pages;
 use quintet_http::{
     DoneWith, OnlyCounted, Problem, RequestBody, Requester,
-    reply::{self, document, said},
+    reply::{self, document, result_value},
 };
 
 /// The form for a message, shaped by the queue's `form.json`.
@@ -24,9 +24,9 @@ pub(super) async fn new_page(
     Path(queue): Path<String>,
     uri: Uri,
 ) -> Answer {
-    let asked = queue.clone();
+    let requested = queue.clone();
     let shape = app
-        .ask(move |rq| existing(rq, &asked).map(|()| rq.queue_form(&asked)))
+        .ask(move |rq| existing(rq, &requested).map(|()| rq.queue_form(&requested)))
         .await?
         .map_err(|fault| problem(&fault))?;
     let hidden_unless_named = shape["default"] == "hidden";
@@ -68,9 +68,9 @@ pub(super) async fn create(
     Path(queue): Path<String>,
     request: Request,
 ) -> Answer {
-    let given = app.http.form(request).await?;
-    let html = given.json.is_none() && given.form.get("x_format") == Some("html");
-    let mut fields = fields(&given, html)?;
+    let form = app.http.form(request).await?;
+    let html = form.json.is_none() && form.form.get("x_format") == Some("html");
+    let mut fields = fields(&form, html)?;
     // Either a list, or words in a text.
     if let Some(Value::String(hooks)) = fields.get("post_run_webhook") {
         let hooks: Vec<&str> = hooks.split_whitespace().collect();
@@ -84,11 +84,11 @@ pub(super) async fn create(
             .and_then(Method::parse)
             .ok_or_else(|| Problem::bad("Invalid method param"))?,
     };
-    let asked = queue.clone();
+    let requested = queue.clone();
     let result = app
         .ask(move |rq| {
             let message = NewMessage::from_json(&Value::Object(fields))?;
-            rq.create_routed(&asked, message, method)
+            rq.create_routed(&requested, message, method)
         })
         .await?;
     // That it failed would be taken for not stored.
@@ -96,7 +96,7 @@ pub(super) async fn create(
         return Err(problem(fault));
     }
     if !html {
-        let mut response = document(&said(&result));
+        let mut response = document(&result_value(&result));
         if matches!(result, Err(Fault::Down)) {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         }
@@ -109,10 +109,10 @@ pub(super) async fn create(
         Ok(id) => format!("Created message {id}"),
         Err(fault) => format!("Error creating message: {fault}"),
     };
-    if given.form.says("back") {
+    if form.form.says("back") {
         return Ok(app
             .http
-            .back(&given.form, &format!("q/{}", escaped(&queue)), notice));
+            .back(&form.form, &format!("q/{}", escaped(&queue)), notice));
     }
     let page = pages::Text {
         root: &app.http.settings().relative_root,
@@ -124,14 +124,14 @@ pub(super) async fn create(
 }
 
 /// The message's fields, wherever they stand.
-fn fields(given: &RequestBody, html: bool) -> Result<Map<String, Value>, Problem> {
+fn fields(form: &RequestBody, html: bool) -> Result<Map<String, Value>, Problem> {
     if html {
-        let mut fields = given.form.object("mesg").unwrap_or_default();
+        let mut fields = form.form.object("mesg").unwrap_or_default();
         // A form sends its empty boxes too.
         fields.retain(|_, value| value != "");
         return Ok(fields);
     }
-    let parsed = match (&given.json, given.form.get("mesg")) {
+    let parsed = match (&form.json, form.form.get("mesg")) {
         (Some(body), _) => serde_json::from_slice(body),
         (None, Some(mesg)) => serde_json::from_str(mesg),
         (None, None) => return Err(Problem::bad("Missing mesg param")),
@@ -161,9 +161,9 @@ pub(super) async fn show(
             })
             .await;
     }
-    let (asked, which) = (queue.clone(), id.clone());
+    let (requested, which) = (queue.clone(), id.clone());
     let message = app
-        .ask(move |rq| existing(rq, &asked).and_then(|()| rq.message(&asked, &which)))
+        .ask(move |rq| existing(rq, &requested).and_then(|()| rq.message(&requested, &which)))
         .await?
         .map_err(|fault| problem(&fault))?;
     let mut page = pages::Message::new(&app.http.settings().relative_root, &queue, &id, &message);
@@ -261,22 +261,22 @@ async fn act_by(
     request: Request,
     administers: &mut Option<&'static str>,
 ) -> Answer {
-    let given = app.http.form(request).await?;
-    let method = given.form.get("_method");
+    let form = app.http.form(request).await?;
+    let method = form.form.get("_method");
     let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
     *administers = act.audited;
     requester.must(act.verb, &queue)?;
-    let json = given.form.get("x_format") == Some("json");
-    let (asked, which, run) = (queue.clone(), id.clone(), act.run);
+    let json = form.form.get("x_format") == Some("json");
+    let (requested, which, run) = (queue.clone(), id.clone(), act.run);
     let result = app
-        .ask(move |rq| existing(rq, &asked).and_then(|()| run(rq, &asked, &which)))
+        .ask(move |rq| existing(rq, &requested).and_then(|()| run(rq, &requested, &which)))
         .await?;
     if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
         return Err(problem(fault));
     }
     let result = result.map(|()| act.done);
     if json {
-        return Ok(document(&said(&result.map_err(gone))));
+        return Ok(document(&result_value(&result.map_err(gone))));
     }
     let queue_page = format!("q/{}", escaped(&queue));
     let message_page = format!("{queue_page}/{id}", id = escaped(&id));
@@ -304,16 +304,16 @@ pub(super) async fn clone(
     Path((queue, id)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    let given = app.http.form(request).await?;
-    let asked = queue.clone();
+    let form = app.http.form(request).await?;
+    let requested = queue.clone();
     let result = app
-        .ask(move |rq| existing(rq, &asked).and_then(|()| rq.clone_message(&asked, &id)))
+        .ask(move |rq| existing(rq, &requested).and_then(|()| rq.clone_message(&requested, &id)))
         .await?;
     if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
         return Err(problem(fault));
     }
-    if given.form.get("x_format") == Some("json") {
-        return Ok(document(&said(&result.map_err(gone))));
+    if form.form.get("x_format") == Some("json") {
+        return Ok(document(&result_value(&result.map_err(gone))));
     }
     result.map_err(|fault| problem(&fault))?;
     let notice = "Message cloned successfully".to_owned();
@@ -325,17 +325,17 @@ pub(super) async fn run_now(
     Path((queue, id)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    let given = app.http.form(request).await?;
-    let (asked, which) = (queue.clone(), id.clone());
+    let form = app.http.form(request).await?;
+    let (requested, which) = (queue.clone(), id.clone());
     let result = app
-        .ask(move |rq| existing(rq, &asked).and_then(|()| rq.run_now(&asked, &which)))
+        .ask(move |rq| existing(rq, &requested).and_then(|()| rq.run_now(&requested, &which)))
         .await?;
     if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
         return Err(problem(fault));
     }
-    if given.form.get("x_format") == Some("json") {
+    if form.form.get("x_format") == Some("json") {
         let result = result.map(|()| "msg set to run now").map_err(gone);
-        return Ok(reply::document(&said(&result)));
+        return Ok(reply::document(&result_value(&result)));
     }
     result.map_err(|fault| problem(&fault))?;
     let page = format!("q/{}/{}", escaped(&queue), escaped(&id));

@@ -82,7 +82,7 @@ pub(super) fn problem(fault: &Fault) -> Problem {
     let status = match fault {
         Fault::QueueNotFound | Fault::MessageNotFound => StatusCode::NOT_FOUND,
         Fault::Down => {
-            return Problem::said(
+            return Problem::with_text(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Service Unavailable - Operationally Down",
             );
@@ -94,7 +94,7 @@ pub(super) fn problem(fault: &Fault) -> Problem {
         Fault::WrongState(_) => StatusCode::CONFLICT,
         Fault::Refused(_) | Fault::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    Problem::said(status, fault.to_string())
+    Problem::with_text(status, fault.to_string())
 }
 
 /// A message that is not there is told from a queue that is not.

@@ -140,12 +140,12 @@ pub(super) async fn show(
         None => (last.clone(), ""),
     };
     let listed = matches!(form, "" | "json");
-    let asked = name.clone();
+    let requested = name.clone();
     let (info, ids) = app
         .ask(move |rq| {
-            let info = rq.queue(&asked)?;
+            let info = rq.queue(&requested)?;
             let list = |state: &str| match listed && info.status != "DOWN" {
-                true => rq.list(&asked, state, LISTED).unwrap_or_default(),
+                true => rq.list(&requested, state, LISTED).unwrap_or_default(),
                 false => Vec::new(),
             };
             let ids = STATES.map(list);

@@ -76,7 +76,7 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
         "uptime" => return Ok(json!([rq.queue(queue)?.uptime.as_secs()])),
         "config" => return Ok(json!(["ok", rq.queue_config(queue)?])),
         "status" => {
-            let admin = rq.look_at_admin(queue);
+            let admin = rq.read_admin(queue);
             return Ok(json!([admin.word(), rq.queue(queue)?.status]));
         }
         // Queues are no processes here: this one stops by going down.
@@ -96,7 +96,7 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
         _ => {}
     }
     // All else is refused while the queue is down.
-    if rq.look_at_admin(queue) == Admin::Down {
+    if rq.read_admin(queue) == Admin::Down {
         return Err(Fault::Down);
     }
     let fields = || object(argument);
@@ -210,7 +210,7 @@ fn messages(rq: &Arc<Rq>, queue: &str, fields: &Value) -> Result<Value, Fault> {
     let limit = limit.map_or(LISTED, |limit| usize::try_from(limit).unwrap_or(LISTED));
     let ids = rq.list(queue, &state, limit)?;
     // With what an operator wants to know of them.
-    let told = match state.as_str() {
+    let word = match state.as_str() {
         "que" => "due",
         "run" => "status",
         _ => return Ok(json!(ids)),
@@ -218,7 +218,7 @@ fn messages(rq: &Arc<Rq>, queue: &str, fields: &Value) -> Result<Value, Fault> {
     let with = ids.into_iter().filter_map(|id| {
         // One that has gone on meanwhile is not listed.
         let message = rq.message(queue, &id).ok()?;
-        Some(json!([id, message.get(told)]))
+        Some(json!([id, message.get(word)]))
     });
     Ok(with.collect())
 }

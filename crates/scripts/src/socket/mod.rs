@@ -82,7 +82,7 @@ impl Sockets {
         match opened {
             Ok(listener) => {
                 lock(&self.listening).insert(owner, (Arc::new(listener), path));
-                self.look();
+                self.check();
             }
             Err(error) => {
                 let path = path.display();
@@ -96,7 +96,7 @@ impl Sockets {
         if let Some((_, path)) = lock(&self.listening).remove(&Some(queue.to_owned())) {
             forget(&path);
         }
-        self.look();
+        self.check();
     }
 
     /// Closes all; the thread ends.
@@ -105,10 +105,10 @@ impl Sockets {
         for (_, path) in std::mem::take(&mut *lock(&self.listening)).into_values() {
             forget(&path);
         }
-        self.look();
+        self.check();
     }
 
-    fn look(&self) {
+    fn check(&self) {
         // A pipe that is full has woken the thread already.
         let _full = (&self.wake).write(&[0]);
     }
@@ -168,7 +168,7 @@ impl Sockets {
             }
             own.answering.fetch_sub(1, Ordering::SeqCst);
             // There may have been too many of them.
-            own.look();
+            own.check();
         });
         if let Err(error) = spawned {
             self.answering.fetch_sub(1, Ordering::SeqCst);

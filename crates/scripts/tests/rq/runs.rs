@@ -196,9 +196,9 @@ fn cancel(world: &World, grace_ms: u64) {
         after: None,
         max: 1,
     };
-    let asked = world.ask(Command::BulkOp(Box::new(bulk_op)));
-    let bulk_done = matches!(&asked, Outcome::BulkDone(bulk_done) if bulk_done.matched == 1);
-    assert!(bulk_done, "{asked:?}");
+    let outcome = world.ask(Command::BulkOp(Box::new(bulk_op)));
+    let bulk_done = matches!(&outcome, Outcome::BulkDone(bulk_done) if bulk_done.matched == 1);
+    assert!(bulk_done, "{outcome:?}");
 }
 
 #[test]
@@ -443,11 +443,11 @@ fn webhooks_become_messages() {
         "test",
         json!({"post_run_webhook": ["http://one/", "http://two/"]}),
     );
-    let told = eventually("both are told", || {
+    let received = eventually("both are told", || {
         let done = world.rq.list("webhook", "done", 10).expect("a list");
         (done.len() == 2).then_some(done)
     });
-    let shown = world.json("webhook", &told[1]);
+    let shown = world.json("webhook", &received[1]);
     assert_eq!(shown["param1"], "http://one/");
     let payload: serde_json::Value =
         serde_json::from_str(shown["param2"].as_str().expect("text")).expect("json");
@@ -467,11 +467,11 @@ fn webhooks_hear_that_a_message_was_cancelled() {
         status.starts_with("run - ").then_some(())
     });
     cancel(&world, 600_000);
-    let told = eventually("it is told", || {
+    let received = eventually("it is told", || {
         let done = world.rq.list("webhook", "done", 10).expect("a list");
         done.into_iter().next()
     });
-    let shown = world.json("webhook", &told);
+    let shown = world.json("webhook", &received);
     let payload: serde_json::Value =
         serde_json::from_str(shown["param2"].as_str().expect("text")).expect("json");
     let status = payload["status"].as_str().expect("text");

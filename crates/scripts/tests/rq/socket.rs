@@ -68,9 +68,9 @@ fn id(answer: &Value) -> String {
 
 #[test]
 fn a_ping_byte_by_byte_as_rq_wrote_it() {
-    let asked = SocketTest::new();
+    let socket_test = SocketTest::new();
     for socket in ["config/queuemgr.sock", "queue/test/queue.sock"] {
-        let path = asked.world.root().join(socket);
+        let path = socket_test.world.root().join(socket);
         assert_eq!(
             send(&path, b"rq1 00000005 ping "),
             b"rq1 00000008 [\"pong\"]"
@@ -89,104 +89,107 @@ fn a_ping_byte_by_byte_as_rq_wrote_it() {
 
 #[test]
 fn a_message_with_a_file_from_its_first_word_to_its_end() {
-    let asked = SocketTest::new();
-    let file = asked.world.folder.path().join("file.txt");
+    let socket_test = SocketTest::new();
+    let file = socket_test.world.folder.path().join("file.txt");
     std::fs::write(&file, "hello\n").expect("written");
-    let prepared = asked.queue(
+    let prepared = socket_test.queue(
         "prep_message",
         json!({"dest": "test", "param1": "p", "count": 0}),
     );
     let id = id(&prepared);
     assert_eq!(
-        asked.queue("get_message_state", json!({"msg_id": id})),
+        socket_test.queue("get_message_state", json!({"msg_id": id})),
         json!(["ok", "prep"])
     );
-    let attached = asked.queue("attach_message", json!({"msg_id": id, "pathname": file}));
+    let attached = socket_test.queue("attach_message", json!({"msg_id": id, "pathname": file}));
     let text = "b1946ac92492d2347c6235b4d2611184-Attached successfully";
     assert_eq!(attached, json!(["ok", text]));
-    let message = asked.queue("get_message", json!({"msg_id": id}));
+    let message = socket_test.queue("get_message", json!({"msg_id": id}));
     assert_eq!(message[1]["_attachments"]["file.txt"]["size"], 6);
-    let deleted = asked.queue(
+    let deleted = socket_test.queue(
         "delete_attach_message",
         json!({"msg_id": id, "attachment_name": "file.txt"}),
     );
     assert_eq!(deleted, json!(["ok", "Attachment deleted successfully"]));
     assert_eq!(
-        asked.queue("commit_message", json!({"msg_id": id})),
+        socket_test.queue("commit_message", json!({"msg_id": id})),
         json!(["ok", "msg commited"])
     );
-    asked.world.end("test", &id);
+    socket_test.world.end("test", &id);
     assert_eq!(
-        asked.queue("get_message_status", json!({"msg_id": id})),
+        socket_test.queue("get_message_status", json!({"msg_id": id})),
         json!(["ok", {"status": "done - it"}])
     );
-    let again = asked.queue("commit_message", json!({"msg_id": id}));
+    let again = socket_test.queue("commit_message", json!({"msg_id": id}));
     assert_eq!(again, json!(["fail", "cannot find message"]));
-    let late = asked.queue("attach_message", json!({"msg_id": id, "pathname": file}));
+    let late = socket_test.queue("attach_message", json!({"msg_id": id, "pathname": file}));
     assert_eq!(late, json!(["fail", "cannot find message"]));
-    let clone = asked.queue("clone_message", json!({"msg_id": id}));
+    let clone = socket_test.queue("clone_message", json!({"msg_id": id}));
     let clone = self::id(&clone);
-    asked.world.end("test", &clone);
+    socket_test.world.end("test", &clone);
     assert_eq!(
-        asked.queue("messages", json!({"state": "done", "limit": 1})),
+        socket_test.queue("messages", json!({"state": "done", "limit": 1})),
         json!([clone])
     );
-    assert_eq!(asked.queue("num_messages", Value::Null)["done"], 2);
+    assert_eq!(socket_test.queue("num_messages", Value::Null)["done"], 2);
     assert_eq!(
-        asked.queue("delete_message", json!({"msg_id": id})),
+        socket_test.queue("delete_message", json!({"msg_id": id})),
         json!(["ok", "msg deleted"])
     );
-    let gone = asked.queue("get_message", json!({"msg_id": id}));
+    let gone = socket_test.queue("get_message", json!({"msg_id": id}));
     assert_eq!(gone, json!(["fail", "msg not found"]));
 }
 
 #[test]
 fn a_paused_queue_shows_what_waits_and_a_queue_that_is_down_refuses() {
-    let asked = SocketTest::new();
-    assert_eq!(asked.manager("pause", json!("test")), json!(["ok", "test"]));
+    let socket_test = SocketTest::new();
     assert_eq!(
-        asked.queue("status", Value::Null),
+        socket_test.manager("pause", json!("test")),
+        json!(["ok", "test"])
+    );
+    assert_eq!(
+        socket_test.queue("status", Value::Null),
         json!(["PAUSE", "PAUSE"])
     );
-    let first = id(&asked.queue("create_message", json!({"due": 5})));
-    let again = id(&asked.queue("single_que", json!({})));
+    let first = id(&socket_test.queue("create_message", json!({"due": 5})));
+    let again = id(&socket_test.queue("single_que", json!({})));
     assert_eq!(first, again);
-    let waiting = asked.queue("messages", json!({"state": "que"}));
+    let waiting = socket_test.queue("messages", json!({"state": "que"}));
     assert_eq!(waiting[0][0], json!(first));
-    asked.manager("down", json!("test"));
+    socket_test.manager("down", json!("test"));
     assert_eq!(
-        asked.queue("create_message", json!({})),
+        socket_test.queue("create_message", json!({})),
         json!(["fail", "status: DOWN"])
     );
-    assert_eq!(asked.queue("status", Value::Null)[0], "DOWN");
-    assert_eq!(asked.queue("ping", Value::Null), json!(["pong"]));
-    assert_eq!(asked.queue("num_messages", Value::Null)["que"], 1);
-    asked.manager("up", json!("test"));
-    asked.manager("resume", json!("test"));
-    assert_eq!(asked.world.end("test", &first), "done - it");
+    assert_eq!(socket_test.queue("status", Value::Null)[0], "DOWN");
+    assert_eq!(socket_test.queue("ping", Value::Null), json!(["pong"]));
+    assert_eq!(socket_test.queue("num_messages", Value::Null)["que"], 1);
+    socket_test.manager("up", json!("test"));
+    socket_test.manager("resume", json!("test"));
+    assert_eq!(socket_test.world.end("test", &first), "done - it");
 }
 
 #[test]
 fn the_manager_makes_and_deletes_queues_with_their_sockets() {
-    let asked = SocketTest::new();
-    let script = asked.world.script("other", "echo done other >&3\n");
+    let socket_test = SocketTest::new();
+    let script = socket_test.world.script("other", "echo done other >&3\n");
     let config = json!({"name": "other", "script": script, "num_workers": "1", "exec_prefix": ""});
-    let made = asked.manager("create_queue", config.clone());
+    let made = socket_test.manager("create_queue", config.clone());
     assert_eq!(made, json!(["success", "queue created - awesome"]));
-    let twice = asked.manager("create_queue", config);
+    let twice = socket_test.manager("create_queue", config);
     assert_eq!(twice[0], "fail");
     assert_eq!(
-        asked.manager("queues", Value::Null),
+        socket_test.manager("queues", Value::Null),
         json!(["other", "test"])
     );
-    let socket = asked.world.root().join("queue/other/queue.sock");
+    let socket = socket_test.world.root().join("queue/other/queue.sock");
     let message = ask(&socket, "create_message", json!({}));
-    asked.world.end("other", &id(&message));
+    socket_test.world.end("other", &id(&message));
     assert_eq!(ask(&socket, "config", Value::Null)[1]["num_workers"], 1);
-    assert_eq!(asked.manager("delete_queue", json!("other"))[0], "ok");
+    assert_eq!(socket_test.manager("delete_queue", json!("other"))[0], "ok");
     assert!(!socket.exists());
     for bad in ["bad que", "a.b", "../x"] {
-        let refused = asked.manager("create_queue", json!({"name": bad, "script": script}));
+        let refused = socket_test.manager("create_queue", json!({"name": bad, "script": script}));
         assert_eq!(
             refused,
             json!(["fail", "queue name has invalid characters"]),
@@ -197,8 +200,8 @@ fn the_manager_makes_and_deletes_queues_with_their_sockets() {
 
 #[test]
 fn what_makes_no_sense_is_answered_and_harms_nobody() {
-    let asked = SocketTest::new();
-    let path = asked.world.root().join("queue/test/queue.sock");
+    let socket_test = SocketTest::new();
+    let path = socket_test.world.root().join("queue/test/queue.sock");
     for (bytes, why) in [
         (&b"GET / HTTP/1.1\r\n\r\n"[..], "not an rq1 packet"),
         (b"rq1 000000", "packet ends too early"),
@@ -211,8 +214,8 @@ fn what_makes_no_sense_is_answered_and_harms_nobody() {
         assert_eq!(reply, json!(["fail", why]), "{}", bytes.escape_ascii());
     }
     const { assert!(PAYLOAD_MAX < 99_999_999) };
-    assert_eq!(asked.queue("dance", json!({})), json!(["ERROR"]));
-    assert_eq!(asked.manager("dance", Value::Null), json!(["error"]));
+    assert_eq!(socket_test.queue("dance", json!({})), json!(["ERROR"]));
+    assert_eq!(socket_test.manager("dance", Value::Null), json!(["error"]));
     for (command, argument, why) in [
         (
             "create_message",
@@ -257,25 +260,25 @@ fn what_makes_no_sense_is_answered_and_harms_nobody() {
             "msg not found",
         ),
     ] {
-        let reply = asked.queue(command, argument.clone());
+        let reply = socket_test.queue(command, argument.clone());
         assert_eq!(reply[0], "fail", "{command} {argument}");
         let text = reply[1].as_str().expect("text");
         assert!(text.starts_with(why), "{command} {argument}: {text}");
     }
     // A client that says nothing keeps nobody else waiting.
     let _silent = UnixStream::connect(&path).expect("connected");
-    assert_eq!(asked.queue("ping", Value::Null), json!(["pong"]));
+    assert_eq!(socket_test.queue("ping", Value::Null), json!(["pong"]));
 }
 
 #[test]
 fn errors_are_acknowledged() {
-    let asked = SocketTest::new();
-    asked.world.queue("bad", "echo err no >&3");
+    let socket_test = SocketTest::new();
+    socket_test.world.queue("bad", "echo err no >&3");
     let bad = |command: &str, argument: Value| {
-        let path = asked.world.root().join("queue/bad/queue.sock");
+        let path = socket_test.world.root().join("queue/bad/queue.sock");
         ask(&path, command, argument)
     };
-    let (id, _) = asked.world.run("bad", json!({}));
+    let (id, _) = socket_test.world.run("bad", json!({}));
     let short = id.rsplit('/').next().expect("a short id");
     assert_eq!(bad("messages", json!({"state": "errack"})), json!([]));
     assert_eq!(bad("ack_errs", Value::Null), json!(["ok", 1]));
@@ -290,7 +293,7 @@ fn errors_are_acknowledged() {
         bad("get_message_state", json!({"msg_id": short})),
         json!(["ok", "errack"])
     );
-    asked.manager("down", json!("bad"));
+    socket_test.manager("down", json!("bad"));
     assert_eq!(
         bad("ack_errs", Value::Null),
         json!(["fail", "status: DOWN"])
@@ -299,10 +302,10 @@ fn errors_are_acknowledged() {
 
 #[test]
 fn many_at_once_are_all_answered() {
-    let asked = SocketTest::new();
+    let socket_test = SocketTest::new();
     std::thread::scope(|scope| {
         for _ in 0..many(4) {
-            scope.spawn(|| assert_eq!(asked.queue("ping", Value::Null), json!(["pong"])));
+            scope.spawn(|| assert_eq!(socket_test.queue("ping", Value::Null), json!(["pong"])));
         }
     });
 }

@@ -119,7 +119,7 @@ fn what_is_put_through_the_client_api_is_taken_through_it() {
 fn a_take_that_waits_is_answered_by_a_later_put() {
     everywhere(|running| {
         let client_api = running.client_api();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let client_id = client_api.enter(Box::new(|_, _| {}));
         let caller = quintet_types::Caller {
             client_id,
@@ -129,14 +129,16 @@ fn a_take_that_waits_is_answered_by_a_later_put() {
         client_api.submit(
             caller,
             wait,
-            Box::new(move |outcome, name| tell.send((outcome, name)).expect("told")),
+            Box::new(move |outcome, name| sender.send((outcome, name)).expect("told")),
         );
         ask(
             &client_api,
             ScopedClient::new(&client_api).client_id(),
             put("two", b"x"),
         );
-        let (outcome, name) = told.recv_timeout(Duration::from_secs(20)).expect("served");
+        let (outcome, name) = receiver
+            .recv_timeout(Duration::from_secs(20))
+            .expect("served");
         assert_eq!(bodies(&outcome), [b"x".to_vec()]);
         assert_eq!(name.as_bytes(), b"two");
         // Its next command finds it free again.
@@ -157,12 +159,12 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
             client_id,
             ..Default::default()
         };
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         for number in 0..3 {
-            let tell = tell.clone();
+            let sender = sender.clone();
             let wait = Command::Take(take(&["line"], Wait::Forever, false));
             let reply = Box::new(move |outcome: Outcome, _| {
-                tell.send((number, bodies(&outcome))).expect("told");
+                sender.send((number, bodies(&outcome))).expect("told");
             });
             client_api.submit(caller, wait, reply);
         }
@@ -170,7 +172,7 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
         for body in [b"a", b"b", b"c"] {
             client.ask(put("line", body));
         }
-        let got: Vec<_> = told.iter().take(3).collect();
+        let got: Vec<_> = receiver.iter().take(3).collect();
         let expected = [b"a", b"b", b"c"].map(|body| vec![body.to_vec()]);
         assert_eq!(got, (0..).zip(expected).collect::<Vec<_>>());
         client_api.leave(client_id);
@@ -181,16 +183,18 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
 fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client() {
     everywhere(|running| {
         let client_api = running.client_api();
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let arrive = Box::new(move |messages: quintet_types::Handed, _| {
-            tell.send(Outcome::Messages(messages)).expect("told");
+            sender.send(Outcome::Messages(messages)).expect("told");
         });
         let client_id = client_api.enter(arrive);
         let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
         ask(&client_api, client_id, watch);
         let client = ScopedClient::new(&client_api);
         client.ask(put("s2", b"x"));
-        let got = told.recv_timeout(Duration::from_secs(20)).expect("arrived");
+        let got = receiver
+            .recv_timeout(Duration::from_secs(20))
+            .expect("arrived");
         assert_eq!(bodies(&got), [b"x".to_vec()]);
         let empty = client.ask(Command::Take(take(&["s2"], Wait::No, false)));
         assert_eq!(empty, Outcome::Empty);
@@ -251,17 +255,17 @@ fn who_waits_when_the_server_stops_is_told_so() {
     let dir = tempfile::tempdir().expect("directory");
     let running = Running::start(dir.path(), 1, SyncPolicy::Always);
     let client_api = running.client_api();
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     let waits = std::thread::spawn({
         let client_api = running.client_api();
         move || {
             let client_id = client_api.enter(Box::new(|_, _| {}));
-            tell.send(()).expect("told");
+            sender.send(()).expect("told");
             let take = Command::Take(take(&["never"], Wait::Forever, false));
             ask(&client_api, client_id, take)
         }
     });
-    told.recv().expect("started");
+    receiver.recv().expect("started");
     let draining = Outcome::Refused(CommandError::Draining);
     let client_id = client_api.enter(Box::new(|_, _| {}));
     running.stop().expect("stop");
@@ -298,31 +302,31 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
         assert!(task.as_mut().poll(&mut context).is_pending());
 
         // The task is woken to write, and nobody else does.
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let submit = |command| {
             let caller = quintet_types::Caller {
                 client_id: client_api.enter_here(Box::new(|_, _| {})),
                 ..Default::default()
             };
-            let tell = tell.clone();
-            let reply = Box::new(move |outcome, _| tell.send(outcome).expect("told"));
+            let sender = sender.clone();
+            let reply = Box::new(move |outcome, _| sender.send(outcome).expect("told"));
             client_api.submit(caller, command, reply);
         };
         submit(put("work", b"x"));
         assert!(woken.0.load(Ordering::SeqCst));
-        assert!(told.try_recv().is_err());
+        assert!(receiver.try_recv().is_err());
         drop(task);
-        let stored = told.recv_timeout(Duration::from_secs(60));
+        let stored = receiver.recv_timeout(Duration::from_secs(60));
         assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
 
         // The same for what comes later, and at a stop.
         submit(put("work", b"y"));
-        let stored = told.recv_timeout(Duration::from_secs(60));
+        let stored = receiver.recv_timeout(Duration::from_secs(60));
         assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
         submit(Command::Take(take(&["never"], Wait::Forever, false)));
         running.stop().expect("stop");
         assert_eq!(
-            told.try_recv(),
+            receiver.try_recv(),
             Ok(Outcome::Refused(CommandError::Draining))
         );
     }
@@ -333,10 +337,10 @@ fn a_take_that_is_told_draining_took_nothing() {
     for shards in [1, 1, 1, 4, 4, 4] {
         let dir = tempfile::tempdir().expect("directory");
         let running = Running::start(dir.path(), shards, SyncPolicy::Never);
-        let (tell, told) = channel();
+        let (sender, receiver) = channel();
         let threads: Vec<_> = (0..4)
             .map(|number| {
-                let (client_api, tell) = (running.client_api(), tell.clone());
+                let (client_api, sender) = (running.client_api(), sender.clone());
                 std::thread::spawn(move || {
                     let client_id = client_api.enter(Box::new(|_, _| {}));
                     let (mut there, mut unknown) = (0, 0);
@@ -360,12 +364,12 @@ fn a_take_that_is_told_draining_took_nothing() {
                             other => panic!("{other:?}"),
                         }
                         // Nobody listens after the first hundred.
-                        tell.send(()).ok();
+                        sender.send(()).ok();
                     }
                 })
             })
             .collect();
-        assert_eq!(told.iter().take(100).count(), 100);
+        assert_eq!(receiver.iter().take(100).count(), 100);
         running.stop().expect("stop");
         let done = threads
             .into_iter()

@@ -190,12 +190,12 @@ fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
                 looks += 1;
             }
             server.kill();
-            let told = run.wait().expect("it ends").success();
+            let succeeded = run.wait().expect("it ends").success();
             server = start(&faults, &data, CRON);
             let ready = server.number("ready");
             let marked = last(&server) != put;
-            assert_eq!(ready, there + u64::from(marked), "told: {told}");
-            assert!(marked || !told, "told and not there");
+            assert_eq!(ready, there + u64::from(marked), "told: {succeeded}");
+            assert!(marked || !succeeded, "told and not there");
             there = ready;
         }
         put = last(&server);

@@ -35,8 +35,8 @@ fn get(server: &Server, path: &str) -> (u16, String) {
 
 fn fill_in(server: &Server, path: &str, form: &str) {
     let kind = "application/x-www-form-urlencoded";
-    let (status, said) = ask(server, &format!("POST {path}"), kind, form);
-    assert!((200..400).contains(&status), "{path}: {status} {said}");
+    let (status, printed) = ask(server, &format!("POST {path}"), kind, form);
+    assert!((200..400).contains(&status), "{path}: {status} {printed}");
 }
 
 fn make_queue(server: &Server, name: &str) {
@@ -56,8 +56,8 @@ fn attach(server: &Server, queue: &str) -> String {
     let body = "--x\r\nContent-Disposition: form-data; name=\"filedata\"; filename=\"a.txt\"\r\n\r\n\
                 attached\r\n--x--\r\n";
     let path = format!("POST /q/{queue}/{id}/attach/new?x_format=json");
-    let (_, said) = ask(server, &path, "multipart/form-data; boundary=x", body);
-    assert!(said.contains("-Attached successfully"), "{said}");
+    let (_, printed) = ask(server, &path, "multipart/form-data; boundary=x", body);
+    assert!(printed.contains("-Attached successfully"), "{printed}");
     format!("/q/{queue}/{id}/attach/a.txt")
 }
 
@@ -164,8 +164,8 @@ fn a_backup_that_says_it_is_there_survives_a_power_cut() {
     let attached = attach(&server, "set");
     let faults = faults(&copy);
     faults.undo(Undo::PagesAndNames);
-    let told = Rule::once(Call::Write, Action::CutAfter).on(files::OUTSIDE);
-    faults.rule(0, told);
+    let output = Rule::once(Call::Write, Action::CutAfter).on(files::OUTSIDE);
+    faults.rule(0, output);
     let mut backup = quintet(&["backup"]);
     backup.arg(&copy).arg("--data").arg(&data);
     faults.attach(&mut backup);
@@ -201,16 +201,16 @@ fn each_failure(
             let mut failing = command();
             faults.attach(&mut failing);
             let ended = failing.output().expect("the binary runs");
-            let (at, said) = (format!("{call:?} {number} {action:?}"), text(&ended.stderr));
+            let (at, printed) = (format!("{call:?} {number} {action:?}"), text(&ended.stderr));
             if faults.fired(0).1 == 0 {
-                assert!(ended.status.success(), "{at}: {said}");
+                assert!(ended.status.success(), "{at}: {printed}");
                 assert!(number > 0, "no {call:?}");
                 again(&at);
                 break;
             }
             match action {
-                Action::Fail(_) => assert_eq!(ended.status.code(), Some(1), "{at}: {said}"),
-                _ => assert_eq!(ended.status.signal(), Some(9), "{at}: {said}"),
+                Action::Fail(_) => assert_eq!(ended.status.code(), Some(1), "{at}: {printed}"),
+                _ => assert_eq!(ended.status.signal(), Some(9), "{at}: {printed}"),
             }
             again(&at);
         }
@@ -245,9 +245,9 @@ fn an_export_that_fails_goes_on() {
             let mut import = quintet(&["import", "--dry-run", "-q"]);
             import.arg(&file).arg("--data").arg(&data);
             let ended = import.output().expect("the binary runs");
-            let told = text(&ended.stdout) + &text(&ended.stderr);
-            assert!(ended.status.success(), "{at}: {told}");
-            assert_eq!(told, format!("w: {MESSAGES} ready\n"), "{at}");
+            let output = text(&ended.stdout) + &text(&ended.stderr);
+            assert!(ended.status.success(), "{at}: {output}");
+            assert_eq!(output, format!("w: {MESSAGES} ready\n"), "{at}");
         });
     }
     assert!(server.stop().success());
@@ -307,8 +307,8 @@ fn a_backup_that_fails_is_made_again() {
         let mut ended = backup().output().expect("the binary runs");
         if !ended.status.success() {
             // A power cut leaves a part, which is not taken for a whole.
-            let said = text(&ended.stderr);
-            assert!(said.contains("copy"), "{at}: {said}");
+            let printed = text(&ended.stderr);
+            assert!(printed.contains("copy"), "{at}: {printed}");
             std::fs::remove_dir_all(&copy).unwrap();
             ended = backup().output().expect("the binary runs");
         }

@@ -252,7 +252,7 @@ fn a_sync_that_fails_answers_nobody_and_ends_the_server() {
         for pipelined in [1, 20] {
             let data = Data::fresh();
             let faults = faults(&data);
-            let (code, said) = end_of(&faults, &data, |server| {
+            let (code, output) = end_of(&faults, &data, |server| {
                 let mut client = server.client();
                 client.put("w", b"kept");
                 let fail = Rule::once(Call::Sync, Action::Fail(error)).on(files::SEGMENT);
@@ -261,8 +261,8 @@ fn a_sync_that_fails_answers_nobody_and_ends_the_server() {
                 client.expect_end();
             });
             assert_eq!(faults.fired(0).1, 1);
-            assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
-            assert!(said.contains("cannot sync segment-"), "{said}");
+            assert!(code.is_some_and(|code| code != 0), "{code:?}: {output}");
+            assert!(output.contains("cannot sync segment-"), "{output}");
             faults.end_rules();
             let server = start(&faults, &data, "always", SMALL_LOG);
             let mut client = server.client();
@@ -283,7 +283,7 @@ fn no_sync_that_fails_is_passed_over() {
         let faults = faults(&data);
         let mut stored = 0;
         let body = noise(50_000);
-        let (code, said) = end_of(&faults, &data, |server| {
+        let (code, output) = end_of(&faults, &data, |server| {
             let mut client = server.client();
             faults.rule(
                 0,
@@ -303,8 +303,8 @@ fn no_sync_that_fails_is_passed_over() {
             }
         });
         assert_eq!(faults.fired(0).1, 1, "kind {of} after {stored}");
-        assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
-        assert!(said.contains("sync"), "{said}");
+        assert!(code.is_some_and(|code| code != 0), "{code:?}: {output}");
+        assert!(output.contains("sync"), "{output}");
         faults.end_rules();
         let server = start(&faults, &data, "always", SMALL_LOG);
         let mut client = server.client();
@@ -337,11 +337,11 @@ fn a_stop_ends_also_while_nothing_can_be_written() {
     await_that("nothing is written", || faults.fired(0).1 >= 80);
     server.signal(rustix::process::Signal::TERM);
     let status = server.ended();
-    let said = std::fs::read_to_string(&log).unwrap();
-    assert_eq!(status.code(), Some(1), "{said}");
+    let output = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(status.code(), Some(1), "{output}");
     assert!(
-        said.contains("the disk is full: the last changes"),
-        "{said}"
+        output.contains("the disk is full: the last changes"),
+        "{output}"
     );
     faults.end_rules();
     let server = Server::start_under(&faults, &data, &settings);
@@ -363,7 +363,7 @@ fn a_start_that_waits_for_space_ends_at_the_first_signal() {
     first.client().put("w", b"kept");
     assert!(first.stop().success());
     let log = data.with_extension("stderr");
-    let said = || std::fs::read_to_string(&log).unwrap();
+    let output = || std::fs::read_to_string(&log).unwrap();
     // What a start writes where there is space.
     let full = Rule::every(Call::Write, Action::Fail(errno::ENOSPC)).on(files::SEGMENT);
     faults.rule(0, full.after(u64::MAX));
@@ -387,9 +387,9 @@ fn a_start_that_waits_for_space_ends_at_the_first_signal() {
         }
         let before_ready = server.try_ready().unwrap();
         waited += u64::from(!ends && before_ready.is_some());
-        assert_eq!(server.ended().code(), Some(1), "{written}: {}", said());
-        let lost = said().contains("the disk is full: the last changes");
-        assert_eq!(lost, !ends, "{written}: {}", said());
+        assert_eq!(server.ended().code(), Some(1), "{written}: {}", output());
+        let lost = output().contains("the disk is full: the last changes");
+        assert_eq!(lost, !ends, "{written}: {}", output());
         faults.end_rules();
     }
     assert!(waited > 0, "no start waits for space, with {writes} writes");
@@ -635,18 +635,18 @@ fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
     let token = quintet_auth::NewToken::of([2; 32]);
     let config = format!("[[user]]\nname = 'bob'\ntokens = ['{}']\n", token.id.show());
     let server = start(&faults, &data, "always", &config);
-    let told = |secret: &str| {
+    let logged = |secret: &str| {
         let mut client = server.client();
         let words = format!("bob {secret}");
         client.send(format!("set x 0 0 {}\r\n{words}\r\n", words.len()).as_bytes());
         text(&client.until(b"\r\n"))
     };
     await_that("any number may fail", || {
-        told("wrong").contains("too many failed logins")
+        logged("wrong").contains("too many failed logins")
     });
     faults.shift_clock(-YEAR);
     await_that("it waits for the clock", || {
-        told(&token.text) == "STORED\r\n"
+        logged(&token.text) == "STORED\r\n"
     });
     assert!(server.stop().success());
 }

@@ -312,8 +312,8 @@ fn a_mistake_at_the_start_is_named_and_later_leaves_the_old_hooks() {
         .output()
         .expect("run");
     assert!(!started.status.success());
-    let said = text(&started.stderr);
-    assert!(said.contains("hooks.lua:3"), "{said}");
+    let output = text(&started.stderr);
+    assert!(output.contains("hooks.lua:3"), "{output}");
 
     place.write("function before_put(msg) msg.body = 'old' end");
     let server = place.start();
@@ -480,14 +480,14 @@ fn what_hooks_decided_is_in_the_log_and_needs_no_hooks_again() {
     let server = place.start();
     let mut client = server.client_of("lineup");
     client.send(b"N\r\n");
-    let said = text(&client.until(b"\r\n"));
-    let n: u32 = said
+    let output = text(&client.until(b"\r\n"));
+    let n: u32 = output
         .trim_start_matches('+')
         .trim()
         .parse()
         .expect("a number");
     // The puts into "thirds" were counted too, as they are puts.
-    assert!(n >= 20, "{said}");
+    assert!(n >= 20, "{output}");
 }
 
 #[test]

@@ -743,7 +743,7 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
     reserve(&server, &json!({}));
     // There is none: it waits in vain.
     assert!(reserve(&server, &json!({ "wait_ms": 6000 })).is_empty());
-    let told = server.ask("GET /metrics", "", "").body;
+    let body = server.ask("GET /metrics", "", "").body;
     for line in [
         "quintet_reply_seconds_count{protocol=\"http\",voice=\"http\",family=\"put\"} 2",
         "quintet_reply_seconds_count{protocol=\"http\",voice=\"http\",family=\"take\"} 3",
@@ -752,10 +752,10 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
         "quintet_http_replies_total{family=\"settle\",status=\"204\"} 1",
         "quintet_http_replies_total{family=\"settle\",status=\"409\"} 1",
     ] {
-        assert!(told.contains(&format!("\n{line}\n")), "{line}: {told}");
+        assert!(body.contains(&format!("\n{line}\n")), "{line}: {body}");
     }
     let sum = "quintet_reply_seconds_sum{protocol=\"http\",voice=\"http\",family=\"take\"} ";
-    let sum = told
+    let sum = body
         .lines()
         .find_map(|line| line.strip_prefix(sum))
         .unwrap();
@@ -774,8 +774,8 @@ fn what_failed_rests_by_default_and_what_is_given_back_does_not() {
         ("plain", "fail", false),
     ] {
         let id = put(&server, queue, &["x"])[0];
-        let given = post(&server, &format!("/queues/{queue}/reserve"), &json!({}));
-        let lease = given.json["messages"][0]["lease"].as_str().expect("one");
+        let reserved = post(&server, &format!("/queues/{queue}/reserve"), &json!({}));
+        let lease = reserved.json["messages"][0]["lease"].as_str().expect("one");
         let ended = post(&server, &format!("/leases/{lease}/{act}"), &json!({}));
         assert_eq!(ended.status, 204, "{}", ended.json);
         let seen = state(id);

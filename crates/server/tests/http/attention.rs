@@ -51,10 +51,10 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
     }
     assert_eq!(findings(&server), Vec::<Value>::new());
     assert!(!page(&server, "/").1.contains("Needs attention</h2>"));
-    let (said, _, code) = server.outputs(&["attention"]);
-    assert_eq!((said.as_str(), code), ("nothing needs attention\n", 0));
-    let (said, _, code) = server.outputs(&["attention", "--json"]);
-    assert_eq!((said.as_str(), code), ("", 0));
+    let (output, _, code) = server.outputs(&["attention"]);
+    assert_eq!((output.as_str(), code), ("nothing needs attention\n", 0));
+    let (output, _, code) = server.outputs(&["attention", "--json"]);
+    assert_eq!((output.as_str(), code), ("", 0));
 
     // In another order than they are told in.
     assert_eq!(put(&server, "alone", 2), 201);
@@ -83,17 +83,17 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
     }
 
     let found = findings(&server);
-    let told: Vec<_> = found
+    let reported: Vec<_> = found
         .iter()
         .map(|one| ["queue", "rule", "level"].map(|key| one[key].as_str().unwrap_or_default()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         FAULTS.map(|(queue, rule, level)| [queue, rule, level])
     );
     // On the command line, with an exit code that says so.
-    let (said, _, code) = server.outputs(&["attention", "--json"]);
-    let lines = said.lines().map(serde_json::from_str);
+    let (output, _, code) = server.outputs(&["attention", "--json"]);
+    let lines = output.lines().map(serde_json::from_str);
     let lines: Vec<Value> = lines.collect::<Result<_, _>>().expect("JSON");
     let names = |all: &[Value]| {
         let names = all
@@ -102,16 +102,19 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
         names.collect::<Vec<_>>()
     };
     assert_eq!((code, names(&lines)), (1, names(&found)));
-    let (said, _, code) = server.outputs(&["attention"]);
+    let (output, _, code) = server.outputs(&["attention"]);
     assert_eq!(code, 1);
-    let words: Vec<_> = said.lines().map(|line| line.split_whitespace()).collect();
+    let words: Vec<_> = output.lines().map(|line| line.split_whitespace()).collect();
     let words = words
         .into_iter()
         .map(|mut line| line.next().zip(line.next()));
     let wanted = FAULTS.map(|(_, rule, level)| Some((level, rule)));
     assert_eq!(words.collect::<Vec<_>>(), wanted);
-    let first = said.lines().next().expect("a line");
-    assert!(first.contains("  loses lost 3 messages within "), "{said}");
+    let first = output.lines().next().expect("a line");
+    assert!(
+        first.contains("  loses lost 3 messages within "),
+        "{output}"
+    );
     let none = server.outputs(&["attention", "--socket", "/nowhere/at/all"]);
     assert_eq!((none.0.as_str(), none.2), ("", 2), "{}", none.1);
     let (_, shown) = page(&server, "/");
@@ -122,17 +125,20 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
     for (queue, rule, _) in FAULTS {
         let line = format!("quintet_queue_attention{{queue=\"{queue}\",rule=\"{rule}\"}} 1");
         assert!(
-            metrics.lines().any(|told| told == line),
+            metrics.lines().any(|reported| reported == line),
             "{line}\n{metrics}"
         );
         let line = format!("quintet_queues_need_attention{{rule=\"{rule}\"}} 1");
         assert!(
-            metrics.lines().any(|told| told == line),
+            metrics.lines().any(|reported| reported == line),
             "{line}\n{metrics}"
         );
     }
     let dropped = "quintet_queue_left_total{queue=\"loses\",reason=\"dropped\"} 3";
-    assert!(metrics.lines().any(|told| told == dropped), "{metrics}");
+    assert!(
+        metrics.lines().any(|reported| reported == dropped),
+        "{metrics}"
+    );
     // The queue's page has the same sentence.
     let (_, shown) = page(&server, "/queues/loses");
     assert!(
@@ -142,7 +148,7 @@ fn what_went_wrong_is_told_at_once_and_the_worst_first() {
 }
 
 /// Queue, or nothing where it is about several, and rule of each finding.
-fn told(findings: &[Value]) -> Vec<(&str, &str)> {
+fn reported(findings: &[Value]) -> Vec<(&str, &str)> {
     findings
         .iter()
         .map(|one| {
@@ -197,9 +203,12 @@ fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
         last = reply.json()["findings"].as_array().expect("a list").clone();
         let known: Vec<_> = promised
             .iter()
-            .filter(|one| told(&last).contains(one))
+            .filter(|one| reported(&last).contains(one))
             .collect();
-        assert_eq!(told(&last), known.into_iter().copied().collect::<Vec<_>>());
+        assert_eq!(
+            reported(&last),
+            known.into_iter().copied().collect::<Vec<_>>()
+        );
         last.len() == 10 && last[9]["queue"].is_null()
     });
     let many = last[9]["text"].as_str();
@@ -247,14 +256,14 @@ fn findings_beyond_the_list_are_counted() {
     let reply = get(&server, "/attention").json;
     let listed = reply["findings"].as_array().map(Vec::len);
     assert_eq!((listed, &reply["total"]), (Some(1000), &json!(1003)));
-    let (said, _, code) = server.outputs(&["attention"]);
-    let last = said.lines().last();
-    assert_eq!((said.lines().count(), last), (1001, Some("and 3 more")));
+    let (output, _, code) = server.outputs(&["attention"]);
+    let last = output.lines().last();
+    assert_eq!((output.lines().count(), last), (1001, Some("and 3 more")));
     assert_eq!(code, 1);
-    let (said, _, _) = server.outputs(&["attention", "--json"]);
-    assert_eq!(said.lines().count(), 1000);
-    let said = server.printed(&["top", "--once"]);
-    assert_eq!(said.lines().nth(1001), Some("and 3 more"));
+    let (output, _, _) = server.outputs(&["attention", "--json"]);
+    assert_eq!(output.lines().count(), 1000);
+    let output = server.printed(&["top", "--once"]);
+    assert_eq!(output.lines().nth(1001), Some("and 3 more"));
     let (_, shown) = page(&server, "/");
     assert!(shown.contains(">and 995 more</a>"), "{shown}");
 }

@@ -181,9 +181,13 @@ fn a_member_that_is_deleted_while_somebody_holds_it_has_not_succeeded() {
     assert_eq!(taken(&server, "q").len(), 1);
     let deleted = ask(&server, &format!("DELETE /messages/{id}"), "", "");
     assert_eq!(deleted.status, 204, "{}", deleted.json);
-    let told = shown(&server, &batch);
+    let response = shown(&server, &batch);
     assert_eq!(
-        [&told["pending"], &told["failed"], &told["success"]],
+        [
+            &response["pending"],
+            &response["failed"],
+            &response["success"]
+        ],
         [&json!(1), &json!(1), &json!("no")]
     );
     let track = ask(&server, "GET /queues/q/tracks/n", "", "").json;
@@ -287,7 +291,7 @@ fn beanstalk_and_hooks_put_into_a_batch_of_any_shard() {
         let path = format!("POST /queues/{queue}/messages");
         ask(server, &path, "", &list)
     };
-    let told = |server: &Server, request: &str| {
+    let response = |server: &Server, request: &str| {
         let mut client = server.client_of("beanstalk");
         client.send(request.as_bytes());
         text(&client.until(b"\r\n"))
@@ -308,10 +312,10 @@ fn beanstalk_and_hooks_put_into_a_batch_of_any_shard() {
     server = Server::start_with(&data, started());
     assert_eq!(total(&server), 11);
     let commit = format!("commit-batch {batch}\r\n");
-    assert_eq!(told(&server, &commit), "COMMITTED\r\n");
+    assert_eq!(response(&server, &commit), "COMMITTED\r\n");
     // A batch that takes no more members is named to whoever puts one, and none is stored.
     let member = format!("put-member 0 0 60 1 {batch}\r\nx\r\n");
-    assert_eq!(told(&server, &member), "BATCH_CLOSED\r\n");
+    assert_eq!(response(&server, &member), "BATCH_CLOSED\r\n");
     assert_eq!(
         order(&server, "tagged", &batch).json["code"],
         "batch_closed"
@@ -354,22 +358,22 @@ fn a_hook_makes_a_batch_over_shards_in_the_step_of_its_put_and_over_a_kill() {
         let list = json!({ "messages": [{ "body": body }] }).to_string();
         ask(server, "POST /queues/order/messages", "", &list)
     };
-    let told = |server: &Server, body: &str| {
+    let response = |server: &Server, body: &str| {
         let mut client = server.client_of("beanstalk");
         client.send(format!("ORDER {body}\r\n").as_bytes());
         text(&client.until(b"\r\n"))
     };
     assert_eq!(order(&server, "7").status, 201);
-    let first = told(&server, "7");
+    let first = response(&server, "7");
     assert!(first.starts_with("6 6 false b-"), "{first}");
     // A part that finds no room refuses all of it, the batch too.
     let refused = order(&server, "8");
     assert_eq!(refused.status, 507, "{}", refused.json);
-    assert_eq!(told(&server, "8"), "none\r\n");
+    assert_eq!(response(&server, "8"), "none\r\n");
     assert_eq!(listed(&server).len(), 1);
     server.kill();
     server = Server::start_with(&data, started());
-    assert_eq!(told(&server, "7"), first);
+    assert_eq!(response(&server, "7"), first);
     for queue in ["a", "b", "c", "d", "e", "order"] {
         let none = taken(&server, "packed");
         assert_eq!(none, Vec::<Value>::new(), "before {queue}");
@@ -411,8 +415,8 @@ fn bad_batches_are_refused_by_name() {
             "batch_not_found",
         ),
     ] {
-        let told = post(body);
-        assert_eq!((told.0, &told.1), (status, &json!(code)), "{body}");
+        let response = post(body);
+        assert_eq!((response.0, &response.1), (status, &json!(code)), "{body}");
     }
     let long = json!({ "success": { "queue": "a", "body": "x".repeat(200) } });
     assert_eq!(post(&long.to_string()), (413, json!("batch_too_large")));

@@ -61,9 +61,9 @@ fn a_worker_is_told_that_its_message_is_cancelled_and_the_grace_outlives_a_kill(
         (409, &json!("already_cancelled"))
     );
     let server = server.kill_and_start(start());
-    let heard = extend(&server);
+    let received = extend(&server);
     assert_eq!(
-        (heard.status, &heard.json),
+        (received.status, &received.json),
         (200, &json!({"cancelled": true}))
     );
     let progress = post(
@@ -179,9 +179,9 @@ fn messages_are_cancelled_by_a_filter_a_batch_and_from_the_command_line() {
     let gone = server.outputs(&["cancel", "--id", &keyed.to_string()]);
     assert!(gone.2 != 0 && gone.1.contains("cancelled"), "{gone:?}");
     let args = ["cancel", "film", "--batch", &batch, "--reason", "sold out"];
-    let (told, _, _) =
+    let (output, _, _) =
         server.outputs(&[&args[..], &["--grace", "0s", "--yes", "--quiet"]].concat());
-    assert_eq!(told, "2 messages cancelled\n");
+    assert_eq!(output, "2 messages cancelled\n");
     assert_eq!(state(&server, "member"), cancelled());
     let shown = get(&server, &format!("/batches/{batch}")).json;
     assert_eq!(
@@ -228,8 +228,8 @@ fn what_is_cancelled_already_is_not_counted_and_its_lease_is_not_begun_again() {
     assert_eq!(cancel(reserved), 1, "of two that are reserved");
     assert_eq!(cancel(json!({"dry_run": true})), 2, "and one that is ready");
     assert_eq!(cancel(json!({"state": "ready", "dry_run": true})), 1);
-    let told = server.printed(&["cancel", "film", "--dry-run"]);
-    assert!(told.contains('2') && !told.contains('3'), "{told}");
+    let output = server.printed(&["cancel", "film", "--dry-run"]);
+    assert!(output.contains('2') && !output.contains('3'), "{output}");
     assert_eq!(cancel(json!({"state": "reserved"})), 1);
     assert_eq!(cancel(json!({"state": "reserved", "dry_run": true})), 0);
 }
@@ -354,12 +354,12 @@ fn a_faktory_worker_hears_of_a_cancel_with_each_beat_also_after_the_grace() {
     // The grace of the tracked one is over before the worker could hear of it.
     named("job00001", "cancel", ask(0));
     named("job00002", "cancel", ask(600_000));
-    let told = r#"{"state":"running","cancelled":["job00001","job00002"]}"#;
-    let told = format!("${}\r\n{told}\r\n", told.len());
+    let output = r#"{"state":"running","cancelled":["job00001","job00002"]}"#;
+    let output = format!("${}\r\n{output}\r\n", output.len());
     let beat = b"BEAT {\"wid\":\"w\"}\r\n";
-    worker.ask(beat, told.as_bytes());
+    worker.ask(beat, output.as_bytes());
     named("job00002", "release", json!({}));
-    worker.ask(beat, told.as_bytes());
+    worker.ask(beat, output.as_bytes());
     let track = b"TRACK SET {\"jid\":\"job00001\",\"percent\":50,\"desc\":\"step 3\"}\r\n";
     worker.ask(track, b"-ERR Job is cancelled\r\n");
     assert_eq!(state(&server, "job00001"), cancelled());

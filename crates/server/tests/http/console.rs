@@ -144,8 +144,8 @@ fn a_browser_logs_in_and_out() {
         "{led}"
     );
     for (path, headers) in [("/", ""), ("/q", HTML), ("/api/v1/queues", HTML)] {
-        let told = get(path, headers);
-        assert!(told.starts_with("HTTP/1.1 401"), "{path} {told}");
+        let response = get(path, headers);
+        assert!(response.starts_with("HTTP/1.1 401"), "{path} {response}");
     }
     let login = get("/login", HTML);
     assert!(login.contains("name=\"secret\""), "{login}");
@@ -179,10 +179,10 @@ fn a_browser_logs_in_and_out() {
     let out = |cookie: &str, form: &str| post(&server, "/logout", cookie, form);
     assert!(out(&ann, "csrf=00").starts_with("HTTP/1.1 403"));
     assert!(get("/", &ann).starts_with("HTTP/1.1 200"));
-    let told = out(&ann, &format!("csrf={csrf}"));
+    let response = out(&ann, &format!("csrf={csrf}"));
     assert!(
-        told.contains("location: /login") && told.contains("Max-Age=0"),
-        "{told}"
+        response.contains("location: /login") && response.contains("Max-Age=0"),
+        "{response}"
     );
     assert!(get("/", &ann).starts_with("HTTP/1.1 401"));
     assert!(get("/", &again).starts_with("HTTP/1.1 200"));
@@ -198,9 +198,12 @@ fn a_browser_logs_in_and_out() {
         "secret=hush",
         "",
     ] {
-        let told = post(&server, "/login", "", wrong);
-        let refused = told.starts_with("HTTP/1.1 403") || told.starts_with("HTTP/1.1 503");
-        assert!(refused && !told.contains("set-cookie"), "{wrong} {told}");
+        let response = post(&server, "/login", "", wrong);
+        let refused = response.starts_with("HTTP/1.1 403") || response.starts_with("HTTP/1.1 503");
+        assert!(
+            refused && !response.contains("set-cookie"),
+            "{wrong} {response}"
+        );
     }
 }
 
@@ -244,8 +247,8 @@ fn event_streams_of_the_console_end_with_their_session() {
     let shown = whole_page(&server, "/", &logins[1]);
     let (_, csrf) = shown.split_once("name=\"csrf\" value=\"").expect("a form");
     let (csrf, _) = csrf.split_once('"').expect("its end");
-    let told = post(&server, "/logout", &logins[1], &format!("csrf={csrf}"));
-    assert!(told.contains("location: /login"), "{told}");
+    let response = post(&server, "/logout", &logins[1], &format!("csrf={csrf}"));
+    assert!(response.contains("location: /login"), "{response}");
     ends(second);
     // One more than there may be ends the oldest.
     let [_, fifth] = [(); 2].map(|()| log_in(&server, form).1);
@@ -413,11 +416,11 @@ fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
         assert!(put.status.success(), "{}", text(&put.stderr));
     }
     let (_, shown) = page(&server, "/queues/orders.fifo");
-    let told = shown
+    let response = shown
         .split_once("id=\"elsewhere\"")
         .expect("the words of SQS")
         .1;
-    let told = told.split("</details>").next().expect("its end");
+    let response = response.split("</details>").next().expect("its end");
     let url = format!(
         "http://{}/000000000000/orders.fifo",
         server.address_of("sqs")
@@ -430,11 +433,11 @@ fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
         ("DeduplicationScope", "queue"),
     ] {
         let cell = format!("data-f=\"else/{word}\">{text}</dd>");
-        assert!(told.contains(&cell), "{cell}: {told}");
+        assert!(response.contains(&cell), "{cell}: {response}");
     }
     assert!(
-        told.contains("FIFO queue") && told.contains("maxReceiveCount 4"),
-        "{told}"
+        response.contains("FIFO queue") && response.contains("maxReceiveCount 4"),
+        "{response}"
     );
     // Its keys mean something, whoever put them.
     assert!(

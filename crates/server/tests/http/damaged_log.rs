@@ -40,8 +40,9 @@ fn damage(data: &Path) {
 
 fn kinds(events: &[Value]) -> Vec<&str> {
     let kind = |event: &Value| event["kind"] == "put" || event["kind"] == "lost";
-    let told = events.iter().filter(|event| kind(event));
-    told.map(|event| event["kind"].as_str().expect("a kind"))
+    let listed = events.iter().filter(|event| kind(event));
+    listed
+        .map(|event| event["kind"].as_str().expect("a kind"))
         .collect()
 }
 
@@ -57,18 +58,18 @@ fn a_reader_is_told_of_damage_once_and_comes_to_the_end() {
     assert_eq!(kinds(&whole), ["put", "put", "put"]);
     damage(&data);
     for max in [1, 2, 100] {
-        let (told, at) = since(&server, &begin, max, "");
-        assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
+        let (listed, at) = since(&server, &begin, max, "");
+        assert_eq!(kinds(&listed), ["put", "lost", "put"], "{listed:?}");
         assert_eq!(at, end);
     }
-    let (told, _) = since(&server, &begin, 100, "&queue=other&kinds=dead");
-    assert_eq!(told.len(), 1, "{told:?}");
+    let (listed, _) = since(&server, &begin, 100, "&queue=other&kinds=dead");
+    assert_eq!(listed.len(), 1, "{listed:?}");
     assert_eq!(
-        (&told[0]["kind"], &told[0]["why"]),
+        (&listed[0]["kind"], &listed[0]["why"]),
         (&json!("lost"), &json!("unreadable"))
     );
-    let (told, _) = since(&server, "oldest", 100, "");
-    assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
+    let (listed, _) = since(&server, "oldest", 100, "");
+    assert_eq!(kinds(&listed), ["put", "lost", "put"], "{listed:?}");
     let printed = server.printed(&["events", "--since", &begin]);
     assert_eq!(printed.matches("lost").count(), 1, "{printed}");
 }
@@ -91,9 +92,9 @@ fn an_event_gets_no_name_that_its_queue_lost_in_the_damage() {
     put(&server, "stays", json!({ "body": "x" }));
     damage(&data);
     for max in [1, 100] {
-        let (told, _) = since(&server, &begin, max, "");
-        assert_eq!(kinds(&told), ["put", "put", "lost", "put"], "{told:?}");
-        let queues: Vec<&Value> = told.iter().map(|event| &event["queue"]).collect();
+        let (listed, _) = since(&server, &begin, max, "");
+        assert_eq!(kinds(&listed), ["put", "put", "lost", "put"], "{listed:?}");
+        let queues: Vec<&Value> = listed.iter().map(|event| &event["queue"]).collect();
         let expected = ["stays", "old", "", "stays"].map(|name| match name {
             "" => Value::Null,
             name => json!(name),
@@ -116,19 +117,19 @@ fn a_webhook_goes_on_behind_damage_and_counts_it() {
     put(&server, "work", json!({ "body": BODIES[1] }));
     let third = put(&server, "work", json!({ "body": BODIES[2] }));
     damage(&data);
-    let mut told: Vec<Value> = Vec::new();
+    let mut listed: Vec<Value> = Vec::new();
     loop {
         let (mut stream, _, body) = next;
         let body: Value = serde_json::from_str(&body).expect("JSON");
         reply(&mut stream, "200 OK");
-        told.extend(body["events"].as_array().expect("events").iter().cloned());
-        if told.iter().any(|event| event["id"] == third) {
+        listed.extend(body["events"].as_array().expect("events").iter().cloned());
+        if listed.iter().any(|event| event["id"] == third) {
             break;
         }
         next = request(&listener);
     }
-    assert_eq!(kinds(&told), ["put", "lost", "put"], "{told:?}");
-    assert_eq!(told[0]["id"], first, "{told:?}");
+    assert_eq!(kinds(&listed), ["put", "lost", "put"], "{listed:?}");
+    assert_eq!(listed[0]["id"], first, "{listed:?}");
     eventually("it is counted", || {
         (server.number("webhook_one_gaps") == 1).then_some(())
     });

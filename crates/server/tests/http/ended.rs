@@ -191,14 +191,14 @@ fn a_poll_with_bytes_behind_it_ends_with_its_client() {
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    let is_there = |asked: &str| {
+    let is_there = |requested: &str| {
         server.await_number("waiters", |waiters| waiters == 0);
         let put = json!({"messages": [{"body": "1"}, {"body": "2"}]});
         assert_eq!(post(&server, "/queues/q/messages", &put).status, 201);
         let asks = json!({"lease_ms": 60_000, "max": 10});
         let taken = post(&server, "/queues/q/reserve", &asks);
         let taken = taken.json["messages"].as_array().map(Vec::len);
-        assert_eq!(taken, Some(2), "somebody else got one: {asked}");
+        assert_eq!(taken, Some(2), "somebody else got one: {requested}");
     };
     for (first, behind) in [
         (&poll, &*poll),
@@ -206,14 +206,14 @@ fn a_poll_with_bytes_behind_it_ends_with_its_client() {
         (&poll, "\r\n\r\nG"),
         (&take, &*take),
     ] {
-        let asked = format!("{first}{behind}");
+        let requested = format!("{first}{behind}");
         let mut client = server.client_of("http");
-        client.send(asked.as_bytes());
+        client.send(requested.as_bytes());
         server.await_number("waiters", |waiters| waiters > 0);
         drop(client);
-        is_there(&asked);
-        drop(poll_that_resets(&server, &asked));
-        is_there(&asked);
+        is_there(&requested);
+        drop(poll_that_resets(&server, &requested));
+        is_there(&requested);
     }
     // It still listens.
     let mut half = server.client_of("http");
@@ -343,8 +343,8 @@ fn half_a_body_of_a_client_that_is_gone_is_given_up() {
     client.half_close();
     let reply = text(&client.exact(usize::MAX));
     assert!(reply.starts_with("HTTP/1.1 400 "), "{reply}");
-    let asked = get(&server, "/queues/q");
-    assert_eq!(asked.status, 404, "nothing was put");
+    let requested = get(&server, "/queues/q");
+    assert_eq!(requested.status, 404, "nothing was put");
 }
 
 #[test]
@@ -438,7 +438,7 @@ fn a_stop_answers_reads_that_wait() {
         ("/events?since=now&wait_ms=60000".to_owned(), "200"),
         ("/events".to_owned(), "200"),
     ];
-    let asked = reads.map(|(path, status)| {
+    let requested = reads.map(|(path, status)| {
         let mut client = server.client_of("http");
         let request = format!("GET /api/v1{path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
         client.send(request.as_bytes());
@@ -454,7 +454,7 @@ fn a_stop_answers_reads_that_wait() {
         took < Duration::from_secs(STOP_WAIT_S / 2),
         "it took {took:?}"
     );
-    for (mut client, path, status) in asked {
+    for (mut client, path, status) in requested {
         let reply = text(&client.exact(usize::MAX));
         assert_eq!(reply.split(' ').nth(1), Some(status), "{path}: {reply}");
     }

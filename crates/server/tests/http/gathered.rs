@@ -72,9 +72,9 @@ fn messages_whose_leases_end_at_once_are_in_the_reply() {
 fn a_reserve_is_answered_when_there_are_enough() {
     let server = served();
     put(&server, &["a"]);
-    let asked = json!({ "max": 5, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let request = json!({ "max": 5, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
     let began = Instant::now();
-    let mut client = begun(&server, &asked);
+    let mut client = begun(&server, &request);
     // It holds the first, and waits on.
     await_that("a count of the queue", || {
         number(&server, "reserved") == 1 && number(&server, "waiters") == 1
@@ -95,7 +95,7 @@ fn a_reserve_is_answered_when_there_are_enough() {
     );
     // As many as there are at once, up to `max`.
     put(&server, &["e", "f", "g", "h", "i", "j"]);
-    assert_eq!(reserve(&server, "", &asked).len(), 5);
+    assert_eq!(reserve(&server, "", &request).len(), 5);
 }
 
 #[test]
@@ -119,9 +119,9 @@ fn when_the_time_is_over_the_reply_has_what_is_there() {
 fn the_wait_leaves_a_worker_half_of_its_lease() {
     let server = served();
     put(&server, &["a"]);
-    let asked = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 16_000 });
+    let request = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 16_000 });
     let began = Instant::now();
-    let found = reserve(&server, "", &asked);
+    let found = reserve(&server, "", &request);
     assert_eq!(found.len(), 1);
     assert!(began.elapsed() < Duration::from_millis(LONG / 2));
     let lease = found[0]["lease"].as_str().unwrap();
@@ -133,8 +133,8 @@ fn the_wait_leaves_a_worker_half_of_its_lease() {
 fn messages_of_a_client_that_goes_away_meanwhile_are_ready_again() {
     let server = served();
     put(&server, &["a"]);
-    let asked = json!({ "max": 3, "linger_ms": LONG, "lease_ms": 600_000 });
-    let client = begun(&server, &asked);
+    let request = json!({ "max": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let client = begun(&server, &request);
     await_that("a count of the queue", || {
         number(&server, "reserved") == 1 && number(&server, "waiters") == 1
     });
@@ -158,8 +158,8 @@ fn a_lease_that_nobody_heard_of_counts_as_no_attempt() {
     let limits = json!({ "attempts_max": 1 }).to_string();
     let set = ask(&server, "PATCH /queues/rows/settings", "", &limits);
     assert_eq!(set.status, 200, "{}", set.json);
-    let asked = json!({ "max": 3, "linger_ms": LONG, "lease_ms": 600_000 });
-    let client = begun(&server, &asked);
+    let request = json!({ "max": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let client = begun(&server, &request);
     await_that("a lease", || number(&server, "reserved") == 1);
     drop(client);
     await_that("its end", || number(&server, "reserved") == 0);
@@ -207,8 +207,8 @@ fn reserved(server: &Server) -> u64 {
 fn a_message_that_is_deleted_meanwhile_is_not_in_the_reply_and_does_not_count() {
     let server = served();
     put(&server, &["a"]);
-    let asked = json!({ "max": 5, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
-    let mut client = begun(&server, &asked);
+    let request = json!({ "max": 5, "min": 3, "linger_ms": LONG, "lease_ms": 600_000 });
+    let mut client = begun(&server, &request);
     await_that("a count of the queue", || {
         number(&server, "reserved") == 1 && number(&server, "waiters") == 1
     });
@@ -230,8 +230,8 @@ fn a_message_that_is_deleted_meanwhile_is_not_in_the_reply_and_does_not_count() 
 fn a_message_that_another_takes_meanwhile_is_not_in_the_reply() {
     let server = served();
     put(&server, &["a"]);
-    let asked = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 600_000 });
-    let mut client = begun(&server, &asked);
+    let request = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 600_000 });
+    let mut client = begun(&server, &request);
     await_that("a lease", || number(&server, "reserved") == 1);
     let id = reserved(&server);
     assert_eq!(
@@ -257,8 +257,8 @@ fn a_message_that_another_takes_meanwhile_is_not_in_the_reply() {
 fn a_message_that_is_cancelled_meanwhile_is_in_the_reply_as_cancelled() {
     let server = served();
     put(&server, &["a"]);
-    let asked = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 600_000 });
-    let mut client = begun(&server, &asked);
+    let request = json!({ "max": 2, "linger_ms": LONG, "lease_ms": 600_000 });
+    let mut client = begun(&server, &request);
     await_that("a lease", || number(&server, "reserved") == 1);
     let cancel = format!("/messages/{}/cancel", reserved(&server));
     let why = json!({ "reason": "sold out", "grace_ms": 600_000 });
@@ -302,9 +302,9 @@ fn a_reply_of_one_key_waits_for_more_of_that_key_alone() {
     let server = served();
     let (a, b) = (Some("a"), Some("b"));
     put_keyed(&server, &[(a, "a1"), (b, "b1"), (a, "a2"), (None, "none")]);
-    let asked =
+    let request =
         json!({ "max": 5, "min": 3, "one_key": true, "linger_ms": LONG, "lease_ms": 600_000 });
-    let mut client = begun(&server, &asked);
+    let mut client = begun(&server, &request);
     await_that("a count of the queue", || {
         number(&server, "reserved") == 2 && number(&server, "waiters") == 1
     });
@@ -318,5 +318,5 @@ fn a_reply_of_one_key_waits_for_more_of_that_key_alone() {
     assert_eq!(each(&reserve(&server, "", &at_once), "body"), ["b1", "b2"]);
     // One without a key is alone, and does not wait for others.
     put_keyed(&server, &[(None, "alone")]);
-    assert_eq!(each(&reserve(&server, "", &asked), "body"), ["none"]);
+    assert_eq!(each(&reserve(&server, "", &request), "body"), ["none"]);
 }

@@ -216,18 +216,18 @@ fn the_command_line_holds_a_key_lists_it_and_ends_the_hold() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);
     put(&server, "calls", &[("a b/c", "a1"), ("d", "d1")]);
-    let said = server.printed(&["hold", "calls", "--with-key", "a b/c", "--for", "1h"]);
-    assert_eq!(said, "a b/c is held for 1h\n");
+    let output = server.printed(&["hold", "calls", "--with-key", "a b/c", "--for", "1h"]);
+    assert_eq!(output, "a b/c is held for 1h\n");
     assert_eq!(reserve(&server, "calls").unwrap().0, "d1");
     let listed = server.printed(&["hold", "calls"]);
     assert!(
         listed.lines().nth(1).unwrap().starts_with("a b/c "),
         "{listed}"
     );
-    let said = server.printed(&["hold", "calls", "--with-key", "a b/c", "--for", "30s"]);
-    assert!(said.starts_with("a b/c stays held for 5"), "{said}");
-    let said = server.printed(&["hold", "calls", "--with-key", "a b/c", "--end"]);
-    assert_eq!(said, "a b/c is not held\n");
+    let output = server.printed(&["hold", "calls", "--with-key", "a b/c", "--for", "30s"]);
+    assert!(output.starts_with("a b/c stays held for 5"), "{output}");
+    let output = server.printed(&["hold", "calls", "--with-key", "a b/c", "--end"]);
+    assert_eq!(output, "a b/c is not held\n");
     assert_eq!(server.printed(&["hold", "calls"]), "");
     assert_eq!(reserve(&server, "calls").unwrap().0, "a1");
 }
@@ -289,19 +289,19 @@ fn a_worker_holds_a_whole_queue_and_an_operator_ends_the_hold() {
     let pause = post(&server, "/queues/plain/pause", &json!({}));
     assert_eq!((pause.status, hold("plain", 1).status), (204, 204));
     assert_eq!(paused(&server, "plain"), (true, 0));
-    let said = server.printed(&["hold", "plain", "--for", "30s"]);
-    assert_eq!(said, "plain stays paused until it is resumed\n");
+    let output = server.printed(&["hold", "plain", "--for", "30s"]);
+    assert_eq!(output, "plain stays paused until it is resumed\n");
     assert_eq!(error(&hold("absent", 1)), (404, "queue_not_found"));
     assert_eq!(error(&hold("plain", 604_800_001)), (400, "bad_field"));
-    let said = server.printed(&["hold", "plain", "--end"]);
-    assert_eq!(said, "plain is not held\n");
-    let said = server.printed(&["hold", "plain", "--for", "300ms"]);
-    assert_eq!(said, "plain is held for 300ms\n");
-    let said = server.printed(&["hold", "plain", "--for", "30s"]);
-    assert_eq!(said, "plain is held for 30s\n");
+    let output = server.printed(&["hold", "plain", "--end"]);
+    assert_eq!(output, "plain is not held\n");
+    let output = server.printed(&["hold", "plain", "--for", "300ms"]);
+    assert_eq!(output, "plain is held for 300ms\n");
+    let output = server.printed(&["hold", "plain", "--for", "30s"]);
+    assert_eq!(output, "plain is held for 30s\n");
     assert_eq!(hold("plain", HOUR).status, 204);
-    let said = server.printed(&["hold", "plain", "--for", "30s"]);
-    assert!(said.starts_with("plain stays held for 5"), "{said}");
+    let output = server.printed(&["hold", "plain", "--for", "30s"]);
+    assert!(output.starts_with("plain stays held for 5"), "{output}");
     assert_eq!(reserve(&server, "plain"), None);
     let (_, page) = crate::common::page(&server, "/queues/plain");
     assert!(page.contains("paused for "), "{page}");

@@ -89,14 +89,14 @@ fn a_key_is_one_consumers_at_a_time_also_after_a_crash() {
     // Resting it keeps e back as well, also over a crash.
     end(&server, &b[0], "release", "{\"delay_ms\": 100}");
     server = again(server);
-    let mut told = server.client_of("beanstalk");
-    told.ask(
+    let mut other_client = server.client_of("beanstalk");
+    other_client.ask(
         b"watch q.fifo\r\nreserve-with-timeout 60\r\n",
         b"WATCHING 2\r\n",
     );
-    let reserved = text(&told.until(b"\r\n"));
+    let reserved = text(&other_client.until(b"\r\n"));
     assert!(reserved.starts_with("RESERVED "), "{reserved}");
-    told.expect(b"b\r\n");
+    other_client.expect(b"b\r\n");
     assert!(reserve(&server, "q.fifo", 10).0.is_empty());
     end(&server, &d[0], "finish", "");
 }
@@ -161,7 +161,7 @@ fn limits_of_keys_are_counted_and_configured() {
     assert_eq!(reserve(&server, "slow", 10).0, ["a"]);
     assert!(reserve(&server, "slow", 10).0.is_empty());
     let (_, metrics) = crate::common::page(&server, "/metrics");
-    let said = |row: &str| {
+    let output = |row: &str| {
         let lines = metrics.lines();
         let mut rows = lines.filter(|line| line.contains(row) && line.contains("queue=\"slow\""));
         let row = rows
@@ -169,9 +169,9 @@ fn limits_of_keys_are_counted_and_configured() {
             .unwrap_or_else(|| panic!("no {row} in {metrics}"));
         row.rsplit(' ').next().unwrap().to_owned()
     };
-    assert_eq!(said("queue_keys{"), "1");
-    assert_eq!(said("queue_keys_limited{"), "1");
-    assert_eq!(said("queue_limited_takes_total{"), "1");
+    assert_eq!(output("queue_keys{"), "1");
+    assert_eq!(output("queue_keys_limited{"), "1");
+    assert_eq!(output("queue_limited_takes_total{"), "1");
     let raised = CONFIG.replace("key_in_flight_max = 1", "key_in_flight_max = 2");
     server.configure(&raised);
     server.signal(rustix::process::Signal::HUP);

@@ -40,12 +40,12 @@ impl Events {
     /// The next event of this name.
     fn next(&mut self, name: &str) -> Value {
         let begin = format!("event: {name}\ndata: ");
-        let (mut heard, mut byte) = (Vec::new(), [0]);
+        let (mut received, mut byte) = (Vec::new(), [0]);
         loop {
             let read = self.0.read(&mut byte).expect("an event");
-            assert_eq!(read, 1, "it ended: {}", String::from_utf8_lossy(&heard));
-            heard.push(byte[0]);
-            let text = String::from_utf8_lossy(&heard);
+            assert_eq!(read, 1, "it ended: {}", String::from_utf8_lossy(&received));
+            received.push(byte[0]);
+            let text = String::from_utf8_lossy(&received);
             let data = text.split_once(&begin).map(|(_, data)| data.to_owned());
             if let Some((data, _)) = data.as_deref().and_then(|data| data.split_once("\n\n")) {
                 return serde_json::from_str(data).expect("JSON");
@@ -92,13 +92,16 @@ fn a_worker_hears_that_its_lease_is_longer_cancelled_and_over() {
     let cancel = json!({"reason": "sold out", "grace_ms": 60_000});
     let path = format!("/messages/{id}/cancel");
     assert_eq!(post(&server, &path, &cancel).status, 204);
-    let told = events.next("cancelled");
+    let notice = events.next("cancelled");
     assert_eq!(
-        (&told["id"], &told["reason"]),
+        (&notice["id"], &notice["reason"]),
         (&json!(id), &json!("sold out"))
     );
     // The stream counts from a moment that may be some ms older.
-    assert!(told["left_ms"].as_u64().expect("time") < 61_000, "{told}");
+    assert!(
+        notice["left_ms"].as_u64().expect("time") < 61_000,
+        "{notice}"
+    );
     // One that begins now hears it too.
     let mut late = Events::open(&server, &lease);
     assert_eq!(late.next("cancelled")["reason"], "sold out");

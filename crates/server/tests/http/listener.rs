@@ -200,7 +200,7 @@ fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
     }
     let (status, text) = crate::common::page(&server, "/metrics");
     assert_eq!(status, 200);
-    let has = |line: &str| text.lines().any(|told| told == line);
+    let has = |line: &str| text.lines().any(|output| output == line);
     for line in [
         "quintet_messages_ready 3",
         "quintet_queues_with_series 2",
@@ -255,13 +255,13 @@ fn messages_of_rq_are_not_passed_over_in_silence() {
     let settings = format!("script_root = '{}'\n", root.display());
     let data = folder.path().join("data");
     let refused = Start::of(&settings).listen(&["http=0"]).output(&data);
-    let told = crate::common::text(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{told}");
+    let output = crate::common::text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{output}");
     assert!(
-        told.contains("holds 2 messages") && told.contains("2 in que of mail"),
-        "{told}"
+        output.contains("holds 2 messages") && output.contains("2 in que of mail"),
+        "{output}"
     );
-    assert!(told.contains("ignore_rq_messages = true"), "{told}");
+    assert!(output.contains("ignore_rq_messages = true"), "{output}");
     let settings = format!("ignore_rq_messages = true\n{settings}");
     let server = Start::of(&settings).listen(&["http=0"]).serve_at(&data);
     assert_eq!(crate::common::page(&server, "/healthz").0, 200);
@@ -408,8 +408,8 @@ fn a_backup_has_the_attachments() {
         "{}",
         String::from_utf8_lossy(&backup.stderr)
     );
-    let said = String::from_utf8_lossy(&backup.stdout).into_owned();
-    assert!(said.contains(" of scripts"), "{said}");
+    let printed = String::from_utf8_lossy(&backup.stdout).into_owned();
+    assert!(printed.contains(" of scripts"), "{printed}");
     server.kill();
     let server = start(&copy, &text);
     let file = get(&server, &format!("/q/test/{id}/attach/a.txt"));

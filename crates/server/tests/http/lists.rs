@@ -57,9 +57,9 @@ fn workers_come_in_pages_with_a_link_to_the_next() {
     assert_eq!(wids, all);
     assert_eq!(pages, 3);
     // The console shows the same, and an operator is told of all at once.
-    let told = server.run(&["workers", "--json"]);
+    let output = server.run(&["workers", "--json"]);
     assert_eq!(
-        String::from_utf8_lossy(&told.stdout)
+        String::from_utf8_lossy(&output.stdout)
             .matches("\"wid\"")
             .count(),
         WORKERS
@@ -254,11 +254,11 @@ fn bytes_that_are_no_text_are_told_whole_and_filter_messages() {
     assert_eq!(message["status"].as_str().map(str::len), Some(4095));
     assert_eq!(message["status_base64"], Value::Null);
     let errors = get(&server, "/queues/q/errors").json;
-    let told = errors["errors"][0]["error"]
+    let output = errors["errors"][0]["error"]
         .as_str()
         .expect("an error")
         .to_owned();
-    assert_eq!((told.len(), told.contains('\u{fffd}')), (199, false));
+    assert_eq!((output.len(), output.contains('\u{fffd}')), (199, false));
     let notes = tail(&next)["events"].take();
     let last = notes
         .as_array()

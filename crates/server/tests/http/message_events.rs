@@ -89,10 +89,13 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
         let server = Start::of(&config).listen(LISTEN).serve();
         let begin = now(&server);
         let mut expected = BTreeMap::new();
-        let mut expect = |id: u64, told: &[&str]| {
+        let mut expect = |id: u64, received: &[&str]| {
             expected.insert(
                 id,
-                told.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>(),
+                received
+                    .iter()
+                    .map(|one| (*one).to_owned())
+                    .collect::<Vec<_>>(),
             );
         };
         // memcache takes without a lease, beanstalk with one.
@@ -191,11 +194,11 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
             (!all.is_empty()).then_some(())
         });
         let (all, end) = since(&server, &begin, 3, "");
-        let told = by_id(&all);
+        let received = by_id(&all);
         for (id, expected) in &expected {
-            assert_eq!(told.get(id), Some(expected), "{id}: {all:?}");
+            assert_eq!(received.get(id), Some(expected), "{id}: {all:?}");
         }
-        let dead = &told[&dead];
+        let dead = &received[&dead];
         assert_eq!(dead[..2], ["put", "reserved"], "{dead:?}");
         assert!(dead.iter().any(|one| one == "dead attempts"), "{dead:?}");
         let of = |id: u64, kind: &str| {
@@ -258,7 +261,7 @@ fn a_reader_goes_on_after_a_kill_and_misses_nothing() {
         let data = Data::fresh();
         let mut server = start().serve_at(&data);
         let mut at = now(&server);
-        let (mut put_ids, mut told) = (BTreeSet::new(), Vec::new());
+        let (mut put_ids, mut received) = (BTreeSet::new(), Vec::new());
         for round in 0..3 {
             for number in 0..20 {
                 let queue = format!("q{}", number % 5);
@@ -267,16 +270,19 @@ fn a_reader_goes_on_after_a_kill_and_misses_nothing() {
             // Half of them are read before the kill.
             if round < 2 {
                 let page = get(&server, &format!("/events?since={at}&max=10")).json;
-                told.extend(page["events"].as_array().expect("events").iter().cloned());
+                received.extend(page["events"].as_array().expect("events").iter().cloned());
                 at = page["next"].as_str().expect("a position").to_owned();
             }
             server = server.kill_and_start(start());
         }
         let (rest, _) = since(&server, &at, 7, "");
-        told.extend(rest);
-        let restarts = told.iter().filter(|one| one["kind"] == "restart").count();
+        received.extend(rest);
+        let restarts = received
+            .iter()
+            .filter(|one| one["kind"] == "restart")
+            .count();
         assert_eq!(restarts, 3, "one for each start");
-        let puts: Vec<u64> = told
+        let puts: Vec<u64> = received
             .iter()
             .filter(|one| one["kind"] == "put")
             .map(|one| one["id"].as_u64().expect("an id"))
@@ -327,10 +333,10 @@ fn who_is_too_slow_holds_nothing_back_and_is_told_so() {
         (200, &json!("big"))
     );
     let failed = server.run(&["events", "--since", &begin]);
-    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    let output = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(
-        !failed.status.success() && said.contains("oldest position"),
-        "{said}"
+        !failed.status.success() && output.contains("oldest position"),
+        "{output}"
     );
     drop(stream);
 }
@@ -534,7 +540,7 @@ fn a_reader_sees_the_events_of_queues_that_it_may_see() {
 }
 
 /// Reads a request. None if its sender was killed before it had written all of it.
-pub(super) fn heard(stream: &mut TcpStream) -> Option<(String, String)> {
+pub(super) fn next_event(stream: &mut TcpStream) -> Option<(String, String)> {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut whole = |bytes: &mut [u8]| match stream.read_exact(bytes) {
         Ok(()) => Some(()),
@@ -562,7 +568,7 @@ pub(super) fn heard(stream: &mut TcpStream) -> Option<(String, String)> {
 pub(super) fn request(listener: &TcpListener) -> (TcpStream, String, String) {
     loop {
         let mut stream = accept(listener);
-        if let Some((head, body)) = heard(&mut stream) {
+        if let Some((head, body)) = next_event(&mut stream) {
             return (stream, head, body);
         }
     }
@@ -600,7 +606,7 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
     let mut server = start().serve_at(&data);
     let mut held = Vec::new();
     let mut ids = BTreeSet::new();
-    let mut told = BTreeSet::new();
+    let mut received = BTreeSet::new();
     let mut heard_of = |body: &str| {
         let body: Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(body["webhook"], "takes");
@@ -609,7 +615,7 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
                 (&event["kind"], &event["queue"]),
                 (&json!("put"), &json!("work"))
             );
-            told.insert(event["id"].as_u64().expect("an id"));
+            received.insert(event["id"].as_u64().expect("an id"));
         }
     };
     await_begun(&server, "takes");
@@ -648,14 +654,14 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
     eventually("all is told, and it is counted", || {
         if let Ok((mut stream, _)) = takes.accept() {
             stream.set_nonblocking(false).expect("set");
-            let (_, body) = heard(&mut stream)?;
+            let (_, body) = next_event(&mut stream)?;
             reply(&mut stream, "200 OK");
             let body: Value = serde_json::from_str(&body).expect("JSON");
             for event in body["events"].as_array().expect("events") {
-                told.insert(event["id"].as_u64().expect("an id"));
+                received.insert(event["id"].as_u64().expect("an id"));
             }
         }
-        (told == ids && server.number("webhook_takes_events") > 0).then_some(())
+        (received == ids && server.number("webhook_takes_events") > 0).then_some(())
     });
 }
 

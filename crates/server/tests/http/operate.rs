@@ -54,11 +54,11 @@ fn settings_say_what_is_in_force_and_who_said_so() {
         .split_once("<h2 class=\"wrap\">[[queue]] work*</h2>")
         .expect("the rule");
     assert!(row(rule, "messages_max").contains(">5<"), "{rule}");
-    let said = shown(&server, "/settings?only=said");
-    assert!(row(&said, "queues_max").contains(">77<"));
+    let output = shown(&server, "/settings?only=said");
+    assert!(row(&output, "queues_max").contains(">77<"));
     assert!(
-        !said.contains("<span class=\"mono\">shards</span>"),
-        "{said}"
+        !output.contains("<span class=\"mono\">shards</span>"),
+        "{output}"
     );
 }
 
@@ -337,8 +337,8 @@ fn the_audit_tells_how_many_and_of_which_queue() {
         "/queues/last/do/drop",
         "&name=last",
     );
-    let asked = shown(&server, "/bulk/pause?queue=three&queue=kept");
-    let form = format!("csrf={}", token(&asked));
+    let requested = shown(&server, "/bulk/pause?queue=three&queue=kept");
+    let form = format!("csrf={}", token(&requested));
     let queues = format!("{form}&queue=three&queue=kept");
     assert_eq!(post(&server, "/bulk/pause", &queues).0, 303);
     let delete = |id: &str| server.ask(&format!("DELETE /api/v1/messages/{id}"), "", "");
@@ -347,8 +347,8 @@ fn the_audit_tells_how_many_and_of_which_queue() {
     let odd = put("odd\u{202e}");
     assert_eq!(delete(odd.trim()).status, 204);
     let edit = format!("/messages/{}/edit", kept[1]);
-    let asked = shown(&server, &edit);
-    let (_, seen) = asked.split_once("name=\"seen\" value=\"").expect("it");
+    let requested = shown(&server, &edit);
+    let (_, seen) = requested.split_once("name=\"seen\" value=\"").expect("it");
     let seen = seen.split('"').next().expect("its end");
     let changes = format!("{form}&seen={seen}&body=y&priority=0");
     assert_eq!(post(&server, &edit, &changes).0, 303);
@@ -561,8 +561,11 @@ fn a_message_that_vanishes_while_its_page_is_open_is_told_to_be_gone() {
         );
     }
     for end in ["", "/edit", "/body"] {
-        let (status, told) = page(&server, &format!("{path}{end}"));
-        assert!(status == 404 && told.contains(&gone), "{end}: {told}");
+        let (status, response) = page(&server, &format!("{path}{end}"));
+        assert!(
+            status == 404 && response.contains(&gone),
+            "{end}: {response}"
+        );
     }
 }
 

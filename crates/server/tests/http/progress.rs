@@ -35,7 +35,7 @@ fn who_works_says_how_far_it_is_and_what_came_of_it() {
     let server = start(&data);
     server.client().put("film", b"one");
     let (id, lease) = reserve(&server);
-    let said = |server: &Server, body: Value| {
+    let output = |server: &Server, body: Value| {
         post(server, &format!("/leases/{lease}/progress"), &body).status
     };
     assert_eq!(
@@ -43,13 +43,13 @@ fn who_works_says_how_far_it_is_and_what_came_of_it() {
         (json!("reserved"), Value::Null, json!(""))
     );
     assert_eq!(
-        said(&server, json!({"percent": 40, "text": "scene 4"})),
+        output(&server, json!({"percent": 40, "text": "scene 4"})),
         204
     );
     // Acknowledged is durable, and what is left out stays.
     server.kill();
     let server = start(&data);
-    assert_eq!(said(&server, json!({"percent": 75})), 204);
+    assert_eq!(output(&server, json!({"percent": 75})), 204);
     let now = (json!("reserved"), json!(75), json!("scene 4"));
     assert_eq!(seen(&server, id), now);
     let leases = get(&server, "/queues/film/leases").json;
@@ -85,7 +85,7 @@ fn who_works_says_how_far_it_is_and_what_came_of_it() {
     );
     assert_eq!(post(&server, &finish, &json!({})).status, 409);
     assert_eq!(
-        said(&server, json!({"percent": 99})),
+        output(&server, json!({"percent": 99})),
         409,
         "the lease is over"
     );
@@ -117,9 +117,9 @@ fn another_protocol_says_it_and_only_of_what_it_holds() {
     worker.ask(b"watch film\r\nreserve\r\n", b"WATCHING 2\r\n");
     let reserved = text(&worker.until(b"one\r\n"));
     let id = reserved.split(' ').nth(1).expect("an id");
-    let said = format!("progress {id} 30 scene 3\r\n");
-    other.ask(said.as_bytes(), b"NOT_FOUND\r\n");
-    worker.ask(said.as_bytes(), b"NOTED\r\n");
+    let output = format!("progress {id} 30 scene 3\r\n");
+    other.ask(output.as_bytes(), b"NOT_FOUND\r\n");
+    worker.ask(output.as_bytes(), b"NOTED\r\n");
     let now = (json!("reserved"), json!(30), json!("scene 3"));
     assert_eq!(seen(&server, id.parse().unwrap()), now);
 }

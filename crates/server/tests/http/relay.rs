@@ -52,13 +52,13 @@ fn each_message_arrives_once() {
     let mut from = start(&near, "127.0.0.1:0", near_config);
     let near_address = address(&from).to_string();
 
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let mut connections = 0;
     // Which connections are cut where is fixed; what they are is not.
     let mut dice = 7u64;
     let link = Proxy::start(address(&to), move |_| {
         connections += 1;
-        tell.send(connections).ok();
+        sender.send(connections).ok();
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         match (dice >> 33) % 6 {
             _ if connections > TROUBLE => Cut::Pass,
@@ -110,7 +110,7 @@ fn each_message_arrives_once() {
     std::fs::remove_file(&pause).expect("removed");
     // Each server dies twice, in the middle of requests.
     for (at, kill_near) in [(8, true), (20, false), (32, true), (44, false)] {
-        while told.recv_timeout(PATIENCE).expect("the relay goes on") < at {}
+        while receiver.recv_timeout(PATIENCE).expect("the relay goes on") < at {}
         if kill_near {
             from.kill();
             from = start(&near, &near_address, near_config);

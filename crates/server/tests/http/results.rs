@@ -43,17 +43,17 @@ fn a_put_waits_for_the_result_that_its_worker_gives() {
     assert_eq!(post(&server, path, &many).json["field"], "wait_ms");
     let long = json!({"messages": [{"body": "a"}], "wait_ms": 60_001});
     assert_eq!(post(&server, path, &long).json["field"], "wait_ms");
-    let asked = json!({"messages": [{"body": "2 3", "name": "sum"}], "wait_ms": 60_000});
-    let told = std::thread::scope(|scope| {
-        let put = scope.spawn(|| post(&server, path, &asked));
+    let request = json!({"messages": [{"body": "2 3", "name": "sum"}], "wait_ms": 60_000});
+    let answer = std::thread::scope(|scope| {
+        let put = scope.spawn(|| post(&server, path, &request));
         waits(&server, 1);
         work(&server, "add", &json!({"result": "5"}));
         put.join().expect("a reply")
     });
-    assert_eq!(told.status, 201);
-    let id = told.json["ids"][0].as_u64().expect("an id");
+    assert_eq!(answer.status, 201);
+    let id = answer.json["ids"][0].as_u64().expect("an id");
     let done = json!({"id": id, "state": "done", "queue": "add", "result": "5"});
-    assert_eq!(told.json["result"], done);
+    assert_eq!(answer.json["result"], done);
     // It is known later, by its name too, and after a kill.
     let server = server.kill_and_start(start());
     for path in [
@@ -64,12 +64,12 @@ fn a_put_waits_for_the_result_that_its_worker_gives() {
     }
     // Repeated with its key it is the same message, which has its result.
     let keyed = |wait_ms: u64| {
-        let asked = json!({"messages": [{"body": "once"}], "wait_ms": wait_ms}).to_string();
+        let request = json!({"messages": [{"body": "once"}], "wait_ms": wait_ms}).to_string();
         ask(
             &server,
             "POST /queues/add/messages",
             "idempotency-key: k\r\n",
-            &asked,
+            &request,
         )
     };
     let first = keyed(1);
@@ -202,9 +202,9 @@ fn exactly_one_reply_comes_over_shards_and_a_kill() {
     assert_eq!(wrong["field"], "messages[0].correlation_id");
     // Sixteen queues are in more than one shard.
     for number in 0..16 {
-        let asked =
+        let request =
             json!({"body": "a", "name": format!("n{number}"), "reply_to": format!("to{number}")});
-        put(&server, "q", asked);
+        put(&server, "q", request);
         work(&server, "q", &json!({"result": format!("r{number}")}));
         if number % 4 == 3 {
             server = server.kill_and_start(start());

@@ -61,9 +61,12 @@ fn schedules_of_all_kinds_are_made_and_changed() {
         ("missed", "once"),
         ("overlap", "skip"),
     ];
-    let (status, told) = send(&server, "/schedules/form", &all);
-    assert_eq!(status, 303, "{told}");
-    assert!(told.contains("The schedule leap is created."), "{told}");
+    let (status, response) = send(&server, "/schedules/form", &all);
+    assert_eq!(status, 303, "{response}");
+    assert!(
+        response.contains("The schedule leap is created."),
+        "{response}"
+    );
     let leap = json!({
         "cron": "0 0 29 2 *", "zone": "Europe/Berlin", "queue": "w", "body": "one\ntwo",
         "priority": 7, "start_ms": 1_798_790_400_000_u64, "end_ms": 3_786_912_000_000_u64,
@@ -111,9 +114,12 @@ fn schedules_of_all_kinds_are_made_and_changed() {
         ("missed", "all"),
         ("overlap", "allow"),
     ];
-    let (status, told) = send(&server, "/schedules/form?name=leap", &changed);
-    assert_eq!(status, 303, "{told}");
-    assert!(told.contains("The schedule leap is changed."), "{told}");
+    let (status, response) = send(&server, "/schedules/form?name=leap", &changed);
+    assert_eq!(status, 303, "{response}");
+    assert!(
+        response.contains("The schedule leap is changed."),
+        "{response}"
+    );
     assert_eq!(
         definition(&server, "leap"),
         json!({
@@ -180,8 +186,11 @@ fn the_error_of_a_field_is_beside_it_and_what_was_typed_stays() {
         let (_, rest) = shown
             .split_once(&place)
             .unwrap_or_else(|| panic!("{place}: {shown}"));
-        let said = rest.split("</p>").next().expect("its end");
-        assert!(said.contains(why) && !said.is_empty(), "{fields:?}: {said}");
+        let output = rest.split("</p>").next().expect("its end");
+        assert!(
+            output.contains(why) && !output.is_empty(),
+            "{fields:?}: {output}"
+        );
         assert!(shown.contains("name=\"queue\" value=\"w\""), "{shown}");
     }
     let (status, shown) = send(&server, "/schedules/form", &good);

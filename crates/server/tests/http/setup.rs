@@ -47,18 +47,18 @@ fn a_change_wins_over_the_file_and_survives_a_kill_until_it_is_cleared() {
     let changed = patch(&server, "work", "", &changes);
     assert_eq!(changed.status, 200, "{}", changed.json);
     let check = |server: &Server| {
-        let told = get(server, "/queues/work/settings").json;
-        let set = setting(&told, "in_flight_max");
+        let settings = get(server, "/queues/work/settings").json;
+        let set = setting(&settings, "in_flight_max");
         assert_eq!(
             (&set["value"], &set["source"], &set["set_by"]),
             (&json!(1), &json!("queue"), &json!("anna"))
         );
         assert!(set["set_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
-        assert_eq!(setting(&told, "take_rate")["value"], "5/m");
+        assert_eq!(setting(&settings, "take_rate")["value"], "5/m");
         // The rest of the policy stays as it was in force.
-        assert_eq!(setting(&told, "retry_delay")["value"], "1s");
-        assert_eq!(setting(&told, "tags")["source"], "default");
-        assert!(setting(&told, "ttl")["locked"] == true);
+        assert_eq!(setting(&settings, "retry_delay")["value"], "1s");
+        assert_eq!(setting(&settings, "tags")["source"], "default");
+        assert!(setting(&settings, "ttl")["locked"] == true);
     };
     check(&server);
     // It counts.
@@ -72,15 +72,15 @@ fn a_change_wins_over_the_file_and_survives_a_kill_until_it_is_cleared() {
     );
     check(&server);
     let clear = json!({ "in_flight_max": null, "retry_max": null });
-    let told = patch(&server, "work", "", &clear).json;
-    let cleared = setting(&told, "in_flight_max");
+    let settings = patch(&server, "work", "", &clear).json;
+    let cleared = setting(&settings, "in_flight_max");
     assert_eq!(
         (&cleared["value"], &cleared["source"]),
         (&json!(7), &json!("file"))
     );
     assert!(cleared["set_by"].is_null());
-    assert_eq!(setting(&told, "retry_max")["value"], 24);
-    assert_eq!(setting(&told, "retry_on")["value"], json!([]));
+    assert_eq!(setting(&settings, "retry_max")["value"], 24);
+    assert_eq!(setting(&settings, "retry_on")["value"], json!([]));
     let audit = crate::common::text(&server.run(&["audit"]).stdout);
     assert!(
         audit.contains("PATCH /api/v1/queues/work/settings 200"),
@@ -101,8 +101,8 @@ fn a_policy_that_is_chosen_counts_for_all_failures_as_in_the_file() {
         (json!({ "retry_max": 5 }), json!(["lost"])),
         (json!({ "retry_on": null }), json!([])),
     ] {
-        let told = patch(&server, "work", "", &changes).json;
-        assert_eq!(setting(&told, "retry_on")["value"], causes, "{changes}");
+        let settings = patch(&server, "work", "", &changes).json;
+        assert_eq!(setting(&settings, "retry_on")["value"], causes, "{changes}");
     }
 }
 
@@ -143,8 +143,8 @@ fn a_setting_or_a_header_that_is_there_twice_is_an_error() {
         let found = (reply.status, reply.json["field"].as_str());
         assert_eq!(found, (400, Some(field)), "{head}: {}", reply.json);
     }
-    let told = get(&server, "/queues/work/settings").json;
-    assert_eq!(setting(&told, "ttl")["source"], "default");
+    let settings = get(&server, "/queues/work/settings").json;
+    assert_eq!(setting(&settings, "ttl")["source"], "default");
 }
 
 #[test]
@@ -261,8 +261,8 @@ fn what_cannot_be_changed_says_why() {
             reply.json
         );
     }
-    let told = get(&server, "/queues/work/settings").json;
-    assert_eq!(setting(&told, "default_priority")["source"], "default");
+    let settings = get(&server, "/queues/work/settings").json;
+    assert_eq!(setting(&settings, "default_priority")["source"], "default");
     assert_eq!(
         patch(&server, "none", "", &json!({ "ttl": null })).status,
         404
@@ -289,8 +289,8 @@ fn what_cannot_be_changed_says_why() {
     ));
     server.signal(Signal::HUP);
     let locked = || {
-        let told = get(&server, "/queues/work/settings").json;
-        setting(&told, "in_flight_max")
+        let settings = get(&server, "/queues/work/settings").json;
+        setting(&settings, "in_flight_max")
     };
     await_that("it is read again", || locked()["locked"] != false);
     assert_eq!(
@@ -344,10 +344,10 @@ fn the_console_says_of_what_was_typed_what_the_setting_takes() {
             "a list of \"release\", \"timeout\", \"lost\"",
         ),
     ] {
-        let told = set_typed(&server, key, &form(&shown, &format!("value={typed}")));
+        let settings = set_typed(&server, key, &form(&shown, &format!("value={typed}")));
         let why = format!("Not changed: {key} takes {takes}; not \"{typed}\".");
         let why = why.replace('"', "&#34;");
-        assert!(told.contains(&why), "{why}: {told}");
+        assert!(settings.contains(&why), "{why}: {settings}");
     }
     for (key, typed, value) in [
         ("in_flight_max", "7", "7"),
@@ -356,9 +356,9 @@ fn the_console_says_of_what_was_typed_what_the_setting_takes() {
     ] {
         let (_, shown) = page(&server, "/queues/work/settings");
         let typed: String = typed.bytes().map(|byte| format!("%{byte:02x}")).collect();
-        let told = set_typed(&server, key, &form(&shown, &format!("value={typed}")));
+        let settings = set_typed(&server, key, &form(&shown, &format!("value={typed}")));
         let set = format!("Changed: {key} is {value} now.").replace('"', "&#34;");
-        assert!(told.contains(&set), "{set}: {told}");
+        assert!(settings.contains(&set), "{set}: {settings}");
     }
 }
 
@@ -426,15 +426,15 @@ fn a_pause_tells_who_made_it_and_when() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = start(&dir, USERS);
     put(&server, "work");
-    let asked = |server: &Server, act: &str| {
+    let request = |server: &Server, act: &str| {
         let reply = post(server, &format!("/queues/work/{act}"), &json!({}));
         assert_eq!(reply.status, 204, "{}", reply.json);
     };
-    asked(&server, "pause");
+    request(&server, "pause");
     for _ in 0..2 {
-        let told = get(&server, "/queues/work").json;
-        assert_eq!(told["paused_by"], "anna", "{told}");
-        assert!(told["paused_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
+        let settings = get(&server, "/queues/work").json;
+        assert_eq!(settings["paused_by"], "anna", "{settings}");
+        assert!(settings["paused_at_ms"].as_u64().unwrap() > 1_700_000_000_000);
         let (_, shown) = page(&server, "/queues/work");
         assert!(shown.contains(">paused by anna, "), "{shown}");
         // No tag of the queue's own.
@@ -445,10 +445,10 @@ fn a_pause_tells_who_made_it_and_when() {
         old.kill();
         server = Server::start_as_configured(&data, again);
     }
-    asked(&server, "resume");
-    let told = get(&server, "/queues/work").json;
+    request(&server, "resume");
+    let settings = get(&server, "/queues/work").json;
     assert_eq!(
-        (&told["paused"], &told["paused_by"]),
+        (&settings["paused"], &settings["paused_by"]),
         (&json!(false), &Value::Null)
     );
 }
@@ -465,11 +465,11 @@ fn a_queue_does_not_both_age_and_drop_its_oldest() {
     let change = |queue: &str, body: Value| {
         let path = format!("PATCH /queues/{queue}/settings");
         let reply = ask(&server, &path, "", &body.to_string());
-        let told = (
+        let settings = (
             reply.json["field"].clone(),
             reply.json["detail"].to_string(),
         );
-        (reply.status, told)
+        (reply.status, settings)
     };
     let refused = |queue, body: Value, field: &str| {
         let (status, (named, why)) = change(queue, body);

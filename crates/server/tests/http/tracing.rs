@@ -16,17 +16,17 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 fn collector(status: &'static str) -> (SocketAddr, Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let address = listener.local_addr().expect("its address");
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let tell = tell.clone();
-            std::thread::spawn(move || serve(stream, status, &tell));
+            let sender = sender.clone();
+            std::thread::spawn(move || serve(stream, status, &sender));
         }
     });
-    (address, told)
+    (address, receiver)
 }
 
-fn serve(stream: TcpStream, status: &str, tell: &Sender<(String, Value)>) {
+fn serve(stream: TcpStream, status: &str, sender: &Sender<(String, Value)>) {
     let mut writer = stream.try_clone().expect("a handle");
     let mut reader = BufReader::new(stream);
     loop {
@@ -60,7 +60,7 @@ fn serve(stream: TcpStream, status: &str, tell: &Sender<(String, Value)>) {
             let mut span = span.clone();
             span["service"] = service.clone();
             // The test may have ended.
-            let _heard = tell.send((head.clone(), span));
+            let _delivered = sender.send((head.clone(), span));
         }
         let reply = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\n{{}}");
         if writer.write_all(reply.as_bytes()).is_err() {
@@ -219,7 +219,7 @@ fn a_wrong_collector_is_told_at_the_start() {
                 .arg(dir.path().join("data"))
                 .output()
                 .unwrap();
-        let said = text(&out.stderr);
-        assert!(!out.status.success() && said.contains(named), "{said}");
+        let output = text(&out.stderr);
+        assert!(!out.status.success() && output.contains(named), "{output}");
     }
 }

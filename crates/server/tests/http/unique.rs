@@ -30,7 +30,7 @@ fn served(dir: &tempfile::TempDir) -> Server {
         .serve_at(&dir.path().join("data"))
 }
 
-fn said(server: &Server, args: &[&str]) -> Result<String, String> {
+fn output(server: &Server, args: &[&str]) -> Result<String, String> {
     let out = server.run(args);
     match out.status.success() {
         true => Ok(text(&out.stdout).trim_end().to_owned()),
@@ -47,22 +47,22 @@ fn a_body_waits_once_whichever_protocol_puts_it_also_after_a_crash() {
 
     let server = served(&dir);
     let mut beanstalk = server.client_of("beanstalk");
-    let mut told = |request: &str| {
+    let mut response = |request: &str| {
         beanstalk.send(request.as_bytes());
         text(&beanstalk.until(b"\r\n"))
     };
-    assert_eq!(told("use bodies\r\n"), "USING bodies\r\n");
-    assert_eq!(told("put 0 0 60 1\r\na\r\n"), "INTERNAL_ERROR\r\n");
+    assert_eq!(response("use bodies\r\n"), "USING bodies\r\n");
+    assert_eq!(response("put 0 0 60 1\r\na\r\n"), "INTERNAL_ERROR\r\n");
     // A queue that answers a repeat as the first shows producers no error.
-    assert_eq!(told("use firsts\r\n"), "USING firsts\r\n");
-    let first = told("put 0 0 60 1\r\na\r\n");
+    assert_eq!(response("use firsts\r\n"), "USING firsts\r\n");
+    let first = response("put 0 0 60 1\r\na\r\n");
     assert!(first.starts_with("INSERTED "), "{first}");
-    assert_eq!(told("put 0 0 60 1\r\na\r\n"), first);
-    assert_eq!(told("use bodies\r\n"), "USING bodies\r\n");
+    assert_eq!(response("put 0 0 60 1\r\na\r\n"), first);
+    assert_eq!(response("use bodies\r\n"), "USING bodies\r\n");
     let unique = "put-unique 5000 0 60 1 other\r\na\r\n";
-    let inserted = told(unique);
+    let inserted = response(unique);
     let other = inserted.strip_prefix("INSERTED ").expect("another id");
-    assert_eq!(told(unique), format!("DUPLICATE {other}"));
+    assert_eq!(response(unique), format!("DUPLICATE {other}"));
     let message = json!({ "messages": [{ "body": "a" }] });
     let refused = post(&server, "/queues/bodies/messages", &message);
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_repeat_is_refused_answered_as_the_first_or_replaces_it_as_is_said() {
     assert_eq!((refused.0, refused.2), (409, json!("duplicate")));
     let unique = ["--unique", "7"];
     let cli = |body: &str, more: &[&str]| {
-        said(
+        output(
             &server,
             &[&["put", "pages", body], &unique[..], more].concat(),
         )
@@ -118,12 +118,12 @@ fn a_repeat_is_refused_answered_as_the_first_or_replaces_it_as_is_said() {
     assert_eq!(cli("six", &["--on-repeat", "first"]), Ok(third));
     let why = cli("seven", &["--on-repeat", "refuse"]).expect_err("a repeat");
     assert!(why.contains("duplicate"), "{why}");
-    assert_eq!(said(&server, &["take", "pages"]), Ok("five".to_owned()));
-    assert!(said(&server, &["take", "pages"]).is_err());
+    assert_eq!(output(&server, &["take", "pages"]), Ok("five".to_owned()));
+    assert!(output(&server, &["take", "pages"]).is_err());
     // Started, it is remembered no more; by time alone it is, whatever became of it.
     let timed = ["--unique-until", "time", "--unique-for", "1h"];
     cli("eight", &timed).expect("no repeat");
-    assert_eq!(said(&server, &["take", "pages"]), Ok("eight".to_owned()));
+    assert_eq!(output(&server, &["take", "pages"]), Ok("eight".to_owned()));
     let why = cli("nine", &timed).expect_err("a repeat whose first is gone");
     assert!(why.contains("duplicate"), "{why}");
 
@@ -134,10 +134,10 @@ fn a_repeat_is_refused_answered_as_the_first_or_replaces_it_as_is_said() {
         let message = json!({ "messages": [{ "body": "x", "dedupe": dedupe }] }).to_string();
         let reply = ask(&server, "POST /queues/pages/messages", "", &message);
         assert_eq!(reply.status, 400, "{}", reply.json);
-        let told = reply.json.to_string();
-        assert!(told.contains(field), "{told}");
+        let response = reply.json.to_string();
+        assert!(response.contains(field), "{response}");
     }
-    let wrong = said(&server, &["put", "pages", "x", "--unique-for", "1h"]).unwrap_err();
+    let wrong = output(&server, &["put", "pages", "x", "--unique-for", "1h"]).unwrap_err();
     assert!(wrong.contains("--unique"), "{wrong}");
 }
 
@@ -148,24 +148,24 @@ fn a_purge_of_all_forgets_ids_that_only_time_ends() {
     let put = |queue: &str, id: &str| {
         let timed = ["--unique-until", "time", "--unique-for", "1h"];
         let put = ["put", queue, "x", "--unique", id];
-        said(&server, &[&put[..], &timed].concat())
+        output(&server, &[&put[..], &timed].concat())
     };
     for id in ["1", "2", "3"] {
         put("work", id).expect("the first");
     }
     // These leave messages.
     for more in [&["--max", "1"][..], &["--contains", "none"]] {
-        said(&server, &[&["purge", "work", "--yes"], more].concat()).expect("purged");
+        output(&server, &[&["purge", "work", "--yes"], more].concat()).expect("purged");
         put("work", "1").expect_err("it is remembered");
     }
-    said(&server, &["purge", "work", "--dry-run"]).expect("counted");
+    output(&server, &["purge", "work", "--dry-run"]).expect("counted");
     put("work", "1").expect_err("it is remembered");
-    let purged = said(&server, &["purge", "work", "--yes"]);
+    let purged = output(&server, &["purge", "work", "--yes"]);
     assert_eq!(purged.as_deref(), Ok("2 messages purged"));
     put("work", "1").expect("a purge forgets it");
     // Also where nothing waits any more.
-    said(&server, &["take", "work"]).expect("it is there");
+    output(&server, &["take", "work"]).expect("it is there");
     put("work", "1").expect_err("it is remembered");
-    said(&server, &["purge", "work", "--yes"]).expect("purged");
+    output(&server, &["purge", "work", "--yes"]).expect("purged");
     put("work", "1").expect("a purge forgets it");
 }

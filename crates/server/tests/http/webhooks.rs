@@ -62,12 +62,14 @@ fn a_receiver_that_hangs_stops_no_other_s_webhooks() {
     }
     let mut held = vec![eventually("a try", || hangs.accept().ok()).0];
     put(&server, &url(&answers));
-    let (mut told, _) = eventually("the other is told", || answers.accept().ok());
-    told.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let (mut connection, _) = eventually("the other is told", || answers.accept().ok());
+    connection
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a timeout");
     let mut byte = [0];
-    told.read_exact(&mut byte).expect("a request");
+    connection.read_exact(&mut byte).expect("a request");
     let reply = "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n";
-    told.write_all(reply.as_bytes()).expect("answered");
+    connection.write_all(reply.as_bytes()).expect("answered");
     while let Ok((stream, _)) = hangs.accept() {
         held.push(stream);
     }

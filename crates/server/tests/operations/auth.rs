@@ -46,8 +46,8 @@ fn start() -> Server {
 
 /// Says this and is told that.
 #[track_caller]
-fn says(client: &mut Client, words: &str, told: &str) {
-    client.ask(words.as_bytes(), told.as_bytes());
+fn says(client: &mut Client, words: &str, answer: &str) {
+    client.ask(words.as_bytes(), answer.as_bytes());
 }
 
 fn memcache(server: &Server) -> Client {
@@ -81,8 +81,8 @@ fn memcache_logs_in_with_a_password() {
     says(&mut client, "set x 0 0 2\r\n\u{fe}\r\n", wrong);
     // What follows in the same packet is decided as hers.
     let login = "set x 0 0 8\r\nann hush\r\nset work 0 0 2\r\nhi\r\nget work\r\n";
-    let told = "STORED\r\nSTORED\r\nVALUE work 0 2\r\nhi\r\nEND\r\n";
-    says(&mut client, login, told);
+    let answer = "STORED\r\nSTORED\r\nVALUE work 0 2\r\nhi\r\nEND\r\n";
+    says(&mut client, login, answer);
     for (line, data) in [
         ("set other 0 0 2\r\n", "hi\r\n"),
         ("get other\r\n", ""),
@@ -205,8 +205,8 @@ fn failures_slow_whoever_fails() {
     let began = std::time::Instant::now();
     loop {
         client.send(b"set x 0 0 9\r\nann wrong\r\n");
-        let told = text(&client.until(b"\r\n"));
-        match told.as_str() {
+        let answer = text(&client.until(b"\r\n"));
+        match answer.as_str() {
             "CLIENT_ERROR authentication failure\r\n" => {}
             "CLIENT_ERROR too many failed logins, try again later\r\n" => break,
             other => panic!("{other}"),
@@ -306,8 +306,8 @@ fn all_ways(server: &Server, token: &str) -> Vec<(&'static str, Client)> {
     );
     let form = "content-type: application/x-www-form-urlencoded\r\n";
     let mut session = http("POST /login", form, &format!("name=&secret={token}"));
-    let told = text(&session.until(b"\r\n\r\n"));
-    let cookie = told.split_once("set-cookie: ").expect(&told).1;
+    let answer = text(&session.until(b"\r\n\r\n"));
+    let cookie = answer.split_once("set-cookie: ").expect(&answer).1;
     let cookie = format!("cookie: {}\r\n", cookie.split(';').next().expect("one"));
     let mut console = http("GET /api/v1/events", &cookie, "");
     console.until(b"event: queues\n");

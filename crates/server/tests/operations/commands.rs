@@ -45,10 +45,10 @@ fn a_command_finds_the_server_and_says_which_it_is() {
     };
     let found = stats(dir.path());
     assert!(found.status.success(), "{}", text(&found.stderr));
-    let said = text(&found.stderr);
+    let stderr = text(&found.stderr);
     assert!(
-        said.contains(&format!("{}/quintet.sock", data.display())),
-        "{said}"
+        stderr.contains(&format!("{}/quintet.sock", data.display())),
+        "{stderr}"
     );
     // A socket that nobody listens on is passed over, and so is a file.
     let nearer = dir.path().join("data");
@@ -161,9 +161,9 @@ fn delays_priorities_and_counts() {
     );
     let queues = text(&server.run(&["queues"]).stdout);
     let row = |nth| queues.lines().nth(nth).unwrap().split_whitespace();
-    let told: Vec<(&str, &str)> = row(0).zip(row(1)).collect();
+    let printed: Vec<(&str, &str)> = row(0).zip(row(1)).collect();
     for column in [("name", "work"), ("ready", "0"), ("delayed", "1")] {
-        assert!(told.contains(&column), "{column:?} is not in {queues}");
+        assert!(printed.contains(&column), "{column:?} is not in {queues}");
     }
     let stats = text(&server.run(&["stats", "work", "--json"]).stdout);
     assert!(
@@ -191,8 +191,8 @@ fn queues_are_listed_by_a_pattern_a_column_and_whether_they_are_paused() {
         (&["--paused", "mail*"], &["mail.a"]),
     ];
     for (options, wanted) in lists {
-        let told = server.printed(&[&["queues"][..], options].concat());
-        let rows = told.lines().skip(1);
+        let printed = server.printed(&[&["queues"][..], options].concat());
+        let rows = printed.lines().skip(1);
         let names: Vec<&str> = rows.filter_map(|row| row.split(' ').next()).collect();
         assert_eq!(names, wanted, "{options:?}");
     }
@@ -235,8 +235,8 @@ fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
         };
         let (name, help) = rest.split_once(' ').unwrap();
         assert!(!help.is_empty() && name.starts_with("quintet_"), "{line}");
-        let told = lines.next().and_then(|line| line.strip_prefix("# TYPE "));
-        let (typed, kind) = told.and_then(|told| told.split_once(' ')).unwrap();
+        let printed = lines.next().and_then(|line| line.strip_prefix("# TYPE "));
+        let (typed, kind) = printed.and_then(|printed| printed.split_once(' ')).unwrap();
         assert_eq!(typed, name);
         assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
         assert!(["counter", "gauge", "histogram"].contains(&kind), "{name}");
@@ -419,10 +419,10 @@ fn a_backup_of_a_clusters_node_is_refused() {
     let mut backup = quintet(&["backup", "--data"]);
     let output = backup.arg(&data).arg(&copy).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert!(
-        said.contains("node of a cluster") && said.contains("quintet export"),
-        "{said}"
+        stderr.contains("node of a cluster") && stderr.contains("quintet export"),
+        "{stderr}"
     );
     assert!(!copy.exists(), "nothing was made");
 }
@@ -438,13 +438,13 @@ fn completions_for_every_shell() {
 #[test]
 fn messages_move_to_another_queue() {
     let server = Start::of("shards = 2\n").serve();
-    let said = |args: &[&str]| {
+    let stderr = |args: &[&str]| {
         let done = server.run(args);
         (text(&done.stdout), text(&done.stderr))
     };
     let queued = |queue: &str, state: &str| {
         let stats: serde_json::Value =
-            serde_json::from_str(&said(&["stats", queue, "--json"]).0).unwrap();
+            serde_json::from_str(&stderr(&["stats", queue, "--json"]).0).unwrap();
         stats[state].as_u64().unwrap()
     };
     // With two shards one of these is elsewhere.
@@ -454,13 +454,13 @@ fn messages_move_to_another_queue() {
         client.put("work", format!("{n}").as_bytes());
     }
     assert_eq!(
-        said(&["move", "work", "a", "--dry-run"]).0,
+        stderr(&["move", "work", "a", "--dry-run"]).0,
         "1203 messages would be moved\n"
     );
     let mut left = 1_203;
     for to in others {
         assert_eq!(
-            said(&["move", "work", to, "--max", "1"]).0,
+            stderr(&["move", "work", to, "--max", "1"]).0,
             "1 message moved\n"
         );
         left -= 1;
@@ -468,27 +468,27 @@ fn messages_move_to_another_queue() {
     }
     // All that is left, in the order it was in.
     assert_eq!(
-        said(&["move", "work", "rest", "--json"]).0,
+        stderr(&["move", "work", "rest", "--json"]).0,
         "{\"dry_run\":false,\"messages\":1199,\"stopped\":false}\n"
     );
-    assert_eq!(said(&["take", "rest"]).0, "4");
+    assert_eq!(stderr(&["take", "rest"]).0, "4");
     // One by its id, and what cannot be.
-    let id = said(&["put", "work", "x", "--delay", "1h"]).0;
+    let id = stderr(&["put", "work", "x", "--delay", "1h"]).0;
     assert_eq!(
-        said(&["move", "--id", id.trim(), "b"]).0,
+        stderr(&["move", "--id", id.trim(), "b"]).0,
         "1 message moved\n"
     );
     assert_eq!(queued("b", "ready"), 2);
     assert_eq!(
-        said(&["move", "work", "work"]).1,
+        stderr(&["move", "work", "work"]).1,
         "quintet: a queue's messages cannot move to the same queue: name another target\n"
     );
     assert!(
-        said(&["move", "--id", "99999999", "b"])
+        stderr(&["move", "--id", "99999999", "b"])
             .1
             .contains("not found")
     );
-    assert!(said(&["move", "work"]).1.contains("name two queues"));
+    assert!(stderr(&["move", "work"]).1.contains("name two queues"));
 }
 
 #[test]
@@ -511,9 +511,9 @@ fn a_command_for_one_message_by_its_id_takes_no_filter() {
             let mut args = vec![verb, "--id", "1", filter[0], filter[1]];
             // A target queue.
             args.extend((verb == "move").then_some("to"));
-            let told = server.outputs(&args);
-            assert_eq!(told.2, 2, "{verb}: {told:?}");
-            let why = told.1;
+            let printed = server.outputs(&args);
+            assert_eq!(printed.2, 2, "{verb}: {printed:?}");
+            let why = printed.1;
             let names = why.contains("cannot be used with") && why.contains(filter[0]);
             assert!(names, "{verb}: {why}");
         }

@@ -39,12 +39,16 @@ fn it_tells_where_it_listens_then_that_it_is_ready() {
 fn it_tells_where_its_console_is_and_that_everybody_here_may_use_it() {
     let printed = |config: &str, listen: &[&str]| {
         let server = Start::of(config).listen(listen).serve();
-        let told = |start: &str| {
+        let reported = |start: &str| {
             let lines = server.lines.iter();
-            let told = lines.filter_map(|line| line.strip_prefix(start));
-            told.map(str::to_owned).collect::<Vec<_>>()
+            let reported = lines.filter_map(|line| line.strip_prefix(start));
+            reported.map(str::to_owned).collect::<Vec<_>>()
         };
-        (told("console: "), told("listening http "), told("no users"))
+        (
+            reported("console: "),
+            reported("listening http "),
+            reported("no users"),
+        )
     };
     // Of several listeners the first one.
     let (console, http, open) = printed("", &["memcache=0", "http=0", "http=0"]);
@@ -236,20 +240,20 @@ fn systemd_is_told() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let told = || {
-        let mut told = [0; 64];
+    let reported = || {
+        let mut reported = [0; 64];
         loop {
-            match socket.recv(&mut told) {
-                Ok(n) => return told[..n].to_vec(),
+            match socket.recv(&mut reported) {
+                Ok(n) => return reported[..n].to_vec(),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => panic!("nothing was told: {error}"),
             }
         }
     };
-    assert_eq!(told(), b"READY=1");
+    assert_eq!(reported(), b"READY=1");
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    assert_eq!(told(), b"STOPPING=1");
+    assert_eq!(reported(), b"STOPPING=1");
     assert!(child.wait().unwrap().success());
 }
 
@@ -324,8 +328,8 @@ fn systemd_hands_over_sockets_and_keeps_them() {
     let named = other.local_addr().unwrap().to_string();
     let sockets = vec![tcp.into(), unix.into(), other.into()];
     let out = activated(&data, &start, sockets).output().unwrap();
-    let said = text(&out.stderr);
-    assert!(!out.status.success() && said.contains(&named), "{said}");
+    let stderr = text(&out.stderr);
+    assert!(!out.status.success() && stderr.contains(&named), "{stderr}");
 }
 
 #[test]
@@ -344,20 +348,20 @@ fn systemd_hears_that_the_server_answers() {
             command.env("WATCHDOG_PID", pid);
         }
         let server = Server::await_ready(&dir.path().join("data"), command);
-        let told = || {
-            let mut told = [0; 64];
-            let n = socket.recv(&mut told).expect("something is told");
-            text(&told[..n])
+        let reported = || {
+            let mut reported = [0; 64];
+            let n = socket.recv(&mut reported).expect("something is told");
+            text(&reported[..n])
         };
-        while told() != "READY=1" {}
+        while reported() != "READY=1" {}
         if wanted {
             for _ in 0..3 {
-                assert_eq!(told(), "WATCHDOG=1");
+                assert_eq!(reported(), "WATCHDOG=1");
             }
         }
         server.signal(Signal::INT);
         loop {
-            match told().as_str() {
+            match reported().as_str() {
                 "STOPPING=1" => break,
                 other => assert!(wanted && other == "WATCHDOG=1", "{other}"),
             }
@@ -544,10 +548,10 @@ fn only_sockets_make_way_for_listeners() {
         let refused = Start::of(&config)
             .listen(&[&listen])
             .output(&dir.path().join("data"));
-        let told = text(&refused.stderr);
+        let reported = text(&refused.stderr);
         assert!(
-            !refused.status.success() && told.contains("not a socket"),
-            "{told}"
+            !refused.status.success() && reported.contains("not a socket"),
+            "{reported}"
         );
         assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
     }

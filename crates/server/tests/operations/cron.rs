@@ -275,17 +275,17 @@ fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
     };
     server.printed(&["cron", "pause", "nightly"]);
     let renamed = CONFIG.replace("'nightly'", "'daily'");
-    let told = reload(&renamed);
+    let response = reload(&renamed);
     assert!(
-        told.contains("[[cron]] nightly was paused")
-            && told.contains("the server forgets the pause"),
-        "{told}"
+        response.contains("[[cron]] nightly was paused")
+            && response.contains("the server forgets the pause"),
+        "{response}"
     );
     // The list tells of the new tables, so the old one's mark was looked at.
     assert_eq!(listed(&server)[0]["paused"], false);
     // It is there again, and runs; nothing was paused, so nothing is said.
-    let told = reload(CONFIG);
-    assert!(!told.contains("[[cron]]"), "{told}");
+    let response = reload(CONFIG);
+    assert!(!response.contains("[[cron]]"), "{response}");
     assert_eq!(listed(&server)[0]["paused"], false);
     assert!(server.stop().success());
     let log = std::fs::read_to_string(&log).unwrap();
@@ -299,13 +299,13 @@ fn tables_of_schedules_put_at_intervals_and_are_listed_with_their_times() {
     let server = start(config);
     crate::common::await_that("a put by its interval", || server.number("ready") == 1);
     let all = listed(&server);
-    let told = |at: usize, key: &str| all[at][key].as_str().unwrap().to_owned();
+    let response = |at: usize, key: &str| all[at][key].as_str().unwrap().to_owned();
     assert_eq!(
-        (told(0, "name"), told(1, "name")),
+        (response(0, "name"), response(1, "name")),
         ("poll".into(), "old".into())
     );
     assert_eq!(
-        (told(0, "schedule"), told(1, "schedule")),
+        (response(0, "schedule"), response(1, "schedule")),
         ("every 1s".into(), "once".into())
     );
     assert!(

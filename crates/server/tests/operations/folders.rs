@@ -151,11 +151,11 @@ fn a_folder_of_rq_moves_with_states_fields_and_files() {
 
     let output = import(&server, &from, &[]);
     done(&output);
-    let said = text(&output.stderr);
-    assert!(said.contains(counts), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains(counts), "{printed}");
     assert!(
-        said.contains("\n8 messages stored\n1 of them failed at RQ"),
-        "{said}"
+        printed.contains("\n8 messages stored\n1 of them failed at RQ"),
+        "{printed}"
     );
     assert_eq!(files(&old), before, "the folder is only read");
 
@@ -206,10 +206,10 @@ fn a_folder_of_rq_moves_with_states_fields_and_files() {
     // Again: nothing comes twice.
     let output = import(&server, &from, &[]);
     done(&output);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        said.contains("0 messages stored, 8 were stored by"),
-        "{said}"
+        printed.contains("0 messages stored, 8 were stored by"),
+        "{printed}"
     );
     assert_eq!(all(&server).len(), 8);
 }
@@ -246,10 +246,10 @@ fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
     std::fs::create_dir_all(&old).unwrap();
     let refused = |why: &str, code: i32| {
         let output = import(&server, &from, &[]);
-        let said = text(&output.stderr);
-        assert!(said.contains(why), "{why}: {said}");
-        assert_eq!(output.status.code(), Some(code), "{said}");
-        said
+        let printed = text(&output.stderr);
+        assert!(printed.contains(why), "{why}: {printed}");
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        printed
     };
     refused("is not a folder of RQ", 1);
     message(
@@ -286,13 +286,16 @@ fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
     let bad = message(&old, "mail/que/20091109.0558.57.780.3", &json!({}), &[]);
     let whole = std::fs::read(bad.join("msg")).unwrap();
     std::fs::write(bad.join("msg"), &whole[..whole.len() / 2]).unwrap();
-    let said = refused("it is not what RQ writes", 3);
-    assert!(said.contains("1 message stored"), "{said}");
+    let printed = refused("it is not what RQ writes", 3);
+    assert!(printed.contains("1 message stored"), "{printed}");
     std::fs::write(bad.join("msg"), &whole).unwrap();
     let output = import(&server, &from, &[]);
     done(&output);
-    let said = text(&output.stderr);
-    assert!(said.contains("1 message stored, 1 was stored by"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("1 message stored, 1 was stored by"),
+        "{printed}"
+    );
 
     // RQ is still there.
     std::fs::create_dir_all(old.join("config")).unwrap();
@@ -378,10 +381,13 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     std::fs::write(last, &bytes[..bytes.len().min(60)]).unwrap();
     let other = Server::start(&dir.path().join("other"));
     let output = import(&other, &from, &[]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("the file ends inside a record"), "{said}");
-    assert!(said.contains(" stored"), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(
+        printed.contains("the file ends inside a record"),
+        "{printed}"
+    );
+    assert!(printed.contains(" stored"), "{printed}");
     // One of which nothing is left, its beginning, or a record.
     let first = before.keys().find(|path| !path.ends_with("lock")).unwrap();
     let whole = &before[first];
@@ -401,12 +407,12 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
         std::fs::write(first, left).unwrap();
         for more in [&[][..], &["--dry-run"]] {
             let output = import(&other, &from, more);
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(3), "{says}: {said}");
+            let printed = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{says}: {printed}");
             let named = first.to_str().unwrap();
             assert!(
-                said.contains(named) && said.contains(says),
-                "{says}: {said}"
+                printed.contains(named) && printed.contains(says),
+                "{says}: {printed}"
             );
         }
     }
@@ -414,9 +420,9 @@ fn a_binlog_of_the_real_beanstalkd_is_read() {
     // And one of a version to come.
     std::fs::write(last, 8_u32.to_le_bytes()).unwrap();
     let output = import(&other, &from, &[]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("version 8 of a binlog"), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(printed.contains("version 8 of a binlog"), "{printed}");
 }
 
 #[test]
@@ -492,11 +498,14 @@ fn a_journal_of_kestrel_is_read_with_its_older_files() {
     std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
     let other = Server::start(&dir.path().join("other"));
     let output = import(&other, &from, &[]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("the file ends inside a record"), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{printed}");
+    assert!(
+        printed.contains("the file ends inside a record"),
+        "{printed}"
+    );
     // What it says was closed is open without it.
-    assert!(said.contains("4 messages stored"), "{said}");
+    assert!(printed.contains("4 messages stored"), "{printed}");
     let none = import(&other, "kestrel-journal:/none/at/all", &[]);
     assert!(text(&none.stderr).contains("cannot read"));
 }

@@ -23,29 +23,29 @@ fn api(server: &Server, what: &str, headers: &str, body: &Value) -> (u16, Value)
     let what = what.replace(' ', " /api/v1");
     let headers = format!("content-type: application/json\r\n{headers}");
     let reply = server.ask(&what, &headers, body.to_string());
-    let told = serde_json::from_str(&reply.body).unwrap_or_default();
-    (reply.status, told)
+    let response = serde_json::from_str(&reply.body).unwrap_or_default();
+    (reply.status, response)
 }
 
 /// Puts so many and answers their ids.
 fn put(server: &Server, queue: &str, count: usize) -> Vec<u64> {
     let messages = vec![json!({"body": "x"}); count];
-    let (status, told) = api(
+    let (status, response) = api(
         server,
         &format!("POST /queues/{queue}/messages"),
         "",
         &json!({"messages": messages}),
     );
-    assert_eq!(status, 201, "{told}");
-    let ids = told["ids"].as_array().expect("ids").iter();
+    assert_eq!(status, 201, "{response}");
+    let ids = response["ids"].as_array().expect("ids").iter();
     ids.map(|id| id.as_u64().expect("an id")).collect()
 }
 
-fn reserve(server: &Server, queue: &str, headers: &str, asked: &Value) -> Value {
+fn reserve(server: &Server, queue: &str, headers: &str, request: &Value) -> Value {
     let what = format!("POST /queues/{queue}/reserve");
-    let (status, told) = api(server, &what, headers, asked);
-    assert_eq!(status, 200, "{told}");
-    told["messages"][0].clone()
+    let (status, response) = api(server, &what, headers, request);
+    assert_eq!(status, 200, "{response}");
+    response["messages"][0].clone()
 }
 
 fn ready(server: &Server, queue: &str) -> u64 {
@@ -110,13 +110,13 @@ fn each_protocol_finds_a_lease_over_that_was_released_by_id() {
         b"NOT_FOUND\r\n",
     );
     let token = leased["lease"].as_str().expect("a token");
-    let (status, told) = api(
+    let (status, response) = api(
         &server,
         &format!("POST /leases/{token}/finish"),
         "",
         &json!({}),
     );
-    assert_eq!((status, &told["code"]), (409, &json!("lease_over")));
+    assert_eq!((status, &response["code"]), (409, &json!("lease_over")));
     // Kestrel's word for a close of nothing.
     memcache.ask(b"get work/close\r\n", b"END\r\n");
     faktory.send(b"ACK {\"jid\":\"j123456789\"}\r\n");
@@ -125,8 +125,8 @@ fn each_protocol_finds_a_lease_over_that_was_released_by_id() {
     assert_eq!((ready(&server, "work"), ready(&server, "jobs")), (4, 1));
 
     // What is not reserved, and what is not there.
-    let (told, why, code) = server.outputs(&["leases", "release", &all[0]]);
-    assert_eq!((told.as_str(), code), ("", 1));
+    let (response, why, code) = server.outputs(&["leases", "release", &all[0]]);
+    assert_eq!((response.as_str(), code), ("", 1));
     assert!(why.contains("is not reserved"), "{why}");
     let (_, why, code) = server.outputs(&["leases", "release", "999999"]);
     assert_eq!(code, 1);
@@ -212,7 +212,7 @@ fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
     assert!(table.contains("agent/1.0"), "{table}");
 
     // What cannot be done to it says why.
-    let (status, told) = api(
+    let (status, response) = api(
         &server,
         &format!("PATCH /messages/{}", ids[1]),
         "",
@@ -220,7 +220,7 @@ fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
     );
     let says = format!("message {} is reserved by worker agent/1.0", ids[1]);
     assert_eq!(
-        (status, &told["code"], &told["detail"]),
+        (status, &response["code"], &response["detail"]),
         (409, &json!("reserved"), &json!(says))
     );
     for act in ["kick", "move"] {
@@ -353,11 +353,14 @@ fn a_lease_of_sqs_names_the_client_that_received() {
     let head = "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.ReceiveMessage\r\n\
                 Content-Type: application/x-amz-json-1.0\r\nUser-Agent: Boto3/1.40 \"x\"\r\n";
     let at = server.address_of("sqs");
-    let asked = json!({ "QueueUrl": format!("http://{at}/000000000000/work") });
-    let (status, told) = crate::rights::asked(at, head, &asked.to_string());
-    assert!(status == 200 && told["Messages"][0].is_object(), "{told}");
-    let told = server.printed(&["leases", "--json"]);
-    let lease: Value = serde_json::from_str(told.trim()).expect("a line");
+    let request = json!({ "QueueUrl": format!("http://{at}/000000000000/work") });
+    let (status, response) = crate::rights::send_request(at, head, &request.to_string());
+    assert!(
+        status == 200 && response["Messages"][0].is_object(),
+        "{response}"
+    );
+    let response = server.printed(&["leases", "--json"]);
+    let lease: Value = serde_json::from_str(response.trim()).expect("a line");
     assert_eq!(lease["worker"], "Boto3/1.40 \"x\"", "{lease}");
     assert_eq!(lease["protocol"], "sqs", "{lease}");
     assert_eq!(lease["voice"], "sqs", "the old name: {lease}");

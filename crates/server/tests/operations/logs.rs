@@ -7,7 +7,7 @@ use crate::common::{Server, Start, eventually};
 /// Waits for a line whose `key` is this.
 fn line_with(server: &Server, key: &str, value: &str) -> Value {
     eventually(&format!("a line with {key} {value}"), || {
-        let text = server.said();
+        let text = server.stderr_text();
         // The last one may be half written.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         let lines = whole.lines().map(|line| {
@@ -38,10 +38,10 @@ fn each_line_is_an_object_that_names_the_client() {
     ] {
         let mut client = server.client_of(protocol);
         client.send(sent.as_bytes());
-        let told = client.until(b"\r\n");
-        let told = String::from_utf8_lossy(told.trim_ascii_end()).into_owned();
-        assert!(told.starts_with(reason), "{told}");
-        let line = line_with(&server, "reason", &told);
+        let reply = client.until(b"\r\n");
+        let reply = String::from_utf8_lossy(reply.trim_ascii_end()).into_owned();
+        assert!(reply.starts_with(reason), "{reply}");
+        let line = line_with(&server, "reason", &reply);
         assert_eq!(line["level"], "DEBUG");
         assert_eq!(line["protocol"], protocol);
         assert!(
@@ -71,7 +71,7 @@ fn each_line_is_an_object_that_names_the_client() {
     );
     server.terminate();
     assert_eq!(line_with(&server, "act", "stop")["target"], "audit");
-    let text = server.said();
+    let text = server.stderr_text();
     assert!(
         !text.contains("TIMED_OUT") && !text.contains("USING"),
         "{text}"

@@ -77,11 +77,11 @@ fn is_at(address: &str, pid: u32) -> bool {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(b"stats\r\nquit\r\n")?;
-        let mut told = String::new();
-        stream.read_to_string(&mut told)?;
-        Ok(told)
+        let mut reported = String::new();
+        stream.read_to_string(&mut reported)?;
+        Ok(reported)
     };
-    ask().is_ok_and(|told| told.contains(&format!("\npid: {pid}\n")))
+    ask().is_ok_and(|reported| reported.contains(&format!("\npid: {pid}\n")))
 }
 
 impl Drop for Beanstalkd {
@@ -229,11 +229,12 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
 
     let output = import(&server, &old.from(), &[]);
     done(&output);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        said.lines()
+        printed
+            .lines()
             .any(|line| line.starts_with("10 messages stored (")),
-        "{said}"
+        "{printed}"
     );
     assert_eq!(old.jobs(), [0, 0, 0, 1], "what nobody holds is gone there");
 
@@ -242,21 +243,21 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
         let queue = message["queue"].as_str().unwrap().to_owned();
         bodies.entry(queue).or_default().push(message);
     }
-    let told = |queue: &str, field: &str| -> Vec<Value> {
+    let reported = |queue: &str, field: &str| -> Vec<Value> {
         let messages = bodies[queue].iter();
         messages.map(|message| message[field].clone()).collect()
     };
     assert_eq!(
-        told("default", "body"),
+        reported("default", "body"),
         ["first", "second", "third", "later", "bad", "worse"]
     );
-    assert_eq!(told("default", "priority"), [0, 7, 7, 9, 11, 12]);
+    assert_eq!(reported("default", "priority"), [0, 7, 7, 9, 11, 12]);
     assert_eq!(
-        told("default", "ttr_ms"),
+        reported("default", "ttr_ms"),
         [1000, 60_000, 60_000, 61_000, 62_000, 62_000]
     );
     assert_eq!(
-        told("default", "state"),
+        reported("default", "state"),
         ["ready", "ready", "ready", "delayed", "buried", "buried"]
     );
     let later = &bodies["default"][3];
@@ -265,7 +266,7 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
     let bad = &bodies["default"][4];
     assert_eq!((&bad["reserves"], &bad["buries"]), (&1.into(), &1.into()));
     assert_eq!(bodies["default"][0]["reserves"], Value::Null);
-    assert_eq!(told("paused", "body"), ["waits"]);
+    assert_eq!(reported("paused", "body"), ["waits"]);
     assert!(!bodies.contains_key("busy"));
     let queue = &bodies["a/b;c.$_()"];
     assert_eq!(queue[0]["bytes"], large.len());
@@ -318,8 +319,8 @@ fn a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later() {
         let output = import(&server, &format!("beanstalk://{address}"), &[]);
         assert_eq!(passed.load(Ordering::SeqCst), bytes);
         assert_eq!(output.status.code(), Some(1), "{bytes}");
-        let said = text(&output.stderr);
-        assert!(said.contains("closed the connection"), "{said}");
+        let printed = text(&output.stderr);
+        assert!(printed.contains("closed the connection"), "{printed}");
         // What it held is ready again when its connection has ended.
         await_that(&format!("{bytes}: none is reserved"), || old.jobs()[3] == 0);
         let (here, there) = (bodies(&server).len(), old.jobs()[0]);
@@ -335,7 +336,7 @@ fn a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later() {
             );
         }
         if bytes > 900 {
-            assert!(said.contains(&format!("{here} message")), "{said}");
+            assert!(printed.contains(&format!("{here} message")), "{printed}");
         }
         done(&import(&server, &old.from(), &[]));
         let all = bodies(&server);
@@ -360,14 +361,15 @@ fn what_is_refused_here_stays_there_as_it_was() {
     fill(&mut client, 1000);
     let output = import(&server, &old.from(), &[]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     let here = all(&server).len();
     assert!(
-        said.lines()
+        printed
+            .lines()
             .any(|line| line.starts_with(&format!("{here} message"))),
-        "{said}"
+        "{printed}"
     );
-    assert!(said.contains("are released there"), "{said}");
+    assert!(printed.contains("are released there"), "{printed}");
     let jobs = old.jobs();
     assert_eq!((here as u64 + jobs[0], &jobs[1..]), (1000, &[0; 3][..]));
 
@@ -396,8 +398,9 @@ fn what_is_refused_here_stays_there_as_it_was() {
     // The first found room.
     client.send(b"use cellar\r\nkick 9\r\nwatch cellar\r\nreserve\r\n");
     let id = last.parse::<u64>().unwrap() - 1;
-    let said = format!("USING cellar\r\nKICKED 2\r\nWATCHING 2\r\nRESERVED {id} 7\r\nlater 1\r\n");
-    client.expect(said.as_bytes());
+    let printed =
+        format!("USING cellar\r\nKICKED 2\r\nWATCHING 2\r\nRESERVED {id} 7\r\nlater 1\r\n");
+    client.expect(printed.as_bytes());
     client.ask(format!("bury {id} 70\r\n").as_bytes(), b"BURIED\r\n");
     let output = import(&server, &format!("{}/cellar", old.from()), &[]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -432,10 +435,10 @@ fn interrupted_it_gives_back_what_it_holds() {
     let child = command.spawn().expect("started");
     known.send(i32::try_from(child.id()).unwrap()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{printed}");
     let here = all(&server).len();
-    assert!(said.contains(&format!("{here} message")), "{said}");
+    assert!(printed.contains(&format!("{here} message")), "{printed}");
     let there = old.jobs();
     assert_eq!(
         (here as u64 + there[0], &there[1..]),
@@ -558,14 +561,14 @@ fn all_of_a_kestrel_moves_in_order_with_flags() {
     );
     let messages = all(&server);
     let work = messages.iter().filter(|message| message["queue"] == "work");
-    let told: Vec<(String, u64)> = work
+    let reported: Vec<(String, u64)> = work
         .map(|message| {
             let body = message["body"].as_str().unwrap().to_owned();
             (body, message["flags"].as_u64().unwrap_or(0))
         })
         .collect();
     let wanted: Vec<(String, u64)> = (0..500).map(|n| (format!("item {n}"), n)).collect();
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
     let taken = server.run(&["take", "large"]).stdout;
     assert!(taken == large, "the large one");
     let held: Vec<Value> = all(&old);
@@ -588,8 +591,8 @@ fn a_kestrel_that_dies_or_is_refused_loses_nothing_and_keeps_its_order() {
         fill_items(&mut old.client(), "work", ITEMS);
         let address = dying(old.address(), bytes);
         let output = import(&server, &format!("kestrel://{address}"), &[]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{bytes}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{bytes}: {printed}");
         // What it held is there again when its connections have ended.
         old.await_number("reserved", |reserved| reserved == 0);
         let (here, there) = (bodies(&server), bodies(&old));

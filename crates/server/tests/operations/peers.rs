@@ -129,11 +129,12 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     wanted.retain(|name, _| !name.starts_with("\"bad\""));
     let output = import(&server, &from(&old), &[]);
     done(&output);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        said.lines()
+        printed
+            .lines()
             .any(|line| line.starts_with("9 messages stored")),
-        "{said}"
+        "{printed}"
     );
     let mut found = known(&server);
     found.retain(|name, _| !name.starts_with("\"other\""));
@@ -168,9 +169,9 @@ fn a_quintet_that_dies_or_is_refused_loses_nothing() {
         many(&old, ALL);
         let address = dying(old.address_of("http"), bytes);
         let output = import(&server, &format!("quintet://{address}"), &[]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{bytes}: {said}");
-        assert!(said.contains(&address), "{bytes}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{bytes}: {printed}");
+        assert!(printed.contains(&address), "{bytes}: {printed}");
         let (here, there) = (bodies(&server), bodies(&old));
         assert!(!there.is_empty(), "{bytes}: it was not that long");
         assert_eq!(here.union(&there).count(), ALL, "{bytes}: lost");
@@ -226,9 +227,9 @@ fn an_import_that_is_interrupted_gives_back_what_it_holds() {
         over.store(true, Ordering::Relaxed);
         (puts.join().unwrap(), output)
     });
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains(" stored"), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{printed}");
+    assert!(printed.contains(" stored"), "{printed}");
     let (here, there) = (all(&server), all(&old));
     assert_eq!(here.len() + there.len(), count, "each once");
     let ready = there.iter().all(|message| message["state"] == "ready");
@@ -259,7 +260,7 @@ fn another_quintet_is_asked_as_a_user_and_under_tls() {
     old.client_of("memcache").put("work", b"hello");
     let server = Server::start(&dir.path().join("data"));
     let at = old.address_of("http").replace("127.0.0.1", "localhost");
-    let asked = |login: &str, secret: Option<&str>, ca: bool| {
+    let requested = |login: &str, secret: Option<&str>, ca: bool| {
         let from = format!("quintet+https://{login}{at}");
         let mut command = quintet(&["import", "--from", &from, "--data"]);
         command.arg(&server.data);
@@ -272,19 +273,19 @@ fn another_quintet_is_asked_as_a_user_and_under_tls() {
         let output = command.output().unwrap();
         (output.status.success(), text(&output.stderr))
     };
-    let (done, why) = asked("", None, true);
+    let (done, why) = requested("", None, true);
     assert!(!done && why.contains("rejected the login"), "{why}");
-    let (done, why) = asked("ann@", None, true);
+    let (done, why) = requested("ann@", None, true);
     assert!(!done && why.contains("needs a password"), "{why}");
-    let (done, why) = asked("ann:other@", None, true);
+    let (done, why) = requested("ann:other@", None, true);
     assert!(!done && !why.contains("other"), "{why}");
-    let (done, why) = asked("ann@", Some("hu@sh"), false);
+    let (done, why) = requested("ann@", Some("hu@sh"), false);
     assert!(!done && why.contains("ertificate"), "{why}");
     assert!(all(&server).is_empty());
-    let (done, why) = asked("ann@", Some("hu@sh\n"), true);
+    let (done, why) = requested("ann@", Some("hu@sh\n"), true);
     assert!(done && why.starts_with("1 message stored"), "{why}");
     old.client_of("memcache").put("work", b"again");
-    let (done, why) = asked("ann:hu%40sh@", None, true);
+    let (done, why) = requested("ann:hu%40sh@", None, true);
     assert!(done && why.starts_with("1 message stored"), "{why}");
     assert_eq!(bodies(&server).len(), 2);
 }
@@ -304,9 +305,9 @@ fn a_server_does_not_import_its_own_messages_to_where_they_are() {
         let from = format!("{scheme}://{}/work", server.address_of(protocol));
         for more in [&[][..], &["--into", "work"]] {
             let output = import(&server, &from, more);
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{scheme}: {said}");
-            assert!(said.contains("is this server itself"), "{said}");
+            let printed = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{scheme}: {printed}");
+            assert!(printed.contains("is this server itself"), "{printed}");
         }
         let all = all(&server);
         assert!(all.len() == 2 && all.iter().all(|one| one["state"] == "ready"));

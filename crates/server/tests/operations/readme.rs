@@ -47,8 +47,8 @@ fn sessions(page: &str) -> Vec<Step> {
         if !lines.peek().is_some_and(|line| line.starts_with(PROMPT)) {
             continue;
         }
-        let said = above.trim_end().lines().next_back().unwrap_or_default();
-        if said.starts_with(NOT_RUN) {
+        let stated = above.trim_end().lines().next_back().unwrap_or_default();
+        if stated.starts_with(NOT_RUN) {
             continue;
         }
         for line in lines {
@@ -99,7 +99,7 @@ fn without_times(text: &str) -> String {
 /// A bash that is given one command after the other.
 struct Shell {
     child: Child,
-    said: Receiver<String>,
+    stated: Receiver<String>,
     /// Printed after each command; nothing else prints it.
     mark: String,
 }
@@ -117,19 +117,19 @@ impl Shell {
             .spawn()
             .expect("bash");
         let output = child.stdout.take().expect("its output");
-        let (tell, said) = channel();
+        let (sender, stated) = channel();
         // Ends with the shell and what it started.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines() {
                 let Ok(line) = line else { return };
-                if tell.send(line).is_err() {
+                if sender.send(line).is_err() {
                     return;
                 }
             }
         });
         let mut shell = Self {
             child,
-            said,
+            stated,
             mark: format!("-- {} --", std::process::id()),
         };
         assert_eq!(shell.paste("exec 2>&1"), [""; 0]);
@@ -150,7 +150,7 @@ impl Shell {
         let mut lines = Vec::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match self.said.recv_timeout(left) {
+            match self.stated.recv_timeout(left) {
                 Ok(line) if line == self.mark => break,
                 Ok(line) => lines.push(line.trim_end_matches('\r').to_owned()),
                 Err(error) => panic!("{command}: {error} behind {lines:#?}"),

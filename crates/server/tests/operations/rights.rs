@@ -49,7 +49,7 @@ fn memcache(server: &Server, name: &str) -> Client {
     client
 }
 
-pub(crate) fn asked(address: &str, head: &str, body: &str) -> (u16, Value) {
+pub(crate) fn send_request(address: &str, head: &str, body: &str) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).expect("connected");
     let request = format!(
         "{head}Host: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -72,7 +72,7 @@ fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
         "{} HTTP/1.1\r\nAuthorization: Basic {login}\r\nContent-Type: application/json\r\n",
         line.replace(' ', " /api/v1")
     );
-    asked(server.address_of("http"), &head, &body.to_string())
+    send_request(server.address_of("http"), &head, &body.to_string())
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
         "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
          Content-Type: application/x-amz-json-1.0\r\n"
     );
-    asked(server.address_of("sqs"), &head, &input.to_string())
+    send_request(server.address_of("sqs"), &head, &input.to_string())
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn nobody_joins_a_batch_that_he_may_not_see() {
                 let member = json!({"body": "x", "batch": id});
                 let puts = json!({"messages": vec![member; count]});
                 let line = format!("POST /queues/{queue}/messages");
-                let (status, told) = api(&server, "ann", &line, &puts);
-                assert_eq!(status, 403, "{shards} {queue}: {told}");
+                let (status, response) = api(&server, "ann", &line, &puts);
+                assert_eq!(status, 403, "{shards} {queue}: {response}");
             }
         }
         let child = json!({"success": {"queue": "ann1", "body": "x"}, "parent": id});
@@ -239,9 +239,9 @@ fn a_move_task_puts_nothing_where_its_starter_may_not_put() {
             assert_eq!(made.0, 200, "{made:?}");
         }
         let bob = |line: &str, body: Value| {
-            let (status, told) = api(&server, "bob", line, &body);
-            assert!(status < 300, "{line} {status} {told}");
-            told
+            let (status, response) = api(&server, "bob", line, &body);
+            assert!(status < 300, "{line} {status} {response}");
+            response
         };
         let x = json!({"messages": [{"body": "x"}]});
         for queue in ["sec", "ann"] {
@@ -259,8 +259,8 @@ fn a_move_task_puts_nothing_where_its_starter_may_not_put() {
         bob("PATCH /queues/sec/settings", json!({"dead_letter": null}));
         assert_eq!(sqs(&server, "StartMessageMoveTask", &back).0, 200);
         await_that("the task is over", || {
-            let (_, told) = sqs(&server, "ListMessageMoveTasks", &back);
-            told["Results"][0]["Status"] == "COMPLETED"
+            let (_, response) = sqs(&server, "ListMessageMoveTasks", &back);
+            response["Results"][0]["Status"] == "COMPLETED"
         });
         let counts = ["sec", "ann-dead", "ann"].map(|queue| ready(queue).as_u64());
         assert_eq!(counts, [0, 1, 1].map(Some));
@@ -277,9 +277,13 @@ fn nobody_but_the_server_has_its_attributes_and_tags() {
     let server = start(&dir.path().join("data"), 1);
     let callback = json!({"queue": "ann", "headers": {"dir": "queue/sec/msg/1/1"}});
     for event in ["success", "complete"] {
-        let (status, told) = api(&server, "ann", "POST /batches", &json!({event: callback}));
+        let (status, response) = api(&server, "ann", "POST /batches", &json!({event: callback}));
         let field = format!("{event}.headers.dir");
-        assert_eq!((status, &told["field"]), (400, &json!(field)), "{told}");
+        assert_eq!(
+            (status, &response["field"]),
+            (400, &json!(field)),
+            "{response}"
+        );
     }
     let made = sqs(&server, "CreateQueue", &json!({"QueueName": "ann"}));
     assert_eq!(made.0, 200, "{made:?}");
@@ -297,8 +301,8 @@ fn nobody_but_the_server_has_its_attributes_and_tags() {
         input["QueueUrl"] = json!("ann");
         assert_eq!(sqs(&server, action, &input).0, 400, "{action}");
     }
-    let (_, told) = bob("GET /queues/ann/settings", Value::Null);
-    let settings = told["settings"].as_array().expect("a list");
+    let (_, response) = bob("GET /queues/ann/settings", Value::Null);
+    let settings = response["settings"].as_array().expect("a list");
     let rate = settings.iter().find(|one| one["key"] == "take_rate");
     assert_eq!(rate.expect("a setting")["set_by"], "bob");
 }
@@ -354,8 +358,8 @@ fn what_administers_is_written_down() {
             json!({"QueueUrl": "dead", "MessageBody": "x"}),
         ),
     ] {
-        let (status, told) = sqs(&server, action, &input);
-        assert_eq!(status, 200, "{action}: {told}");
+        let (status, response) = sqs(&server, action, &input);
+        assert_eq!(status, 200, "{action}: {response}");
     }
     let mut faktory = server.client_of("faktory");
     faktory.until(b"\r\n");
@@ -372,8 +376,8 @@ fn what_administers_is_written_down() {
     memcache.send(b"set lk 0 0 1\r\nx\r\n");
     memcache.expect(b"STORED\r\n");
     faktory.send(b"QUEUE PAUSE lk\r\n");
-    let said = text(&faktory.until(b"\r\n"));
-    assert!(said.starts_with("-ERR"), "{said}");
+    let output = text(&faktory.until(b"\r\n"));
+    assert!(output.starts_with("-ERR"), "{output}");
     memcache.send(b"dump_config\r\n");
     memcache.until(b"END\r\n");
     let plain = |line: &str, body: Value| {
@@ -381,7 +385,7 @@ fn what_administers_is_written_down() {
             "{} HTTP/1.1\r\nContent-Type: application/json\r\n",
             line.replace(' ', " /api/v1")
         );
-        asked(server.address_of("http"), &head, &body.to_string())
+        send_request(server.address_of("http"), &head, &body.to_string())
     };
     for (removes, reply) in [
         ("delete m", "DELETED\r\n"),
@@ -422,7 +426,7 @@ fn what_administers_is_written_down() {
     for method in ["delete", "commit"] {
         let head = "POST /q/work/1 HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n";
         let form = format!("_method={method}&x_format=json");
-        asked(server.address_of("http"), head, &form);
+        send_request(server.address_of("http"), head, &form);
     }
     let named = json!({"messages": [{"body": "x", "name": "n"}]});
     assert!(plain("POST /queues/names/messages", named).0 < 300);
@@ -450,9 +454,10 @@ fn what_administers_is_written_down() {
 
     // The task ends in its own time.
     let audit = eventually("the move task ends", || {
-        let told = text(&server.run(&["audit"]).stdout);
-        told.contains("message move task dead COMPLETED")
-            .then_some(told)
+        let response = text(&server.run(&["audit"]).stdout);
+        response
+            .contains("message move task dead COMPLETED")
+            .then_some(response)
     });
     let lines: Vec<&str> = audit.lines().collect();
     let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
@@ -538,16 +543,16 @@ fn what_became_of_a_message_is_told_to_those_who_may_see_its_queue() {
             &json!({}),
         )
     };
-    let (status, told) = trace("bob", 1);
+    let (status, response) = trace("bob", 1);
     assert_eq!(
-        (status, &told["end"], &told["by"]),
+        (status, &response["end"], &response["by"]),
         (200, &json!("deleted"), &json!("user bob"))
     );
     assert_eq!(trace("ann", 1).0, 403);
     // Who did it is for those who operate the server.
-    let (status, told) = trace("ann", 2);
+    let (status, response) = trace("ann", 2);
     assert_eq!(
-        (status, &told["end"], &told["by"]),
+        (status, &response["end"], &response["by"]),
         (200, &json!("deleted"), &Value::Null)
     );
     // With its queue it is nobody's but theirs.

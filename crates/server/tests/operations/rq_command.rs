@@ -58,17 +58,17 @@ impl Rq {
 
     #[track_caller]
     fn ok(&self, args: &[&str]) -> String {
-        let (said, good) = self.rq(args);
-        assert!(good, "{args:?}: {said}");
-        let rest = said.strip_prefix("ok ").expect("ok");
+        let (printed, good) = self.rq(args);
+        assert!(good, "{args:?}: {printed}");
+        let rest = printed.strip_prefix("ok ").expect("ok");
         rest.trim_end_matches('\n').to_owned()
     }
 
     #[track_caller]
     fn fail(&self, args: &[&str]) -> String {
-        let (said, good) = self.rq(args);
-        assert!(!good, "{args:?}: {said}");
-        let rest = said.strip_prefix("fail ").expect("fail");
+        let (printed, good) = self.rq(args);
+        assert!(!good, "{args:?}: {printed}");
+        let rest = printed.strip_prefix("fail ").expect("fail");
         rest.trim_end_matches('\n').to_owned()
     }
 
@@ -261,18 +261,21 @@ fn what_cannot_be_done_says_why_and_exits_with_one() {
             "{help}"
         );
     }
-    let (said, good) = long(&["dance", "--root", &root]);
+    let (printed, good) = long(&["dance", "--root", &root]);
     assert!(
-        !good && said == "fail unknown command dance; see quintet rq help\n",
-        "{said}"
+        !good && printed == "fail unknown command dance; see quintet rq help\n",
+        "{printed}"
     );
-    let (said, good) = long(&["queues", "--root", &root]);
-    assert!(good && said == "ok 3\nrelay\ntest\nwebhook\n", "{said}");
-    drop(rq.server);
-    let (said, good) = long(&["queues", "--root", &root]);
+    let (printed, good) = long(&["queues", "--root", &root]);
     assert!(
-        !good && said.starts_with("fail no server answers at "),
-        "{said}"
+        good && printed == "ok 3\nrelay\ntest\nwebhook\n",
+        "{printed}"
+    );
+    drop(rq.server);
+    let (printed, good) = long(&["queues", "--root", &root]);
+    assert!(
+        !good && printed.starts_with("fail no server answers at "),
+        "{printed}"
     );
 }
 
@@ -291,13 +294,13 @@ fn rules_of_the_router_are_verified_by_rule() {
             .expect("runs");
         (text(&output.stdout), output.status.success())
     };
-    let (said, good) = run(&[]);
-    assert!(!good && said.starts_with("fail "), "{said}");
+    let (printed, good) = run(&[]);
+    assert!(!good && printed.starts_with("fail "), "{printed}");
     std::fs::write(config.join("rq_router_rules.rb"), "rule 'default'\n").expect("written");
-    let (said, good) = run(&[]);
+    let (printed, good) = run(&[]);
     assert!(
-        !good && said.contains("write its rules as rq_router_rules.toml"),
-        "{said}"
+        !good && printed.contains("write its rules as rq_router_rules.toml"),
+        "{printed}"
     );
     let rule = "[[rule]]\ndesc = 'a'\nsrc = '^a'\naction = 'relay'\nroute = ['h']\n";
     let path = config.join("rq_router_rules.toml");
@@ -307,9 +310,9 @@ fn rules_of_the_router_are_verified_by_rule() {
     let bad = format!("{rule}[[rule]]\ndesc = 'b'\nsrc = '('\naction = 'send'\n");
     std::fs::write(&other, bad).expect("written");
     let other = other.to_str().expect("UTF-8").to_owned();
-    let (said, good) = run(&[&other]);
-    let lines: Vec<&str> = said.lines().collect();
-    assert!(!good, "{said}");
+    let (printed, good) = run(&[&other]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(!good, "{printed}");
     assert_eq!(
         lines,
         [

@@ -123,14 +123,14 @@ fn records_are_stored_once_and_none_behind_an_error() {
         );
         post(&head, "abb")
     };
-    let asked = |requests: &[String]| {
+    let requested = |requests: &[String]| {
         let mut client = Client::unix(&server.data.join("quintet.sock"));
         client.send(requests.concat().as_bytes());
         client.all()
     };
-    let said = asked(&[two("first"), two("first"), two("second")]);
-    let replies: Vec<&str> = said.split("HTTP/1.1 ").skip(1).collect();
-    assert_eq!(replies.len(), 2, "{said}");
+    let output = requested(&[two("first"), two("first"), two("second")]);
+    let replies: Vec<&str> = output.split("HTTP/1.1 ").skip(1).collect();
+    assert_eq!(replies.len(), 2, "{output}");
     assert!(replies[0].starts_with("201") && replies[0].ends_with("{\"ids\":[1,2]}"));
     assert!(replies[1].starts_with("409") && replies[1].contains("\"duplicate\""));
     for (token, status) in [("first", 200), ("second", 404)] {
@@ -168,10 +168,13 @@ fn records_are_stored_once_and_none_behind_an_error() {
         (&many("messages", 2049), "", "messages"),
         (&many("tokens", 2049), "", "tokens"),
     ] {
-        let said = asked(&[post(head, bodies), two("behind")]);
-        assert!(said.starts_with("HTTP/1.1 400"), "{said}");
-        assert!(said.contains(&format!("\"field\":\"{field}\"")), "{said}");
-        assert_eq!(said.matches("HTTP/1.1 ").count(), 1, "{said}");
+        let output = requested(&[post(head, bodies), two("behind")]);
+        assert!(output.starts_with("HTTP/1.1 400"), "{output}");
+        assert!(
+            output.contains(&format!("\"field\":\"{field}\"")),
+            "{output}"
+        );
+        assert_eq!(output.matches("HTTP/1.1 ").count(), 1, "{output}");
     }
     let queues = json(&ask(&server, "GET /api/v1/queues", ""));
     assert_eq!(queues["queues"][0]["ready"], 2, "{queues}");
@@ -180,6 +183,6 @@ fn records_are_stored_once_and_none_behind_an_error() {
     let longest = post(&with_token(&"x".repeat(255)), "a");
     client.send((longest + &post(&many("messages", 2048), "")).as_bytes());
     client.half_close();
-    let said = client.all();
-    assert_eq!(said.matches("HTTP/1.1 201").count(), 2, "{said}");
+    let output = client.all();
+    assert_eq!(output.matches("HTTP/1.1 201").count(), 2, "{output}");
 }

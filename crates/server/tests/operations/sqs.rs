@@ -40,7 +40,7 @@ struct State {
     chaos: u64,
     /// Other attributes of GetQueueAttributes.
     setup: Value,
-    asked: BTreeMap<String, usize>,
+    requested: BTreeMap<String, usize>,
 }
 
 /// An SQS that checks signatures. Its thread ends with the test's process.
@@ -122,9 +122,9 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
         }
         let fault = chaos(&mut state.lock().unwrap().chaos);
         if let Chaos::Busy(status) = fault {
-            let told = r#"{"__type": "com.amazonaws.sqs#ThrottlingException"}"#;
-            let len = told.len();
-            let reply = format!("HTTP/1.1 {status} X\r\ncontent-length: {len}\r\n\r\n{told}");
+            let response = r#"{"__type": "com.amazonaws.sqs#ThrottlingException"}"#;
+            let len = response.len();
+            let reply = format!("HTTP/1.1 {status} X\r\ncontent-length: {len}\r\n\r\n{response}");
             if into.write_all(reply.as_bytes()).is_err() {
                 return;
             }
@@ -150,7 +150,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) {
             }
             if loses.is_some() && answer["Messages"].is_array() {
                 let handles = answer["Messages"].as_array().unwrap().iter();
-                let handles = handles.map(|told| told["ReceiptHandle"].as_str().unwrap());
+                let handles = handles.map(|response| response["ReceiptHandle"].as_str().unwrap());
                 state
                     .lost
                     .extend(handles.map(|handle| handle.parse::<u64>().unwrap()));
@@ -240,21 +240,21 @@ fn is_signed(headers: &BTreeMap<String, String>, body: &[u8]) -> bool {
 }
 
 fn answer(target: &str, body: &[u8], state: &mut State) -> (u16, Value) {
-    let asked: Value = serde_json::from_slice(body).unwrap();
-    *state.asked.entry(target.to_owned()).or_default() += 1;
+    let requested: Value = serde_json::from_slice(body).unwrap();
+    *state.requested.entry(target.to_owned()).or_default() += 1;
     if state.busy > 0 {
         state.busy -= 1;
         return (503, json!({"__type": "com.amazonaws.sqs#RequestThrottled"}));
     }
     let url = |name: &str| format!("http://queues.example/000000000000/{name}");
-    let name = asked["QueueUrl"].as_str().map(|url| {
+    let name = requested["QueueUrl"].as_str().map(|url| {
         let name = url.strip_prefix("http://queues.example/000000000000/");
         name.unwrap().to_owned()
     });
     match (target.strip_prefix("AmazonSQS.").unwrap(), name) {
         ("ListQueues", None) => {
             // A page each.
-            let after = asked["NextToken"].as_str().unwrap_or_default();
+            let after = requested["NextToken"].as_str().unwrap_or_default();
             let mut names = state.queues.keys().filter(|name| name.as_str() > after);
             let Some(first) = names.next() else {
                 return (200, json!({}));
@@ -265,7 +265,7 @@ fn answer(target: &str, body: &[u8], state: &mut State) -> (u16, Value) {
             }
             (200, page)
         }
-        ("GetQueueUrl", None) => match asked["QueueName"].as_str().unwrap() {
+        ("GetQueueUrl", None) => match requested["QueueName"].as_str().unwrap() {
             name if state.queues.contains_key(name) => (200, json!({ "QueueUrl": url(name) })),
             _ => (
                 400,
@@ -286,20 +286,21 @@ fn answer(target: &str, body: &[u8], state: &mut State) -> (u16, Value) {
             let setup = state.setup.clone();
             let queue = &state.queues[&name];
             let hidden = queue.iter().filter(|(_, message)| message.hidden).count();
-            let mut told = json!({
+            let mut response = json!({
                 "ApproximateNumberOfMessages": (queue.len() - hidden).to_string(),
                 "ApproximateNumberOfMessagesNotVisible": hidden.to_string(),
                 "ApproximateNumberOfMessagesDelayed": "0" });
             for (name, value) in setup.as_object().into_iter().flatten() {
-                told[name] = value.clone();
+                response[name] = value.clone();
             }
-            (200, json!({ "Attributes": told }))
+            (200, json!({ "Attributes": response }))
         }
-        ("ReceiveMessage", Some(name)) => {
-            (200, received(&asked, state.queues.get_mut(&name).unwrap()))
-        }
+        ("ReceiveMessage", Some(name)) => (
+            200,
+            received(&requested, state.queues.get_mut(&name).unwrap()),
+        ),
         (act @ ("DeleteMessageBatch" | "ChangeMessageVisibilityBatch"), Some(name)) => {
-            let entries = asked["Entries"].as_array().unwrap();
+            let entries = requested["Entries"].as_array().unwrap();
             assert!((1..=10).contains(&entries.len()));
             let queue = state.queues.get_mut(&name).unwrap();
             let mut failed = Vec::new();
@@ -318,8 +319,8 @@ fn answer(target: &str, body: &[u8], state: &mut State) -> (u16, Value) {
     }
 }
 
-fn received(asked: &Value, queue: &mut [(u64, Message)]) -> Value {
-    assert_eq!(asked["MaxNumberOfMessages"], 10);
+fn received(requested: &Value, queue: &mut [(u64, Message)]) -> Value {
+    assert_eq!(requested["MaxNumberOfMessages"], 10);
     let (mut messages, mut blocked) = (Vec::new(), BTreeSet::new());
     for (id, message) in queue.iter_mut() {
         let group = message.group.clone();
@@ -332,24 +333,24 @@ fn received(asked: &Value, queue: &mut [(u64, Message)]) -> Value {
         }
         message.hidden = true;
         message.received += 1;
-        let mut told = json!({"MessageId": format!("m{id}"), "ReceiptHandle": id.to_string(),
+        let mut response = json!({"MessageId": format!("m{id}"), "ReceiptHandle": id.to_string(),
             "Body": message.body, "Attributes": {
                 "ApproximateReceiveCount": message.received.to_string(),
                 "SentTimestamp": "1700000000123"}});
         if let Some(group) = &message.group {
-            told["Attributes"]["MessageGroupId"] = json!(group);
-            told["Attributes"]["MessageDeduplicationId"] = json!(format!("d{id}"));
+            response["Attributes"]["MessageGroupId"] = json!(group);
+            response["Attributes"]["MessageDeduplicationId"] = json!(format!("d{id}"));
         }
         if let Some(md5) = message.more.get("MD5OfBody") {
-            told["MD5OfBody"] = md5.clone();
+            response["MD5OfBody"] = md5.clone();
         }
         if let Some(attributes) = message.more.get("MessageAttributes") {
-            assert_eq!(asked["MessageAttributeNames"], json!(["All"]));
-            told["MessageAttributes"] = attributes.clone();
+            assert_eq!(requested["MessageAttributeNames"], json!(["All"]));
+            response["MessageAttributes"] = attributes.clone();
             // So that it is a message with all there is.
-            told["Attributes"]["AWSTraceHeader"] = json!("Root=1-5759e988");
+            response["Attributes"]["AWSTraceHeader"] = json!("Root=1-5759e988");
         }
-        messages.push(told);
+        messages.push(response);
     }
     match messages.is_empty() {
         true => json!({}),
@@ -357,7 +358,7 @@ fn received(asked: &Value, queue: &mut [(u64, Message)]) -> Value {
     }
 }
 
-fn asked(server: &Server, from: &str, secret: &str, more: &[&str]) -> Output {
+fn import_from(server: &Server, from: &str, secret: &str, more: &[&str]) -> Output {
     let mut command = quintet(&["import", "--from", from, "--data"]);
     command.arg(&server.data).args(more);
     command.env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE");
@@ -368,7 +369,7 @@ fn asked(server: &Server, from: &str, secret: &str, more: &[&str]) -> Output {
 
 fn import(server: &Server, address: &str, queue: &str, more: &[&str]) -> Output {
     let from = format!("sqs://{queue}?region=eu-central-1&endpoint=http://{address}");
-    asked(server, &from, SECRET, more)
+    import_from(server, &from, SECRET, more)
 }
 
 fn bodies(server: &Server) -> Vec<String> {
@@ -420,8 +421,8 @@ fn all_of_sqs_moves_with_attributes_groups_and_times() {
     old.state.lock().unwrap().busy = 2;
     let output = import(&server, &old.address, "", &[]);
     done(&output);
-    let said = text(&output.stderr);
-    assert!(said.starts_with("380 messages stored"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.starts_with("380 messages stored"), "{printed}");
     assert_eq!(old.left(), (Vec::new(), Vec::new()));
     let of = |queue: &str| -> Vec<Value> {
         let messages = all(&server).into_iter();
@@ -447,9 +448,9 @@ fn an_sqs_that_dies_or_refuses_is_named_and_loses_nothing() {
         old.many("work", ALL, None);
         let address = dying(&old.address, bytes);
         let output = import(&server, &address, "work", &[]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{bytes}: {said}");
-        assert!(said.contains(&address), "{bytes}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{bytes}: {printed}");
+        assert!(printed.contains(&address), "{bytes}: {printed}");
         let (shown, hidden) = old.left();
         assert!(
             !shown.is_empty() || !hidden.is_empty(),
@@ -476,7 +477,7 @@ fn an_sqs_that_dies_or_refuses_is_named_and_loses_nothing() {
         "sqs://work?region=eu-central-1&endpoint=http://{}",
         old.address
     );
-    let output = asked(&server, &from, "another", &[]);
+    let output = import_from(&server, &from, "another", &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("InvalidSignatureException"));
     let output = import(&server, &old.address, "none", &[]);
@@ -526,20 +527,20 @@ fn whatever_happens_to_answers_no_message_is_lost() {
         old.state.lock().unwrap().chaos = seed * 0x9e37_79b9;
         loop {
             let output = import(&server, &old.address, "", &[]);
-            let said = text(&output.stderr);
+            let printed = text(&output.stderr);
             let here = bodies(&server);
             let (shown, hidden) = old.left();
             let there: BTreeSet<String> =
                 here.iter().chain(&shown).chain(&hidden).cloned().collect();
-            assert_eq!(there, wanted, "{seed}: {said}");
+            assert_eq!(there, wanted, "{seed}: {printed}");
             if output.status.success() {
-                assert_eq!((shown.len(), hidden.len()), (0, 0), "{seed}: {said}");
+                assert_eq!((shown.len(), hidden.len()), (0, 0), "{seed}: {printed}");
                 break;
             }
             failed += 1;
-            assert!(failed < 60, "{seed}: {said}");
-            assert_eq!(output.status.code(), Some(1), "{seed}: {said}");
-            assert!(said.contains(&old.address), "{seed}: {said}");
+            assert!(failed < 60, "{seed}: {printed}");
+            assert_eq!(output.status.code(), Some(1), "{seed}: {printed}");
+            assert!(printed.contains(&old.address), "{seed}: {printed}");
             // Their time is over, and the next try has other luck.
             let mut state = old.state.lock().unwrap();
             state.lost.clear();
@@ -557,19 +558,21 @@ fn receives_that_are_never_answered_are_told_of() {
     old.many("work", 300, None);
     old.state.lock().unwrap().lose = usize::MAX;
     let output = import(&server, &old.address, "work", &[]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     let (_, hidden) = old.left();
-    let most = said
+    let most = printed
         .split_once("up to ")
         .and_then(|(_, rest)| rest.split_once(' '));
-    let most: usize = most.and_then(|(most, _)| most.parse().ok()).expect(&said);
+    let most: usize = most
+        .and_then(|(most, _)| most.parse().ok())
+        .expect(&printed);
     assert!(
         (1..=most).contains(&hidden.len()),
-        "{} hidden: {said}",
+        "{} hidden: {printed}",
         hidden.len()
     );
-    assert!(said.contains("hidden there for 120 s"), "{said}");
+    assert!(printed.contains("hidden there for 120 s"), "{printed}");
     assert_eq!(bodies(&server).len(), 0);
 }
 
@@ -587,10 +590,13 @@ fn a_body_that_came_as_another_stays_there_and_the_others_move() {
     // The second time there is nothing else.
     for _ in 0..2 {
         let output = import(&server, &old.address, "work", &[]);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("do not match their MD5OfBody: 2;"), "{said}");
-        assert!(!said.contains("nothing to import"), "{said}");
+        let printed = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(
+            printed.contains("do not match their MD5OfBody: 2;"),
+            "{printed}"
+        );
+        assert!(!printed.contains("nothing to import"), "{printed}");
         let mut wanted = vec!["good".to_owned()];
         wanted.extend((0..12).map(|number| format!("message {number}")));
         assert_eq!(bodies(&server), wanted);
@@ -646,11 +652,14 @@ fn what_sqs_has_clients_of_sqs_see_here() {
         json!({"DataType": "String.of", "StringValue": "red"})
     );
     assert_eq!(message["MessageAttributes"]["raw"]["BinaryValue"], "AP8=");
-    let told = &message["Attributes"];
+    let response = &message["Attributes"];
     assert_eq!(
-        (&told["MessageDeduplicationId"], &told["MessageGroupId"]),
+        (
+            &response["MessageDeduplicationId"],
+            &response["MessageGroupId"]
+        ),
         (&json!("d1"), &json!("g1"))
     );
-    assert_eq!(told["AWSTraceHeader"], "Root=1-5759e988");
-    assert_eq!(told["SentTimestamp"], "1700000000123");
+    assert_eq!(response["AWSTraceHeader"], "Root=1-5759e988");
+    assert_eq!(response["SentTimestamp"], "1700000000123");
 }

@@ -19,10 +19,10 @@ impl Tail {
         tail.arg(&server.data).args(words).stdout(Stdio::piped());
         let mut child = tail.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let (told, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
-                if told.send(serde_json::from_str(&line).unwrap()).is_err() {
+                if sender.send(serde_json::from_str(&line).unwrap()).is_err() {
                     return;
                 }
             }
@@ -77,16 +77,16 @@ fn tail_tells_the_newest_of_a_long_queue_and_only_what_it_is_asked_for() {
     server.run(&["kick", "work", "--yes"]);
     let taken = server.run(&["take", "work"]);
     assert_eq!(text(&taken.stdout), "mark 1");
-    let mut told = Vec::new();
-    while told.last() != Some(&"taken".to_owned()) {
+    let mut received = Vec::new();
+    while received.last() != Some(&"taken".to_owned()) {
         let (event, of, body) = tail.next();
         assert!(body.starts_with("mark "), "{event} {of} {body}");
         if of == id {
             assert_eq!(body, "mark 1");
-            told.push(event);
+            received.push(event);
         }
     }
-    assert_eq!(told, ["put", "reserved", "buried", "kicked", "taken"]);
+    assert_eq!(received, ["put", "reserved", "buried", "kicked", "taken"]);
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn as_many_queues_are_followed_as_may_be_and_a_line_is_for_people() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let (told, ended) = channel();
-    std::thread::spawn(move || told.send(tail.wait_with_output().unwrap()));
+    let (sender, ended) = channel();
+    std::thread::spawn(move || sender.send(tail.wait_with_output().unwrap()));
     let printed = eventually("a line", || {
         server.run(&["put", "q-3", "a\u{1b}[2Jb"]);
         ended.try_recv().ok()
@@ -192,9 +192,9 @@ fn tail_follows_over_https_and_says_where_to_go_with_tls() {
         !refused.status.success() && why.contains("https://HOST:PORT"),
         "{why}"
     );
-    let (told, ended) = channel();
+    let (sender, ended) = channel();
     let tail = tail("https");
-    std::thread::spawn(move || told.send(tail.wait_with_output().expect("ended")));
+    std::thread::spawn(move || sender.send(tail.wait_with_output().expect("ended")));
     let printed = eventually("a line", || {
         server.run(&["put", "work", "hello"]);
         ended.try_recv().ok()
@@ -283,14 +283,14 @@ fn a_slow_tail_is_told_how_many_events_it_missed() {
     });
     assert_eq!(first["event"], "put");
     let pid = rustix::process::Pid::from_child(&tail.child);
-    let tell = |signal| rustix::process::kill_process(pid, signal).expect("told");
-    tell(rustix::process::Signal::STOP);
+    let send_signal = |signal| rustix::process::kill_process(pid, signal).expect("told");
+    send_signal(rustix::process::Signal::STOP);
     await_that("it stands still", || stands_still(tail.child.id()));
     for _ in 0..PUTS {
         client.put("work", b"many");
     }
     client.put("work", b"last");
-    tell(rustix::process::Signal::CONT);
+    send_signal(rustix::process::Signal::CONT);
     let (mut seen, mut missed) = (0, 0);
     loop {
         let line = tail.lines.recv_timeout(PATIENCE).expect("a line");

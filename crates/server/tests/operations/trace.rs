@@ -20,15 +20,15 @@ fn put(server: &Server, queue: &str) -> u64 {
 }
 
 fn trace(server: &Server, id: u64) -> Value {
-    let told = server.printed(&["trace", &id.to_string(), "--json"]);
-    let last = told.lines().last().expect("a line");
+    let output = server.printed(&["trace", &id.to_string(), "--json"]);
+    let last = output.lines().last().expect("a line");
     serde_json::from_str(last).expect("JSON")
 }
 
 /// The first line of what is told of it.
 fn says(server: &Server, id: u64) -> String {
-    let told = server.printed(&["trace", &id.to_string()]);
-    told.lines().next().expect("a line").to_owned()
+    let output = server.printed(&["trace", &id.to_string()]);
+    output.lines().next().expect("a line").to_owned()
 }
 
 #[test]
@@ -92,17 +92,17 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
         (expires, "expired"),
     ];
     for (id, did) in [(ids[0], "was taken and removed"), (ids[2], "was deleted")] {
-        let told = says(&server, id);
+        let output = says(&server, id);
         let by = format!("message {id} {did} by a client without a login, ");
-        assert!(told.starts_with(&by), "{told}");
+        assert!(output.starts_with(&by), "{output}");
     }
     let all = |server: &Server| {
         for (id, end) in ended {
-            let told = trace(server, id);
+            let output = trace(server, id);
             assert_eq!(
-                (&told["state"], &told["end"]),
+                (&output["state"], &output["end"]),
                 (&"gone".into(), &end.into()),
-                "{told}"
+                "{output}"
             );
         }
         // From one id to the next.
@@ -148,10 +148,10 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
         "{after}"
     );
     assert_eq!(trace(&server, ids[1])["by"], Value::Null);
-    let told = says(&server, ids[1]);
+    let output = says(&server, ids[1]);
     assert!(
-        told.contains("the log does not keep it over a restart"),
-        "{told}"
+        output.contains("the log does not keep it over a restart"),
+        "{output}"
     );
 }
 

@@ -110,11 +110,11 @@ fn queues_move_with_all_states_and_fields_in_both_forms() {
     );
     let before = comparable(&file("first.jsonl"));
     // What was given is there.
-    for (line, given) in before[5..].iter().zip(every_kind().lines()) {
-        let given: Value = serde_json::from_str(given).unwrap();
-        for (field, value) in given.as_object().unwrap() {
+    for (line, original) in before[5..].iter().zip(every_kind().lines()) {
+        let original: Value = serde_json::from_str(original).unwrap();
+        for (field, value) in original.as_object().unwrap() {
             if *value != json!(0) || field == "ttr_ms" || field == "priority" {
-                assert_eq!(line[field], *value, "{field} of {given}");
+                assert_eq!(line[field], *value, "{field} of {original}");
             }
         }
     }
@@ -171,10 +171,10 @@ fn an_imported_held_message_waits_for_a_kick_and_the_import_says_so() {
     for into in [&["--into", "deploy"][..], &["--into", "again", "--again"]] {
         let all = [&["import", file.to_str().unwrap()], into].concat();
         let imported = other.run(&all);
-        let said = text(&imported.stderr);
-        assert!(imported.status.success(), "{said}");
+        let printed = text(&imported.stderr);
+        assert!(imported.status.success(), "{printed}");
         let expected = "1 message of the source waited for other messages: its copy stays delayed";
-        assert!(said.contains(expected), "{said}");
+        assert!(printed.contains(expected), "{printed}");
     }
     let take = |queue: &str| other.run(&["take", queue]);
     assert_eq!(text(&take("deploy").stdout).trim(), "make");
@@ -184,8 +184,8 @@ fn an_imported_held_message_waits_for_a_kick_and_the_import_says_so() {
     std::fs::remove_file(&file).unwrap();
     done(&other.run(&["export", "again", "--output", file.to_str().unwrap()]));
     // There it is delayed as long as can be, and waits for nothing.
-    let said = text(&import(&first, &file).stderr);
-    assert!(!said.contains("waited for other messages"), "{said}");
+    let printed = text(&import(&first, &file).stderr);
+    assert!(!printed.contains("waited for other messages"), "{printed}");
 }
 
 /// A server with `count` messages of 1 KiB in order.
@@ -425,11 +425,14 @@ fn a_queue_that_knows_keys_refuses_repeats_and_takes_the_rest() {
     for (stored, repeats) in [(302, "1 is a duplicate"), (0, "302 were stored")] {
         let output = import(&server, &path);
         done(&output);
-        let said = text(&output.stderr);
+        let printed = text(&output.stderr);
         // Behind its progress, if it took long.
         let begin = format!("{stored} messages stored");
-        assert!(said.lines().any(|line| line.starts_with(&begin)), "{said}");
-        assert!(said.contains(repeats), "{said}");
+        assert!(
+            printed.lines().any(|line| line.starts_with(&begin)),
+            "{printed}"
+        );
+        assert!(printed.contains(repeats), "{printed}");
     }
 }
 
@@ -446,7 +449,7 @@ fn an_import_whose_server_dies_says_so() {
     stdin.write_all(&all[all.len() / 3 * 2..]).ok();
     drop(stdin);
     let output = import.wait_with_output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("repeat the command"), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("repeat the command"), "{printed}");
 }

@@ -342,7 +342,7 @@ fn the_example_of_drain_comes_to_an_end() {
     let (_, example) = help.split_once("until quintet ").unwrap();
     let (words, _) = example.split_once(" | grep -q '^ready  *0'").unwrap();
     let words: Vec<&str> = words.split(' ').collect();
-    let told = text(&server.run(&words).stdout);
+    let output = text(&server.run(&words).stdout);
     let is_zero = |line: &str| line.strip_prefix("ready ").map(str::trim) == Some("0");
-    assert!(told.lines().any(is_zero), "{told}");
+    assert!(output.lines().any(is_zero), "{output}");
 }

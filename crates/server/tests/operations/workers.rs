@@ -154,15 +154,18 @@ fn wrong_passwords_make_an_address_wait() {
         client.send(b"HELLO {\"v\":2,\"pwdhash\":\"00\"}\r\n");
         text(&client.exact(usize::MAX))
     };
-    let told: Vec<String> = (0..8).map(tries).collect();
+    let replies: Vec<String> = (0..8).map(tries).collect();
     assert!(
-        told[..5]
+        replies[..5]
             .iter()
-            .all(|told| told == "-ERR Invalid password\r\n"),
-        "{told:?}"
+            .all(|replies| replies == "-ERR Invalid password\r\n"),
+        "{replies:?}"
     );
     let throttled = "-ERR too many failed logins, try again later\r\n";
-    assert!(told[5..].iter().any(|told| told == throttled), "{told:?}");
+    assert!(
+        replies[5..].iter().any(|replies| replies == throttled),
+        "{replies:?}"
+    );
     let audit = server.printed(&["audit"]);
     assert!(audit.contains("login"), "{audit}");
     // Who was let in stays so.
@@ -264,8 +267,12 @@ fn a_worker_that_announces_it_hears_with_a_beat_which_of_its_jobs_are_cancelled(
     // On another connection of the worker, too.
     let mut other = join(r#","cancelled":true"#, "w1");
     for worker in [&mut hears, &mut other] {
-        let told = "{\"state\":\"running\",\"cancelled\":[\"job00001\",\"job00003\"]}";
-        says(worker, first, &format!("${}\r\n{told}\r\n", told.len()));
+        let replies = "{\"state\":\"running\",\"cancelled\":[\"job00001\",\"job00003\"]}";
+        says(
+            worker,
+            first,
+            &format!("${}\r\n{replies}\r\n", replies.len()),
+        );
     }
     says(&mut deaf, second, "+OK\r\n");
     // The work has ended, one way or the other.

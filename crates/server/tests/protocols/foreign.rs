@@ -26,7 +26,7 @@ fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
         }
     }
     assert!(server.terminate().success());
-    let log = server.said();
+    let log = server.stderr_text();
     let about = |protocol: &str, what: &str| {
         let lines = log.lines().filter(|line| line.contains(what));
         lines.filter(|line| line.contains(protocol)).count()
@@ -87,7 +87,7 @@ fn a_web_page_puts_nothing() {
         b"UNKNOWN_COMMAND\r\nINSERTED 1\r\n",
     );
     assert!(server.terminate().success());
-    let log = server.said();
+    let log = server.stderr_text();
     for protocol in protocols {
         let lines = log.lines().filter(|line| line.contains("speaks HTTP"));
         let about = lines.filter(|line| line.contains(&format!("{protocol} at")));

@@ -53,16 +53,16 @@ fn a_reservation_nobody_could_hear_of_is_undone() {
         assert!(leases < 400, "the system held all of it");
         drop(stuck);
         memcache.await_stat("curr_connections", |n| n == 2);
-        let heard = server.queue_number("w", "reserved");
-        assert_eq!(server.queue_number("w", "ready") + heard, 400);
-        assert!(heard > 0, "what began to leave may have arrived");
-        assert!(heard < leases, "all {leases} are still reserved");
+        let delivered = server.queue_number("w", "reserved");
+        assert_eq!(server.queue_number("w", "ready") + delivered, 400);
+        assert!(delivered > 0, "what began to leave may have arrived");
+        assert!(delivered < leases, "all {leases} are still reserved");
         // They stand where they stood.
         client.ask(&reserve("w", 1), b"RESERVED\0");
         let id = u64::from_le_bytes(client.exact(8).try_into().expect("an id"));
         // Without the shard's number, which stands above.
         let number = id & 0xffff_ffff;
-        assert_eq!(number, heard as u64 + 1);
+        assert_eq!(number, delivered as u64 + 1);
     }
 }
 

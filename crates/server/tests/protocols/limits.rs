@@ -18,12 +18,12 @@ fn here(limits: &str) -> String {
 }
 
 /// Connects until the server lets it in: says this and is told that.
-fn comes_in(server: &Server, protocol: &str, words: &str, told: &str) -> Client {
+fn comes_in(server: &Server, protocol: &str, words: &str, reply: &str) -> Client {
     eventually("it comes in", || {
         let mut client = server.client_of(protocol);
         client.try_send(words.as_bytes());
-        let said = client.exact(told.len());
-        (said == told.as_bytes()).then_some(client)
+        let output = client.exact(reply.len());
+        (output == reply.as_bytes()).then_some(client)
     })
 }
 
@@ -35,7 +35,7 @@ fn one_connection_too_many_is_refused_in_its_protocol_s_words() {
     let mut second = server.client_of("beanstalk");
     second.ask(b"use q\r\n", b"USING q\r\n");
     let why = "too many connections from this address";
-    for (protocol, told) in [
+    for (protocol, reply) in [
         ("memcache", format!("SERVER_ERROR {why}\r\n")),
         ("lineup", format!("-{why}\r\n")),
         ("jobqueue", format!("ERROR\0{why}\0")),
@@ -43,7 +43,7 @@ fn one_connection_too_many_is_refused_in_its_protocol_s_words() {
         ("pinpriq", String::new()),
     ] {
         let mut third = server.client_of(protocol);
-        third.expect(told.as_bytes());
+        third.expect(reply.as_bytes());
         third.expect_end();
     }
     let (status, body) = page(&server, "/healthz");
@@ -134,19 +134,19 @@ fn bytes_in_flight_are_bounded_by_address() {
     server.await_number("limit_refusals_bytes_in_flight_address", |n| n > 0);
     server.await_number("connections_memory_bytes", |bytes| bytes <= 1 << 20);
     server.client_of("memcache").put("other", b"hi");
-    let mut told = 0;
+    let mut reply = 0;
     for client in &mut halves {
         client.try_send(b"x\r\n");
-        let said = text(&client.some());
-        match said.as_str() {
+        let output = text(&client.some());
+        match output.as_str() {
             "STORED\r\n" => {}
-            "SERVER_ERROR too many bytes in flight from this address\r\n" => told += 1,
+            "SERVER_ERROR too many bytes in flight from this address\r\n" => reply += 1,
             // It was written to after it was closed.
             "" => {}
             other => panic!("{other}"),
         }
     }
-    assert!(told > 0, "none heard why");
+    assert!(reply > 0, "none heard why");
     server.client_of("memcache").take("other", b"hi");
     server.stop();
 }
@@ -248,9 +248,9 @@ fn put_over_http(server: &Server, queue: &str, body: &str) -> (u16, String) {
         )
         .as_bytes(),
     );
-    let said = client.all();
-    let status = said.get(9..12).and_then(|status| status.parse().ok());
-    (status.expect("a status"), said)
+    let output = client.all();
+    let status = output.get(9..12).and_then(|status| status.parse().ok());
+    (status.expect("a status"), output)
 }
 
 /// A put over memcache is answered so, and the connection closed.
@@ -288,25 +288,25 @@ fn a_user_makes_so_many_queues_and_stores_so_much_also_after_a_restart() {
     }
     // Bytes: in whichever shard the queue is, over every protocol.
     refused(&server, "q1", 21, "too many bytes stored by this user");
-    let (status, said) = put_over_http(&server, "q2", &"y".repeat(21));
-    assert_eq!(status, 507, "{said}");
-    assert!(said.contains("\"code\":\"user_bytes\""), "{said}");
+    let (status, output) = put_over_http(&server, "q2", &"y".repeat(21));
+    assert_eq!(status, 507, "{output}");
+    assert!(output.contains("\"code\":\"user_bytes\""), "{output}");
     assert_eq!(put_over_http(&server, "q3", "z").0, 201);
     // Queues.
-    let (status, said) = put_over_http(&server, "q4", "z");
-    assert_eq!(status, 429, "{said}");
-    assert!(said.contains("\"code\":\"user_queues\""), "{said}");
+    let (status, output) = put_over_http(&server, "q4", "z");
+    assert_eq!(status, 429, "{output}");
+    assert!(output.contains("\"code\":\"user_queues\""), "{output}");
     refused(&server, "q4", 1, "too many queues of this user");
     let mut tube = server.client_of("beanstalk");
     tube.send(b"use q4\r\nput 0 0 60 1\r\nz\r\n");
-    let said = [tube.until(b"\r\n"), tube.until(b"\r\n")].concat();
-    assert!(said.ends_with(b"OUT_OF_MEMORY\r\n"), "{}", text(&said));
+    let output = [tube.until(b"\r\n"), tube.until(b"\r\n")].concat();
+    assert!(output.ends_with(b"OUT_OF_MEMORY\r\n"), "{}", text(&output));
     assert!(server.number("memcache_refusals_user_queues") > 0);
     // Others make their own.
     let mut cyd = server.client_of("lineup");
     cyd.send(b"PUSH 1 2\r\nhi\r\n");
-    let said = cyd.until(b"\r\n");
-    assert!(said.starts_with(b"+"), "{}", text(&said));
+    let output = cyd.until(b"\r\n");
+    assert!(output.starts_with(b"+"), "{}", text(&output));
 
     let server = server.kill_and_start(Start::of(&config(3)).listen(&LISTEN));
     let mut ann = server.client_of("memcache");

@@ -173,11 +173,11 @@ fn every_packet_reaches_one_subscriber() {
     for shards in [1, 4] {
         let config = format!("shards = {shards}\nio_threads = 3");
         let server = start(&config);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             for number in 0..SUBSCRIBERS {
-                let (server, tell) = (&server, tell.clone());
-                scope.spawn(move || subscribe(server, number, QUEUES, &tell));
+                let (server, sender) = (&server, sender.clone());
+                scope.spawn(move || subscribe(server, number, QUEUES, &sender));
             }
             let mut client = server.client_of("pinpriq");
             for n in 0..PACKETS {
@@ -191,7 +191,7 @@ fn every_packet_reaches_one_subscriber() {
             }
             let mut seen = BTreeSet::new();
             for _ in 0..PACKETS {
-                let key: Vec<u8> = told
+                let key: Vec<u8> = receiver
                     .recv_timeout(crate::common::PATIENCE)
                     .expect("a packet");
                 assert!(seen.insert(key), "a packet came twice");
@@ -206,7 +206,7 @@ fn every_packet_reaches_one_subscriber() {
 }
 
 /// Takes packets, one for each ready byte, until one says stop.
-fn subscribe(server: &Server, number: usize, queues: usize, tell: &mpsc::Sender<Vec<u8>>) {
+fn subscribe(server: &Server, number: usize, queues: usize, sender: &mpsc::Sender<Vec<u8>>) {
     let mut client = server.client_of("pinpriq");
     client.send(&named(0x73, "stop"));
     for queue in 0..queues {
@@ -226,6 +226,6 @@ fn subscribe(server: &Server, number: usize, queues: usize, tell: &mpsc::Sender<
         if key.starts_with(b"stop") {
             return;
         }
-        tell.send(key).expect("the test listens");
+        sender.send(key).expect("the test listens");
     }
 }

@@ -270,7 +270,10 @@ fn without_a_file_to_be_had_the_log_goes_on_or_waits() {
         client.send(b"\r\n");
         let reply = eventually("a reply, or a shortage", || match client.before(b"\r\n") {
             Ok(reply) => Some(Some(reply)),
-            Err(_) => server.said().contains("the disk is full").then_some(None),
+            Err(_) => server
+                .stderr_text()
+                .contains("the disk is full")
+                .then_some(None),
         });
         match reply {
             Some(reply) if is_stored(&reply) => {}

@@ -174,7 +174,7 @@ impl SelfSigned {
 
     /// Log lines about clients that were refused.
     fn logged(&self) -> String {
-        let log = self.server.said();
+        let log = self.server.stderr_text();
         let lines = log.lines().filter(|line| line.contains("TLS refused"));
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -301,7 +301,7 @@ fn a_hello_a_byte_at_a_time_and_bytes_a_record_each_are_understood() {
 fn plain_text_is_answered_in_the_protocol_s_own_words_and_counted() {
     let own = SelfSigned::start("");
     let mut beside = own.client("memcache");
-    for (protocol, said) in [
+    for (protocol, printed) in [
         ("memcache", "SERVER_ERROR this port speaks TLS\r\n"),
         ("lineup", "-this port speaks TLS\r\n"),
         ("jobqueue", "this port speaks TLS\0"),
@@ -313,9 +313,9 @@ fn plain_text_is_answered_in_the_protocol_s_own_words_and_counted() {
         let mut client = own.server.client_of(protocol);
         client.send(b"stats and more\r\n");
         if protocol == "jobqueue" {
-            client.until(said.as_bytes());
+            client.until(printed.as_bytes());
         } else {
-            client.expect(said.as_bytes());
+            client.expect(printed.as_bytes());
         }
         client.expect_end();
         let mut page = own.server.client_of(protocol);
@@ -490,8 +490,8 @@ fn a_client_s_certificate_has_to_count() {
                 let mut tls = tls(server.address_of(protocol), Arc::new(of(refused)));
                 let sent = tls.write_all(b"version\r\n");
                 // An alert, or a reset where it crossed the request.
-                let told = sent.and_then(|()| tls.read(&mut [0; 64]));
-                assert!(told.is_err(), "{protocol}: {told:?}");
+                let result = sent.and_then(|()| tls.read(&mut [0; 64]));
+                assert!(result.is_err(), "{protocol}: {result:?}");
             }
         }
         let mut client = Client::tls(server.address(), Arc::new(of(Some(&good))));
@@ -594,7 +594,9 @@ fn new_files_count_by_themselves_and_by_sighup_and_connections_stay() {
     // Nonsense is said and does not count.
     replace(&cert, "nonsense");
     let goes_on = "keeps its present certificate";
-    eventually(goes_on, || server.said().contains(goes_on).then_some(()));
+    eventually(goes_on, || {
+        server.stderr_text().contains(goes_on).then_some(())
+    });
     // Neither do other settings that come with it.
     server.configure(&format!("{}log_level = 'debug'\n", settings));
     let (_, why, code) = server.outputs(&["reload"]);
@@ -648,10 +650,10 @@ fn a_key_that_others_can_read_starts_nothing() {
         .output()
         .unwrap();
     assert!(!output.status.success());
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        said.contains(&format!("chmod go= {}", key.display())),
-        "{said}"
+        printed.contains(&format!("chmod go= {}", key.display())),
+        "{printed}"
     );
 }
 

@@ -101,11 +101,11 @@ fn an_import_comes_from_elsewhere_over_the_api() {
         (done.status.success(), text(&done.stderr))
     };
     let line = r#"{"queue": "work", "body": "x", "state": "buried", "buries": 3}"#;
-    let (done, said) = import(&[line, line], Some(&ann));
-    assert!(done && said.starts_with("2 messages stored"), "{said}");
-    let (done, said) = import(&[line, line, line], Some(&ann));
+    let (done, output) = import(&[line, line], Some(&ann));
+    assert!(done && output.starts_with("2 messages stored"), "{output}");
+    let (done, output) = import(&[line, line, line], Some(&ann));
     let again = "1 message stored, 2 were stored by an earlier import";
-    assert!(done && said.starts_with(again), "{said}");
+    assert!(done && output.starts_with(again), "{output}");
     let buried = server.run(&["browse", "work", "--state", "buried", "--json"]);
     assert_eq!(text(&buried.stdout).lines().count(), 3, "{buried:?}");
 
@@ -117,10 +117,10 @@ fn an_import_comes_from_elsewhere_over_the_api() {
         (&[line], Some(&bob), "log in first"),
         (&[line], None, ""),
     ] {
-        let (done, said) = import(lines, shown);
+        let (done, output) = import(lines, shown);
         assert!(
-            !done && said.to_lowercase().contains(says),
-            "{says}: {said}"
+            !done && output.to_lowercase().contains(says),
+            "{says}: {output}"
         );
     }
 }

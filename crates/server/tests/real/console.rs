@@ -37,9 +37,9 @@ fn page(node: &mut Node) -> String {
 /// The page of the queue `q`'s events since this number, asked of a node.
 fn tail(node: &mut Node, after: u64) -> Value {
     let path = format!("/api/v1/queues/q/tail?after={after}");
-    let (status, said) = ask(node, "GET", &path, "");
-    assert_eq!(status, 200, "{said}");
-    let (_, page) = said.split_once("\r\n\r\n").expect("a body");
+    let (status, response) = ask(node, "GET", &path, "");
+    assert_eq!(status, 200, "{response}");
+    let (_, page) = response.split_once("\r\n\r\n").expect("a body");
     serde_json::from_str(page).expect("JSON")
 }
 
@@ -74,9 +74,9 @@ fn press(node: &mut Node, button: &str) -> String {
         .nth(1)
         .expect("a form");
     let token = token.split('"').next().expect("a token");
-    let (status, said) = ask(node, "POST", button, &format!("csrf={token}"));
-    assert_eq!(status, 303, "{said}");
-    let to = said.split("location: ").nth(1).expect("where to go");
+    let (status, response) = ask(node, "POST", button, &format!("csrf={token}"));
+    assert_eq!(status, 303, "{response}");
+    let to = response.split("location: ").nth(1).expect("where to go");
     let (_, shown) = ask(node, "GET", to.lines().next().expect("an address"), "");
     shown
 }
@@ -100,8 +100,8 @@ fn the_console_shows_the_nodes_and_has_another_one_own() {
     assert!(row(&shown, "a").contains(">owner<"), "{shown}");
     assert!(!row(&shown, "a").contains("/do/move"), "{shown}");
 
-    let (status, said) = ask(&mut b, "POST", "/cluster/b/do/move", "csrf=0");
-    assert_eq!(status, 403, "{said}");
+    let (status, response) = ask(&mut b, "POST", "/cluster/b/do/move", "csrf=0");
+    assert_eq!(status, 403, "{response}");
     let shown = press(&mut b, "/cluster/nobody/do/drain");
     assert!(shown.contains("Not done: unknown node"), "{shown}");
     let shown = press(&mut b, "/cluster/b/do/drain");
@@ -137,8 +137,8 @@ fn the_console_shows_the_nodes_and_has_another_one_own() {
         .nth(1)
         .expect("a form");
     let form = format!("csrf={}", token.split('"').next().expect("a token"));
-    let (status, said) = ask(&mut b, "POST", "/cluster/b/do/move", &form);
-    assert_eq!(status, 303, "{said}");
+    let (status, response) = ask(&mut b, "POST", "/cluster/b/do/move", &form);
+    assert_eq!(status, 303, "{response}");
     b.wait_for("quintet owner");
     a.wait_for("quintet standby of b");
     let shown = page(&mut a);

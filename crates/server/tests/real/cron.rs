@@ -35,7 +35,7 @@ fn faults(cluster: &Cluster, name: &str) -> Faults {
 }
 
 /// A command's output as JSON, a value a line; nothing while the node cannot be asked.
-fn asked(cluster: &Cluster, name: &str, words: &[&str]) -> Vec<Value> {
+fn json_lines(cluster: &Cluster, name: &str, words: &[&str]) -> Vec<Value> {
     let data = cluster.dir().join(name);
     let output = quintet(words).arg("--data").arg(data).output();
     let output = output.expect("the binary starts");
@@ -49,12 +49,12 @@ fn asked(cluster: &Cluster, name: &str, words: &[&str]) -> Vec<Value> {
 /// A number of the table, once the node owns and has looked at it.
 fn number(cluster: &Cluster, node: &str, name: &str) -> u64 {
     until(name, || {
-        asked(cluster, node, &["stats", "--json"]).first()?[name].as_u64()
+        json_lines(cluster, node, &["stats", "--json"]).first()?[name].as_u64()
     })
 }
 
 fn table(cluster: &Cluster, node: &str, name: &str) -> Value {
-    let tables = asked(cluster, node, &["cron", "--json"]);
+    let tables = json_lines(cluster, node, &["cron", "--json"]);
     let found = tables.into_iter().find(|table| table["name"] == name);
     found.expect("the table is listed")
 }

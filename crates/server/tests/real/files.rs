@@ -15,11 +15,11 @@ fn rq(data: &Path, args: &[&str]) -> Result<String, String> {
         .env("RQ_ROOT", data.join("rq"))
         .output();
     let output = output.expect("the binary starts");
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    match said.strip_prefix("ok ") {
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match printed.strip_prefix("ok ") {
         Some(rest) => Ok(rest.to_owned()),
         None => Err(format!(
-            "{said} {}",
+            "{printed} {}",
             String::from_utf8_lossy(&output.stderr)
         )),
     }
@@ -57,12 +57,12 @@ fn runs_well(server: &Path, id: &str) {
     let socket = server.join("rq/config/queuemgr.sock");
     until("scripts run", || socket.exists().then_some(()));
     rq(server, &["commitmesg", "--msg_id", id]).expect("committed");
-    let said = until("the script ends", || {
-        let said = rq(server, &["statusmesg", "--msg_id", id]).expect("a status");
-        let over = said.starts_with("done") || said.starts_with("err");
-        over.then_some(said)
+    let printed = until("the script ends", || {
+        let printed = rq(server, &["statusmesg", "--msg_id", id]).expect("a status");
+        let over = printed.starts_with("done") || printed.starts_with("err");
+        over.then_some(printed)
     });
-    assert!(said.starts_with("done"), "{said}");
+    assert!(printed.starts_with("done"), "{printed}");
 }
 
 #[test]

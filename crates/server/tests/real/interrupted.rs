@@ -117,7 +117,7 @@ fn fails_and_is_repeated(
     good: &mut dyn FnMut(),
 ) -> u32 {
     // Servers on a busy machine may be without a leader for a while.
-    let is_busy = |said: &str| said.contains("JetStream does not answer");
+    let is_busy = |output: &str| output.contains("JetStream does not answer");
     let (mut failed, mut number, mut since) = (0, 0, Instant::now());
     loop {
         begin();
@@ -127,10 +127,10 @@ fn fails_and_is_repeated(
         let mut failing = command();
         faults.attach(&mut failing);
         let ended = failing.output().expect("the binary runs");
-        let said = text(&ended.stderr);
-        let at = format!("{call:?} {action:?} {number}: {said}");
+        let output = text(&ended.stderr);
+        let at = format!("{call:?} {action:?} {number}: {output}");
         if faults.fired(0).1 == 0 {
-            if is_busy(&said) && since.elapsed() < PATIENCE {
+            if is_busy(&output) && since.elapsed() < PATIENCE {
                 continue;
             }
             assert!(ended.status.success(), "{at}");
@@ -146,11 +146,11 @@ fn fails_and_is_repeated(
             _ => assert_eq!(ended.status.signal(), Some(9), "{at}"),
         }
         failed += 1;
-        let (code, said) = until("JetStream answers", || {
-            let (code, said) = run(&mut command());
-            (!is_busy(&said)).then_some((code, said))
+        let (code, output) = until("JetStream answers", || {
+            let (code, output) = run(&mut command());
+            (!is_busy(&output)).then_some((code, output))
         });
-        assert_eq!(code, 0, "after {at}: {said}");
+        assert_eq!(code, 0, "after {at}: {output}");
     }
 }
 

@@ -36,10 +36,10 @@ fn an_address_is_the_clients_whichever_node_it_comes_to() {
     other.put("two");
     for node in [&a, &b] {
         // It says so unasked: what is sent to a closed connection takes the answer away.
-        let said = node.client_from(HERE).rest();
+        let output = node.client_from(HERE).rest();
         assert!(
-            said.starts_with("SERVER_ERROR too many connections from this address"),
-            "{said:?}"
+            output.starts_with("SERVER_ERROR too many connections from this address"),
+            "{output:?}"
         );
     }
     drop(through);

@@ -157,14 +157,14 @@ fn a_backlog_larger_than_memory_outlives_its_owner() {
 fn the_demo_kills_an_owner_and_loses_nothing() {
     let output = quintet(&["cluster", "demo", "--seconds", "8", "--kills", "1"]).output();
     let output = output.expect("the binary starts");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
-        "{said}{}",
+        "{printed}{}",
         String::from_utf8_lossy(&output.stderr)
     );
     for line in ["killing the owner", "owns the queues after", "lost 0"] {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(printed.contains(line), "{line}: {printed}");
     }
     // Without a server's program it says what to install.
     let absent = quintet(&["cluster", "demo", "--nats-server", "/absent/nats-server"]).output();

@@ -11,7 +11,7 @@ use crate::{drain, put};
 /// The output of a node that cannot run.
 fn ended(mut node: Server) -> String {
     let status = node.wait();
-    let text = node.said();
+    let text = node.stderr_text();
     assert_eq!(status.code(), Some(1), "{text}");
     text
 }

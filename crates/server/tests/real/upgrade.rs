@@ -64,7 +64,10 @@ impl Load {
         let (body, call) = {
             let mut history = self.history();
             let body = self.next();
-            (body, history.asked(connection, 0, ClientRequest::Put(body)))
+            (
+                body,
+                history.begin_call(connection, 0, ClientRequest::Put(body)),
+            )
         };
         let bytes = body.to_string();
         stream.send(format!("set q 0 0 {}\r\n{bytes}\r\n", bytes.len()).as_bytes())?;
@@ -81,7 +84,7 @@ impl Load {
     /// Takes a message under a lease, and finishes it.
     fn take(&self, stream: &mut Connection, connection: u64) -> io::Result<()> {
         let ask = ClientRequest::Take { removes: false };
-        let call = self.history().asked(connection, 0, ask);
+        let call = self.history().begin_call(connection, 0, ask);
         stream.send(b"get q/open/t=200\r\n")?;
         let Some(bytes) = stream.value()? else {
             self.history().answered(call, 0, Answer::Empty);
@@ -90,7 +93,7 @@ impl Load {
         let body = number(&text(&bytes));
         self.history().answered(call, 0, Answer::Got(body));
         let ask = ClientRequest::Finish(body);
-        let call = self.history().asked(connection, 0, ask);
+        let call = self.history().begin_call(connection, 0, ask);
         stream.send(b"get q/close\r\n")?;
         if let Some(other) = stream.value()? {
             return Err(io::Error::other(text(&other)));
@@ -153,7 +156,7 @@ fn nodes_of_an_older_build_are_replaced_one_by_one_under_load() {
     let mut client = nodes[0].client();
     let mut history = load.history();
     loop {
-        let call = history.asked(u64::MAX, 0, ClientRequest::Take { removes: true });
+        let call = history.begin_call(u64::MAX, 0, ClientRequest::Take { removes: true });
         let Some(body) = client.take() else {
             history.answered(call, 0, Answer::Empty);
             break;

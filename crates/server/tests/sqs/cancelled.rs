@@ -6,10 +6,14 @@ use crate::cases;
 use crate::client::{Answer, Says as _, Sqs};
 
 fn cancel(s: &Sqs, grace: &str) {
-    let (told, why, code) = s
+    let (output, why, code) = s
         .server
         .outputs(&["cancel", "q", "--grace", grace, "--yes", "--quiet"]);
-    assert_eq!((told.as_str(), code), ("1 message cancelled\n", 0), "{why}");
+    assert_eq!(
+        (output.as_str(), code),
+        ("1 message cancelled\n", 0),
+        "{why}"
+    );
 }
 
 cases! {
@@ -23,8 +27,8 @@ cases! {
         };
         let got = s.receive("q", json!({"MaxNumberOfMessages": 1, "VisibilityTimeout": 600}));
         // The other one waits, and is gone at once.
-        let (told, _, _) = s.server.outputs(&["cancel", "q", "--grace", "10m", "--yes", "--quiet"]);
-        assert_eq!(told, "2 messages cancelled\n");
+        let (output, _, _) = s.server.outputs(&["cancel", "q", "--grace", "10m", "--yes", "--quiet"]);
+        assert_eq!(output, "2 messages cancelled\n");
         assert_eq!(s.counts("q"), ["0", "1", "0"]);
         let is_gone = |answer: Answer| {
             let text = answer.no(400, "InvalidParameterValueException");

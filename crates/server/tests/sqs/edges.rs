@@ -41,8 +41,8 @@ cases! {
                 let wanted = json!({"AttributeNames": ["ApproximateReceiveCount"]});
                 let got = s.receive(queue, wanted);
                 assert_eq!(got.len(), 1, "{queue}, receive {count}");
-                let told = got[0]["Attributes"]["ApproximateReceiveCount"].as_str();
-                assert_eq!(told, Some(count.to_string().as_str()));
+                let delivered = got[0]["Attributes"]["ApproximateReceiveCount"].as_str();
+                assert_eq!(delivered, Some(count.to_string().as_str()));
             }
             assert_eq!(s.counts(queue), ["1", "0", "0"]);
             // A receive that says how long hides for so long.

@@ -35,9 +35,9 @@ cases! {
         assert_eq!(number(&first).len(), 20);
         assert!(number(&first) < number(&second));
         let got = s.receive("q.fifo", json!({"AttributeNames": ["All"]}));
-        let told = &got[0]["Attributes"];
-        assert_eq!(told["SequenceNumber"], first["SequenceNumber"]);
-        assert_eq!((&told["MessageGroupId"], &told["MessageDeduplicationId"]), (&json!("g"), &json!("1")));
+        let attrs = &got[0]["Attributes"];
+        assert_eq!(attrs["SequenceNumber"], first["SequenceNumber"]);
+        assert_eq!((&attrs["MessageGroupId"], &attrs["MessageDeduplicationId"]), (&json!("g"), &json!("1")));
     }
 
     case_55_57_what_is_sent_again(s) {

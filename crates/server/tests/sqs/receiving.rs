@@ -413,7 +413,7 @@ fn a_queues_numbers_are_those_of_the_metrics() {
     let (_, metrics) = crate::common::page(&s.server, "/metrics");
     let page = include_str!("../../../../docs/protocols/sqs.md");
     let lines = page.lines().filter(|line| line.starts_with("| `Approx"));
-    let mut told = 0;
+    let mut delivered = 0;
     for line in lines {
         let words: Vec<&str> = line.split('`').collect();
         let (attribute, series) = (words[1], words[words.len() - 2]);
@@ -422,9 +422,9 @@ fn a_queues_numbers_are_those_of_the_metrics() {
         assert_ne!(value, "0", "{attribute}");
         let line = format!("{series} {value}\n");
         assert!(metrics.contains(&line), "{line} is not in {metrics}");
-        told += 1;
+        delivered += 1;
     }
-    assert_eq!(told, 3);
+    assert_eq!(delivered, 3);
 }
 
 /// A stop ends polls empty, and soon.

@@ -156,11 +156,11 @@ fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
                     .unwrap();
                 (output.status.code(), text(&output.stdout))
             };
-            let (code, said) = check();
-            assert_eq!(code, Some(3), "{what} {in_order}: {said}");
-            assert!(said.contains(name), "{what} {in_order}: {said}");
-            let said = start_error(&damaged);
-            assert!(said.contains(name), "{what} {in_order}: {said}");
+            let (code, printed) = check();
+            assert_eq!(code, Some(3), "{what} {in_order}: {printed}");
+            assert!(printed.contains(name), "{what} {in_order}: {printed}");
+            let printed = start_error(&damaged);
+            assert!(printed.contains(name), "{what} {in_order}: {printed}");
             assert_eq!(check().0, Some(3), "{what}: mended by a start");
             let repair = quintet(&["repair", "--data"])
                 .arg(&damaged)
@@ -229,13 +229,13 @@ fn a_directory_of_a_newer_version_is_refused_by_naming_the_program_and_stays_as_
         assert!(!check.status.success());
         let start = Start::of("shards = 2\n").output(&data);
         assert!(!start.status.success());
-        for said in [
+        for printed in [
             text(&start.stderr),
             text(&check.stdout) + &text(&check.stderr),
         ] {
             let name = path.file_name().unwrap().to_string_lossy();
             for word in [says, "quintet 9.1.0", &*name] {
-                assert!(said.contains(word), "{suffix}: {said}");
+                assert!(printed.contains(word), "{suffix}: {printed}");
             }
         }
         assert_eq!(std::fs::read(path).unwrap(), before, "it is left as it is");
@@ -281,10 +281,10 @@ fn a_directory_with_runs_of_an_earlier_commit_opens() {
     let data = Data::fresh();
     unpack(&data);
     let check = quintet(&["check", "--data"]).arg(&data).output().unwrap();
-    let said = text(&check.stdout);
+    let printed = text(&check.stdout);
     assert!(
-        check.status.success() && said.contains("2 runs, 244 messages"),
-        "{said}"
+        check.status.success() && printed.contains("2 runs, 244 messages"),
+        "{printed}"
     );
     let start = || {
         let start = Start::of("shards = 2\n").listen(&["memcache=0", "beanstalk=0"]);

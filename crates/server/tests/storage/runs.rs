@@ -91,10 +91,10 @@ fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
 }
 
 fn end_of(server: &Server, id: u64) -> String {
-    let (told, _, _) = server.outputs(&["trace", &id.to_string(), "--json"]);
-    let told = told.lines().last().unwrap_or("null");
-    let told: serde_json::Value = serde_json::from_str(told).expect("JSON");
-    told["end"].as_str().unwrap_or_default().to_owned()
+    let (output, _, _) = server.outputs(&["trace", &id.to_string(), "--json"]);
+    let output = output.lines().last().unwrap_or("null");
+    let output: serde_json::Value = serde_json::from_str(output).expect("JSON");
+    output["end"].as_str().unwrap_or_default().to_owned()
 }
 
 /// The ends of messages in runs are recorded late, in half of the places.

@@ -24,9 +24,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    fn told<T: Send + 'static>(&self, told: ReplyFn<T>) -> ReplyFn<T> {
+    fn wrap<T: Send + 'static>(&self, callback: ReplyFn<T>) -> ReplyFn<T> {
         let process = self.process.clone();
-        Box::new(move |answer| process.later(move || told(answer)))
+        Box::new(move |answer| process.later(move || callback(answer)))
     }
 }
 
@@ -35,19 +35,19 @@ impl Stream for Connection {
         self.link.name()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
         self.process.step();
-        self.link.append(expected, entry, self.told(told));
+        self.link.append(expected, entry, self.wrap(callback));
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
         self.process.step();
-        self.link.ends(self.told(told));
+        self.link.ends(self.wrap(callback));
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
         self.process.step();
-        self.link.get(seq, self.told(told));
+        self.link.get(seq, self.wrap(callback));
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
@@ -66,13 +66,19 @@ impl Stream for Connection {
         self.link.tail(from, Box::new(each))
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
         self.process.step();
-        self.link.purge_below(seq, self.told(told));
+        self.link.purge_below(seq, self.wrap(callback));
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
+    fn distrust(
+        &self,
+        ends: Ends,
+        bad: &[String],
+        doubted: &[String],
+        callback: ReplyFn<Distrusted>,
+    ) {
         self.process.step();
-        self.link.distrust(ends, bad, doubted, self.told(told));
+        self.link.distrust(ends, bad, doubted, self.wrap(callback));
     }
 }

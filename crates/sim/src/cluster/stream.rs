@@ -415,10 +415,10 @@ impl SimStream {
             Duration::from_micros(200 + state.random.below(most))
         };
         let (stream, tail) = (self.clone(), Arc::clone(tail));
-        self.world.plan(delay, move || stream.tell(&tail));
+        self.world.plan(delay, move || stream.notify(&tail));
     }
 
-    fn tell(&self, tail: &Arc<Mutex<Following>>) {
+    fn notify(&self, tail: &Arc<Mutex<Following>>) {
         let mut following = lock(tail);
         following.planned = false;
         if lock(&following.link).from {
@@ -465,14 +465,14 @@ impl Link {
     fn send<T: Send + 'static>(
         &self,
         ask: impl Fn(&SimStream) -> Option<T> + Send + Sync + 'static,
-        told: ReplyFn<T>,
+        callback: ReplyFn<T>,
     ) {
         let stream = &self.stream;
         let copies = {
             let mut state = lock(&stream.state);
             1 + u64::from(state.meets(|faults| faults.doubled))
         };
-        let told = Arc::new(Mutex::new(Some(told)));
+        let callback = Arc::new(Mutex::new(Some(callback)));
         let ask = Arc::new(ask);
         for _ in 0..copies {
             let Some(there) = lock(&stream.state).way() else {
@@ -481,7 +481,7 @@ impl Link {
             if lock(&self.cut).to {
                 continue;
             }
-            let (ask, told) = (Arc::clone(&ask), Arc::clone(&told));
+            let (ask, callback) = (Arc::clone(&ask), Arc::clone(&callback));
             let (stream, cut) = (stream.clone(), Arc::clone(&self.cut));
             let world = stream.world.clone();
             world.plan(there, move || {
@@ -493,9 +493,9 @@ impl Link {
                 };
                 stream.world.plan(back, move || {
                     let through = !lock(&cut).from;
-                    let told = lock(&told).take().filter(|_| through);
-                    if let Some(told) = told {
-                        told(answer);
+                    let callback = lock(&callback).take().filter(|_| through);
+                    if let Some(callback) = callback {
+                        callback(answer);
                     }
                 });
             });
@@ -508,11 +508,14 @@ impl Stream for Link {
         "the simulated stream".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
-        self.send(move |stream| stream.arrives(expected, entry.clone()), told);
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
+        self.send(
+            move |stream| stream.arrives(expected, entry.clone()),
+            callback,
+        );
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
         let ask = |stream: &SimStream| {
             let mut state = lock(&stream.state);
             if stream.world.now() < state.leaderless {
@@ -520,10 +523,10 @@ impl Stream for Link {
             }
             Some(Some(state.seen_ends()))
         };
-        self.send(ask, told);
+        self.send(ask, callback);
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
         let ask = move |stream: &SimStream| {
             let mut state = lock(&stream.state);
             if stream.world.now() < state.leaderless {
@@ -535,7 +538,7 @@ impl Stream for Link {
             let found = state.seen_entry(seq).cloned();
             Some(found.map_or(EntryLookup::Nothing, EntryLookup::Entry))
         };
-        self.send(ask, told);
+        self.send(ask, callback);
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
@@ -551,7 +554,7 @@ impl Stream for Link {
         Tail::new(tail)
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
         assert!(seq >= Seq(2), "a purge below {seq} would take everything");
         let ask = move |stream: &SimStream| {
             let mut state = lock(&stream.state);
@@ -561,10 +564,10 @@ impl Stream for Link {
             state.purge_below(seq);
             Some(true)
         };
-        self.send(ask, told);
+        self.send(ask, callback);
     }
 
-    fn distrust(&self, ends: Ends, _: &[String], _: &[String], told: ReplyFn<Distrusted>) {
+    fn distrust(&self, ends: Ends, _: &[String], _: &[String], callback: ReplyFn<Distrusted>) {
         let ask = move |stream: &SimStream| {
             let state = lock(&stream.state);
             if let Some(answer) = &state.distrusted {
@@ -577,8 +580,8 @@ impl Stream for Link {
             }
             drop(state);
             stream.lead(None);
-            Some(Distrusted::Asked(leader))
+            Some(Distrusted::Requested(leader))
         };
-        self.send(ask, told);
+        self.send(ask, callback);
     }
 }

@@ -53,7 +53,7 @@ pub struct Call {
     pub queue: u8,
     pub ask: ClientRequest,
     /// When it was asked.
-    pub asked: At,
+    pub requested: At,
     /// When it was answered, by the owner of which epoch, and what.
     pub answered: Option<(At, u64, Answer)>,
     /// Nothing was decided for it from then on; only of what was not answered.
@@ -80,13 +80,13 @@ impl History {
     }
 
     /// A command was asked.
-    pub fn asked(&mut self, connection: u64, queue: u8, ask: ClientRequest) -> CallId {
-        let asked = self.next();
+    pub fn begin_call(&mut self, connection: u64, queue: u8, ask: ClientRequest) -> CallId {
+        let requested = self.next();
         self.calls.push(Call {
             connection,
             queue,
             ask,
-            asked,
+            requested,
             answered: None,
             left: At::MAX,
         });

@@ -67,26 +67,27 @@ fn removes(call: &Call) -> bool {
 
 impl<'a> IndexedHistory<'a> {
     fn new(history: &'a History) -> Result<Self, Broken> {
-        let mut told = Self {
+        let mut indexed = Self {
             history,
             stories: BTreeMap::new(),
             unknown: BTreeMap::new(),
         };
         for call in &history.calls {
             if let ClientRequest::Put(body) = call.ask {
-                told.stories.entry(body).or_default().put = Some(call);
+                indexed.stories.entry(body).or_default().put = Some(call);
             }
         }
         for call in &history.calls {
             match (call.ask, call.answered) {
                 (ClientRequest::Put(_), _) => {}
                 (ClientRequest::Finish(body) | ClientRequest::Release(body), _) => {
-                    told.stories.entry(body).or_default().settles.push(call);
+                    indexed.stories.entry(body).or_default().settles.push(call);
                 }
                 (ClientRequest::Take { .. }, Some((at, _, Answer::Got(body)))) => {
                     // One that waits may be asked before there is anything.
-                    let put = |story: &&mut Story<'_>| story.put.is_some_and(|put| put.asked < at);
-                    match told.stories.get_mut(&body).filter(put) {
+                    let put =
+                        |story: &&mut Story<'_>| story.put.is_some_and(|put| put.requested < at);
+                    match indexed.stories.get_mut(&body).filter(put) {
                         Some(story) => story.takes.push(call),
                         None => {
                             let why = format!("{body} was handed out, and nobody had put it");
@@ -95,18 +96,18 @@ impl<'a> IndexedHistory<'a> {
                     }
                 }
                 (ClientRequest::Take { .. }, None) => {
-                    told.unknown.entry(call.queue).or_default().push(call)
+                    indexed.unknown.entry(call.queue).or_default().push(call)
                 }
                 (ClientRequest::Take { .. }, Some(_)) => {}
             }
         }
-        Ok(told)
+        Ok(indexed)
     }
 
     /// Takes of this queue whose decision nobody knows, that may have been decided between the two.
     fn may_have_taken(&self, queue: u8, from: At, until: At) -> bool {
         let unknown = self.unknown.get(&queue).into_iter().flatten();
-        let mut within = unknown.filter(|call| call.asked < until && call.left > from);
+        let mut within = unknown.filter(|call| call.requested < until && call.left > from);
         within.next().is_some()
     }
 
@@ -117,8 +118,8 @@ impl<'a> IndexedHistory<'a> {
         }
         let settled = story.settles.iter();
         let settled = settled
-            .filter(|call| call.connection == take.connection && Some(call.asked) > done(take));
-        let settled = settled.map(|call| call.asked).min();
+            .filter(|call| call.connection == take.connection && Some(call.requested) > done(take));
+        let settled = settled.map(|call| call.requested).min();
         let closed = self.history.closed.get(&take.connection).copied();
         settled.into_iter().chain(closed).min().unwrap_or(At::MAX)
     }
@@ -146,9 +147,9 @@ impl<'a> IndexedHistory<'a> {
             let unknown = self.unknown.get(&queue).into_iter().flatten();
             let mut takes: Vec<At> = unknown.filter(|t| removes(t)).map(|t| t.left).collect();
             takes.sort_unstable_by(|a, b| b.cmp(a));
-            puts.sort_unstable_by_key(|put| std::cmp::Reverse(put.asked));
+            puts.sort_unstable_by_key(|put| std::cmp::Reverse(put.requested));
             for (at, put) in puts.iter().enumerate() {
-                if takes.get(at).is_none_or(|left| *left < put.asked) {
+                if takes.get(at).is_none_or(|left| *left < put.requested) {
                     let why = format!("{:?} was acknowledged and is not there: {put:?}", put.ask);
                     return broken("R1", why);
                 }
@@ -168,7 +169,7 @@ impl<'a> IndexedHistory<'a> {
             let finished = story.settles.iter();
             let finished = finished.filter(|call| matches!(call.ask, ClientRequest::Finish(_)));
             let gone = removed.chain(finished).filter_map(|call| done(call)).min();
-            let again = story.takes.iter().find(|take| Some(take.asked) > gone);
+            let again = story.takes.iter().find(|take| Some(take.requested) > gone);
             if let (Some(gone), Some(again)) = (gone, again) {
                 let why = format!("{body} was removed at {gone} and handed out again: {again:?}");
                 return broken("R2", why);
@@ -192,9 +193,9 @@ impl<'a> IndexedHistory<'a> {
                     let Some(got) = done(second_take) else {
                         continue;
                     };
-                    let overtaken = stored < second.asked && got < first_take.asked;
+                    let overtaken = stored < second.requested && got < first_take.requested;
                     // Somebody who was never answered may have held the first.
-                    if overtaken && !self.may_have_taken(queue, first.asked, got) {
+                    if overtaken && !self.may_have_taken(queue, first.requested, got) {
                         let why = format!("{second_take:?} was before {first_take:?}");
                         return broken("R4", why);
                     }
@@ -235,9 +236,9 @@ impl<'a> IndexedHistory<'a> {
                 let Some(put) = story.put.filter(|put| put.queue == call.queue) else {
                     continue;
                 };
-                let before = done(put).is_some_and(|stored| stored < call.asked);
-                let taken = story.takes.first().is_some_and(|take| take.asked < at);
-                if before && !taken && !self.may_have_taken(call.queue, put.asked, at) {
+                let before = done(put).is_some_and(|stored| stored < call.requested);
+                let taken = story.takes.first().is_some_and(|take| take.requested < at);
+                if before && !taken && !self.may_have_taken(call.queue, put.requested, at) {
                     return broken("R6", format!("{body} was there: {call:?}"));
                 }
             }
@@ -256,13 +257,13 @@ impl<'a> IndexedHistory<'a> {
                 if !seen.insert(id) {
                     return broken("R7", format!("{id} was given twice: {call:?}"));
                 }
-                puts.push((call.asked, at, id));
+                puts.push((call.requested, at, id));
             }
         }
         // In the order they were answered, which is that in which they are looked at.
         puts.sort_unstable_by_key(|(_, at, _)| *at);
-        for (number, (asked, _, id)) in puts.iter().enumerate() {
-            let earlier = puts[..number].iter().filter(|(_, at, _)| at < asked);
+        for (number, (requested, _, id)) in puts.iter().enumerate() {
+            let earlier = puts[..number].iter().filter(|(_, at, _)| at < requested);
             let shard = id >> SHARD_SHIFT;
             if let Some((.., other)) =
                 { earlier }.find(|(.., other)| other >> SHARD_SHIFT == shard && other > id)
@@ -279,11 +280,11 @@ const SHARD_SHIFT: u32 = 55;
 
 /// Every rule.
 pub(super) fn check(history: &History) -> Result<(), Broken> {
-    let told = IndexedHistory::new(history)?;
-    told.kept()?;
-    told.gone()?;
-    told.in_order()?;
-    told.held_once()?;
-    told.nothing_there()?;
-    told.ids()
+    let indexed = IndexedHistory::new(history)?;
+    indexed.kept()?;
+    indexed.gone()?;
+    indexed.in_order()?;
+    indexed.held_once()?;
+    indexed.nothing_there()?;
+    indexed.ids()
 }

@@ -6,14 +6,19 @@ const TAKE: ClientRequest = ClientRequest::Take { removes: true };
 const LEASE: ClientRequest = ClientRequest::Take { removes: false };
 
 /// Asks and is answered at once, by the owner of epoch 1.
-fn told(history: &mut History, connection: u64, ask: ClientRequest, answer: Answer) -> CallId {
-    let call = history.asked(connection, 0, ask);
+fn record_call(
+    history: &mut History,
+    connection: u64,
+    ask: ClientRequest,
+    answer: Answer,
+) -> CallId {
+    let call = history.begin_call(connection, 0, ask);
     history.answered(call, 1, answer);
     call
 }
 
 fn put(history: &mut History, body: u64) {
-    told(history, 9, ClientRequest::Put(body), Answer::Stored(body));
+    record_call(history, 9, ClientRequest::Put(body), Answer::Stored(body));
 }
 
 fn rule(history: &History) -> &'static str {
@@ -26,22 +31,22 @@ fn a_history_that_may_be_is_passed() {
     for body in 1..=5 {
         put(&mut history, body);
     }
-    told(&mut history, 1, LEASE, Answer::Got(1));
-    told(&mut history, 2, TAKE, Answer::Got(2));
+    record_call(&mut history, 1, LEASE, Answer::Got(1));
+    record_call(&mut history, 2, TAKE, Answer::Got(2));
     // It comes back when the connection ends, and to another.
     history.closed(1);
-    told(&mut history, 2, LEASE, Answer::Got(1));
-    told(&mut history, 2, ClientRequest::Finish(1), Answer::Done);
+    record_call(&mut history, 2, LEASE, Answer::Got(1));
+    record_call(&mut history, 2, ClientRequest::Finish(1), Answer::Done);
     // Nobody knows what this took: the third, as it seems.
-    history.asked(3, 0, TAKE);
+    history.begin_call(3, 0, TAKE);
     history.ended(3);
     // One that was never answered may have finished the fourth.
-    told(&mut history, 4, LEASE, Answer::Got(4));
-    history.asked(4, 0, ClientRequest::Finish(4));
-    told(&mut history, 5, LEASE, Answer::Got(5));
-    told(&mut history, 5, ClientRequest::Release(5), Answer::Done);
-    told(&mut history, 2, TAKE, Answer::Got(5));
-    told(&mut history, 2, TAKE, Answer::Empty);
+    record_call(&mut history, 4, LEASE, Answer::Got(4));
+    history.begin_call(4, 0, ClientRequest::Finish(4));
+    record_call(&mut history, 5, LEASE, Answer::Got(5));
+    record_call(&mut history, 5, ClientRequest::Release(5), Answer::Done);
+    record_call(&mut history, 2, TAKE, Answer::Got(5));
+    record_call(&mut history, 2, TAKE, Answer::Empty);
     assert_eq!(history.check(), Ok(()));
     assert_eq!(history.acknowledged(), 13);
 }
@@ -53,20 +58,20 @@ fn what_is_lost_is_found() {
     assert_eq!(rule(&history), "R1");
     // A take that was given up before the put explains nothing; one on another queue neither.
     let mut history = History::default();
-    history.asked(3, 0, TAKE);
+    history.begin_call(3, 0, TAKE);
     history.ended(3);
-    history.asked(4, 1, TAKE);
+    history.begin_call(4, 1, TAKE);
     put(&mut history, 1);
     assert_eq!(rule(&history), "R1");
     // Nor does one explain two.
     let mut history = History::default();
     put(&mut history, 1);
     put(&mut history, 2);
-    history.asked(3, 0, TAKE);
+    history.begin_call(3, 0, TAKE);
     assert_eq!(rule(&history), "R1");
     // A message comes from a put.
     let mut history = History::default();
-    told(&mut history, 1, TAKE, Answer::Got(7));
+    record_call(&mut history, 1, TAKE, Answer::Got(7));
     assert_eq!(rule(&history), "R1");
 }
 
@@ -74,15 +79,15 @@ fn what_is_lost_is_found() {
 fn what_is_handed_out_after_its_end_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
-    told(&mut history, 1, LEASE, Answer::Got(1));
-    told(&mut history, 1, ClientRequest::Finish(1), Answer::Done);
-    told(&mut history, 2, LEASE, Answer::Got(1));
+    record_call(&mut history, 1, LEASE, Answer::Got(1));
+    record_call(&mut history, 1, ClientRequest::Finish(1), Answer::Done);
+    record_call(&mut history, 2, LEASE, Answer::Got(1));
     assert_eq!(rule(&history), "R2");
     let mut history = History::default();
     put(&mut history, 1);
     // At the same time, so that neither is after the other.
-    let one = history.asked(1, 0, TAKE);
-    let other = history.asked(2, 0, TAKE);
+    let one = history.begin_call(1, 0, TAKE);
+    let other = history.begin_call(2, 0, TAKE);
     history.answered(one, 1, Answer::Got(1));
     history.answered(other, 2, Answer::Got(1));
     assert_eq!(rule(&history), "R3");
@@ -93,8 +98,8 @@ fn what_overtakes_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
     put(&mut history, 2);
-    told(&mut history, 1, TAKE, Answer::Got(2));
-    told(&mut history, 1, TAKE, Answer::Got(1));
+    record_call(&mut history, 1, TAKE, Answer::Got(2));
+    record_call(&mut history, 1, TAKE, Answer::Got(1));
     assert_eq!(rule(&history), "R4");
 }
 
@@ -103,10 +108,10 @@ fn two_leases_at_once_are_found_but_across_a_claim() {
     for (epoch, expected) in [(1, "R5"), (2, "")] {
         let mut history = History::default();
         put(&mut history, 1);
-        told(&mut history, 1, LEASE, Answer::Got(1));
-        let again = history.asked(2, 0, LEASE);
+        record_call(&mut history, 1, LEASE, Answer::Got(1));
+        let again = history.begin_call(2, 0, LEASE);
         history.answered(again, epoch, Answer::Got(1));
-        history.asked(2, 0, ClientRequest::Finish(1));
+        history.begin_call(2, 0, ClientRequest::Finish(1));
         assert_eq!(rule(&history), expected);
     }
 }
@@ -115,8 +120,8 @@ fn two_leases_at_once_are_found_but_across_a_claim() {
 fn that_there_is_nothing_where_there_is_something_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
-    told(&mut history, 1, LEASE, Answer::Empty);
-    told(&mut history, 1, TAKE, Answer::Got(1));
+    record_call(&mut history, 1, LEASE, Answer::Empty);
+    record_call(&mut history, 1, TAKE, Answer::Got(1));
     assert_eq!(rule(&history), "R6");
 }
 
@@ -125,13 +130,13 @@ fn ids_that_come_twice_or_fall_are_found() {
     for (ids, expected) in [([5, 5], "R7"), ([6, 5], "R7"), ([1 << 55, 5], "")] {
         let mut history = History::default();
         for (body, id) in [(1, ids[0]), (2, ids[1])] {
-            told(
+            record_call(
                 &mut history,
                 9,
                 ClientRequest::Put(body),
                 Answer::Stored(id),
             );
-            told(&mut history, 9, TAKE, Answer::Got(body));
+            record_call(&mut history, 9, TAKE, Answer::Got(body));
         }
         assert_eq!(rule(&history), expected);
     }

@@ -39,7 +39,7 @@ impl Model {
         extra.due = None;
         extra.kicks += 1;
         let queue = item.message.queue;
-        self.tell(id);
+        self.notify(id);
         self.totals(queue).kicks += 1;
     }
 
@@ -129,7 +129,7 @@ impl Model {
             return Ok(Outcome::BulkDone(Box::new(done)));
         }
         for id in self.list(from, bulk_op.state) {
-            done.looked += 1;
+            done.examined += 1;
             let Some(message) = self.item(id).map(|item| item.message.clone()) else {
                 continue;
             };
@@ -161,7 +161,7 @@ impl Model {
     /// The last ones, as many as the engine looks at in one slice.
     fn show_back(&self, queue: QueueId, bulk_op: &BulkOp) -> BulkDone {
         let max = bulk_op.max as usize;
-        let looks = match bulk_op.filter.picks() {
+        let limit = match bulk_op.filter.picks() {
             true => max.clamp(64, 1024),
             false => max.min(1024),
         };
@@ -172,15 +172,15 @@ impl Model {
         let mut items: Vec<&Item> = items
             .filter(|item| buried || item.message.selectable == selectable)
             .collect();
-        let mut all = items.len() < looks;
-        items.truncate(looks);
+        let mut all = items.len() < limit;
+        items.truncate(limit);
         let mut done = BulkDone::default();
         for item in items {
             if done.matched >= u64::from(bulk_op.max) {
                 all = false;
                 break;
             }
-            done.looked += 1;
+            done.examined += 1;
             done.next = Some(Cursor {
                 not_selectable: !buried && !selectable,
                 order: (0, 0, item.message.id),
@@ -205,7 +205,7 @@ impl Model {
             return Err(CommandError::NotFound);
         }
         self.item_mut(id).message.state = State::Ready;
-        self.tell(id);
+        self.notify(id);
         Ok(Outcome::Done)
     }
 
@@ -237,7 +237,7 @@ impl Model {
             extra.attrs.extend(value.map(|value| (name, value)));
         }
         extra.attrs.sort();
-        self.tell(id);
+        self.notify(id);
         Ok(Outcome::Done)
     }
 
@@ -465,7 +465,7 @@ impl Model {
                     lease: None,
                     turn: 0,
                 });
-                self.tell(id);
+                self.notify(id);
                 count += 1;
             }
         }

@@ -141,7 +141,7 @@ impl Model {
         let queue = message.queue;
         self.totals(queue).failures += 1;
         self.fares(id, Fares::Failed);
-        self.tell(id);
+        self.notify(id);
         self.dead_letter(id);
     }
 

@@ -186,8 +186,8 @@ impl Model {
             Role::Member | Role::Failed => None,
         };
         match (callback, fares) {
-            (Some(said), Fares::Succeeded) if *said == CallbackState::Put => {
-                *said = CallbackState::Done
+            (Some(state), Fares::Succeeded) if *state == CallbackState::Put => {
+                *state = CallbackState::Done
             }
             (Some(_), _) => {}
             (None, Fares::Cancelled) if made.cancelled == CancelledAs::Failed => {
@@ -262,15 +262,15 @@ impl Model {
                 return;
             }
         }
-        let said = if was_put {
+        let state = if was_put {
             CallbackState::Put
         } else {
             CallbackState::Done
         };
         if let Some(progress) = self.counts_of(id) {
             match event {
-                Event::Complete => progress.complete = said,
-                Event::Success => (progress.success, progress.until) = (said, now + keep),
+                Event::Complete => progress.complete = state,
+                Event::Success => (progress.success, progress.until) = (state, now + keep),
             }
         }
         if let Some(parent) = parent.and_then(|parent| self.counts_of(parent)) {

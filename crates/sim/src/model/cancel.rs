@@ -24,7 +24,7 @@ impl Model {
             Some(lease) if cancel.grace_ms > 0 => {
                 extra.changed = now;
                 lease.until = Some(lease.until.map_or(until, |own| own.min(until)));
-                self.tell(id);
+                self.notify(id);
             }
             _ => self.end_cancelled(id),
         }

@@ -137,12 +137,12 @@ impl Model {
         let ordered = self.is_ordered(queue);
         if !ordered || !self.has_groups(queue) {
             ready.retain(fits);
-            let oldest = take.end == End::Oldest || self.has_groups(queue) && !take.look;
+            let oldest = take.end == End::Oldest || self.has_groups(queue) && !take.peek;
             match oldest {
                 true => ready.sort_by_key(Message::order),
                 false => ready.sort_by_key(|m| (m.order().0, Reverse(m.position()), Reverse(m.id))),
             }
-            if take.look || !self.has_groups(queue) {
+            if take.peek || !self.has_groups(queue) {
                 return ready;
             }
             // Once for each key, as messages are many and keys are few.
@@ -157,7 +157,7 @@ impl Model {
         ready.sort_by_key(position);
         let heads = ready.iter().filter(|m| {
             let limited = m.key().is_some_and(|key| self.key_is_limited(queue, key));
-            self.is_first_of_group(m) && (take.look || !limited)
+            self.is_first_of_group(m) && (take.peek || !limited)
         });
         let mut heads: Vec<&Message> = heads.filter(|m| fits(m)).collect();
         heads.sort_by_key(|m| m.order());
@@ -192,7 +192,7 @@ impl Model {
         behind.sort_by_key(|m| position(m));
         let next = (*behind.first()?).clone();
         let fits = take.body_max.is_none_or(|max| next.body.len() <= max);
-        let limited = !take.look && self.key_is_limited(last.queue, key);
+        let limited = !take.peek && self.key_is_limited(last.queue, key);
         let left = self.cut.leaves(count, next.id);
         (self.may_wait(&next) && fits && !limited && !left).then_some(next)
     }

@@ -104,8 +104,8 @@ struct Waiter {
 }
 
 impl Waiter {
-    fn only_looks(&self) -> bool {
-        self.standing && self.take.look
+    fn only_peeks(&self) -> bool {
+        self.standing && self.take.peek
     }
 }
 
@@ -117,7 +117,7 @@ struct TakeRecord {
     /// Of the request; 0: any.
     sum: u64,
     /// Each message, the number of its lease, and when that ends.
-    given: Vec<(MessageId, u32, Option<Ms>)>,
+    granted: Vec<(MessageId, u32, Option<Ms>)>,
     ends: Ms,
 }
 
@@ -190,14 +190,19 @@ pub struct Cut {
     /// Messages in unloaded blocks of runs as the take began.
     pub far: BTreeSet<MessageId>,
     /// The engine's messages, in order.
-    pub given: Vec<MessageId>,
+    pub granted: Vec<MessageId>,
 }
 
 impl Cut {
     /// True if the engine, having given `count`, may leave the group of this one, and did. A
     /// companion may have gone before it.
     fn leaves(&self, count: usize, next: MessageId) -> bool {
-        self.far.contains(&next) && !self.given.iter().skip(count).any(|given| *given == next)
+        self.far.contains(&next)
+            && !self
+                .granted
+                .iter()
+                .skip(count)
+                .any(|granted| *granted == next)
     }
 }
 
@@ -380,9 +385,9 @@ impl Model {
         loop {
             self.follow();
             self.call_back();
-            let told = self.deliveries.len();
+            let delivered = self.deliveries.len();
             self.serve();
-            if self.deliveries.len() == told {
+            if self.deliveries.len() == delivered {
                 return;
             }
         }
@@ -484,13 +489,13 @@ impl Model {
 
     /// Gauges and totals are compared by the tests; so is who waits.
     pub fn waiting_on(&self, name: &Name) -> u64 {
-        let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && !waiter.only_looks();
+        let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && !waiter.only_peeks();
         self.waiters.iter().filter(on).count() as u64
     }
 
     /// So are the peeking subscriptions.
     pub fn looking_at(&self, name: &Name) -> u64 {
-        let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && waiter.only_looks();
+        let on = |waiter: &&Waiter| waiter.take.queues.contains(name) && waiter.only_peeks();
         self.waiters.iter().filter(on).count() as u64
     }
 

@@ -469,7 +469,7 @@ impl Model {
         };
         let rests = match put.due {
             When::Default => When::In(settings.default_delay_ms),
-            given => given,
+            granted => granted,
         };
         let rests = due(rests, now);
         let mut message = Message::new(at, now, put.body);
@@ -515,7 +515,7 @@ impl Model {
             lease: None,
             turn,
         });
-        self.tell(id);
+        self.notify(id);
         id
     }
 

@@ -169,7 +169,7 @@ impl Model {
                 epoch,
                 since: now,
             });
-            self.tell(id);
+            self.notify(id);
             return Ok(Outcome::Done);
         }
         if let (By::Lease(_), State::Ready) = (by, self.message(id)?.state) {
@@ -179,12 +179,12 @@ impl Model {
         let item = item.ok_or(CommandError::NotFound)?;
         let cancelled = item.message.cancelled().map(|cancelled| cancelled.until);
         let lease = item.lease.as_mut().ok_or(CommandError::NotFound)?;
-        let asked = now + ms.unwrap_or(lease.span_ms);
+        let requested = now + ms.unwrap_or(lease.span_ms);
         match (lease.until, cancelled) {
             (None, _) => {}
-            (Some(_), None) => lease.until = Some(asked),
+            (Some(_), None) => lease.until = Some(requested),
             // The grace is the most, and nobody makes it shorter.
-            (Some(until), Some(end)) => lease.until = Some(until.max(asked.min(end))),
+            (Some(until), Some(end)) => lease.until = Some(until.max(requested.min(end))),
         }
         Ok(match cancelled {
             Some(_) => Outcome::Cancelled,
@@ -230,7 +230,7 @@ impl Model {
             extra.attrs.sort();
         }
         extra.status = text.unwrap_or(std::mem::take(&mut extra.status));
-        self.tell(id);
+        self.notify(id);
     }
 
     pub(super) fn touch(
@@ -376,7 +376,7 @@ impl Model {
         item.end_lease();
         item.turn = turn;
         self.totals(queue).buries += 1;
-        self.tell(id);
+        self.notify(id);
     }
 
     pub(super) fn give_back(&mut self, id: MessageId, why: Return) {
@@ -525,7 +525,7 @@ impl Model {
             let message = &mut self.item_mut(id).message;
             message.set_decided(position, message.is_doomed());
         }
-        self.tell(id);
+        self.notify(id);
         let totals = self.totals(queue);
         *match why {
             Return::Released => &mut totals.releases,
@@ -650,7 +650,7 @@ impl Model {
             let least = spans.into_iter().filter(|&ms| ms > 0).min();
             self.item_mut(id).message.extra_mut().expires = least.map(|ms| now + ms);
         }
-        self.tell(id);
+        self.notify(id);
         let totals = self.totals(from);
         totals.moved_out += 1;
         totals.dead_letters += u64::from(why.is_dead_letter());

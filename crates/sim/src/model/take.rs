@@ -86,25 +86,28 @@ impl Model {
         }
         let sum = known.sum;
         if sum > 0 && take.token_sum > 0 && sum != take.token_sum {
-            let first = known.given.first().map_or(MessageId(0), |given| given.0);
+            let first = known
+                .granted
+                .first()
+                .map_or(MessageId(0), |granted| granted.0);
             return Some(Outcome::Refused(CommandError::TokenUsed(first)));
         }
         let mut handed = Vec::new();
-        for &(id, number, until) in &known.given {
+        for &(id, number, until) in &known.granted {
             let item = self.item(id)?;
             let message = &item.message;
-            let as_given = |held: &ModelLease| held.bound == Bound::Time && held.until == until;
+            let as_granted = |held: &ModelLease| held.bound == Bound::Time && held.until == until;
             if message.queue != queue
                 || message.reserves != number
                 || message.cancelled().is_some()
-                || !item.lease.as_ref().is_some_and(as_given)
+                || !item.lease.as_ref().is_some_and(as_granted)
             {
                 return None;
             }
             handed.push(id);
         }
         let (ends, token) = (known.ends, token.into());
-        let (mut given, mut messages) = (Vec::new(), Vec::new());
+        let (mut granted, mut messages) = (Vec::new(), Vec::new());
         for id in handed {
             let span_ms = self.span_of(id, &ask);
             let until = (span_ms > 0).then(|| now + span_ms);
@@ -118,7 +121,7 @@ impl Model {
             if extra.first_leased == Ms(0) {
                 extra.first_leased = since;
             }
-            given.push((id, message.reserves, until));
+            granted.push((id, message.reserves, until));
             if shows_ttr(&ask) {
                 message.ttr_ms = message.ttr_ms.or(Some(span_ms));
             }
@@ -128,7 +131,7 @@ impl Model {
             queue,
             token,
             sum,
-            given,
+            granted,
             ends,
         });
         Some(Outcome::Messages(messages.into_iter().collect()))
@@ -137,7 +140,7 @@ impl Model {
     /// The queue, the token and the lease of a take that may be sent again.
     fn with_token<'a>(&self, take: &'a Take) -> Option<(QueueId, &'a [u8], LeaseRequest)> {
         let (token, ask) = (take.token.as_deref()?, take.lease?);
-        let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over && !take.look;
+        let lasts = ask.owner == LeaseOwner::Time && ask.time != LeaseTime::Over && !take.peek;
         match take.queues.as_slice() {
             [name] if lasts => Some((self.find(name)?, token, ask)),
             _ => None,
@@ -147,12 +150,12 @@ impl Model {
     fn note_token(&mut self, take: &Take, handed: &[Message]) {
         if let Some((queue, token, _)) = self.with_token(take) {
             let until = |id| self.item(id)?.lease.as_ref()?.until;
-            let given = handed.iter().map(|m| (m.id, m.reserves, until(m.id)));
+            let granted = handed.iter().map(|m| (m.id, m.reserves, until(m.id)));
             let taken = TakeRecord {
                 queue,
                 token: token.into(),
                 sum: take.token_sum,
-                given: given.collect(),
+                granted: granted.collect(),
                 ends: self.now + 300_000,
             };
             self.tokens.push(taken);
@@ -297,7 +300,7 @@ impl Model {
 
     fn take_now(&mut self, client_id: ClientId, take: &Take) -> Option<Outcome> {
         let wanted = take.messages_max.max(1) as usize;
-        if take.look {
+        if take.peek {
             let mut seen = self.candidates(take);
             // Only one queue is walked along.
             let one = take.queues.iter().all(|name| *name == take.queues[0]);
@@ -336,7 +339,7 @@ impl Model {
             }
         }
         for (message, ask) in handed.iter().zip(take.lease.iter().cycle()) {
-            if !take.look && self.is_over(message.id, ask) {
+            if !take.peek && self.is_over(message.id, ask) {
                 self.give_back(message.id, end_of(ask));
             }
         }
@@ -353,17 +356,17 @@ impl Model {
             .iter()
             .filter_map(|name| self.find(name))
             .collect();
-        let mut asked = queues.clone();
-        asked.sort();
-        asked.dedup();
+        let mut requested = queues.clone();
+        requested.sort();
+        requested.dedup();
         let mut lines: Vec<VecDeque<Message>> = Vec::new();
-        for &queue in &asked {
-            let limited = !take.look && self.is_limited(queue);
+        for &queue in &requested {
+            let limited = !take.peek && self.is_limited(queue);
             if !self.serves(queue) || limited {
                 continue;
             }
             let mut line = self.line_of(queue, take);
-            if asked.len() == 1 {
+            if requested.len() == 1 {
                 return line;
             }
             if self.has_groups(queue) {
@@ -558,7 +561,7 @@ impl Model {
             since: until.map_or(Ms(0), |until| Ms(until.0 - span_ms)),
         });
         let mut handed = item.message.clone();
-        self.tell(id);
+        self.notify(id);
         if shows_ttr(ask) {
             let given_ms = if over { AT_ONCE_MS } else { span_ms };
             let instead = matches!(ask.time, LeaseTime::TtrOrDefaultElse(_));

@@ -9,7 +9,7 @@ use super::Model;
 
 impl Model {
     /// Something happened to a message, which is there.
-    pub(super) fn tell(&mut self, id: MessageId) {
+    pub(super) fn notify(&mut self, id: MessageId) {
         let Some(item) = self.item(id) else { return };
         let (message, now) = (&item.message, self.now);
         let state = match message.state {
@@ -21,15 +21,15 @@ impl Model {
             State::Ready if message.due().is_some() => TrackState::Failed,
             State::Ready => TrackState::Waiting,
         };
-        self.tell_as(id, state, now);
+        self.notify_as(id, state, now);
     }
 
     /// It is about to be removed.
     pub(super) fn ends(&mut self, id: MessageId, state: TrackState) {
-        self.tell_as(id, state, self.now);
+        self.notify_as(id, state, self.now);
     }
 
-    fn tell_as(&mut self, id: MessageId, state: TrackState, now: quintet_types::Ms) {
+    fn notify_as(&mut self, id: MessageId, state: TrackState, now: quintet_types::Ms) {
         let is_tracked = |message: &Message| message.extra.as_ref().is_some_and(|e| e.tracked);
         let Some(message) = self.item(id).map(|item| item.message.clone()) else {
             return;
@@ -144,11 +144,11 @@ impl Model {
         }
         let track = self.tracks.iter().find(|(other, _)| *other == id);
         let (_, track) = track.ok_or(CommandError::NotFound)?;
-        let said = || (!track.note.is_empty()).then(|| track.note.clone());
+        let text_of = || (!track.note.is_empty()).then(|| track.note.clone());
         let (state, text) = match track.state {
             TrackState::Done => (ResultState::Done, None),
-            TrackState::Failed => (ResultState::Failed, said()),
-            TrackState::Cancelled => (ResultState::Cancelled, said()),
+            TrackState::Failed => (ResultState::Failed, text_of()),
+            TrackState::Cancelled => (ResultState::Cancelled, text_of()),
             TrackState::Gone => (ResultState::Gone, None),
             TrackState::Waiting | TrackState::Reserved | TrackState::Buried => {
                 return Err(CommandError::NotFound);

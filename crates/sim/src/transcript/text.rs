@@ -220,7 +220,7 @@ pub(super) enum Match {
 /// Compares the front of `actual` with what is expected.
 pub(super) fn compare(parts: &[Part], actual: &[u8], names: &mut Names) -> Match {
     let mut at = 0;
-    let mut given = Vec::new();
+    let mut granted = Vec::new();
     for part in parts {
         let rest = &actual[at..];
         let expected = match part {
@@ -235,7 +235,7 @@ pub(super) fn compare(parts: &[Part], actual: &[u8], names: &mut Names) -> Match
                 match rest.iter().position(|byte| !byte.is_ascii_digit()) {
                     Some(0) => return Match::No,
                     Some(end) => {
-                        given.push((name.clone(), rest[..end].to_vec()));
+                        granted.push((name.clone(), rest[..end].to_vec()));
                         at += end;
                     }
                     None => return Match::More,
@@ -272,7 +272,7 @@ pub(super) fn compare(parts: &[Part], actual: &[u8], names: &mut Names) -> Match
         }
         at += expected.len();
     }
-    names.ids.extend(given);
+    names.ids.extend(granted);
     Match::Yes(at)
 }
 

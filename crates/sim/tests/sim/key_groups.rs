@@ -200,8 +200,8 @@ impl Run {
     fn step(&mut self, step: Step) {
         match step {
             Step::Take(consumer, count, waits) => {
-                let asked = Command::Take(take(count, waits));
-                match self.ask(consumer, asked) {
+                let requested = Command::Take(take(count, waits));
+                match self.ask(consumer, requested) {
                     Some(Outcome::Messages(messages)) => self.got(consumer, &messages),
                     Some(Outcome::Empty) => self.nothing_is_free(),
                     None => self.waits.push(consumer),

@@ -29,8 +29,10 @@ use world::World;
 const CASES: u32 = 2000;
 
 fn cases() -> u32 {
-    let asked = std::env::var("QUINTET_CASES").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(CASES)
+    let requested = std::env::var("QUINTET_CASES").ok();
+    requested
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(CASES)
 }
 
 proptest! {
@@ -450,9 +452,9 @@ fn a_wait_that_ends_leaves_room_for_a_queue() {
     };
     settings.defaults.dead_letter = DeadLetter::To("b".into());
     settings.defaults.attempts_max = 1;
-    let looks = Take {
+    let peek_take = Take {
         queues: ["c", "a"].map(Name::from).into_iter().collect(),
-        look: true,
+        peek: true,
         wait: Wait::Forever,
         ..Take::default()
     };
@@ -469,7 +471,7 @@ fn a_wait_that_ends_leaves_room_for_a_queue() {
     };
     let mut world = World::new(settings);
     for op in [
-        Op::ClientRequest(0, Command::Take(looks)),
+        Op::ClientRequest(0, Command::Take(peek_take)),
         Op::ClientRequest(1, Command::Take(fails)),
         Op::ClientRequest(0, Command::Put(keyed(false))),
     ] {
@@ -552,10 +554,10 @@ fn a_wait_does_not_end_behind_one_for_whom_something_is_read() {
 /// one of the only queue that was left.
 #[test]
 fn a_standing_look_goes_by_the_queues_it_has_now() {
-    let look = |queues: &[&str]| Take {
+    let peek = |queues: &[&str]| Take {
         queues: queues.iter().map(|&name| Name::from(name)).collect(),
         messages_max: 2,
-        look: true,
+        peek: true,
         ..Take::default()
     };
     let change = |queue: &str, on| Command::WatchQueue {
@@ -568,10 +570,10 @@ fn a_standing_look_goes_by_the_queues_it_has_now() {
         ..Put::default()
     };
     for (before, changed) in [
-        (look(&["a"]), change("b", true)),
-        (look(&["a", "b"]), change("b", false)),
-        (look(&["a", "a"]), change("a", true)),
-        (look(&["a", "a"]), change("b", false)),
+        (peek(&["a"]), change("b", true)),
+        (peek(&["a", "b"]), change("b", false)),
+        (peek(&["a", "a"]), change("a", true)),
+        (peek(&["a", "a"]), change("b", false)),
     ] {
         // Both become due at once, from memory or from runs.
         for freezes in [false, true] {

@@ -71,12 +71,12 @@ impl Gate {
     }
 
     fn drop_queue(&self, name: &str) {
-        let (tell, told) = mpsc::channel();
+        let (sender, received) = mpsc::channel();
         let caller = Caller::server(self.client_api.enter(Box::new(|_, _| {})));
         let drop = Command::Drop(Name::from(name));
-        let reply = Box::new(move |outcome, _| tell.send(outcome).expect("somebody listens"));
+        let reply = Box::new(move |outcome, _| sender.send(outcome).expect("somebody listens"));
         self.client_api.submit(caller, drop, reply);
-        assert!(matches!(told.recv(), Ok(Outcome::Count(_))));
+        assert!(matches!(received.recv(), Ok(Outcome::Count(_))));
     }
 
     fn let_through(&self) {
@@ -160,13 +160,13 @@ fn what_was_dropped_is_not_made_again_by_a_step_of_a_move() {
 fn a_cancelled_move_moves_nothing_more() {
     // Says of each command if it moves messages, once somebody listens.
     let listener: Arc<Mutex<Option<mpsc::Sender<bool>>>> = Arc::default();
-    let tell = Arc::clone(&listener);
+    let sender = Arc::clone(&listener);
     let overheard = Intercepted::new(sim(), move |client_api, caller, command, reply| {
-        let tell = tell.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tell) = &*tell {
-            tell.send(moves(&command)).expect("somebody listens");
+        let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = &*sender {
+            sender.send(moves(&command)).expect("somebody listens");
         }
-        drop(tell);
+        drop(sender);
         client_api.submit(caller, command, reply);
     });
     let served = Served::new(overheard);
@@ -188,18 +188,19 @@ fn a_cancelled_move_moves_nothing_more() {
         "MaxNumberOfMessagesPerSecond": 1});
     let begun = served.yes("StartMessageMoveTask", &task);
     let list = || served.yes("ListMessageMoveTasks", &json!({"SourceArn": arn("dead")}));
-    let moved =
-        |told: &serde_json::Value| told["Results"][0]["ApproximateNumberOfMessagesMoved"].as_u64();
+    let moved = |received: &serde_json::Value| {
+        received["Results"][0]["ApproximateNumberOfMessagesMoved"].as_u64()
+    };
     let began = Instant::now();
     while moved(&list()) != Some(1) {
         assert!(began.elapsed() < PATIENCE, "{}", list());
     }
     let handle = json!({"TaskHandle": begun["TaskHandle"]});
     served.yes("CancelMessageMoveTask", &handle);
-    let (tell, told) = mpsc::channel();
-    *listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(tell);
+    let (sender, received) = mpsc::channel();
+    *listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
     // The move asks for something when it has rested.
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(false));
+    assert_eq!(received.recv_timeout(PATIENCE), Ok(false));
     let wanted = json!({"QueueUrl": "to", "AttributeNames": ["ApproximateNumberOfMessages"]});
     let there = served.yes("GetQueueAttributes", &wanted);
     assert_eq!(there["Attributes"]["ApproximateNumberOfMessages"], "1");

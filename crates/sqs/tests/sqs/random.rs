@@ -40,8 +40,8 @@ proptest! {
             content_type: if json { "application/x-amz-json-1.0" } else { "" },
             target: Some(&target),
         };
-        if let Ok(asked) = read(&head, &body)
-            && let Ok(action) = asked.action
+        if let Ok(parsed) = read(&head, &body)
+            && let Ok(action) = parsed.action
         {
             prop_assert!(Action::NAMES.contains(&action.name()));
         }

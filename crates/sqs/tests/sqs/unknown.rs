@@ -14,10 +14,10 @@ fn a_send_that_nobody_acknowledges_is_not_told_as_refused() {
     client_api.set_silent(true);
     let (status, fault) = served.ask("SendMessage", &one);
     assert_eq!(status, 500, "{fault}");
-    let said = fault.to_string();
+    let message = fault.to_string();
     assert!(
-        said.contains("InternalFailure") && said.contains("not known"),
-        "{said}"
+        message.contains("InternalFailure") && message.contains("not known"),
+        "{message}"
     );
     let batch = json!({"QueueUrl": url, "Entries": [{"Id": "a", "MessageBody": "two"}]});
     let (status, reply) = served.ask("SendMessageBatch", &batch);

@@ -122,7 +122,7 @@ impl Process {
         if let Some(child) = &mut self.child
             && let Some(status) = child.try_wait()?
         {
-            bail!("{} ended ({status}):\n{}", self.name, self.said());
+            bail!("{} ended ({status}):\n{}", self.name, self.stderr_text());
         }
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         if let Some(at) = text.find("panicked") {
@@ -133,7 +133,7 @@ impl Process {
         Ok(())
     }
 
-    fn said(&self) -> String {
+    fn stderr_text(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
@@ -152,14 +152,14 @@ impl Drop for Process {
 struct Ports {
     random: Random,
     /// Nobody listens there yet.
-    given: BTreeSet<u16>,
+    assigned: BTreeSet<u16>,
 }
 
 impl Ports {
     fn another(&mut self) -> Result<u16> {
         for _ in 0..1000 {
             let port = 11_000 + self.random.below(21_000) as u16;
-            if TcpListener::bind(("127.0.0.1", port)).is_ok() && self.given.insert(port) {
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() && self.assigned.insert(port) {
                 return Ok(port);
             }
         }
@@ -193,7 +193,7 @@ impl Fleet {
         let time = std::time::UNIX_EPOCH.elapsed()?.as_nanos() as u64;
         let mut ports = Ports {
             random: Random::new(time ^ u64::from(std::process::id())),
-            given: BTreeSet::new(),
+            assigned: BTreeSet::new(),
         };
         let mut three = || (0..COUNT).map(|_| ports.another()).collect::<Result<_>>();
         let (clients, routes, joints): (Vec<u16>, Vec<u16>, Vec<u16>) =
@@ -323,15 +323,15 @@ impl Fleet {
 
     /// A node's report about all nodes.
     pub(super) fn status(&self, node: usize) -> Option<Value> {
-        serde_json::from_str(&self.told(node, &["--json"])).ok()
+        serde_json::from_str(&self.status_output(node, &["--json"])).ok()
     }
 
     /// The same as text.
     pub(super) fn status_text(&self, node: usize) -> String {
-        self.told(node, &[])
+        self.status_output(node, &[])
     }
 
-    fn told(&self, node: usize, options: &[&str]) -> String {
+    fn status_output(&self, node: usize, options: &[&str]) -> String {
         let addresses = &self.addresses[node];
         let output = Command::new(&addresses.binary)
             .args(["cluster", "status", "--data"])
@@ -340,8 +340,8 @@ impl Fleet {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output();
-        let told = output.map_or_else(|_| Vec::new(), |output| output.stdout);
-        String::from_utf8_lossy(&told).into_owned()
+        let reported = output.map_or_else(|_| Vec::new(), |output| output.stdout);
+        String::from_utf8_lossy(&reported).into_owned()
     }
 
     /// Asks that this server leads the stream. Nobody may answer while there is no leader.
@@ -356,9 +356,9 @@ impl Fleet {
             ask.len()
         )?;
         let lines = BufReader::new(socket).lines().map_while(Result::ok);
-        let told = lines.skip_while(|line| !line.starts_with("MSG")).nth(1);
-        let told = told.unwrap_or_else(|| "no answer".to_owned());
-        Ok(writeln!(self.log()?, "  n{server} is to lead: {told}")?)
+        let reported = lines.skip_while(|line| !line.starts_with("MSG")).nth(1);
+        let reported = reported.unwrap_or_else(|| "no answer".to_owned());
+        Ok(writeln!(self.log()?, "  n{server} is to lead: {reported}")?)
     }
 
     /// All that should run does.

@@ -18,7 +18,7 @@ const AFTER: Duration = Duration::from_millis(1500);
 impl Campaign<'_> {
     /// The owner is stopped, or another node is to own.
     pub(super) fn hand_over(&mut self, load: &Load, kind: Kind, owner: usize) -> Result<Duration> {
-        let asked = self.random.index(COUNT);
+        let requested = self.random.index(COUNT);
         let successor = (owner + 1 + self.random.index(COUNT - 1)) % COUNT;
         let fleet = &mut self.fleet;
         match kind {
@@ -26,12 +26,12 @@ impl Campaign<'_> {
                 // One that has runs to fetch is refused.
                 let other = COUNT - owner - successor;
                 fleet
-                    .order(asked, &["move", "0", NODES[successor]])
-                    .or_else(|_| fleet.order(asked, &["move", "0", NODES[other]]))
+                    .order(requested, &["move", "0", NODES[successor]])
+                    .or_else(|_| fleet.order(requested, &["move", "0", NODES[other]]))
             }),
             Kind::DrainOwner => {
-                let took = longest(load, || fleet.order(asked, &["drain", NODES[owner]]))?;
-                fleet.order(asked, &["undrain", NODES[owner]])?;
+                let took = longest(load, || fleet.order(requested, &["drain", NODES[owner]]))?;
+                fleet.order(requested, &["undrain", NODES[owner]])?;
                 Ok(took)
             }
             _ => {
@@ -61,9 +61,9 @@ impl Fleet {
             .stdin(Stdio::null())
             .output()?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let printed = String::from_utf8_lossy(&output.stderr);
             bail!(
-                "{words:?}, asked of {}: {} {said}",
+                "{words:?}, asked of {}: {} {printed}",
                 NODES[at],
                 output.status
             );

@@ -277,8 +277,8 @@ impl Campaign<'_> {
     /// Whether `status`, as people see it, names the server and what to do with it.
     fn names_remedy(&self, server: &str) -> bool {
         let remedies = ["empty its JetStream directory", "restart that nats-server"];
-        let told = self.fleet.status_text(0);
-        let mut lines = told.lines().filter(|line| line.contains(server));
+        let state = self.fleet.status_text(0);
+        let mut lines = state.lines().filter(|line| line.contains(server));
         lines.any(|line| remedies.iter().any(|remedy| line.contains(remedy)))
     }
 
@@ -348,11 +348,11 @@ impl Campaign<'_> {
         let took = acknowledged(load)?;
         let began = Instant::now();
         while !self.names_remedy(&format!("n{server} ")) {
-            let told = || self.fleet.status_text(0);
+            let state = || self.fleet.status_text(0);
             ensure!(
                 began.elapsed() < PATIENCE,
                 "a full disk is not named: {}",
-                told()
+                state()
             );
             std::thread::sleep(PAUSE);
         }
@@ -397,7 +397,7 @@ impl Campaign<'_> {
         let entry = |report: &Value, node: usize| {
             let nodes = report["nodes"].as_array()?;
             let name = super::NODES[node];
-            let found = nodes.iter().find(|heard| heard["node"] == name)?;
+            let found = nodes.iter().find(|response| response["node"] == name)?;
             found["report"]["entry"].as_u64()
         };
         let report = self.fleet.status(owner).context("no status")?;
@@ -508,8 +508,8 @@ fn freeze(node: &Process, addresses: &Addresses, load: &Load) -> Result<Duration
     let number = load.ledger().begin_put(MEMCACHE, STRICT[0]);
     let bytes = String::from_utf8(body(number, 0)).context("a head is text")?;
     let (queue, len) = (STRICT[0], bytes.len());
-    let asked = format!("get {queue}/peek\r\nstats\r\nset {queue} 0 0 {len}\r\n{bytes}\r\n");
-    stream.write_all(asked.as_bytes())?;
+    let requested = format!("get {queue}/peek\r\nstats\r\nset {queue} 0 0 {len}\r\n{bytes}\r\n");
+    stream.write_all(requested.as_bytes())?;
     // Nobody else acknowledges before there is another owner.
     let took = acknowledged(load);
     std::thread::sleep(FREEZE.saturating_sub(began.elapsed()));

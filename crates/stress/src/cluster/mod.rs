@@ -231,11 +231,11 @@ impl Campaign<'_> {
     fn is_well_again(&mut self) -> Result<View> {
         let began = Instant::now();
         let mut seen = Value::Null;
-        let mut asked = 0;
+        let mut requested = 0;
         while began.elapsed() < PATIENCE {
             self.fleet.is_well()?;
-            asked += 1;
-            if let Some(report) = self.fleet.status(asked % COUNT) {
+            requested += 1;
+            if let Some(report) = self.fleet.status(requested % COUNT) {
                 if let Some(view) = view(&report) {
                     let ms = began.elapsed().as_millis();
                     self.note(&format!("  all well after {ms} ms"))?;
@@ -308,8 +308,8 @@ impl Campaign<'_> {
             seen.1 - twice
         );
         let mut ledger = self.load.ledger();
-        let told = ledger.settled().is_err();
-        ensure!(told, "what was planted did not fail the check");
+        let failed = ledger.settled().is_err();
+        ensure!(failed, "what was planted did not fail the check");
         (ledger.lost, ledger.twice) = (lost, twice);
         ledger.violations.clear();
         println!("cluster: a lost and a doubled message were planted, and found");

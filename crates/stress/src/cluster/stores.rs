@@ -164,8 +164,8 @@ fn run(command: &mut Command) -> Result<()> {
     let output = command
         .output()
         .with_context(|| format!("cannot run {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", printed.trim());
     Ok(())
 }
 

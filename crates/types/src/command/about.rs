@@ -142,7 +142,7 @@ impl Command {
             Command::Put(put) => (Verb::Put, Subject::Queue(&put.queue)),
             Command::PutMany(puts) => (Verb::Put, Subject::Puts(puts)),
             Command::Take(take) => {
-                let verb = if take.look { Verb::Peek } else { Verb::Take };
+                let verb = if take.peek { Verb::Peek } else { Verb::Take };
                 (verb, Subject::Queues(&take.queues))
             }
             Command::Watch(Some(take)) | Command::Rewatch(take) => {

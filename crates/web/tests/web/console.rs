@@ -138,9 +138,9 @@ fn a_queue_that_is_not_there_may_have_been_meant_otherwise() {
         "{shown}"
     );
     // To programs it is the problem it was.
-    let told = world.get("/api/v1/queues/invocies").json();
+    let response = world.get("/api/v1/queues/invocies").json();
     assert_eq!(
-        (told["code"].as_str(), told.get("nearest")),
+        (response["code"].as_str(), response.get("nearest")),
         (Some("queue_not_found"), None)
     );
 }
@@ -411,8 +411,8 @@ fn a_time_that_is_none_is_refused_with_a_way_back() {
             assert!(text.contains(part), "{time}: {text}");
         }
     }
-    let told = note(&world, &pause("3660d"));
-    assert!(told.starts_with("Paused for 3,660d:"), "{told}");
+    let response = note(&world, &pause("3660d"));
+    assert!(response.starts_with("Paused for 3,660d:"), "{response}");
     // What is not there has no page to go back to.
     assert!(!world.get("/mq/queues/none").text().contains(">Back</a>"));
 }
@@ -431,9 +431,9 @@ fn a_purge_asks_first_and_spares_what_comes_meanwhile() {
     );
     let oldest = || world.get("/api/v1/queues/work").json()["oldest_ms"].as_u64();
     // What is put in the same millisecond counts as asked about.
-    let asked = oldest();
-    assert!(asked.is_some());
-    eventually("time has gone on", || (oldest() > asked).then_some(()));
+    let requested = oldest();
+    assert!(requested.is_some());
+    eventually("time has gone on", || (oldest() > requested).then_some(()));
     let kept = put(&world, "work", "kept");
     let reply = send(&world, &question, "/queues/work/do/purge", "");
     assert_eq!(note(&world, &reply), "5 messages deleted.");
@@ -520,8 +520,11 @@ fn messages_are_buried_retried_moved_and_deleted() {
         &format!("/queues/work/ask/delete?id={}&id=999999", ids[3]),
     );
     let reply = send(&world, &question, "/queues/work/do/delete", "");
-    let said = note(&world, &reply);
-    assert!(said.starts_with("1 message deleted. 1 skipped"), "{said}");
+    let output = note(&world, &reply);
+    assert!(
+        output.starts_with("1 message deleted. 1 skipped"),
+        "{output}"
+    );
     assert_eq!(queue(&world, "work")["ready"], 2);
     // Nothing.
     let reply = world.get("/queues/work/ask/delete?pick=1&state=ready");
@@ -674,9 +677,12 @@ fn long_names_make_short_pages_that_leave_nothing_out() {
     }
     // Findings have their part of a page, and are counted.
     let shown = page(&world, "/");
-    let told = shown.matches("data-f=\"need/").count();
+    let response = shown.matches("data-f=\"need/").count();
     let more = between(&shown, "?only=need\">and ", " more</a>");
-    assert!(told > 1 && more == (10 - told).to_string(), "{told} {more}");
+    assert!(
+        response > 1 && more == (10 - response).to_string(),
+        "{response} {more}"
+    );
 }
 
 #[test]
@@ -692,8 +698,8 @@ fn leases_of_queues_with_long_names_make_a_short_page() {
     let shown = page(&world, "/leases");
     assert!(shown.len() < 100 << 10, "{} bytes", shown.len());
     let rows = shown.matches("data-row href=\"/messages/").count();
-    let told = shown.contains(&format!(">{rows} of 100 leases"));
-    assert!(rows > 1 && told, "{rows}");
+    let response = shown.contains(&format!(">{rows} of 100 leases"));
+    assert!(rows > 1 && response, "{rows}");
 }
 
 #[test]

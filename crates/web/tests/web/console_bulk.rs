@@ -47,12 +47,12 @@ fn queues_are_paused_and_resumed_together() {
     let world = world();
     let all = page(&world, "/");
     assert_eq!(hidden(&all, "queue").len(), 3, "{all}");
-    let asked = page(&world, "/bulk/pause?queue=a&queue=~2e2e2f63&queue=a");
-    assert!(asked.contains("Pause 2 queues?"), "{asked}");
-    assert_eq!(hidden(&asked, "queue"), ["a", "~2e2e2f63"]);
+    let question = page(&world, "/bulk/pause?queue=a&queue=~2e2e2f63&queue=a");
+    assert!(question.contains("Pause 2 queues?"), "{question}");
+    assert_eq!(hidden(&question, "queue"), ["a", "~2e2e2f63"]);
     // To ask does nothing yet.
     assert!(!page(&world, "/").contains(">paused</span>"));
-    assert_eq!(answer(&world, &asked, "pause", ""), "2 queues paused.");
+    assert_eq!(answer(&world, &question, "pause", ""), "2 queues paused.");
     assert_eq!(page(&world, "/").matches(">paused</span>").count(), 2);
     // One that is, is left out, and said to be.
     let again = page(&world, "/bulk/pause?queue=a&queue=b");
@@ -67,21 +67,24 @@ fn queues_are_paused_and_resumed_together() {
 #[test]
 fn queues_are_purged_together_of_what_was_there_when_it_was_asked() {
     let world = world();
-    let asked = page(&world, "/bulk/purge?queue=a&queue=b");
-    assert!(asked.contains("Delete 5 messages of 2 queues"), "{asked}");
+    let question = page(&world, "/bulk/purge?queue=a&queue=b");
+    assert!(
+        question.contains("Delete 5 messages of 2 queues"),
+        "{question}"
+    );
     // Put later, by the server's clock: it stays.
     let asked_at = world.client_api.now();
     while world.client_api.now() <= asked_at {
         std::thread::yield_now();
     }
     put(&world, "a", "later");
-    let said = answer(&world, &asked, "purge", "");
-    assert_eq!(said, "5 messages of 2 queues deleted.");
+    let output = answer(&world, &question, "purge", "");
+    assert_eq!(output, "5 messages of 2 queues deleted.");
     assert_eq!((ready(&world, "a"), ready(&world, "b")), (1, 0));
     assert_eq!(ready(&world, "..%2Fc"), 1);
     // An answer counts once.
-    let said = answer(&world, &asked, "purge", "");
-    assert!(said.starts_with("Nothing was done"), "{said}");
+    let output = answer(&world, &question, "purge", "");
+    assert!(output.starts_with("Nothing was done"), "{output}");
     assert_eq!(ready(&world, "a"), 1);
     let acts = page(&world, "/operations");
     assert_eq!(acts.matches(", purge</a>").count(), 2, "{acts}");
@@ -91,17 +94,17 @@ fn queues_are_purged_together_of_what_was_there_when_it_was_asked() {
 fn queues_are_deleted_together_when_their_number_is_typed() {
     let world = world();
     let path = "/bulk/delete?queue=a&queue=b";
-    let asked = page(&world, path);
-    assert!(asked.contains("data-must=\"2 queues\""), "{asked}");
-    let said = answer(&world, &asked, "delete", "&name=2");
-    assert!(said.starts_with("Nothing was done"), "{said}");
+    let question = page(&world, path);
+    assert!(question.contains("data-must=\"2 queues\""), "{question}");
+    let output = answer(&world, &question, "delete", "&name=2");
+    assert!(output.starts_with("Nothing was done"), "{output}");
     assert_eq!(ready(&world, "b"), 3);
     // A question about something else is no answer to this.
     let purge = page(&world, "/bulk/purge?queue=a&queue=b");
-    let said = answer(&world, &purge, "delete", "&name=2+queues");
-    assert!(said.starts_with("Nothing was done"), "{said}");
-    let said = answer(&world, &page(&world, path), "delete", "&name=2+queues");
-    assert_eq!(said, "2 queues deleted.");
+    let output = answer(&world, &purge, "delete", "&name=2+queues");
+    assert!(output.starts_with("Nothing was done"), "{output}");
+    let output = answer(&world, &page(&world, path), "delete", "&name=2+queues");
+    assert_eq!(output, "2 queues deleted.");
     for (queue, status) in [("a", 404), ("b", 404), ("..%2Fc", 200)] {
         assert_eq!(world.get(&format!("/api/v1/queues/{queue}")).status, status);
     }

@@ -222,13 +222,13 @@ fn a_batch_is_committed_opened_and_forgotten() {
     let committed = send(&world, &shown, &format!("{path}/do/commit"), "");
     assert_eq!(committed.leads_to().split('?').next(), Some(path.as_str()));
     assert!(note(&world, &committed).starts_with("Committed"));
-    let told = || world.get(&format!("/api/v1/batches/{id}"));
-    assert_eq!(told().json()["open"], false);
+    let response = || world.get(&format!("/api/v1/batches/{id}"));
+    assert_eq!(response().json()["open"], false);
     let shown = page(&world, &path);
     assert!(!shown.contains("do/commit"), "{shown}");
     let opened = send(&world, &shown, &format!("{path}/do/open"), "");
     assert!(note(&world, &opened).starts_with("Open"));
-    assert_eq!(told().json()["open"], true);
+    assert_eq!(response().json()["open"], true);
     // Nothing is forgotten before it is asked.
     let question = page(&world, &format!("{path}/ask/forget"));
     assert!(
@@ -236,10 +236,10 @@ fn a_batch_is_committed_opened_and_forgotten() {
             && question.contains("kept as ordinary messages"),
         "{question}"
     );
-    assert_eq!(told().status, 200);
+    assert_eq!(response().status, 200);
     let forgotten = send(&world, &question, &format!("{path}/do/forget"), "");
     assert!(note(&world, &forgotten).contains("is forgotten"));
-    assert_eq!(told().status, 404);
+    assert_eq!(response().status, 404);
     for path in [
         &path,
         &format!("{path}/ask/forget"),

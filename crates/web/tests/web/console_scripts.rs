@@ -96,8 +96,8 @@ fn a_script_without_work_is_no_waiting_consumer() {
     let world = World::new();
     world.queue("job", "echo done >&3");
     eventually("it waits", || {
-        let told = world.get("/api/v1/queues/job").json();
-        (told["waiting_peeks"] == 1 && told["waiters"] == 0).then_some(())
+        let response = world.get("/api/v1/queues/job").json();
+        (response["waiting_peeks"] == 1 && response["waiters"] == 0).then_some(())
     });
     for path in ["/", "/queues/job"] {
         let shown = page(&world, path);

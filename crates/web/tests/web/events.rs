@@ -159,11 +159,11 @@ fn streams_end_when_the_server_stops_and_do_not_hold_it_up() {
     put(&world, "work");
     let mut stream = Stream::open(&world, "?queue=work");
     stream.next().expect("what is there");
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let web = world.web.take().expect("it is served");
-    std::thread::spawn(move || tell.send(web.stop(Duration::from_secs(86_400))));
+    std::thread::spawn(move || sender.send(web.stop(Duration::from_secs(86_400))));
     assert_eq!(
-        told.recv_timeout(PATIENCE),
+        receiver.recv_timeout(PATIENCE),
         Ok(true),
         "it waits for a stream"
     );

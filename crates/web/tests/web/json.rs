@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use crate::common::{Reply, World};
 
 fn submit(world: &World, command: Command) -> Outcome {
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let caller = Caller::server(world.client_api.enter(Box::new(|_, _| {})));
-    let reply = Box::new(move |outcome, _| tell.send(outcome).expect("somebody listens"));
+    let reply = Box::new(move |outcome, _| sender.send(outcome).expect("somebody listens"));
     world.client_api.submit(caller, command, reply);
-    told.recv().expect("an outcome")
+    receiver.recv().expect("an outcome")
 }
 
 fn post(world: &World, path: &str, key: &str, body: &Value) -> Reply {
@@ -108,8 +108,8 @@ fn a_page_of_errors_ends_at_a_mebibyte() {
             more: Some(Box::new(more)),
             ..Put::new("work".into(), Body::new(b"x"))
         };
-        let told = submit(&world, Command::Put(put));
-        assert!(matches!(told, Outcome::Put { .. }), "{told:?}");
+        let receiver = submit(&world, Command::Put(put));
+        assert!(matches!(receiver, Outcome::Put { .. }), "{receiver:?}");
     }
     let (mut errors, mut query) = (0, String::new());
     loop {
@@ -173,8 +173,8 @@ fn a_used_key_with_another_request_is_refused() {
             .map(|shown| shown["lease"].clone())
             .collect::<Vec<_>>()
     };
-    let given = reserve("r", json!({"max": 2, "lease_ms": 60_000}));
-    assert_eq!(leases(&given).len(), 2);
+    let response = reserve("r", json!({"max": 2, "lease_ms": 60_000}));
+    assert_eq!(leases(&response).len(), 2);
     for other in [
         json!({"max": 1, "lease_ms": 60_000}),
         json!({"max": 2}),
@@ -189,7 +189,7 @@ fn a_used_key_with_another_request_is_refused() {
     }
     // How long it waits may be another time.
     let again = reserve("r", json!({"max": 2, "lease_ms": 60_000, "wait_ms": 5}));
-    assert_eq!(leases(&again), leases(&given));
+    assert_eq!(leases(&again), leases(&response));
 }
 
 /// One that knew no sums has remembered none: its keys count whatever is asked.
@@ -227,7 +227,7 @@ fn no_address_has_bytes_that_are_no_text() {
     let world = World::new();
     let document = world.get("/api/v1/openapi.json").json();
     let paths = document["paths"].as_object().expect("addresses");
-    let mut asked = 0;
+    let mut requested = 0;
     for (path, operations) in paths {
         for part in path.split('/').filter(|part| part.starts_with('{')) {
             for bytes in ["%FF", "a%C3", "%ED%A0%80"] {
@@ -240,12 +240,12 @@ fn no_address_has_bytes_that_are_no_text() {
                     assert_eq!(reply.status, 400, "{method} {address}: {}", reply.text());
                     let typed = reply.header("content-type");
                     assert_eq!(typed, Some("application/problem+json"), "{address}");
-                    asked += 1;
+                    requested += 1;
                 }
             }
         }
     }
-    assert!(asked > 100, "{asked}");
+    assert!(requested > 100, "{requested}");
 }
 
 #[test]

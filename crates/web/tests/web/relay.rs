@@ -147,11 +147,11 @@ fn every_step_may_break_off() {
         cuts.push((what, Cut::Request(60)));
         cuts.push((what, Cut::Reply));
     }
-    let (told, seen) = std::sync::mpsc::channel();
+    let (seen_sender, seen) = std::sync::mpsc::channel();
     let link = Proxy::start(to.address, move |line| {
         let at = cuts.iter().position(|(what, _)| line.contains(what));
         let cut = at.map_or(Cut::Pass, |at| cuts.remove(at).1);
-        told.send((line.to_owned(), cut)).ok();
+        seen_sender.send((line.to_owned(), cut)).ok();
         cut
     });
     let id = with_file(&from, &format!("http://{}/q/in", link.address));

@@ -18,13 +18,13 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// All that a stop answers to a request, and how long the stop took.
 fn stopped(request: &str, grace: Duration) -> (String, Duration) {
-    let (tell, asked) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     // Shards that keep their answers.
     let kept: Mutex<Vec<OnOutcome>> = Mutex::default();
     let shards = SimApi::ticking(EngineSettings::default());
     let client_api = Intercepted::new(shards, move |_, _, _, reply| {
         kept.lock().expect("healthy").push(reply);
-        tell.send(()).expect("somebody waits");
+        sender.send(()).expect("somebody waits");
     });
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -33,7 +33,9 @@ fn stopped(request: &str, grace: Duration) -> (String, Duration) {
     let mut client = TcpStream::connect(address).expect("connected");
     client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     client.write_all(request.as_bytes()).expect("sent");
-    asked.recv_timeout(PATIENCE).expect("the shards are asked");
+    receiver
+        .recv_timeout(PATIENCE)
+        .expect("the shards are asked");
     let began = Instant::now();
     assert!(web.stop(grace));
     let took = began.elapsed();

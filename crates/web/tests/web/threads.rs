@@ -66,7 +66,7 @@ impl Kept {
     }
 
     /// The thread that serves it.
-    fn asked(&mut self) -> String {
+    fn request_thread(&mut self) -> String {
         self.send("/");
         let mut text = Vec::new();
         while text.last() != Some(&b';') {
@@ -85,8 +85,8 @@ fn a_connection_is_served_by_the_thread_with_the_fewest() {
     let mut by_thread: HashMap<String, Vec<Kept>> = HashMap::new();
     for _ in 0..6 {
         let mut one = Kept::open(address);
-        let who = one.asked();
-        assert_eq!(one.asked(), who, "it stays there");
+        let who = one.request_thread();
+        assert_eq!(one.request_thread(), who, "it stays there");
         by_thread.entry(who).or_default().push(one);
     }
     let counts: Vec<usize> = by_thread.values().map(Vec::len).collect();
@@ -98,7 +98,7 @@ fn a_connection_is_served_by_the_thread_with_the_fewest() {
     loop {
         // The server learns of their ends a moment later.
         let both = [(); 2].map(|()| Kept::open(address));
-        let whose = both.map(|mut one| one.asked());
+        let whose = both.map(|mut one| one.request_thread());
         if whose == [left.clone(), left.clone()] {
             break;
         }
@@ -113,7 +113,7 @@ fn what_any_thread_serves_is_cut_in_the_end() {
     let mut waiting: Vec<Kept> = (0..4).map(|_| Kept::open(address)).collect();
     for one in &mut waiting {
         // It is being served once it has answered.
-        one.asked();
+        one.request_thread();
         one.send("/never");
     }
     let forwarding = web.forwarding();
@@ -185,7 +185,7 @@ fn one_address_has_three_quarters_of_the_places() {
     let who: Arc<dyn Serve> = Arc::new(Who(settings));
     let web = Web::start("who", 1, vec![(Socket::Tcp(own), who)], || None).expect("served");
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let told = |peer: &str| {
+    let reported = |peer: &str| {
         let mut kept = come(&web, &listener, peer);
         (first_line(&mut kept), kept)
     };
@@ -197,18 +197,18 @@ fn one_address_has_three_quarters_of_the_places() {
         let before = clients.crowded();
         let mut there: Vec<Kept> = Vec::new();
         for _ in 0..PLACES / 4 * 3 {
-            let (line, kept) = told(peer);
+            let (line, kept) = reported(peer);
             assert_eq!(line, ok, "{peer}");
             there.push(kept);
         }
-        assert_eq!(told(peer).0, refused, "{peer}");
-        assert_eq!(told(same).0, refused, "{same}");
+        assert_eq!(reported(peer).0, refused, "{peer}");
+        assert_eq!(reported(same).0, refused, "{same}");
         assert_eq!(clients.crowded() - before, 2);
-        assert_eq!(told(other).0, ok, "{other}");
+        assert_eq!(reported(other).0, ok, "{other}");
         // One that ends gives its part back.
         drop(there.pop());
         let since = Instant::now();
-        while told(peer).0 != ok {
+        while reported(peer).0 != ok {
             assert!(since.elapsed() < PATIENCE, "in vain");
         }
     }
@@ -219,7 +219,7 @@ fn one_address_has_three_quarters_of_the_places() {
             assert!(since.elapsed() < PATIENCE, "in vain");
             std::thread::sleep(Duration::from_millis(1));
         }
-        let there: Vec<_> = (0..PLACES).map(|_| told(trusted)).collect();
+        let there: Vec<_> = (0..PLACES).map(|_| reported(trusted)).collect();
         assert!(there.iter().all(|(line, _)| line == ok), "{trusted}");
     }
     assert!(web.stop(PATIENCE));

@@ -66,8 +66,8 @@ pub(super) enum BeanstalkReply {
 
 impl BeanstalkReply {
     /// Writes it, but for what only the session knows.
-    pub(super) fn write(self, given: &ServerResponse, output: &mut Output) {
-        let outcome = match given {
+    pub(super) fn write(self, response: &ServerResponse, output: &mut Output) {
+        let outcome = match response {
             ServerResponse::Engine(outcome, _) => outcome,
             ServerResponse::Server(_)
             | ServerResponse::Host(_)
@@ -77,7 +77,7 @@ impl BeanstalkReply {
         };
         match (self, outcome) {
             (BeanstalkReply::Silent, _) => {}
-            (BeanstalkReply::LoggedIn, _) => output.put(match given {
+            (BeanstalkReply::LoggedIn, _) => output.put(match response {
                 ServerResponse::Login(Ok(())) => b"OK\r\n",
                 ServerResponse::Login(Err(refused)) => refused.line(),
                 ServerResponse::Engine(..)

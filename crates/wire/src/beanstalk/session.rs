@@ -394,9 +394,9 @@ impl Session for BeanstalkSession {
         }
     }
 
-    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let done = matches!(
-            given,
+            response,
             ServerResponse::Engine(Outcome::Done | Outcome::Messages(_), _)
         );
         match self.owed.pop() {
@@ -406,13 +406,13 @@ impl Session for BeanstalkSession {
                 Next::Close
             }
             Some(BeanstalkReply::NowUsing(name)) if done => {
-                BeanstalkReply::Using(name.clone()).write(given, output);
+                BeanstalkReply::Using(name.clone()).write(response, output);
                 let before = self.tubes.now_using(name);
                 self.owed.again(BeanstalkReply::Silent, before)
             }
             Some(BeanstalkReply::NowWatching(name)) if done => {
                 let watched = self.tubes.now_watching(name);
-                BeanstalkReply::Watching(watched).write(given, output);
+                BeanstalkReply::Watching(watched).write(response, output);
                 Next::Done
             }
             Some(reply) => {
@@ -420,7 +420,7 @@ impl Session for BeanstalkSession {
                     count_once(&mut self.is_worker, &self.shared.workers);
                 }
                 let about = (&*self.shared, &self.tubes, env.now);
-                go_on(reply, given, about, &mut self.owed, output)
+                go_on(reply, response, about, &mut self.owed, output)
             }
         }
     }
@@ -441,8 +441,8 @@ impl Session for BeanstalkSession {
         words.iter().any(|word| reply.starts_with(word))
     }
 
-    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
-        match (self.owed.pop(), said) {
+    fn say(&mut self, hook_reply: HookReply<'_>, output: &mut Output) -> Next {
+        match (self.owed.pop(), hook_reply) {
             (Some(BeanstalkReply::Silent), _) => {}
             (_, HookReply::Line(text)) => {
                 output.line(text.as_bytes());

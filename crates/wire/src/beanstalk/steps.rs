@@ -21,12 +21,12 @@ pub(super) fn queues(from: (u8, u32)) -> Command {
 #[inline]
 pub(super) fn go_on(
     reply: BeanstalkReply,
-    given: &ServerResponse,
+    response: &ServerResponse,
     (shared, tubes, now): (&Shared, &Referred, Ms),
     owed: &mut Owed<BeanstalkReply>,
     output: &mut Output,
 ) -> Next {
-    match (reply, given) {
+    match (reply, response) {
         (BeanstalkReply::Stats, ServerResponse::Server(server)) => {
             let counted = BeanstalkReply::Counted(server.clone(), 1);
             return owed.again(counted, queues((0, 0)));
@@ -63,7 +63,7 @@ pub(super) fn go_on(
                 let reply = BeanstalkReply::Kicked(state, kicked, left);
                 return owed.again(reply, tubes.kick(state, left));
             }
-            BeanstalkReply::Kicked(state, kicked, left).write(given, output);
+            BeanstalkReply::Kicked(state, kicked, left).write(response, output);
         }
         (BeanstalkReply::StatsBatch, ServerResponse::Engine(Outcome::Batch(batch), _)) => {
             stats::batch(batch, now, output);
@@ -71,7 +71,7 @@ pub(super) fn go_on(
         (BeanstalkReply::StatsTrack, ServerResponse::Engine(Outcome::Tracked(_, track), _)) => {
             stats::track(track, now, output);
         }
-        (reply, given) => reply.write(given, output),
+        (reply, response) => reply.write(response, output),
     }
     Next::Done
 }

@@ -104,7 +104,7 @@ impl Batches {
     /// The command, and what its answer is told as. `dead_ttl_ms`: how long callbacks stay when
     /// they are dead.
     pub(super) fn ask(self, now: Ms, dead_ttl_ms: u64) -> (Command, BatchReply) {
-        let (ask, told) = match self {
+        let (ask, reply) = match self {
             Batches::New(new) => {
                 let callback = |job: Option<Job>| job.map(|job| callback(&job, now, dead_ttl_ms));
                 let new = NewBatch {
@@ -120,7 +120,7 @@ impl Batches {
             Batches::Commit(id) => (BatchRequest::Commit(id), BatchReply::Ok),
             Batches::Status(id) => (BatchRequest::Show(id), BatchReply::Status),
         };
-        (Command::Batch(ask), told)
+        (Command::Batch(ask), reply)
     }
 }
 
@@ -146,7 +146,7 @@ fn callback(job: &Job, now: Ms, dead_ttl_ms: u64) -> Callback {
 
 /// How far a batch is.
 pub(super) fn status(batch: &Batch) -> String {
-    let state = |said| match said {
+    let state = |callback_state| match callback_state {
         CallbackState::No => "",
         CallbackState::Put => "1",
         CallbackState::Done => "2",
@@ -415,8 +415,8 @@ mod tests {
             ),
             ("OPEN b-7", "No such batch"),
         ] {
-            let told = batches(line).unwrap_err();
-            assert!(told.starts_with(why), "{line}: {told}");
+            let reply = batches(line).unwrap_err();
+            assert!(reply.starts_with(why), "{line}: {reply}");
         }
         assert_eq!(track("SET {}"), Err("invalid TRACK SET {}".to_owned()));
         assert_eq!(

@@ -159,14 +159,14 @@ pub(super) fn of(message: &Message, now: Ms) -> Option<String> {
         }
     };
     // Behind the time, which is always as long.
-    let (time, said) = note.split_at_checked(FAILED_AT.len())?;
+    let (time, stated) = note.split_at_checked(FAILED_AT.len())?;
     let failed = moment::read(time.get(FAILED_AT.len() - 25..FAILED_AT.len() - 1)?).ok();
     let mut json = time.to_owned();
     if !retry.failed_enough(failures) && message.state != State::Buried {
         let next = due.unwrap_or(Ms(failed.unwrap_or(since).0.saturating_add(rest)));
         time_member("next_at", next, &mut json);
     }
-    json.push_str(said.strip_suffix('}').unwrap_or(said));
+    json.push_str(stated.strip_suffix('}').unwrap_or(stated));
     let remaining = match retry.max {
         max if max < 0 => -1,
         max => max.saturating_sub(count),
@@ -224,11 +224,15 @@ mod tests {
     fn what_is_kept_is_cut() {
         let long = "\u{e9}".repeat(700);
         let lines = vec!["\"x\""; 100].join(",");
-        let said = report(&format!(
+        let stated = report(&format!(
             r#"{{"jid":"a","message":"{long}","errtype":"{long}","backtrace":[{lines}]}}"#
         ));
         assert_eq!(
-            (said.message.len(), said.errtype.len(), said.backtrace.len()),
+            (
+                stated.message.len(),
+                stated.errtype.len(),
+                stated.backtrace.len()
+            ),
             (1000, 100, 50)
         );
         let none = report(r#"{"jid":"a","message":"","backtrace":null}"#);

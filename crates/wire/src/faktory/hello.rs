@@ -22,8 +22,8 @@ impl Challenge {
     /// True if somebody who sends this knows the password.
     pub(super) fn is_met(self, password: &str, pwdhash: Option<&str>) -> bool {
         let expected = pwdhash_of(password, &self.hex(), self.rounds);
-        let given = pwdhash.unwrap_or_default().as_bytes();
-        expected.as_bytes().ct_eq(given).into()
+        let supplied = pwdhash.unwrap_or_default().as_bytes();
+        expected.as_bytes().ct_eq(supplied).into()
     }
 }
 

@@ -192,10 +192,10 @@ mod tests {
         let mut options = Options::new(OPTIONS);
         options.set("password", Value::Text("swordfish")).unwrap();
         let shared = shared(&options).unwrap();
-        let asked: Vec<Challenge> = (0..100).filter_map(|_| shared.challenge()).collect();
-        let salts: std::collections::BTreeSet<u64> = asked.iter().map(|c| c.salt).collect();
+        let challenges: Vec<Challenge> = (0..100).filter_map(|_| shared.challenge()).collect();
+        let salts: std::collections::BTreeSet<u64> = challenges.iter().map(|c| c.salt).collect();
         assert_eq!(salts.len(), 100);
-        assert!(asked.iter().all(|c| (4096..8192).contains(&c.rounds)));
-        assert!(asked.iter().any(|c| c.rounds != asked[0].rounds));
+        assert!(challenges.iter().all(|c| (4096..8192).contains(&c.rounds)));
+        assert!(challenges.iter().any(|c| c.rounds != challenges[0].rounds));
     }
 }

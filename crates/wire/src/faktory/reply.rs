@@ -69,7 +69,7 @@ pub(super) enum FaktoryReply {
 #[derive(Debug, PartialEq)]
 pub(super) struct Cancels {
     /// The job that is asked about.
-    pub(super) asked: Box<str>,
+    pub(super) requested: Box<str>,
     pub(super) left: Vec<Box<str>>,
     pub(super) found: Vec<Box<str>>,
 }
@@ -101,7 +101,7 @@ pub(super) struct Bulk {
     /// The puts, with the jobs' ids.
     puts: VecDeque<(String, Put)>,
     /// How many of them are being put.
-    asked: usize,
+    requested: usize,
     /// How many were refused together, and are put one by one.
     singly: usize,
 }
@@ -111,7 +111,7 @@ impl Bulk {
         Self {
             refused,
             puts,
-            asked: 0,
+            requested: 0,
             singly: 0,
         }
     }
@@ -119,13 +119,13 @@ impl Bulk {
     /// Puts the next of them, if there are any.
     pub(super) fn next(&mut self) -> Option<Command> {
         let most = if self.singly > 0 { 1 } else { AT_ONCE };
-        self.asked = self.puts.len().min(most);
+        self.requested = self.puts.len().min(most);
         let mut puts = self
             .puts
             .iter()
-            .take(self.asked)
+            .take(self.requested)
             .map(|(_, put)| put.clone());
-        match self.asked {
+        match self.requested {
             0 => None,
             1 => puts.next().map(Command::Put),
             _ => Some(Command::PutMany(puts.collect())),
@@ -135,12 +135,12 @@ impl Bulk {
     /// Takes the outcome of a step and returns the next step, if there is one.
     pub(super) fn go_on(&mut self, outcome: &Outcome) -> Option<Command> {
         match why_not(outcome) {
-            Some(_) if self.asked > 1 => self.singly = self.asked,
+            Some(_) if self.requested > 1 => self.singly = self.requested,
             refused => {
-                self.singly = self.singly.saturating_sub(self.asked);
-                let asked = self.puts.drain(..self.asked.min(self.puts.len()));
+                self.singly = self.singly.saturating_sub(self.requested);
+                let requested = self.puts.drain(..self.requested.min(self.puts.len()));
                 self.refused
-                    .extend(asked.filter_map(|(jid, _)| Some((jid, refused.clone()?))));
+                    .extend(requested.filter_map(|(jid, _)| Some((jid, refused.clone()?))));
             }
         }
         self.next()
@@ -239,8 +239,8 @@ pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Outp
 }
 
 /// Writes what FETCH answers.
-pub(super) fn fetched(given: &ServerResponse, jobtype: &str, now: Ms, output: &mut Output) {
-    let (outcome, queue) = match given {
+pub(super) fn fetched(response: &ServerResponse, jobtype: &str, now: Ms, output: &mut Output) {
+    let (outcome, queue) = match response {
         ServerResponse::Engine(outcome, queue) => (outcome, queue),
         ServerResponse::Server(_)
         | ServerResponse::Host(_)

@@ -194,17 +194,20 @@ fn queue(rest: &str) -> Request {
     let Some(sub) = Sub::of_word(word) else {
         return fault(format!("no such QUEUE subcommand: {}", word.to_uppercase()));
     };
-    let given: Vec<&str> = words.collect();
-    match (sub, given.as_slice()) {
+    let arguments: Vec<&str> = words.collect();
+    match (sub, arguments.as_slice()) {
         (Sub::Latency, ["*"]) => fault("QUEUE LATENCY does not support wildcards"),
         (Sub::Pause | Sub::Resume | Sub::Remove, []) => INTERNAL,
         (_, ["*"]) => Request::Queue(sub, None),
-        (_, given) if given.len() > QUEUES_MAX => fault("too many queues"),
-        (Sub::Latency, given) => {
+        (_, arguments) if arguments.len() > QUEUES_MAX => fault("too many queues"),
+        (Sub::Latency, arguments) => {
             // Each name has its member, also one that no queue can have.
-            Request::Queue(sub, Some(given.iter().copied().map(Name::from).collect()))
+            Request::Queue(
+                sub,
+                Some(arguments.iter().copied().map(Name::from).collect()),
+            )
         }
-        (_, given) => Request::Queue(sub, Some(names(given.iter().copied()))),
+        (_, arguments) => Request::Queue(sub, Some(names(arguments.iter().copied()))),
     }
 }
 
@@ -212,7 +215,7 @@ fn queue(rest: &str) -> Request {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> String {
+    fn error_text(line: &str) -> String {
         let Request::Fault(text) = parse(line.as_bytes(), false).1 else {
             panic!("{line} is read");
         };
@@ -253,10 +256,10 @@ mod tests {
             ("BATCH NEW {}", "batches are not enabled"),
             ("MUTATE", "invalid format"),
         ] {
-            assert_eq!(told(line), text, "{line}");
+            assert_eq!(error_text(line), text, "{line}");
         }
         let many = format!("FETCH {}", "q ".repeat(QUEUES_MAX + 1));
-        assert_eq!(told(&many), "too many queues");
+        assert_eq!(error_text(&many), "too many queues");
         for line in ["CMD foo", "flush", "", "HELLO {\"v\":2}"] {
             assert_eq!(parse(line.as_bytes(), false).1, Request::Unknown, "{line}");
         }

@@ -62,7 +62,7 @@ pub(super) struct FaktorySession {
     /// It wants to hear which of its jobs are cancelled.
     hears_cancels: bool,
     /// Bytes of memory that its worker takes in the table.
-    said: usize,
+    hello_bytes: usize,
     owed: Owed<FaktoryReply>,
 }
 
@@ -92,7 +92,7 @@ impl FaktorySession {
             worker: None,
             joining: String::new(),
             hears_cancels: false,
-            said: 0,
+            hello_bytes: 0,
             owed: Owed::new(),
         }
     }
@@ -153,7 +153,7 @@ impl FaktorySession {
         }
         self.joining = hello.joins.wid.to_string();
         self.hears_cancels = hello.cancelled;
-        self.said = hello.joins.bytes();
+        self.hello_bytes = hello.joins.bytes();
         let ask = ClientRequest::Worker(WorkerRequest::Join(Box::new(hello.joins)));
         self.owed.ask(used, ask, FaktoryReply::Joined)
     }
@@ -256,8 +256,11 @@ impl FaktorySession {
                 )
             }
             Request::Batch(batches) => {
-                let (command, told) = batches.ask(env.now, self.shared.dead_ttl_ms);
-                (ClientRequest::Engine(command), FaktoryReply::Batch(told))
+                let (command, batch_reply) = batches.ask(env.now, self.shared.dead_ttl_ms);
+                (
+                    ClientRequest::Engine(command),
+                    FaktoryReply::Batch(batch_reply),
+                )
             }
             Request::Track(track) => track_ask(track),
             Request::Fault(text) => (ClientRequest::Own, FaktoryReply::Fault(text)),
@@ -371,10 +374,10 @@ impl FaktorySession {
             }
             let (found, mut left) = (worker.jobs(true), worker.jobs(false));
             left.reverse();
-            let asked = left.pop();
-            let ask = asked.as_deref().map(is_cancelled);
+            let requested = left.pop();
+            let ask = requested.as_deref().map(is_cancelled);
             let cancels = Cancels {
-                asked: asked.unwrap_or_default(),
+                requested: requested.unwrap_or_default(),
                 left,
                 found,
             };
@@ -414,18 +417,18 @@ impl FaktorySession {
         let Some((_, worker)) = &self.worker else {
             return Next::Close;
         };
-        let asked = std::mem::take(&mut cancels.asked);
+        let requested = std::mem::take(&mut cancels.requested);
         if *of == Outcome::Cancelled {
-            worker.hears(&asked);
-            cancels.found.push(asked);
+            worker.hears(&requested);
+            cancels.found.push(requested);
         } else if matches!(of, Outcome::Refused(_)) {
             // The worker has it no longer.
-            worker.ends(&asked);
+            worker.ends(&requested);
         }
         match cancels.left.pop() {
             Some(next) => {
                 let ask = is_cancelled(&next);
-                cancels.asked = next;
+                cancels.requested = next;
                 self.owed.again(FaktoryReply::Cancels(cancels), ask)
             }
             None => {
@@ -439,12 +442,12 @@ impl FaktorySession {
     fn write(
         &mut self,
         owed: FaktoryReply,
-        given: &ServerResponse,
+        response: &ServerResponse,
         now: Ms,
         output: &mut Output,
     ) -> Next {
         let done = Outcome::Done;
-        let outcome = match given {
+        let outcome = match response {
             ServerResponse::Engine(outcome, _) => outcome,
             ServerResponse::Server(_)
             | ServerResponse::Host(_)
@@ -459,7 +462,7 @@ impl FaktorySession {
                 return Next::Close;
             }
             FaktoryReply::Greeting(text) => output.line(text.as_bytes()),
-            FaktoryReply::Proved => match given {
+            FaktoryReply::Proved => match response {
                 ServerResponse::Login(Ok(())) => self.proved = true,
                 ServerResponse::Login(Err(LoginRefused::Throttled)) => {
                     reply::error(LoginRefused::Throttled.text(), output);
@@ -476,7 +479,7 @@ impl FaktorySession {
                 }
             },
             FaktoryReply::Joined => {
-                let ServerResponse::Worker(Some(worker)) = given else {
+                let ServerResponse::Worker(Some(worker)) = response else {
                     reply::error("too many workers", output);
                     return Next::Close;
                 };
@@ -488,7 +491,7 @@ impl FaktorySession {
             FaktoryReply::Fault(text) => reply::error(&text, output),
             FaktoryReply::State(state) => reply::state(state, output),
             FaktoryReply::Beat(wid) => {
-                if let ServerResponse::Worker(Some(worker)) = given {
+                if let ServerResponse::Worker(Some(worker)) = response {
                     reply::state(worker.state(), output);
                 } else {
                     reply::error(&format!("unknown worker {wid}"), output);
@@ -499,7 +502,7 @@ impl FaktorySession {
                     let names = handed.iter().filter_map(|message| message.name());
                     names.for_each(|jid| worker.begins(jid));
                 }
-                reply::fetched(given, &self.shared.foreign_jobtype, now, output);
+                reply::fetched(response, &self.shared.foreign_jobtype, now, output);
             }
             FaktoryReply::Cancels(cancels) => return self.next_cancel(cancels, outcome, output),
             FaktoryReply::Ack(jid, id)
@@ -538,7 +541,7 @@ impl FaktorySession {
                 }
                 reply::bulk(&bulk.text(), output);
             }
-            FaktoryReply::Batch(told) => match (told, outcome) {
+            FaktoryReply::Batch(batch_reply) => match (batch_reply, outcome) {
                 (BatchReply::Bid, Outcome::Batch(batch)) => {
                     reply::bulk(&batch.id.to_string(), output)
                 }
@@ -552,8 +555,8 @@ impl FaktorySession {
             FaktoryReply::Track(jid, true)
                 if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
             {
-                let look = ent::of_job(&jid, NamedAction::Peek);
-                return self.owed.again(FaktoryReply::Track(jid, false), look);
+                let peek = ent::of_job(&jid, NamedAction::Peek);
+                return self.owed.again(FaktoryReply::Track(jid, false), peek);
             }
             FaktoryReply::Track(jid, _)
                 if matches!(
@@ -573,8 +576,8 @@ impl FaktorySession {
             FaktoryReply::InfoFirst => {
                 // Who may not see the server's numbers sees those of its queues.
                 let mut server = Box::default();
-                if let ServerResponse::Server(given) = given {
-                    server = given.clone();
+                if let ServerResponse::Server(response) = response {
+                    server = response.clone();
                 }
                 let info = Box::new(Info::new(server));
                 return self.owed.again(FaktoryReply::Info(info), page((0, 0)));
@@ -603,7 +606,7 @@ impl FaktorySession {
                     }
                 }
             }
-            FaktoryReply::Mutate(mutating) if matches!(given, ServerResponse::Host(_)) => {
+            FaktoryReply::Mutate(mutating) if matches!(response, ServerResponse::Host(_)) => {
                 return self
                     .owed
                     .again(FaktoryReply::Mutate(mutating), page((0, 0)));
@@ -716,9 +719,9 @@ impl Session for FaktorySession {
         }
     }
 
-    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         match self.owed.pop() {
-            Some(owed) => self.write(owed, given, env.now, output),
+            Some(owed) => self.write(owed, response, env.now, output),
             None => Next::Close,
         }
     }
@@ -727,8 +730,8 @@ impl Session for FaktorySession {
         reply.starts_with(b"-")
     }
 
-    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
-        match (self.owed.pop(), said) {
+    fn say(&mut self, hook_reply: HookReply<'_>, output: &mut Output) -> Next {
+        match (self.owed.pop(), hook_reply) {
             (Some(FaktoryReply::Silent), _) => {}
             (_, HookReply::Line(text)) => {
                 output.put(b"+");
@@ -767,7 +770,7 @@ impl Session for FaktorySession {
             Some(FaktoryReply::Mutate(mutating)) => mutating.capacity(),
             Some(_) | None => 0,
         };
-        reply + self.said
+        reply + self.hello_bytes
     }
 }
 

@@ -30,8 +30,13 @@ pub(super) enum JobqueueReply {
 
 impl JobqueueReply {
     /// Writes it.
-    pub(super) fn write(self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        let outcome = match given {
+    pub(super) fn write(
+        self,
+        response: &ServerResponse,
+        env: &Env<'_>,
+        output: &mut Output,
+    ) -> Next {
+        let outcome = match response {
             ServerResponse::Engine(outcome, _) => Some(outcome),
             ServerResponse::Server(_)
             | ServerResponse::Host(_)

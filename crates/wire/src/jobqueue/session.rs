@@ -318,20 +318,20 @@ impl Session for JobqueueSession {
         }
     }
 
-    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
-        reply.write(given, env, output)
+        reply.write(response, env, output)
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
         reply.starts_with(b"ERROR\0")
     }
 
-    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, hook_reply: HookReply<'_>, output: &mut Output) -> Next {
         let _instead = self.owed.pop();
-        match said {
+        match hook_reply {
             // No reply of this protocol has a text or a body of its own.
             HookReply::Line(_) | HookReply::Message(_) => output.put(b"OK\0"),
             HookReply::Refused(text) | HookReply::Limited(text) => error(output, text.as_bytes()),

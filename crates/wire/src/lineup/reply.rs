@@ -28,8 +28,13 @@ pub(super) enum LineupReply {
 
 impl LineupReply {
     /// Writes it.
-    pub(super) fn write(self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
-        match (self, given) {
+    pub(super) fn write(
+        self,
+        response: &ServerResponse,
+        env: &Env<'_>,
+        output: &mut Output,
+    ) -> Next {
+        match (self, response) {
             (LineupReply::Pushed, ServerResponse::Engine(Outcome::Put { .. }, _)) => {
                 output.put(b"+OK\r\n")
             }

@@ -256,20 +256,20 @@ impl Session for LineupSession {
         }
     }
 
-    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
-        reply.write(given, env, output)
+        reply.write(response, env, output)
     }
 
     fn says_no(&self, reply: &[u8]) -> bool {
         reply.starts_with(b"-")
     }
 
-    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
+    fn say(&mut self, hook_reply: HookReply<'_>, output: &mut Output) -> Next {
         let _instead = self.owed.pop();
-        match said {
+        match hook_reply {
             HookReply::Line(text) => {
                 output.put(b"+");
                 output.line(text.as_bytes());

@@ -25,9 +25,9 @@ impl MemcacheSession {
                 )
             }
             b"status" => {
-                let asked = self.status(words.next())?;
+                let requested = self.status(words.next())?;
                 no_more(&words)?;
-                asked
+                requested
             }
             _ => {
                 no_more(&words)?;

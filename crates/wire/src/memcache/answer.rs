@@ -15,28 +15,28 @@ impl MemcacheReply {
     /// Writes it, or the first part of it.
     pub(super) fn write(
         self,
-        given: &ServerResponse,
+        response: &ServerResponse,
         (shared, env): (&Shared, &Env<'_>),
         owed: &mut Owed<Self>,
         output: &mut Output,
     ) -> Next {
-        let given = no_queue_no_matter(given);
-        match (self, given) {
+        let response = no_queue_no_matter(response);
+        match (self, response) {
             (MemcacheReply::Stored { noreply }, ServerResponse::Engine(Outcome::Put { .. }, _)) => {
                 if !noreply {
                     output.put(b"STORED\r\n");
                 }
             }
-            (MemcacheReply::Stored { noreply }, given) if dropped(given) => {
+            (MemcacheReply::Stored { noreply }, response) if dropped(response) => {
                 if !noreply {
                     output.put(b"NOT_STORED\r\n");
                 }
             }
-            (MemcacheReply::Binary(reply), given) => {
-                return reply.write(given, (shared, env), owed, output);
+            (MemcacheReply::Binary(reply), response) => {
+                return reply.write(response, (shared, env), owed, output);
             }
-            (MemcacheReply::Meta(meta), given) => {
-                return answer_meta(*meta, given, (shared, env), output);
+            (MemcacheReply::Meta(meta), response) => {
+                return answer_meta(*meta, response, (shared, env), output);
             }
             (
                 MemcacheReply::Value { peek },
@@ -53,15 +53,15 @@ impl MemcacheReply {
                 }
                 output.put(END);
             }
-            (MemcacheReply::Monitor(monitor), given) => {
-                return monitored(monitor, given, (shared, env), owed, output);
+            (MemcacheReply::Monitor(monitor), response) => {
+                return monitored(monitor, response, (shared, env), owed, output);
             }
             (MemcacheReply::Line(line), ServerResponse::Own) => output.put(line.as_bytes()),
             (
                 MemcacheReply::Silent | MemcacheReply::Line(_),
-                given @ ServerResponse::Engine(Outcome::Refused(_), _),
+                response @ ServerResponse::Engine(Outcome::Refused(_), _),
             ) => {
-                return unexpected(given, output);
+                return unexpected(response, output);
             }
             (MemcacheReply::Silent, _) => {}
             (MemcacheReply::Line(line), ServerResponse::Engine(..)) => output.put(line.as_bytes()),
@@ -134,8 +134,8 @@ impl MemcacheReply {
                 | MemcacheReply::LoggedIn
                 | MemcacheReply::Become(_)
                 | MemcacheReply::Reloaded,
-                given,
-            ) => return unexpected(given, output),
+                response,
+            ) => return unexpected(response, output),
         }
         Next::Done
     }
@@ -143,8 +143,8 @@ impl MemcacheReply {
 
 /// True if an item was not stored for its own sake: what it is answered with
 /// leaves the connection open.
-fn dropped(given: &ServerResponse) -> bool {
-    match given {
+fn dropped(response: &ServerResponse) -> bool {
+    match response {
         ServerResponse::Engine(Outcome::Refused(command_error), _) => not_stored(*command_error),
         ServerResponse::Worker(_) | ServerResponse::Own => true,
         ServerResponse::Engine(..)
@@ -157,11 +157,11 @@ fn dropped(given: &ServerResponse) -> bool {
 /// The reply to a meta command.
 fn answer_meta(
     meta: MetaReply,
-    given: &ServerResponse,
+    response: &ServerResponse,
     (shared, env): (&Shared, &Env<'_>),
     output: &mut Output,
 ) -> Next {
-    match (&meta.to, given) {
+    match (&meta.to, response) {
         (MetaTo::Get { peek, value }, ServerResponse::Engine(Outcome::Messages(messages), _)) => {
             if !peek {
                 env.tally.bump(Count::Hit as usize);
@@ -190,13 +190,13 @@ fn answer_meta(
         (MetaTo::Set { flags, len }, ServerResponse::Engine(Outcome::Put { .. }, _)) => {
             meta.unless_quiet("HD", Some((*flags, *len)), output);
         }
-        (MetaTo::Set { .. }, given) if dropped(given) => meta.head("NS", None, output),
+        (MetaTo::Set { .. }, response) if dropped(response) => meta.head("NS", None, output),
         (MetaTo::Delete, ServerResponse::Engine(Outcome::Done | Outcome::Count(_), _)) => {
             meta.unless_quiet("HD", None, output);
         }
         (MetaTo::Describe(key), ServerResponse::Engine(Outcome::Stats(stats), _)) => {
             let StatsReply::Queue(queue) = &**stats else {
-                return unexpected(given, output);
+                return unexpected(response, output);
             };
             output.put(b"ME ");
             output.put(key);
@@ -216,8 +216,8 @@ fn answer_meta(
             | MetaTo::Delete
             | MetaTo::Describe(_)
             | MetaTo::Login,
-            given,
-        ) => return unexpected(given, output),
+            response,
+        ) => return unexpected(response, output),
     }
     Next::Done
 }
@@ -240,12 +240,12 @@ fn messages_of(handed: &Handed, queue: &Name, shared: &Shared, output: &mut Outp
 
 fn monitored(
     mut monitor: Box<Monitor>,
-    given: &ServerResponse,
+    response: &ServerResponse,
     (shared, env): (&Shared, &Env<'_>),
     owed: &mut Owed<MemcacheReply>,
     output: &mut Output,
 ) -> Next {
-    match given {
+    match response {
         ServerResponse::Engine(Outcome::Messages(messages), queue) => {
             messages_of(messages, queue, shared, output);
             monitor.left = monitor.left.saturating_sub(1);
@@ -263,7 +263,7 @@ fn monitored(
         | ServerResponse::Login(_)
         | ServerResponse::Worker(_)
         | ServerResponse::Own => {
-            return unexpected(given, output);
+            return unexpected(response, output);
         }
     }
     output.put(END);
@@ -298,8 +298,8 @@ fn listed(
 }
 
 /// An error, or an answer that does not fit the question.
-fn unexpected(given: &ServerResponse, output: &mut Output) -> Next {
-    match given {
+fn unexpected(response: &ServerResponse, output: &mut Output) -> Next {
+    match response {
         ServerResponse::Engine(Outcome::Refused(command_error), _) => {
             refused(*command_error, output)
         }
@@ -317,16 +317,16 @@ fn unexpected(given: &ServerResponse, output: &mut Output) -> Next {
 }
 
 /// To a queue that does not exist nothing can be done, and nothing need be.
-fn no_queue_no_matter(given: &ServerResponse) -> &ServerResponse {
+fn no_queue_no_matter(response: &ServerResponse) -> &ServerResponse {
     static NOTHING_DONE: std::sync::LazyLock<ServerResponse> =
         std::sync::LazyLock::new(|| ServerResponse::Engine(Outcome::Count(0), Name::default()));
-    match given {
+    match response {
         ServerResponse::Engine(Outcome::Refused(CommandError::QueueNotFound), _) => &NOTHING_DONE,
         ServerResponse::Engine(..)
         | ServerResponse::Server(_)
         | ServerResponse::Host(_)
         | ServerResponse::Login(_)
         | ServerResponse::Worker(_)
-        | ServerResponse::Own => given,
+        | ServerResponse::Own => response,
     }
 }

@@ -13,13 +13,13 @@ impl BinaryReply {
     /// Writes it, or the first part of it.
     pub(super) fn write(
         self,
-        given: &ServerResponse,
+        response: &ServerResponse,
         (shared, env): (&Shared, &Env<'_>),
         owed: &mut Owed<MemcacheReply>,
         output: &mut Output,
     ) -> Next {
         let Self { head, what } = self;
-        let refused = match given {
+        let refused = match response {
             ServerResponse::Engine(Outcome::Refused(command_error), _) => Some(*command_error),
             ServerResponse::Engine(..)
             | ServerResponse::Server(_)
@@ -28,7 +28,7 @@ impl BinaryReply {
             | ServerResponse::Worker(_)
             | ServerResponse::Own => None,
         };
-        match (what, given) {
+        match (what, response) {
             (What::Error(status, text), _) => head.say(status, text.as_bytes(), output),
             (What::Fault(status, text), _) => {
                 head.say(status, text.as_bytes(), output);
@@ -107,8 +107,8 @@ impl BinaryReply {
                 }
                 head.say(Status::Done, b"", output);
             }
-            (What::Get { .. } | What::Login | What::Stats | What::Queues(_), given) => {
-                let text = match given {
+            (What::Get { .. } | What::Login | What::Stats | What::Queues(_), response) => {
+                let text = match response {
                     ServerResponse::Host(Err(text)) => text,
                     ServerResponse::Engine(..)
                     | ServerResponse::Server(_)
@@ -125,8 +125,8 @@ impl BinaryReply {
     }
 
     /// Writes what a hook said in its place.
-    pub(super) fn say(&self, said: HookReply<'_>, output: &mut Output) {
-        let bytes = match said {
+    pub(super) fn say(&self, hook_reply: HookReply<'_>, output: &mut Output) {
+        let bytes = match hook_reply {
             HookReply::Line(text) => text.as_bytes(),
             HookReply::Message(bytes) => bytes,
             HookReply::Refused(text) | HookReply::Limited(text) => {

@@ -205,7 +205,7 @@ impl MemcacheSession {
             Ok(step) => step,
             Err(fault) => {
                 env.tally.bump(Count::Fault as usize);
-                let (status, text) = told(fault);
+                let (status, text) = status_of(fault);
                 let (ask, what) = if frame.head.errors_close() {
                     self.state = MemcacheState::Over;
                     (ClientRequest::Close, What::Fault(status, text))
@@ -245,7 +245,7 @@ impl MemcacheSession {
         match self.begin_set(used, frame, key, (be32(flags), be32(expires)), env) {
             Ok(step) => step,
             Err(fault) => {
-                let (status, text) = told(fault);
+                let (status, text) = status_of(fault);
                 Some(self.refuse(frame, status, text, env))
             }
         }
@@ -329,7 +329,7 @@ fn reply(frame: Frame, what: What) -> MemcacheReply {
 }
 
 /// A protocol error as this form has it.
-fn told(fault: Fault) -> (Status, &'static str) {
+fn status_of(fault: Fault) -> (Status, &'static str) {
     let status = if fault == Fault::READ_ONLY || fault == Fault::QUIESCENT {
         Status::Temporary
     } else if fault == Fault::FAR_TOO_LARGE {
@@ -412,12 +412,15 @@ mod tests {
 
     #[test]
     fn faults_are_told_without_their_lines() {
-        assert_eq!(told(Fault::BAD_NAME), (Status::Invalid, "bad queue name"));
-        assert_eq!(told(Fault::NO_NAME), (Status::Invalid, ""));
         assert_eq!(
-            told(Fault::READ_ONLY),
+            status_of(Fault::BAD_NAME),
+            (Status::Invalid, "bad queue name")
+        );
+        assert_eq!(status_of(Fault::NO_NAME), (Status::Invalid, ""));
+        assert_eq!(
+            status_of(Fault::READ_ONLY),
             (Status::Temporary, "server is read-only")
         );
-        assert_eq!(told(Fault::FAR_TOO_LARGE).0, Status::TooLarge);
+        assert_eq!(status_of(Fault::FAR_TOO_LARGE).0, Status::TooLarge);
     }
 }

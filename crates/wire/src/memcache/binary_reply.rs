@@ -106,11 +106,11 @@ impl Head {
     /// Writes an item. False, and nothing, if it is too long to be told of.
     pub(super) fn item(self, flags: u32, key: &[u8], body: &Body, output: &mut Output) -> bool {
         let extras = flags.to_be_bytes();
-        let told = self.write(Status::Done, &extras, key, body.len(), output);
-        if told {
+        let written = self.write(Status::Done, &extras, key, body.len(), output);
+        if written {
             output.body(body);
         }
-        told
+        written
     }
 }
 

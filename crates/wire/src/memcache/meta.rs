@@ -104,8 +104,8 @@ impl Flags {
                 _ => {}
             }
         }
-        for told in &mut back {
-            if let Back::Key { base64, .. } = told {
+        for returned in &mut back {
+            if let Back::Key { base64, .. } = returned {
                 *base64 = read.base64;
             }
         }

@@ -53,7 +53,7 @@ impl MetaReply {
     /// is about. Without one only what names the request is told.
     pub(super) fn head(&self, word: &str, item: Option<(u32, u64)>, output: &mut Output) {
         output.put(word.as_bytes());
-        self.told(item, output);
+        self.write_item(item, output);
     }
 
     /// The same, if the client wants to know what is usual.
@@ -67,10 +67,10 @@ impl MetaReply {
     pub(super) fn value(&self, flags: u32, len: u64, output: &mut Output) {
         output.put(b"VA ");
         output.number(len);
-        self.told(Some((flags, len)), output);
+        self.write_item(Some((flags, len)), output);
     }
 
-    fn told(&self, item: Option<(u32, u64)>, output: &mut Output) {
+    fn write_item(&self, item: Option<(u32, u64)>, output: &mut Output) {
         for back in &self.back {
             match (back, item) {
                 (Back::Word(word), _) => {

@@ -131,7 +131,7 @@ impl MemcacheSession {
         let take = Take {
             queues: [queue].into(),
             lease: options.open.then(|| self.shared.open_read()),
-            look: options.peek,
+            peek: options.peek,
             wait: if options.wait_ms == 0 {
                 Wait::No
             } else {

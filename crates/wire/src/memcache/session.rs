@@ -280,11 +280,11 @@ impl Session for MemcacheSession {
         self.data(input, env)
     }
 
-    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         let Some(reply) = self.owed.pop() else {
             return Next::Close;
         };
-        let next = reply.write(given, (&self.shared, env), &mut self.owed, output);
+        let next = reply.write(response, (&self.shared, env), &mut self.owed, output);
         if matches!(next, Next::Close) {
             self.state = MemcacheState::Over;
         }
@@ -305,14 +305,14 @@ impl Session for MemcacheSession {
         words.iter().any(|word| reply.starts_with(word))
     }
 
-    fn say(&mut self, said: HookReply<'_>, output: &mut Output) -> Next {
-        match (self.owed.pop(), said) {
+    fn say(&mut self, hook_reply: HookReply<'_>, output: &mut Output) -> Next {
+        match (self.owed.pop(), hook_reply) {
             (Some(MemcacheReply::Stored { noreply: true }), _) => {}
-            (Some(MemcacheReply::Binary(reply)), said) => reply.say(said, output),
-            (None, said) if self.tongue == Tongue::Binary => {
+            (Some(MemcacheReply::Binary(reply)), hook_reply) => reply.say(hook_reply, output),
+            (None, hook_reply) if self.tongue == Tongue::Binary => {
                 let head = Head::default();
                 let what = What::Done;
-                BinaryReply { head, what }.say(said, output);
+                BinaryReply { head, what }.say(hook_reply, output);
             }
             (_, HookReply::Line(text)) => output.line(text.as_bytes()),
             (Some(MemcacheReply::Meta(meta)), HookReply::Message(bytes)) => {

@@ -219,17 +219,17 @@ impl Session for PinpriqSession {
         }
     }
 
-    fn encode(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+    fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         // There is no word for them, and a push that was dropped in silence would
         // be taken for one that is kept.
         if let ServerResponse::Engine(
             Outcome::Refused(CommandError::Unavailable | CommandError::NotPermitted),
             _,
-        ) = given
+        ) = response
         {
             return Next::Close;
         }
-        match (self.owed.pop(), given) {
+        match (self.owed.pop(), response) {
             (Some(PinpriqReply::Pushed), ServerResponse::Engine(Outcome::Refused(_), _)) => {
                 env.tally.bump(Count::Dropped as usize);
             }
@@ -256,9 +256,9 @@ impl Session for PinpriqSession {
         Next::Done
     }
 
-    fn deliver(&mut self, given: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
+    fn deliver(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         self.ready = false;
-        if let ServerResponse::Engine(Outcome::Messages(messages), _) = given {
+        if let ServerResponse::Engine(Outcome::Messages(messages), _) = response {
             env.tally.bump(Count::Delivered as usize);
             frame::group(messages, output);
         }

@@ -147,8 +147,8 @@ fn a_line_without_end_is_refused() {
     for protocol in quintet_wire::PROTOCOLS {
         let endless = vec![b'a'; 1 << 20];
         let trace = run(protocol, &endless, Logins::Off, false, || 100);
-        let told = trace.closed || !trace.replies.is_empty();
-        assert!(told, "{} reads on without a word", protocol.name);
+        let answered = trace.closed || !trace.replies.is_empty();
+        assert!(answered, "{} reads on without a word", protocol.name);
     }
 }
 

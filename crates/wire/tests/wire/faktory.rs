@@ -8,7 +8,7 @@ use quintet_sim::transcript::{Link, Setup};
 use sha2::{Digest as _, Sha256};
 
 /// The challenge of a connection: number of rounds, and the salt.
-fn asked(host: &mut Host, connection: u8) -> (u32, String) {
+fn challenge(host: &mut Host, connection: u8) -> (u32, String) {
     let mut hi = Vec::new();
     host.receive(connection, &mut hi);
     let hi = String::from_utf8(hi).expect("text");
@@ -19,12 +19,12 @@ fn asked(host: &mut Host, connection: u8) -> (u32, String) {
     (rounds.parse().expect("a number"), salt.to_owned())
 }
 
-fn told(host: &mut Host, connection: u8, pwdhash: &str) -> String {
+fn login_reply(host: &mut Host, connection: u8, pwdhash: &str) -> String {
     let hello = format!("HELLO {{\"v\":2,\"pwdhash\":\"{pwdhash}\"}}\r\n");
     host.send(connection, hello.as_bytes());
-    let mut told = Vec::new();
-    host.receive(connection, &mut told);
-    String::from_utf8(told).expect("text")
+    let mut received = Vec::new();
+    host.receive(connection, &mut received);
+    String::from_utf8(received).expect("text")
 }
 
 fn hash(salt: &str, rounds: u32) -> String {
@@ -42,27 +42,27 @@ fn who_knows_the_password_is_let_in() {
         name: name.to_owned(),
         value: value.to_owned(),
     };
-    for (given, least, most) in [("1", 1, 1), ("5000", 5000, 5000), ("0", 4096, 8191)] {
+    for (supplied, least, most) in [("1", 1, 1), ("5000", 5000, 5000), ("0", 4096, 8191)] {
         let setup = [
             option("password", "swordfish"),
-            option("hash_rounds", given),
+            option("hash_rounds", supplied),
         ];
         let mut host = Host::new(protocol, &setup, 0).expect("a server");
-        let (rounds, salt) = asked(&mut host, 1);
+        let (rounds, salt) = challenge(&mut host, 1);
         assert!((least..=most).contains(&rounds), "{rounds}");
-        let (other_rounds, other_salt) = asked(&mut host, 2);
+        let (other_rounds, other_salt) = challenge(&mut host, 2);
         assert_ne!(salt, other_salt);
-        assert_eq!(told(&mut host, 1, &hash(&salt, rounds)), "+OK\r\n");
+        assert_eq!(login_reply(&mut host, 1, &hash(&salt, rounds)), "+OK\r\n");
         // What let one in lets nobody else in.
         let refused = "-ERR Invalid password\r\n";
-        assert_eq!(told(&mut host, 2, &hash(&salt, rounds)), refused);
-        let (rounds, salt) = asked(&mut host, 3);
+        assert_eq!(login_reply(&mut host, 2, &hash(&salt, rounds)), refused);
+        let (rounds, salt) = challenge(&mut host, 3);
         assert_eq!(
-            told(&mut host, 3, &hash(&salt, rounds).to_uppercase()),
+            login_reply(&mut host, 3, &hash(&salt, rounds).to_uppercase()),
             refused
         );
-        let (rounds, salt) = asked(&mut host, 4);
-        assert_eq!(told(&mut host, 4, &hash(&salt, rounds + 1)), refused);
+        let (rounds, salt) = challenge(&mut host, 4);
+        assert_eq!(login_reply(&mut host, 4, &hash(&salt, rounds + 1)), refused);
         assert!((least..=most).contains(&other_rounds));
     }
 }

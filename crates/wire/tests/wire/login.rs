@@ -53,8 +53,8 @@ impl Client {
         }
     }
 
-    fn is_told(&mut self, given: ServerResponse) -> String {
-        if let ServerResponse::Login(Ok(())) = given {
+    fn is_told(&mut self, response: ServerResponse) -> String {
+        if let ServerResponse::Login(Ok(())) = response {
             self.logins = Logins::Open;
         }
         let env = Env {
@@ -63,18 +63,18 @@ impl Client {
             logins: self.logins,
         };
         let mut output = Output::new();
-        self.session.encode(&given, &env, &mut output);
+        self.session.encode(&response, &env, &mut output);
         String::from_utf8_lossy(output.bytes()).into_owned()
     }
 
     /// Logs in and is told this of it.
-    fn logs_in(&mut self, bytes: &[u8], given: ServerResponse) -> String {
-        let asked = self.asks(bytes);
-        let Some(ClientRequest::Login(login)) = asked else {
-            panic!("no login: {asked:?}");
+    fn logs_in(&mut self, bytes: &[u8], response: ServerResponse) -> String {
+        let request = self.asks(bytes);
+        let Some(ClientRequest::Login(login)) = request else {
+            panic!("no login: {request:?}");
         };
         assert_eq!((&*login.name, &*login.secret), (&b"ann"[..], &b"hush"[..]));
-        self.is_told(given)
+        self.is_told(response)
     }
 }
 
@@ -157,7 +157,7 @@ fn binary(opcode: u8, key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// The status and the text of a reply of that protocol.
-fn told(reply: &str) -> (u8, &str) {
+fn status_and_text(reply: &str) -> (u8, &str) {
     // Its first byte is no text.
     let reply = reply.strip_prefix('\u{fffd}').expect("a reply");
     (reply.as_bytes()[6], &reply[23..])
@@ -167,10 +167,10 @@ fn told(reply: &str) -> (u8, &str) {
 fn memcache_lets_in_by_sasl() {
     let mut client = Client::of("memcache", Logins::Needed);
     for (opcode, key) in [(0x00, &b"q"[..]), (0x0b, b""), (0x10, b""), (0x7f, b"")] {
-        let asked = client.asks(&binary(opcode, key, b""));
-        assert!(matches!(asked, Some(ClientRequest::Own)), "{opcode}");
+        let request = client.asks(&binary(opcode, key, b""));
+        assert!(matches!(request, Some(ClientRequest::Own)), "{opcode}");
         assert_eq!(
-            told(&client.is_told(ServerResponse::Own)),
+            status_and_text(&client.is_told(ServerResponse::Own)),
             (0x20, "unauthenticated")
         );
     }
@@ -180,28 +180,28 @@ fn memcache_lets_in_by_sasl() {
     ));
     let list = client.is_told(ServerResponse::Own);
     // With a blank behind it, as some clients read beyond the reply's end.
-    assert_eq!(told(&list), (0, "PLAIN "));
+    assert_eq!(status_and_text(&list), (0, "PLAIN "));
     for (mechanism, value) in [
         (&b"CRAM-MD5"[..], &b"\0ann\0hush"[..]),
         (b"PLAIN", b"ann hush"),
         (b"PLAIN", b"bob\0ann\0hush"),
     ] {
-        let asked = client.asks(&binary(0x21, mechanism, value));
-        assert!(matches!(asked, Some(ClientRequest::Own)), "{asked:?}");
+        let request = client.asks(&binary(0x21, mechanism, value));
+        assert!(matches!(request, Some(ClientRequest::Own)), "{request:?}");
         let refused = client.is_told(ServerResponse::Own);
-        assert_eq!(told(&refused).0, 0x20);
+        assert_eq!(status_and_text(&refused).0, 0x20);
     }
     let login = binary(0x21, b"PLAIN", b"\0ann\0hush");
     let wrong = client.logs_in(&login, ServerResponse::Login(Err(LoginRefused::Wrong)));
-    assert_eq!(told(&wrong), (0x20, "authentication failure"));
+    assert_eq!(status_and_text(&wrong), (0x20, "authentication failure"));
     let right = client.logs_in(&login, ServerResponse::Login(Ok(())));
-    assert_eq!(told(&right), (0, "Authenticated"));
+    assert_eq!(status_and_text(&right), (0, "Authenticated"));
     assert!(matches!(
         client.asks(&binary(0x00, b"q", b"")),
         Some(ClientRequest::Engine(_))
     ));
     let no = client.is_told(refused());
-    assert_eq!(told(&no), (0x20, "not permitted"));
+    assert_eq!(status_and_text(&no), (0x20, "not permitted"));
 }
 
 /// A connection that has not logged in has little read of it.
@@ -211,10 +211,10 @@ fn memcache_reads_little_before_a_login() {
         let mut head = binary(opcode, b"", b"");
         head[8..12].copy_from_slice(&4097u32.to_be_bytes());
         let mut client = Client::of("memcache", Logins::Needed);
-        let asked = client.asks(&head);
+        let request = client.asks(&head);
         assert!(
-            matches!(asked, Some(ClientRequest::Close)),
-            "{opcode}: {asked:?}"
+            matches!(request, Some(ClientRequest::Close)),
+            "{opcode}: {request:?}"
         );
     }
 }
@@ -232,8 +232,8 @@ fn memcache_knows_where_the_block_ends_or_closes() {
         b"set any 0 0 8\r\nann hushXX",
     ] {
         let mut client = Client::of("memcache", Logins::Needed);
-        let asked = client.asks(bytes);
-        assert!(matches!(asked, Some(ClientRequest::Close)), "{asked:?}");
+        let request = client.asks(bytes);
+        assert!(matches!(request, Some(ClientRequest::Close)), "{request:?}");
         assert_eq!(
             client.is_told(ServerResponse::Own),
             "CLIENT_ERROR bad data chunk\r\n"
@@ -243,8 +243,11 @@ fn memcache_knows_where_the_block_ends_or_closes() {
     for block in [&b"ann"[..], b"", b"\xff\xfe \xfd", &[b' '; 2048]] {
         let mut client = Client::of("memcache", Logins::Needed);
         let head = format!("set any 0 0 {}\r\n", block.len());
-        let asked = client.asks(&[head.as_bytes(), block, b"\r\n"].concat());
-        assert!(matches!(asked, Some(ClientRequest::Login(_))), "{asked:?}");
+        let request = client.asks(&[head.as_bytes(), block, b"\r\n"].concat());
+        assert!(
+            matches!(request, Some(ClientRequest::Login(_))),
+            "{request:?}"
+        );
     }
 }
 
@@ -257,16 +260,16 @@ fn beanstalk_has_a_line_for_it() {
         (LoginRefused::Busy, "TOO_MANY_LOGINS\r\n"),
         (LoginRefused::TooMany, "TOO_MANY_CONNECTIONS\r\n"),
     ] {
-        let told = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Err(refused)));
-        assert_eq!(told, line);
+        let received = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Err(refused)));
+        assert_eq!(received, line);
     }
     assert!(matches!(
         client.asks(b"put 0 0 60 2\r\nhi\r\n"),
         Some(ClientRequest::Engine(_))
     ));
     assert_eq!(client.is_told(refused()), "NOT_PERMITTED\r\n");
-    let told = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
-    assert_eq!(told, "OK\r\n");
+    let received = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
+    assert_eq!(received, "OK\r\n");
     // Now it refers to its tubes, and then asks.
     assert!(matches!(
         client.asks(b"reserve\r\n"),
@@ -292,8 +295,8 @@ fn lineup_has_a_line_for_it() {
         Some(ClientRequest::Engine(_))
     ));
     assert_eq!(client.is_told(refused()), "-NOT_PERMITTED\r\n");
-    let told = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
-    assert_eq!(told, "+OK\r\n");
+    let received = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
+    assert_eq!(received, "+OK\r\n");
 }
 
 /// Where there is nobody to be, the word is as unknown as it ever was.
@@ -302,13 +305,13 @@ fn without_users_no_protocol_knows_the_word() {
     for protocol in PROTOCOLS {
         let mut client = Client::of(protocol.name, Logins::Off);
         for _ in 0..3 {
-            let asked = client.asks(b"auth ann hush\r\n");
+            let request = client.asks(b"auth ann hush\r\n");
             assert!(
-                !matches!(asked, Some(ClientRequest::Login(_))),
+                !matches!(request, Some(ClientRequest::Login(_))),
                 "{}",
                 protocol.name
             );
-            if let Some(ClientRequest::Engine(_)) = asked {
+            if let Some(ClientRequest::Engine(_)) = request {
                 client.is_told(ServerResponse::Engine(
                     Outcome::Put {
                         id: MessageId(1),

@@ -38,12 +38,16 @@ fn decode(session: &mut dyn Session, mut input: &[u8], tally: &Tally) -> Option<
     }
 }
 
-fn said(protocol: &str, request: &[u8], said: HookReply<'_>) -> (Option<ClientRequest>, Vec<u8>) {
+fn reply_to_hook(
+    protocol: &str,
+    request: &[u8],
+    hook_reply: HookReply<'_>,
+) -> (Option<ClientRequest>, Vec<u8>) {
     let tally = Tally::new();
     let mut session = session(protocol);
     let ask = decode(&mut *session, request, &tally);
     let mut output = Output::default();
-    assert!(matches!(session.say(said, &mut output), Next::Done));
+    assert!(matches!(session.say(hook_reply, &mut output), Next::Done));
     (ask, output.bytes().to_vec())
 }
 
@@ -70,7 +74,7 @@ fn a_binary_reply_tells_by_its_status() {
 #[test]
 fn a_binary_get_is_given_a_message_in_its_own_form() {
     let getk = b"\x80\x0c\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x07\0\0\0\0\0\0\0\0q";
-    let (_, bytes) = said("memcache", getk, HookReply::Message(b"abc"));
+    let (_, bytes) = reply_to_hook("memcache", getk, HookReply::Message(b"abc"));
     assert_eq!(
         bytes,
         b"\x81\x0c\0\x01\x04\0\0\0\0\0\0\x08\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0qabc"
@@ -105,7 +109,7 @@ fn a_command_error_has_each_protocols_own_form() {
         ("jobqueue", b"", b"ERROR\0no, sorry\0"),
         ("pinpriq", b"", b""),
     ] {
-        let (_, bytes) = said(protocol, request, HookReply::Refused("no, sorry"));
+        let (_, bytes) = reply_to_hook(protocol, request, HookReply::Refused("no, sorry"));
         assert_eq!(bytes, expected, "{protocol} {}", request.escape_ascii());
     }
 }
@@ -153,8 +157,8 @@ fn that_there_is_no_quorum_has_each_protocols_own_form() {
         };
         let mut output = Output::default();
         let refused = Outcome::Refused(CommandError::Unavailable);
-        let given = ServerResponse::Engine(refused, Name::default());
-        let next = session.encode(&given, &env, &mut output);
+        let response = ServerResponse::Engine(refused, Name::default());
+        let next = session.encode(&response, &env, &mut output);
         let bytes = String::from_utf8_lossy(output.bytes());
         assert_eq!(bytes, expected, "{protocol} {}", request.escape_ascii());
         assert_eq!(matches!(next, Next::Close), closes, "{protocol}");
@@ -172,7 +176,7 @@ fn a_command_no_protocol_knows_is_offered_and_answered() {
         ),
         ("beanstalk", "pong pong\r\n", "OK 3\r\nabc\r\n"),
     ] {
-        let (ask, bytes) = said(
+        let (ask, bytes) = reply_to_hook(
             protocol,
             b"PONG twice  over\r\n",
             HookReply::Line("pong pong"),
@@ -182,7 +186,7 @@ fn a_command_no_protocol_knows_is_offered_and_answered() {
         };
         assert_eq!(&*offered, b"PONG twice  over", "{protocol}");
         assert_eq!(String::from_utf8_lossy(&bytes), line, "{protocol}");
-        let (_, bytes) = said(protocol, b"PONG\r\n", HookReply::Message(b"abc"));
+        let (_, bytes) = reply_to_hook(protocol, b"PONG\r\n", HookReply::Message(b"abc"));
         assert_eq!(String::from_utf8_lossy(&bytes), body, "{protocol}");
     }
 }
@@ -203,10 +207,10 @@ fn data_nobody_wants_is_read_first() {
     ] {
         let mut session = session("memcache");
         assert!(decode(&mut *session, head, &tally).is_none());
-        let asked = decode(&mut *session, data, &tally);
+        let requested = decode(&mut *session, data, &tally);
         assert!(
-            matches!(asked, Some(ClientRequest::Own | ClientRequest::Close)),
-            "{asked:?}"
+            matches!(requested, Some(ClientRequest::Own | ClientRequest::Close)),
+            "{requested:?}"
         );
     }
 }
@@ -263,7 +267,7 @@ fn a_long_binary_set_is_told_why_it_was_dropped() {
 /// A hook's message in place of one that a meta get takes.
 #[test]
 fn a_meta_get_is_given_a_message_in_its_own_form() {
-    let (_, bytes) = said("memcache", b"mg q v O7 f\r\n", HookReply::Message(b"abc"));
+    let (_, bytes) = reply_to_hook("memcache", b"mg q v O7 f\r\n", HookReply::Message(b"abc"));
     assert_eq!(String::from_utf8_lossy(&bytes), "VA 3 O7 f0\r\nabc\r\n");
 }
 

@@ -42,8 +42,8 @@ impl Attached {
                 continue;
             }
             last = Some(&place.queue);
-            let asked = self.folder.queue(&place.queue, "ping", &Value::Null);
-            asked.with_context(|| {
+            let response = self.folder.queue(&place.queue, "ping", &Value::Null);
+            response.with_context(|| {
                 format!(
                     "the messages of the queue {} have attachments, and only a queue with a \
                      script can keep them; nothing is imported yet",

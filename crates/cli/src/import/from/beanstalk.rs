@@ -73,14 +73,14 @@ pub(super) struct Beanstalk {
     found: bool,
     /// Requests for jobs that are not answered yet, and what came of those before: jobs nothing is
     /// known of, that the tube has no more, or that none is given until others are deleted.
-    asked: usize,
+    requested: usize,
     reserved: Vec<(u64, Vec<u8>)>,
     dry: bool,
     soon: bool,
     /// Reserved and not given out.
     taken: VecDeque<Job>,
     /// Given out and not stored.
-    given: VecDeque<ReservedJob>,
+    delivered: VecDeque<ReservedJob>,
     /// Ids of both.
     held: HashSet<u64>,
     /// Jobs reserved at once next time.
@@ -104,12 +104,12 @@ impl Beanstalk {
             tubes: VecDeque::new(),
             stage: Stage::Ready,
             found: false,
-            asked: 0,
+            requested: 0,
             reserved: Vec::new(),
             dry: false,
             soon: false,
             taken: VecDeque::new(),
-            given: VecDeque::new(),
+            delivered: VecDeque::new(),
             held: HashSet::new(),
             window: 16,
         };
@@ -199,14 +199,14 @@ impl Beanstalk {
 
     /// Asks for ready jobs.
     fn ask(&mut self) -> Result<()> {
-        self.asked = self.window;
-        let text = "reserve-with-timeout 0\r\n".repeat(self.asked);
+        self.requested = self.window;
+        let text = "reserve-with-timeout 0\r\n".repeat(self.requested);
         self.line.send(text.as_bytes())
     }
 
     /// Reads what was requested, before anything else is sent.
     fn collect(&mut self) -> Result<()> {
-        for _ in 0..std::mem::take(&mut self.asked) {
+        for _ in 0..std::mem::take(&mut self.requested) {
             let line = self.line.line()?;
             match line.as_str() {
                 "TIMED_OUT" => self.dry = true,
@@ -241,7 +241,7 @@ impl Beanstalk {
 
     /// Reserves ready jobs. False: there is none for now, as what is held should be stored first.
     fn reserve(&mut self) -> Result<bool> {
-        if self.asked == 0 && self.reserved.is_empty() {
+        if self.requested == 0 && self.reserved.is_empty() {
             self.ask()?;
         }
         self.collect()?;
@@ -388,7 +388,7 @@ impl Source for Beanstalk {
                     head.queue,
                     self.line.address()
                 );
-                self.given.push_back(held);
+                self.delivered.push_back(held);
                 return Ok(Some(self.state.entry(head, body)));
             }
             if self.state.is_over() {
@@ -396,7 +396,7 @@ impl Source for Beanstalk {
             }
             match self.stage {
                 Stage::Ready => {
-                    if !self.reserve()? && self.taken.is_empty() && !self.given.is_empty() {
+                    if !self.reserve()? && self.taken.is_empty() && !self.delivered.is_empty() {
                         return Ok(None);
                     }
                 }
@@ -411,7 +411,7 @@ impl Source for Beanstalk {
 
     fn stored(&mut self, messages: u64) -> Result<()> {
         self.collect()?;
-        let jobs = first(&mut self.given, messages);
+        let jobs = first(&mut self.delivered, messages);
         for job in &jobs {
             self.held.remove(&job.id);
         }
@@ -448,7 +448,7 @@ impl Peer for Beanstalk {
         self.collect()?;
         self.describe()?;
         let taken = self.taken.drain(..).map(|job| job.held);
-        let jobs: Vec<ReservedJob> = self.given.drain(..).chain(taken).collect();
+        let jobs: Vec<ReservedJob> = self.delivered.drain(..).chain(taken).collect();
         self.held.clear();
         let (buried, others): (Vec<ReservedJob>, Vec<ReservedJob>) =
             jobs.into_iter().partition(|job| job.was == Was::Buried);

@@ -44,7 +44,7 @@ impl Binlog {
     ///
     /// # Errors
     /// It is no binlog or another version's, a beanstalkd uses it, or it cannot be read.
-    pub(in crate::import) fn look(dir: &Path) -> Result<Self> {
+    pub(in crate::import) fn inspect(dir: &Path) -> Result<Self> {
         unused(dir)?;
         let found = numbered(dir)?;
         let mut all = Self {
@@ -155,8 +155,8 @@ fn unused(dir: &Path) -> Result<()> {
     let Ok(lock) = File::open(dir.join("lock")) else {
         return Ok(());
     };
-    let asked = Flock::from(FlockType::WriteLock);
-    let holder = rustix::process::fcntl_getlk(&lock, &asked);
+    let requested = Flock::from(FlockType::WriteLock);
+    let holder = rustix::process::fcntl_getlk(&lock, &requested);
     if let Some(holder) = holder.context("cannot find out which process uses the binlog")? {
         let process = holder.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
         bail!(

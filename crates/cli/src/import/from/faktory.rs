@@ -39,7 +39,7 @@ pub(super) struct Faktory {
     only: Option<String>,
     /// Still to be gone through; the first is the one in hand.
     queues: VecDeque<String>,
-    given: VecDeque<FetchedJob>,
+    delivered: VecDeque<FetchedJob>,
 }
 
 impl Faktory {
@@ -55,17 +55,17 @@ impl Faktory {
     ) -> Result<Self> {
         let mut line = Line::connect(address)?;
         let hello = line.line()?;
-        let asked = hello
+        let nonce = hello
             .strip_prefix("+HI ")
             .and_then(|rest| serde_json::from_str(rest).ok());
-        let Some(asked): Option<Value> = asked else {
+        let Some(nonce): Option<Value> = nonce else {
             bail!(strange(&line, &hello));
         };
         let mut says = json!({ "v": 2 });
-        if let Some(salt) = asked["s"].as_str() {
+        if let Some(salt) = nonce["s"].as_str() {
             let password = password
                 .with_context(|| format!("{address} needs a password: faktory://:PASSWORD@..."))?;
-            let rounds = u32::try_from(asked["i"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX);
+            let rounds = u32::try_from(nonce["i"].as_u64().unwrap_or(1)).unwrap_or(u32::MAX);
             if rounds > ROUNDS_MAX {
                 bail!(
                     "{address} asks for {rounds} rounds of password hashing; {ROUNDS_MAX} are allowed"
@@ -74,16 +74,16 @@ impl Faktory {
             says["pwdhash"] = faktory_pwdhash(password, salt, rounds).into();
         }
         line.send(format!("HELLO {says}\r\n").as_bytes())?;
-        let said = line.line()?;
-        if said != "+OK" {
-            bail!("{address}: {}", said.trim_start_matches("-ERR "));
+        let reply = line.line()?;
+        if reply != "+OK" {
+            bail!("{address}: {}", reply.trim_start_matches("-ERR "));
         }
         let mut all = Self {
             line,
             state: PeerState::new(stop, format!("the Faktory at {address}")),
             only,
             queues: VecDeque::new(),
-            given: VecDeque::new(),
+            delivered: VecDeque::new(),
         };
         all.queues = all.list()?;
         all.state.through = all.queues.is_empty();
@@ -129,12 +129,12 @@ impl Faktory {
     }
 
     fn is_full(&self) -> bool {
-        let bytes: usize = self.given.iter().map(|held| held.bytes).sum();
-        self.given.len() >= AHEAD || bytes >= AHEAD_BYTES
+        let bytes: usize = self.delivered.iter().map(|held| held.bytes).sum();
+        self.delivered.len() >= AHEAD || bytes >= AHEAD_BYTES
     }
 
     /// Says something of fetched jobs, several at once.
-    fn tell(&mut self, items: &[FetchedJob], verb: &str, more: &str) -> Result<()> {
+    fn report(&mut self, items: &[FetchedJob], verb: &str, more: &str) -> Result<()> {
         for some in items.chunks(100) {
             let mut text = String::new();
             for held in some {
@@ -150,8 +150,8 @@ impl Faktory {
     }
 }
 
-fn strange(line: &Line, said: &str) -> String {
-    line.strange(said, "Faktory does not")
+fn strange(line: &Line, reply: &str) -> String {
+    line.strange(reply, "Faktory does not")
 }
 
 impl Source for Faktory {
@@ -186,7 +186,7 @@ impl Source for Faktory {
                 ..Head::default()
             };
             let (jid, bytes) = (jid.to_owned(), body.len());
-            self.given.push_back(FetchedJob { jid, bytes });
+            self.delivered.push_back(FetchedJob { jid, bytes });
             return Ok(Some(self.state.entry(head, body)));
         }
     }
@@ -194,8 +194,8 @@ impl Source for Faktory {
     of_fields!(peer);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let items = first(&mut self.given, messages);
-        self.tell(&items, "ACK", "")
+        let items = first(&mut self.delivered, messages);
+        self.report(&items, "ACK", "")
     }
 }
 
@@ -219,9 +219,9 @@ impl Peer for Faktory {
     /// that failed comes back sooner, with its failures counted one too many.
     fn give_back(&mut self) -> Result<u64> {
         self.state.through = true;
-        let items: Vec<FetchedJob> = self.given.drain(..).collect();
+        let items: Vec<FetchedJob> = self.delivered.drain(..).collect();
         let why = ",\"errtype\":\"ImportStopped\",\"message\":\"quintet import was stopped\"";
-        self.tell(&items, "FAIL", why)?;
+        self.report(&items, "FAIL", why)?;
         Ok(items.len() as u64)
     }
 

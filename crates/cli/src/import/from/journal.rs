@@ -35,7 +35,7 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be read.
-    pub(in crate::import) fn look(path: &Path) -> Result<Self> {
+    pub(in crate::import) fn inspect(path: &Path) -> Result<Self> {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             bail!(
                 "{} is not a journal: the file's name is the name of the queue",

@@ -43,7 +43,7 @@ pub(super) struct Kestrel {
     /// Those without an open read.
     free: Vec<usize>,
     /// Given out and not stored.
-    given: VecDeque<OpenItem>,
+    delivered: VecDeque<OpenItem>,
 }
 
 impl Kestrel {
@@ -64,7 +64,7 @@ impl Kestrel {
             found: false,
             connections: Vec::new(),
             free: Vec::new(),
-            given: VecDeque::new(),
+            delivered: VecDeque::new(),
         };
         all.queues = all.list()?;
         all.state.through = all.queues.is_empty();
@@ -130,7 +130,7 @@ impl Kestrel {
 
     /// A connection without an open read.
     fn connection(&mut self) -> Result<Option<usize>> {
-        let held: usize = self.given.iter().map(|held| held.bytes).sum();
+        let held: usize = self.delivered.iter().map(|held| held.bytes).sum();
         if held >= AHEAD {
             return Ok(None);
         }
@@ -148,11 +148,11 @@ impl Kestrel {
     fn open(&mut self, connection: usize, queue: &str) -> Result<Option<(u32, Vec<u8>)>> {
         let line = &mut self.connections[connection];
         line.send(format!("get {queue}/open\r\n").as_bytes())?;
-        let said = line.line()?;
-        if said == "END" {
+        let reply = line.line()?;
+        if reply == "END" {
             return Ok(None);
         }
-        let words: Vec<&str> = said.split(' ').collect();
+        let words: Vec<&str> = reply.split(' ').collect();
         if let ["VALUE", _, flags, bytes, ..] = words[..]
             && let (Ok(flags), Ok(bytes)) = (flags.parse(), bytes.trim().parse())
         {
@@ -163,7 +163,7 @@ impl Kestrel {
             }
             bail!(strange(line, &end));
         }
-        bail!(strange(line, &said));
+        bail!(strange(line, &reply));
     }
 
     /// Ends the open reads of these items with this option.
@@ -174,9 +174,9 @@ impl Kestrel {
         }
         for held in items {
             let line = &mut self.connections[held.connection];
-            let said = line.line()?;
-            if said != "END" {
-                bail!(strange(line, &said));
+            let reply = line.line()?;
+            if reply != "END" {
+                bail!(strange(line, &reply));
             }
             self.free.push(held.connection);
         }
@@ -199,8 +199,8 @@ impl Kestrel {
     }
 }
 
-fn strange(line: &Line, said: &str) -> String {
-    line.strange(said, "Kestrel and Darner do not")
+fn strange(line: &Line, reply: &str) -> String {
+    line.strange(reply, "Kestrel and Darner do not")
 }
 
 impl Source for Kestrel {
@@ -227,7 +227,7 @@ impl Source for Kestrel {
                 ..Head::default()
             };
             let bytes = body.len();
-            self.given.push_back(OpenItem {
+            self.delivered.push_back(OpenItem {
                 connection,
                 queue,
                 bytes,
@@ -239,7 +239,7 @@ impl Source for Kestrel {
     of_fields!(peer);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let items = first(&mut self.given, messages);
+        let items = first(&mut self.delivered, messages);
         self.end(&items, "close")
     }
 }
@@ -260,7 +260,7 @@ impl Peer for Kestrel {
     fn give_back(&mut self) -> Result<u64> {
         self.state.through = true;
         // Each goes to the head of its queue: the last one first.
-        let items: Vec<OpenItem> = self.given.drain(..).rev().collect();
+        let items: Vec<OpenItem> = self.delivered.drain(..).rev().collect();
         for held in &items {
             self.end(std::slice::from_ref(held), "abort")?;
         }

@@ -105,9 +105,9 @@ impl Line {
     }
 
     /// Tells of a reply that no such server gives: `does_not`.
-    pub(super) fn strange(&self, said: &str, does_not: &str) -> String {
-        let said: String = said.chars().take(80).collect();
-        format!("{} answered {said:?}, which {does_not}", self.address)
+    pub(super) fn strange(&self, reply: &str, does_not: &str) -> String {
+        let reply: String = reply.chars().take(80).collect();
+        format!("{} answered {reply:?}, which {does_not}", self.address)
     }
 
     /// An error of the connection, as what it is: never the broken pipe of who reads our output.

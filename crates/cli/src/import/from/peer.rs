@@ -97,8 +97,8 @@ pub(in crate::import) trait Peer: Source {
 }
 
 /// Takes the first so many of what a peer gave: they are stored.
-pub(super) fn first<T>(given: &mut VecDeque<T>, messages: u64) -> Vec<T> {
+pub(super) fn first<T>(delivered: &mut VecDeque<T>, messages: u64) -> Vec<T> {
     let count = usize::try_from(messages).unwrap_or(usize::MAX);
-    let count = count.min(given.len());
-    given.drain(..count).collect()
+    let count = count.min(delivered.len());
+    delivered.drain(..count).collect()
 }

@@ -153,7 +153,7 @@ pub(super) struct Quintet {
     /// Read and not given out.
     taken: VecDeque<(ApiMessage, Standing)>,
     /// Given out and not stored.
-    given: VecDeque<HeldMessage>,
+    delivered: VecDeque<HeldMessage>,
     /// Of the one given last, if its body comes in pieces.
     large: (u64, u64),
 }
@@ -175,7 +175,7 @@ impl Quintet {
             cursor: None,
             found: false,
             taken: VecDeque::new(),
-            given: VecDeque::new(),
+            delivered: VecDeque::new(),
             large: (0, 0),
         };
         all.list()?;
@@ -245,8 +245,8 @@ impl Quintet {
         if let (Some(_), Some(detail)) = (answer["code"].as_str(), answer["detail"].as_str()) {
             return anyhow!("{at}: {detail}");
         }
-        let said: String = answer.to_string().chars().take(80).collect();
-        anyhow!("{at} answered {status} {said}, which the API of a Quintet does not")
+        let reply: String = answer.to_string().chars().take(80).collect();
+        anyhow!("{at} answered {status} {reply}, which the API of a Quintet does not")
     }
 
     fn page(&self, status: u16, answer: Value) -> Result<Page> {
@@ -259,7 +259,7 @@ impl Quintet {
     }
 
     /// All its queues as it tells them, or the one that was requested.
-    fn told(&self) -> Result<Vec<Map<String, Value>>> {
+    fn fetch_queues(&self) -> Result<Vec<Map<String, Value>>> {
         let mut all = Vec::new();
         if let Some(only) = &self.site.queue {
             match self.ask("GET", &of_queue(only), None, None)? {
@@ -288,7 +288,7 @@ impl Quintet {
 
     /// Begins with the queues there are.
     fn list(&mut self) -> Result<()> {
-        let queues = self.told()?.into_iter().filter_map(|queue| {
+        let queues = self.fetch_queues()?.into_iter().filter_map(|queue| {
             let holds = ["ready", "delayed", "buried"].map(|state| number(&queue, state));
             (holds.iter().sum::<u64>() > 0).then(|| Queue {
                 name: queue["name"].as_str().unwrap_or_default().to_owned(),
@@ -334,9 +334,9 @@ impl Quintet {
         let path = of_queue(&queue.name);
         let state = match self.stage {
             Stage::Ready => {
-                let asked = json!({ "max": AT_ONCE, "lease_ms": LEASE_MS });
+                let requested = json!({ "max": AT_ONCE, "lease_ms": LEASE_MS });
                 let path = format!("{path}/reserve");
-                let (status, answer) = self.ask("POST", &path, Some(&asked), None)?;
+                let (status, answer) = self.ask("POST", &path, Some(&requested), None)?;
                 let page = self.page(status, answer)?;
                 if page.messages.is_empty() {
                     self.turn();
@@ -424,7 +424,7 @@ impl Quintet {
             bytes,
             ..Head::default()
         };
-        self.given.push_back(held);
+        self.delivered.push_back(held);
         self.state.passed += 1;
         Ok(Some(Entry { head, body }))
     }
@@ -509,7 +509,7 @@ impl Source for Quintet {
             }
             if !self.queues.is_empty() {
                 self.read()?;
-            } else if !self.given.is_empty() {
+            } else if !self.delivered.is_empty() {
                 // Those that were listed are there until they are stored here.
                 return Ok(None);
             } else if std::mem::take(&mut self.found) {
@@ -543,7 +543,7 @@ impl Source for Quintet {
     of_fields!(place);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let gone = first(&mut self.given, messages);
+        let gone = first(&mut self.delivered, messages);
         let ours = each(&gone, |held| self.remove(held))?;
         self.state.twice += gone.len() as u64 - ours;
         Ok(())
@@ -553,7 +553,7 @@ impl Source for Quintet {
 impl Peer for Quintet {
     fn counts(&mut self) -> Result<Counts> {
         let mut counts = Counts::default();
-        for queue in self.told()? {
+        for queue in self.fetch_queues()? {
             let name = queue["name"].as_str().unwrap_or_default();
             for state in ["ready", "delayed", "buried", "reserved"] {
                 counts.add(name, state, number(&queue, state));
@@ -569,11 +569,11 @@ impl Peer for Quintet {
     fn give_back(&mut self) -> Result<u64> {
         self.state.through = true;
         let taken = self.taken.drain(..).filter_map(|(shown, _)| shown.lease);
-        let given = self.given.drain(..).filter_map(|held| match held.how {
+        let delivered = self.delivered.drain(..).filter_map(|held| match held.how {
             How::Lease(token) => Some(token),
             How::Seen(_) => None,
         });
-        let tokens: Vec<String> = given.chain(taken).collect();
+        let tokens: Vec<String> = delivered.chain(taken).collect();
         each(&tokens, |token| {
             let path = format!("/leases/{token}/release");
             match self.ask("POST", &path, Some(&json!({})), None)? {

@@ -56,7 +56,7 @@ impl Folder {
     ///
     /// # Errors
     /// It is none of RQ's, another version's, or cannot be read.
-    pub(in crate::import) fn look(root: &Path) -> Result<Self> {
+    pub(in crate::import) fn inspect(root: &Path) -> Result<Self> {
         let queues = root.join("queue");
         if !queues.is_dir() {
             bail!(

@@ -71,9 +71,9 @@ pub(in crate::import) struct Place {
 impl Place {
     /// As it is asked.
     fn known(&self) -> Result<(String, String)> {
-        let said = ["AWS_REGION", "AWS_DEFAULT_REGION"];
-        let said = || said.iter().find_map(|name| std::env::var(name).ok());
-        let region = self.region.clone().or_else(said);
+        let stated = ["AWS_REGION", "AWS_DEFAULT_REGION"];
+        let stated = || stated.iter().find_map(|name| std::env::var(name).ok());
+        let region = self.region.clone().or_else(stated);
         let region = region.context("name the region: sqs://QUEUE?region=REGION, or AWS_REGION")?;
         let endpoint = self.endpoint.clone();
         let endpoint = endpoint.unwrap_or_else(|| format!("https://sqs.{region}.amazonaws.com"));
@@ -127,7 +127,7 @@ pub(super) struct Sqs {
     /// Received and not given out.
     taken: VecDeque<(Arc<str>, Message)>,
     /// Given out and not stored.
-    given: VecDeque<HiddenMessage>,
+    delivered: VecDeque<HiddenMessage>,
     /// Received with a body that does not match its MD5OfBody, by message id; they stay there.
     mismatched: BTreeMap<String, HiddenMessage>,
     /// Attributes of the queues, by name.
@@ -159,7 +159,7 @@ impl Sqs {
             place: place.clone(),
             queues: VecDeque::new(),
             taken: VecDeque::new(),
-            given: VecDeque::new(),
+            delivered: VecDeque::new(),
             mismatched: BTreeMap::new(),
             known: BTreeMap::new(),
             lost: Mutex::default(),
@@ -220,13 +220,13 @@ impl Sqs {
         }
         let code = value["__type"].as_str().unwrap_or_default();
         let code = code.rsplit('#').next().unwrap_or_default().to_owned();
-        let said = value["message"].as_str().or(value["Message"].as_str());
-        let text = match (said, code.is_empty()) {
-            (Some(said), _) => format!("{host}: {code}: {said}"),
+        let stated = value["message"].as_str().or(value["Message"].as_str());
+        let text = match (stated, code.is_empty()) {
+            (Some(stated), _) => format!("{host}: {code}: {stated}"),
             (None, false) => format!("{host}: {code}"),
             (None, true) => {
-                let said: String = String::from_utf8_lossy(&read).chars().take(80).collect();
-                format!("{host} answered {status} {said:?}, which SQS does not")
+                let stated: String = String::from_utf8_lossy(&read).chars().take(80).collect();
+                format!("{host} answered {status} {stated:?}, which SQS does not")
             }
         };
         let busy = status >= 500 || code.contains("Throttl");
@@ -256,11 +256,11 @@ impl Sqs {
     /// The URLs of all queues, or of the one that was requested.
     fn list(&self) -> Result<VecDeque<Arc<str>>> {
         if let Some(queue) = &self.place.queue {
-            let mut asked = json!({ "QueueName": queue });
+            let mut requested = json!({ "QueueName": queue });
             if let Some(account) = &self.place.account {
-                asked["QueueOwnerAWSAccountId"] = json!(account);
+                requested["QueueOwnerAWSAccountId"] = json!(account);
             }
-            return match self.try_ask("GetQueueUrl", &asked)? {
+            return match self.try_ask("GetQueueUrl", &requested)? {
                 Ok(answer) => Ok([self.url(&answer["QueueUrl"])?].into()),
                 Err(refused) if refused.code.contains("QueueDoesNotExist") => {
                     bail!("{} has no queue {queue}", self.host)
@@ -269,14 +269,14 @@ impl Sqs {
             };
         }
         let mut all = VecDeque::new();
-        let mut asked = json!({ "MaxResults": 1000 });
+        let mut requested = json!({ "MaxResults": 1000 });
         loop {
-            let answer = self.ask("ListQueues", &asked)?;
+            let answer = self.ask("ListQueues", &requested)?;
             for url in answer["QueueUrls"].as_array().into_iter().flatten() {
                 all.push_back(self.url(url)?);
             }
             match answer["NextToken"].as_str() {
-                Some(token) => asked["NextToken"] = json!(token),
+                Some(token) => requested["NextToken"] = json!(token),
                 None => return Ok(all),
             }
         }
@@ -288,8 +288,8 @@ impl Sqs {
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesNotVisible",
         ];
-        let asked = json!({ "QueueUrl": url, "AttributeNames": names });
-        let answer = self.ask("GetQueueAttributes", &asked)?;
+        let requested = json!({ "QueueUrl": url, "AttributeNames": names });
+        let answer = self.ask("GetQueueAttributes", &requested)?;
         let count = |name| number_in(&answer["Attributes"], name).unwrap_or(0);
         Ok(names.into_iter().any(|name| count(name) > 0))
     }
@@ -299,9 +299,9 @@ impl Sqs {
         number_in(self.known.get(queue)?, name)
     }
 
-    fn url(&self, told: &Value) -> Result<Arc<str>> {
-        let url = told.as_str().filter(|url| !name_of(url).is_empty());
-        let url = url.with_context(|| format!("{} names a queue as {told}", self.host))?;
+    fn url(&self, reply: &Value) -> Result<Arc<str>> {
+        let url = reply.as_str().filter(|url| !name_of(url).is_empty());
+        let url = url.with_context(|| format!("{} names a queue as {reply}", self.host))?;
         Ok(url.into())
     }
 
@@ -314,14 +314,14 @@ impl Sqs {
             bail!("{} sends too many bodies that do not match", self.host);
         }
         // Behind what is held may be more of its group: no reason to wait.
-        let held = !self.given.is_empty();
-        let asked = json!({
+        let held = !self.delivered.is_empty();
+        let requested = json!({
             "QueueUrl": &*url, "MaxNumberOfMessages": AT_ONCE, "VisibilityTimeout": HIDDEN_S,
             "WaitTimeSeconds": if held { 0 } else { WAIT_S },
             "AttributeNames": ["All"], "MessageAttributeNames": ["All"],
         });
         let before = *locked(&self.lost);
-        let answer = match self.ask("ReceiveMessage", &asked) {
+        let answer = match self.ask("ReceiveMessage", &requested) {
             Ok(answer) => answer,
             Err(_) if *locked(&self.lost) != before && self.losses < TRIES => {
                 self.losses += 1;
@@ -426,7 +426,7 @@ impl Sqs {
             ..Head::default()
         };
         let handle = message.receipt_handle;
-        self.given.push_back(HiddenMessage { url, handle });
+        self.delivered.push_back(HiddenMessage { url, handle });
         Ok(self.state.entry(head, body))
     }
 
@@ -449,8 +449,8 @@ impl Sqs {
         }
         let gone = std::sync::atomic::AtomicUsize::new(0);
         each(&batches, |(url, entries)| {
-            let asked = json!({ "QueueUrl": url, "Entries": entries });
-            let answer = self.ask(action, &asked)?;
+            let requested = json!({ "QueueUrl": url, "Entries": entries });
+            let answer = self.ask(action, &requested)?;
             for failed in answer["Failed"].as_array().into_iter().flatten() {
                 if failed["SenderFault"] != true {
                     bail!("{}: {action}: {}", self.host, failed["Message"]);
@@ -504,7 +504,7 @@ impl Source for Sqs {
     of_fields!(peer);
 
     fn stored(&mut self, messages: u64) -> Result<()> {
-        let gone = first(&mut self.given, messages);
+        let gone = first(&mut self.delivered, messages);
         let ours = self.acted(&gone, "DeleteMessageBatch", &json!({}))?;
         self.state.twice += gone.len() as u64 - ours;
         Ok(())
@@ -522,8 +522,8 @@ impl Peer for Sqs {
         for url in self.list()? {
             let names = states.map(|(name, _)| name);
             let names: Vec<&str> = names.into_iter().chain(SETUP).collect();
-            let asked = json!({ "QueueUrl": &*url, "AttributeNames": names });
-            let mut answer = self.ask("GetQueueAttributes", &asked)?;
+            let requested = json!({ "QueueUrl": &*url, "AttributeNames": names });
+            let mut answer = self.ask("GetQueueAttributes", &requested)?;
             let attributes = answer["Attributes"].take();
             for (name, state) in states {
                 let count = number_in(&attributes, name).unwrap_or(0);
@@ -559,7 +559,7 @@ impl Peer for Sqs {
             url,
             handle: message.receipt_handle,
         });
-        let held: Vec<HiddenMessage> = self.given.drain(..).chain(taken).collect();
+        let held: Vec<HiddenMessage> = self.delivered.drain(..).chain(taken).collect();
         let at_once = json!({ "VisibilityTimeout": 0 });
         let back = self.acted(&held, "ChangeMessageVisibilityBatch", &at_once)?;
         let mismatched = std::mem::take(&mut self.mismatched).into_values();

@@ -51,9 +51,9 @@ impl Fake {
             return problem(status, code);
         }
         let end = line.iter().position(|&byte| byte == b'\n').unwrap();
-        let asked: Value = serde_json::from_slice(&line[..end]).unwrap();
+        let requested: Value = serde_json::from_slice(&line[..end]).unwrap();
         let texts = |list: &str, of: &dyn Fn(&Value) -> Value| -> Vec<String> {
-            let all = asked[list].as_array().unwrap().iter();
+            let all = requested[list].as_array().unwrap().iter();
             all.map(|one| of(one).as_str().unwrap().to_owned())
                 .collect()
         };
@@ -193,7 +193,7 @@ fn import(fake: Fake, mut source: Numbers, window: usize) -> (Result<()>, Count,
         again: false,
         searching: true,
         window,
-        told: 0,
+        reported: 0,
         gathered: Group::default(),
         sent: VecDeque::new(),
         sent_bytes: 0,
@@ -245,10 +245,10 @@ fn groups_behind_the_last_reply_of_a_connection_are_unknown() {
         ..Fake::default()
     };
     let (done, count, fake) = import(stops, numbers(20, 2), 2);
-    let said = format!("{:#}", done.unwrap_err());
+    let error = format!("{:#}", done.unwrap_err());
     assert!(
-        said.starts_with("messages from message 2 on may be stored or not"),
-        "{said}"
+        error.starts_with("messages from message 2 on may be stored or not"),
+        "{error}"
     );
     assert_eq!((count.stored, fake.stored), (1, vec!["0".to_owned()]));
 }
@@ -261,20 +261,20 @@ fn a_group_whose_outcome_is_unknown_is_not_sent_again() {
             ..Fake::default()
         };
         let (done, count, fake) = import(breaks(2), numbers(256 * 20, 1), WINDOW);
-        let said = format!("{:#}", done.unwrap_err());
+        let error = format!("{:#}", done.unwrap_err());
         assert!(
-            said.contains("may be stored or not; repeat the command"),
-            "{said}"
+            error.contains("may be stored or not; repeat the command"),
+            "{error}"
         );
         assert_eq!((count.stored, fake.posts), (256, 2), "{code}");
 
         let mut large = numbers(1, 1);
         large.large = 1 << 20;
         let (done, _, fake) = import(breaks(1), large, WINDOW);
-        let said = format!("{:#}", done.unwrap_err());
+        let error = format!("{:#}", done.unwrap_err());
         assert!(
-            said.contains("may be stored or not; repeat the command"),
-            "{said}"
+            error.contains("may be stored or not; repeat the command"),
+            "{error}"
         );
         assert_eq!(fake.posts, 1);
     }

@@ -34,7 +34,7 @@ struct Slow {
 
 impl Slow {
     /// Whether there was one more.
-    fn tell(&self) -> bool {
+    fn deliver(&self) -> bool {
         let event = lock(&self.events).pop_front();
         match (event, &mut *lock(&self.each)) {
             (Some(event), Some(each)) => each(event),
@@ -49,24 +49,24 @@ impl Stream for Slow {
         "a slow stream".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, told: ReplyFn<Answer>) {
-        self.stream.append(expected, entry, told);
+    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
+        self.stream.append(expected, entry, callback);
     }
 
-    fn ends(&self, told: ReplyFn<Option<Ends>>) {
+    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
         let (stale, leader) = (*lock(&self.stale), *lock(&self.leader));
-        let told = move |ends: Option<Ends>| {
+        let callback = move |ends: Option<Ends>| {
             let stale = |ends: Ends| Ends {
                 leader: Some(leader.into()),
                 ..Ends::whole(stale.unwrap_or(ends.first), ends.last)
             };
-            told(ends.map(stale));
+            callback(ends.map(stale));
         };
-        self.stream.ends(Box::new(told));
+        self.stream.ends(Box::new(callback));
     }
 
-    fn get(&self, seq: Seq, told: ReplyFn<EntryLookup>) {
-        self.stream.get(seq, told);
+    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
+        self.stream.get(seq, callback);
     }
 
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
@@ -76,13 +76,19 @@ impl Stream for Slow {
         self.stream.tail(from, keep)
     }
 
-    fn purge_below(&self, seq: Seq, told: ReplyFn<bool>) {
-        self.stream.purge_below(seq, told);
+    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
+        self.stream.purge_below(seq, callback);
     }
 
-    fn distrust(&self, ends: Ends, bad: &[String], doubted: &[String], told: ReplyFn<Distrusted>) {
+    fn distrust(
+        &self,
+        ends: Ends,
+        bad: &[String],
+        doubted: &[String],
+        callback: ReplyFn<Distrusted>,
+    ) {
         lock(&self.blamed).extend(ends.leader.as_deref().map(str::to_owned));
-        self.stream.distrust(ends, bad, doubted, told);
+        self.stream.distrust(ends, bad, doubted, callback);
     }
 }
 
@@ -131,18 +137,18 @@ fn a_log_of_version_1_is_claimed_when_all_servers_begin_where_it_was_read() {
     let member = member(&slow, &world, Timing::default().takeover_after, &app);
     let pass = || {
         for _ in 0..60 {
-            while slow.tell() {}
+            while slow.deliver() {}
             world.pass(Duration::from_millis(500));
         }
         member.status().role
     };
     assert_eq!(pass(), Role::Standby, "another copy begins elsewhere");
-    assert_eq!(lock(&app).asked_of, Some(second));
-    let mut told = lock(&app);
-    told.differ = false;
+    assert_eq!(lock(&app).requested_of, Some(second));
+    let mut shared = lock(&app);
+    shared.differ = false;
     // It is claimed too soon to be seen claiming.
-    told.claimed_at = Some(told.frames.len());
-    drop(told);
+    shared.claimed_at = Some(shared.frames.len());
+    drop(shared);
     assert_eq!(pass(), Role::Owner);
     // It says where the log begins: nobody is asked any more.
     assert_eq!(
@@ -164,7 +170,7 @@ fn a_deposed_leader_that_tells_of_purged_entries_of_version_1_has_no_damaged_cop
     for stale in [None, Some(Seq(1))] {
         *lock(&slow.stale) = stale;
         for _ in 0..40 {
-            while slow.tell() {}
+            while slow.deliver() {}
             world.pass(Duration::from_millis(500));
         }
         let status = member.status();
@@ -196,9 +202,9 @@ fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
         let placed = owner.log.append(end, stamp, &mut facts(b"frame"));
         placed.expect("append");
         if step < 60 {
-            while slow.tell() {}
+            while slow.deliver() {}
         } else if step % 4 == 0 {
-            slow.tell();
+            slow.deliver();
         }
         world.pass(Duration::from_millis(500));
         let status = member.status();
@@ -230,7 +236,7 @@ fn a_server_is_blamed_for_an_entry_only_if_it_led_all_the_time_the_entry_was_rea
     let read = |from: &'static str, to: &'static str| {
         *lock(&slow.leader) = from;
         pass();
-        while slow.tell() {}
+        while slow.deliver() {}
         *lock(&slow.leader) = to;
         pass();
     };

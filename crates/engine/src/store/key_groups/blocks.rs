@@ -51,8 +51,8 @@ impl KeyGroups {
         let Some(group) = message.key().and_then(|key| self.find(key)) else {
             return Safe::Yes;
         };
-        match group.looked {
-            Some(looked) if looked.turn == self.turn && position < looked.up_to => Safe::Yes,
+        match group.scanned {
+            Some(scanned) if scanned.turn == self.turn && position < scanned.up_to => Safe::Yes,
             Some(BlockScan {
                 turn,
                 block: Some(block),
@@ -70,12 +70,12 @@ impl KeyGroups {
         };
         let floors = blocks.filter_map(|at| self.floor_of.get(&at).map(|&floor| (floor, at)));
         let first = floors.min();
-        let looked = BlockScan {
+        let scanned = BlockScan {
             turn: self.turn,
             up_to: first.map_or(i64::MAX, |(floor, _)| floor),
             block: first.map(|(_, at)| at),
         };
-        self.group_mut(number).looked = Some(looked);
+        self.group_mut(number).scanned = Some(scanned);
     }
 
     /// The open block that begins first.
@@ -218,11 +218,11 @@ impl KeyGroups {
         if !self.is_ordered() || !row.keyed {
             return;
         }
-        let told = match row.state_index == StateIndex::Ready && row.first.0 == row.last.0 {
+        let bound = match row.state_index == StateIndex::Ready && row.first.0 == row.last.0 {
             true => row.first.1,
             false => i64::MIN,
         };
-        let floor = survey.as_ref().map_or(told, |survey| survey.floor);
+        let floor = survey.as_ref().map_or(bound, |survey| survey.floor);
         self.floors.insert((floor, at));
         self.floor_of.insert(at, floor);
         match survey {
@@ -230,7 +230,7 @@ impl KeyGroups {
             Some(survey) => {
                 for key in survey.firsts.into_iter().filter_map(|(key, _)| key) {
                     if let Some(&number) = self.numbers.get(&key) {
-                        self.group_mut(number).looked = None;
+                        self.group_mut(number).scanned = None;
                     }
                 }
             }

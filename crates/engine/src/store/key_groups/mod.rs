@@ -146,7 +146,7 @@ struct Group {
     rings: Option<Ms>,
     is_noisy: bool,
     eligibility: Option<(Eligibility, Order)>,
-    looked: Option<BlockScan>,
+    scanned: Option<BlockScan>,
 }
 
 impl Group {
@@ -162,7 +162,7 @@ impl Group {
             rings: None,
             is_noisy: false,
             eligibility: None,
-            looked: None,
+            scanned: None,
         }
     }
 

@@ -101,7 +101,7 @@ impl KeyGroups {
     pub(crate) fn head(
         &self,
         walk: Option<&Walk>,
-        looks: bool,
+        peek: bool,
         mut fits: impl FnMut(Head) -> bool,
     ) -> Option<(Order, Head)> {
         let passed = walk.and_then(|walk| walk.passed);
@@ -112,7 +112,7 @@ impl KeyGroups {
             found.map(|(order, &head)| (order, head))
         };
         let free = first(&self.free);
-        let limited = match looks {
+        let limited = match peek {
             true => first(&self.limited),
             false => None,
         };
@@ -125,7 +125,7 @@ impl KeyGroups {
     pub(crate) fn next_of_group(
         &self,
         walk: &Walk,
-        looks: bool,
+        peek: bool,
         leased: bool,
         now: Ms,
     ) -> Option<(Order, Head)> {
@@ -144,7 +144,7 @@ impl KeyGroups {
         let pace = group.pace.after(self.rules.speed, now, walk.taken);
         let fast = pace.next(self.rules.speed, now).is_some();
         let waits = full || fast || group.is_held(now);
-        (looks || !waits).then_some(((priority, position, id), head))
+        (peek || !waits).then_some(((priority, position, id), head))
     }
 
     /// True if a limit holds back a message of this key, when `walk` has come

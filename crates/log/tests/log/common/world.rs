@@ -32,13 +32,13 @@ pub(crate) struct World {
     pub(crate) options: Options,
     log: Option<LocalLog>,
     /// Payloads in order; those a crash took are gone from here too.
-    asked: Vec<Vec<u8>>,
+    requested: Vec<Vec<u8>>,
     /// How many of them were acknowledged: durable as far as the client knows.
     acknowledged: usize,
     /// How many of the first may have been retired, and how many certainly were.
     retirable: usize,
     retired: usize,
-    /// Indexes into `asked` at which segments begin.
+    /// Indexes into `requested` at which segments begin.
     firsts: BTreeSet<usize>,
     /// Segment of each payload.
     segments: Vec<SegmentNumber>,
@@ -52,7 +52,7 @@ impl World {
             disk,
             options,
             log: None,
-            asked: Vec::new(),
+            requested: Vec::new(),
             acknowledged: 0,
             retirable: 0,
             retired: 0,
@@ -71,7 +71,7 @@ impl World {
         let found: Vec<Vec<u8>> = seen.iter().map(|frame| frame.payload.clone()).collect();
         // Nothing found: all that is left is what was never promised.
         let start = match found.first() {
-            Some(first) => self.asked.iter().position(|payload| payload == first),
+            Some(first) => self.requested.iter().position(|payload| payload == first),
             None => Some(self.retirable.min(self.acknowledged)),
         };
         let start = start.expect("found a frame nobody asked for");
@@ -83,10 +83,10 @@ impl World {
         );
         assert!(self.firsts.contains(&start), "begins inside a segment");
         let end = start + found.len();
-        assert!(end <= self.asked.len(), "found more than was asked");
+        assert!(end <= self.requested.len(), "found more than was asked");
         assert_eq!(
             found,
-            self.asked[start..end],
+            self.requested[start..end],
             "found is not a run of what was asked"
         );
         assert!(
@@ -99,7 +99,7 @@ impl World {
         }
         assert_eq!(recovery.frames, seen.len() as u64);
         assert_eq!(log.end(), recovery.end);
-        self.asked.truncate(end);
+        self.requested.truncate(end);
         self.segments.truncate(end);
         self.firsts.retain(|first| *first <= end);
         self.acknowledged = end;
@@ -125,14 +125,14 @@ impl World {
             Step::Append(bytes) => self.append(bytes),
             Step::Sync => {
                 let point = self.log().sync_point();
-                let asked = self.asked.len();
-                self.wait(point, asked)
+                let requested = self.requested.len();
+                self.wait(point, requested)
             }
             Step::SyncLate(bytes) => {
                 let point = self.log().sync_point();
-                let asked = self.asked.len();
+                let requested = self.requested.len();
                 self.append(bytes)?;
-                self.wait(point, asked)
+                self.wait(point, requested)
             }
             Step::Begin => {
                 self.log().begin_segment();
@@ -159,8 +159,8 @@ impl World {
         let mut frame = FrameBuf::new(FrameKind::Facts);
         frame.payload_mut().extend_from_slice(&payload);
         // It counts as asked before the answer: a crash may keep what was never answered.
-        let index = self.asked.len();
-        self.asked.push(payload);
+        let index = self.requested.len();
+        self.requested.push(payload);
         let epoch = Epoch(self.epoch);
         let log = self.log();
         let before = log.segment();
@@ -177,7 +177,7 @@ impl World {
                 Ok(())
             }
             Err(LogError::NoSpace { .. }) => {
-                self.asked.pop();
+                self.requested.pop();
                 Ok(())
             }
             Err(error) => {
@@ -188,10 +188,10 @@ impl World {
         }
     }
 
-    fn wait(&mut self, point: SyncPoint, asked: usize) -> Result<(), LogError> {
+    fn wait(&mut self, point: SyncPoint, requested: usize) -> Result<(), LogError> {
         point.wait()?;
         self.log().synced(point);
-        self.acknowledged = self.acknowledged.max(asked);
+        self.acknowledged = self.acknowledged.max(requested);
         Ok(())
     }
 

@@ -239,7 +239,10 @@ impl Guest {
         let protocol = self.client.protocol();
         let Some(taken) = taken else {
             let says_so = LEASING.contains(&protocol);
-            assert!(!says_so || self.client.told_empty(), "{protocol:?} refused");
+            assert!(
+                !says_so || self.client.reported_empty(),
+                "{protocol:?} refused"
+            );
             return None;
         };
         if matches!(protocol, Protocol::Jobqueue | Protocol::Beanstalk) {
@@ -266,12 +269,12 @@ impl Guest {
         let protocol = self.client.protocol();
         assert!(LEASING.contains(&protocol), "{protocol:?} holds nothing");
         let Some(taken) = taken else {
-            assert!(self.client.told_empty(), "{protocol:?} refused");
+            assert!(self.client.reported_empty(), "{protocol:?} refused");
             return None;
         };
-        let told = (text(&taken.body), taken.ttp);
+        let message = (text(&taken.body), taken.ttp);
         self.held.push(taken);
-        Some(told)
+        Some(message)
     }
 
     /// Jobqueue: the reply to a reserve, and the ttp.

@@ -203,13 +203,13 @@ fn deadline_soon_is_told_whatever_is_watched() {
                      DEADLINE_SOON\r\nDEADLINE_SOON\r\nDELETED\r\nTIMED_OUT\r\n"
                 );
                 worker.wire().send(all.as_bytes());
-                let told = (0..7).map(|_| reply(&mut worker)).collect::<String>();
-                if told == replies {
+                let received = (0..7).map(|_| reply(&mut worker)).collect::<String>();
+                if received == replies {
                     break;
                 }
                 // The lease was over where the server slept through its second, and the job
                 // came again.
-                assert!(told.matches(&held).count() > 1, "{told}");
+                assert!(received.matches(&held).count() > 1, "{received}");
                 assert!(began.elapsed() < PATIENCE, "never told");
             }
             // One that waits is told when it begins; where the server slept
@@ -221,11 +221,11 @@ fn deadline_soon_is_told_whatever_is_watched() {
                 worker.wire().send(wait.as_bytes());
                 let held = format!("RESERVED {later} 5\r\nlater\r\n");
                 worker.wire().expect(held.as_bytes());
-                let told = text(&worker.wire().until(b"\r\n"));
-                if told == "DEADLINE_SOON\r\n" {
+                let received = text(&worker.wire().until(b"\r\n"));
+                if received == "DEADLINE_SOON\r\n" {
                     break;
                 }
-                assert_eq!(told, "TIMED_OUT\r\n");
+                assert_eq!(received, "TIMED_OUT\r\n");
                 assert!(began.elapsed() < PATIENCE, "never told");
             }
             // Held or back in its queue, which is the next round's.
@@ -236,11 +236,11 @@ fn deadline_soon_is_told_whatever_is_watched() {
 
 /// A reply of beanstalk, and the body that a reservation has.
 fn reply(worker: &mut Guest) -> String {
-    let mut told = worker.wire().until(b"\r\n");
-    if told.starts_with(b"RESERVED ") {
-        told.extend(worker.wire().until(b"\r\n"));
+    let mut received = worker.wire().until(b"\r\n");
+    if received.starts_with(b"RESERVED ") {
+        received.extend(worker.wire().until(b"\r\n"));
     }
-    text(&told)
+    text(&received)
 }
 
 fn next(queue: &str) -> &'static str {
@@ -257,7 +257,7 @@ fn consume(
     number: usize,
     protocol: Protocol,
     queue: Option<&str>,
-    tell: &Sender<ConsumerResult>,
+    sender: &Sender<ConsumerResult>,
 ) {
     let mut guest = match (protocol, queue) {
         (Protocol::Beanstalk, None) => watcher(house),
@@ -274,7 +274,7 @@ fn consume(
             }
         };
         let stop = body == "stop";
-        tell.send((number, body)).expect("somebody listens");
+        sender.send((number, body)).expect("somebody listens");
         if stop {
             return;
         }
@@ -324,14 +324,14 @@ fn every_message_reaches_one_of_all_who_wait() {
                 consumers.push((*protocol, Some(next(queue))));
             }
         }
-        let (tell, told) = channel();
+        let (sender, received) = channel();
         let (end, ended) = channel();
         std::thread::scope(|scope| {
             // Dropped if this fails, so that the others come to an end.
             let end = end;
             for (number, (protocol, queue)) in consumers.iter().copied().enumerate() {
-                let tell = tell.clone();
-                scope.spawn(move || consume(house, number, protocol, queue, &tell));
+                let sender = sender.clone();
+                scope.spawn(move || consume(house, number, protocol, queue, &sender));
             }
             scope.spawn(move || distract(house, &ended));
             let producers: Vec<Protocol> = PROTOCOLS
@@ -349,7 +349,7 @@ fn every_message_reaches_one_of_all_who_wait() {
             }
             let mut seen = BTreeSet::new();
             for _ in 0..MESSAGES {
-                let (_, body) = told.recv_timeout(PATIENCE).expect("all");
+                let (_, body) = received.recv_timeout(PATIENCE).expect("all");
                 let number: usize = body.parse().expect("a number");
                 assert!(seen.insert(number), "{number} came twice");
             }
@@ -359,7 +359,7 @@ fn every_message_reaches_one_of_all_who_wait() {
             while let Some(&number) = waiting.first() {
                 let queue = consumers[number].1.unwrap_or(QUEUES[number % QUEUES.len()]);
                 house.guest(Protocol::Lineup, queue).put("stop");
-                let (who, body) = told.recv_timeout(PATIENCE).expect("one");
+                let (who, body) = received.recv_timeout(PATIENCE).expect("one");
                 assert_eq!(body, "stop");
                 assert!(waiting.remove(&who));
             }

@@ -40,8 +40,8 @@ fn callback() -> impl Strategy<Value = Callback> {
 pub(crate) fn progress() -> impl Strategy<Value = Progress> {
     let counts = (number(), number(), number());
     let children = (number(), number());
-    let said = (one_of(CallbackState::ALL), one_of(CallbackState::ALL));
-    (counts, any::<bool>(), said, children, ms()).prop_map(
+    let states = (one_of(CallbackState::ALL), one_of(CallbackState::ALL));
+    (counts, any::<bool>(), states, children, ms()).prop_map(
         |((total, pending, failed), open, (complete, success), children, until)| Progress {
             total,
             pending,

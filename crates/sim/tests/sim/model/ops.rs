@@ -323,7 +323,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
             |(
                 ((queues, must_exist), pick, end, group),
                 lease,
-                (look, wait, messages_max),
+                (peek, wait, messages_max),
                 (body_max, refuse_if_held, held_anywhere, deadline_soon_ms, (token, token_sum)),
             )| Take {
                 queues: queues.into_iter().collect(),
@@ -333,7 +333,7 @@ pub(super) fn take() -> impl Strategy<Value = Take> {
                 group,
                 keys: None,
                 lease,
-                look,
+                peek,
                 wait,
                 messages_max,
                 body_max,

@@ -25,7 +25,7 @@ pub(crate) struct World {
     model: Model,
     pub(super) log: Vec<Segment>,
     /// How often the client in each seat was replaced.
-    seats: [u64; 3],
+    client_numbers: [u64; 3],
     /// Messages that removing takes handed out, as each side knows them.
     taken: Vec<(Vec<Message>, Vec<Message>)>,
     copied_from: u32,
@@ -41,7 +41,7 @@ impl World {
             model: Model::new(settings.clone()),
             core: quintet_sim::world::World::with(settings),
             log: vec![Segment::default()],
-            seats: [1; 3],
+            client_numbers: [1; 3],
             taken: Vec::new(),
             copied_from: 0,
             retired: false,
@@ -53,8 +53,8 @@ impl World {
     /// One step, on both sides, and everything compared.
     pub(crate) fn step(&mut self, op: Op) -> Checked {
         match op {
-            Op::ClientRequest(seat, command) => self.ask(seat, command)?,
-            Op::On(seat, pick, on) => {
+            Op::ClientRequest(slot, command) => self.ask(slot, command)?,
+            Op::On(slot, pick, on) => {
                 let count = self.model.items.len();
                 let id = if count == 0 || pick % 16 == 0 {
                     MessageId(u64::from(pick % 7))
@@ -65,7 +65,7 @@ impl World {
                     On::Shown(shown, on) => self.by_lease(id, shown, on.command(id)),
                     on => on.command(id),
                 };
-                self.ask(seat, command)?;
+                self.ask(slot, command)?;
             }
             Op::Restore => self.restore()?,
             Op::Pass(ms) => self.pass(ms)?,
@@ -77,7 +77,7 @@ impl World {
                 self.core.now = self.core.now + ms
             }
             Op::Lag(ms) => self.pass(ms)?,
-            Op::HangUp(seat) => self.hang_up(seat),
+            Op::HangUp(slot) => self.hang_up(slot),
             Op::Restart => self.restart()?,
             Op::Segment => self.begin_segment(),
             Op::Copy(slots) => self.copy_out(slots),
@@ -105,8 +105,8 @@ impl World {
         self.core.settings.defaults.idle_ms < 10_000 || self.core.settings.queues_max < 10
     }
 
-    fn client_id(&self, seat: u8) -> ClientId {
-        ClientId(self.seats[usize::from(seat)] * 10 + u64::from(seat))
+    fn client_id(&self, slot: u8) -> ClientId {
+        ClientId(self.client_numbers[usize::from(slot)] * 10 + u64::from(slot))
     }
 
     /// How many a take of several gets where keys mean something depends on what
@@ -140,14 +140,14 @@ impl World {
             && self.may_be_fewer()
     }
 
-    fn ask(&mut self, seat: u8, mut command: Command) -> Checked {
+    fn ask(&mut self, slot: u8, mut command: Command) -> Checked {
         if !self.may_tell(&mut command) {
             return Ok(());
         }
         self.pick_batches(&mut command);
         self.pick_parents(&mut command);
-        let client_id = self.client_id(seat);
-        let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.look);
+        let client_id = self.client_id(slot);
+        let removes = matches!(&command, Command::Take(take) if take.lease.is_none() && !take.peek);
         let mut known = command.clone();
         let mut expected = None;
         let cut = self.is_cut_short(&command);
@@ -170,8 +170,8 @@ impl World {
                 let more = take.group.is_some() || take.token.is_some();
                 prop_assert!(more || some.len() <= take.messages_max as usize);
                 take.messages_max = some.len() as u32;
-                let given = some.iter().map(|message| message.id).collect();
-                self.model.cut = Cut { far, given };
+                let granted = some.iter().map(|message| message.id).collect();
+                self.model.cut = Cut { far, granted };
             }
             expected = self.model.submit(self.core.now, client_id, known);
             self.model.cut = Cut::default();
@@ -306,9 +306,9 @@ impl World {
         Ok(())
     }
 
-    fn hang_up(&mut self, seat: u8) {
-        let client_id = self.client_id(seat);
-        self.seats[usize::from(seat)] += 1;
+    fn hang_up(&mut self, slot: u8) {
+        let client_id = self.client_id(slot);
+        self.client_numbers[usize::from(slot)] += 1;
         self.core.disconnect(client_id);
         self.record_all();
         self.model.disconnect(self.core.now, client_id);
@@ -388,7 +388,7 @@ impl World {
         self.model.restart(self.core.now, self.retired);
         self.core.deliveries.clear();
         self.taken.clear();
-        self.seats = self.seats.map(|seat| seat + 1);
+        self.client_numbers = self.client_numbers.map(|slot| slot + 1);
         self.copied_from = 0;
         self.picked.clear();
         // What is due in runs is read by the tick that a start begins with, and what has

@@ -48,7 +48,7 @@ struct Mail {
     /// Of a subscription that was replaced since.
     old: bool,
     /// Its message was given back before it was read.
-    given_back: bool,
+    returned: bool,
 }
 
 #[derive(Debug)]
@@ -288,7 +288,7 @@ impl World {
             }
             Each::Release => {
                 for mail in &mut self.actors[at].mail {
-                    mail.given_back |= brings_lease_of(&mail.delivery, &here);
+                    mail.returned |= brings_lease_of(&mail.delivery, &here);
                 }
                 let how = How::Release {
                     priority: None,
@@ -322,7 +322,7 @@ impl World {
             .collect();
         self.held.retain(|label, _| !lapsed.contains(label));
         for mail in self.actors.iter_mut().flat_map(|actor| &mut actor.mail) {
-            mail.given_back |= brings_lease_of(&mail.delivery, &lapsed);
+            mail.returned |= brings_lease_of(&mail.delivery, &lapsed);
         }
     }
 
@@ -379,7 +379,7 @@ impl World {
             to.mail.push_back(Mail {
                 old: before && delivery.standing,
                 delivery,
-                given_back: false,
+                returned: false,
             });
         }
     }
@@ -415,7 +415,7 @@ impl World {
         let Mail {
             delivery,
             old,
-            given_back,
+            returned,
         } = mail;
         let actor = &mut self.actors[at];
         if !actor.gone {
@@ -432,7 +432,7 @@ impl World {
             }
         }
         match delivery.outcome {
-            Outcome::Messages(_) if given_back => {}
+            Outcome::Messages(_) if returned => {}
             Outcome::Messages(messages) => self.got(at, messages),
             Outcome::DeadlineSoon => self.warned(at),
             Outcome::Empty => {}
@@ -519,9 +519,9 @@ impl World {
         for actor in self.actors.iter().filter(|actor| actor.waits.is_some()) {
             let waited = actor.since.0 < step;
             let late = actor.warn.is_some_and(|warn| warn <= time);
-            let told = actor.mail.iter().any(|mail| !mail.delivery.standing);
+            let notified = actor.mail.iter().any(|mail| !mail.delivery.standing);
             assert!(
-                !waited || !late || told,
+                !waited || !late || notified,
                 "{:?} was not told that a lease ends",
                 actor.client_id
             );
@@ -549,13 +549,13 @@ impl World {
     }
 
     fn check_nobody_waits_in_vain(&mut self) {
-        let mut asked: Vec<Name> = Vec::new();
+        let mut requested: Vec<Name> = Vec::new();
         for actor in self.actors.iter().filter(|actor| !actor.gone) {
             for take in actor.waits.iter().chain(&actor.stands) {
-                asked.extend(take.queues.iter().cloned());
+                requested.extend(take.queues.iter().cloned());
             }
         }
-        for queue in asked {
+        for queue in requested {
             let shard = shard_of_queue(queue.as_bytes(), self.engines.len());
             let command = Command::Peek(Peek::Ready(queue.clone()));
             let Answer::Now(outcome, _) = self.ask(shard, ClientId(999), command) else {

@@ -40,12 +40,12 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let rule: Arc<Mutex<Rule>> = Arc::new(Mutex::new(Box::new(rule)));
-        let asked = Arc::clone(&rule);
+        let requested = Arc::clone(&rule);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let asked = Arc::clone(&asked);
+                let requested = Arc::clone(&requested);
                 // What breaks, breaks: that is what it is for.
-                thread::spawn(move || link(client, to, &asked).ok());
+                thread::spawn(move || link(client, to, &requested).ok());
             }
         });
         Self { address, rule }

@@ -110,14 +110,14 @@ impl Host {
             let Some(number) = self.number_of(delivery.to) else {
                 continue;
             };
-            let given = ServerResponse::Engine(delivery.outcome, delivery.queue);
+            let response = ServerResponse::Engine(delivery.outcome, delivery.queue);
             if delivery.standing {
                 self.with(number, |connection, env, output| {
-                    connection.session.deliver(&given, env, output)
+                    connection.session.deliver(&response, env, output)
                 });
             } else {
                 self.connection(number).waiting = false;
-                self.encode(number, given);
+                self.encode(number, response);
             }
             self.turn(number);
         }
@@ -178,9 +178,9 @@ impl Host {
         next
     }
 
-    fn encode(&mut self, number: u8, given: ServerResponse) {
+    fn encode(&mut self, number: u8, response: ServerResponse) {
         let next = self.with(number, |connection, env, output| {
-            connection.session.encode(&given, env, output)
+            connection.session.encode(&response, env, output)
         });
         match next {
             Next::Done | Next::Noted(..) => {}
@@ -188,7 +188,7 @@ impl Host {
             Next::Again(command) => {
                 let client_id = self.connection(number).client_id;
                 match self.submit(client_id, *command) {
-                    Some(given) => self.encode(number, given),
+                    Some(response) => self.encode(number, response),
                     None => self.connection(number).waiting = true,
                 }
             }
@@ -292,7 +292,7 @@ impl Host {
     fn answer(&mut self, number: u8) {
         let connection = self.connection(number);
         let client_id = connection.client_id;
-        let mut given = Vec::new();
+        let mut response = Vec::new();
         let mut close = false;
         while let Some(ask) = self.connection(number).asks.pop_front() {
             let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
@@ -304,32 +304,32 @@ impl Host {
                     Some(answer) => {
                         close = or_close
                             && matches!(answer, ServerResponse::Engine(Outcome::Refused(_), _));
-                        given.push(answer);
+                        response.push(answer);
                     }
                     None => {
                         self.connection(number).waiting = true;
                         break;
                     }
                 },
-                ClientRequest::Host(ask) => given.push(self.host(ask)),
+                ClientRequest::Host(ask) => response.push(self.host(ask)),
                 ClientRequest::Worker(ask) => {
-                    given.push(ServerResponse::Worker(
+                    response.push(ServerResponse::Worker(
                         self.workers.answer(ask, self.world.now),
                     ));
                 }
                 ClientRequest::Proof(met) => {
-                    let told = if met {
+                    let reported = if met {
                         Ok(())
                     } else {
                         Err(LoginRefused::Wrong)
                     };
-                    given.push(ServerResponse::Login(told));
+                    response.push(ServerResponse::Login(reported));
                 }
                 ClientRequest::Own | ClientRequest::Unknown(_) | ClientRequest::Login(_) => {
-                    given.push(ServerResponse::Own)
+                    response.push(ServerResponse::Own)
                 }
                 ClientRequest::Close => {
-                    given.push(ServerResponse::Own);
+                    response.push(ServerResponse::Own);
                     close = true;
                 }
             }
@@ -337,9 +337,9 @@ impl Host {
                 break;
             }
         }
-        for given in given {
+        for response in response {
             if !self.connection(number).closed {
-                self.encode(number, given);
+                self.encode(number, response);
             }
         }
         if close {
@@ -408,8 +408,8 @@ impl Host {
             };
         }
         self.tally.add_to(&mut stats.tally);
-        let asked = self.submit(ClientId(0), Command::Stats(StatsOf::Shard));
-        if let Some(ServerResponse::Engine(Outcome::Stats(reply), _)) = asked
+        let requested = self.submit(ClientId(0), Command::Stats(StatsOf::Shard));
+        if let Some(ServerResponse::Engine(Outcome::Stats(reply), _)) = requested
             && let StatsReply::Shard(shard) = *reply
         {
             stats.shard = shard;

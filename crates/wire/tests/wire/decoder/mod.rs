@@ -60,7 +60,7 @@ struct Driver<'a> {
     input: Vec<u8>,
     /// Bytes of a streamed body still to come.
     streaming: Option<(u64, u64)>,
-    given: VecDeque<ServerResponse>,
+    response: VecDeque<ServerResponse>,
     /// Write replies only when a batch is full or input is short.
     late: bool,
     workers: Workers,
@@ -133,7 +133,7 @@ impl Driver<'_> {
         );
         let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
         let close = matches!(ask, ClientRequest::Close);
-        let given = match ask {
+        let response = match ask {
             ClientRequest::Engine(command)
             | ClientRequest::EngineOrClose(command)
             | ClientRequest::EngineAlone(command)
@@ -166,9 +166,9 @@ impl Driver<'_> {
             | ClientRequest::Close => ServerResponse::Own,
         };
         let close =
-            close || or_close && matches!(given, ServerResponse::Engine(Outcome::Refused(_), _));
-        self.given.push_back(given);
-        if !self.late || alone || close || self.given.len() >= BATCH {
+            close || or_close && matches!(response, ServerResponse::Engine(Outcome::Refused(_), _));
+        self.response.push_back(response);
+        if !self.late || alone || close || self.response.len() >= BATCH {
             self.write();
         }
         self.trace.closed |= close;
@@ -178,18 +178,18 @@ impl Driver<'_> {
     fn write(&mut self) {
         let mut output = Output::new();
         let mut again = 0;
-        while let Some(given) = self.given.pop_front() {
-            match self.session.encode(&given, &self.env, &mut output) {
+        while let Some(response) = self.response.pop_front() {
+            match self.session.encode(&response, &self.env, &mut output) {
                 Next::Done | Next::Noted(..) => {}
                 Next::Close => {
                     self.trace.closed = true;
-                    self.given.clear();
+                    self.response.clear();
                 }
                 Next::Again(command) => {
                     again += 1;
                     let outcome = outcome(&command, again % 5);
-                    let given = ServerResponse::Engine(outcome, Name::from("queue"));
-                    self.given.push_front(given);
+                    let response = ServerResponse::Engine(outcome, Name::from("queue"));
+                    self.response.push_front(response);
                 }
             }
         }
@@ -311,7 +311,7 @@ pub(crate) fn run(
         },
         input: Vec::new(),
         streaming: None,
-        given: VecDeque::new(),
+        response: VecDeque::new(),
         late,
         workers: Workers::new(),
         trace: Trace::default(),
