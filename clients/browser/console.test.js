@@ -2,6 +2,7 @@
 // What a person does with the console, each act seen through another protocol.
 
 const assert = require("node:assert/strict");
+const { execFileSync } = require("node:child_process");
 const { readFileSync, writeFileSync } = require("node:fs");
 const path = require("node:path");
 const { after, before, test } = require("node:test");
@@ -576,6 +577,31 @@ test("rows are left out if they differ in nothing but words", async () => {
   assert.deepEqual(await page.$$eval("td", (all) => all.map((td) => td.className + td.textContent)), ["n1", "", "bad3", "n1"]);
 });
 
+/** The page can be read by all: its tables, its width, and what axe says, in one theme as a whole and on a phone in the other, by turns. */
+async function readable(path, turn) {
+  assert.equal(await page.$eval("html", (html) => html.dataset.theme), "dark");
+  const uneven = await page.$$eval("table", (tables) => tables.flatMap((table) => {
+    const wide = (row) => [...row.cells].reduce((sum, cell) => sum + cell.colSpan, 0);
+    return [...new Set([...table.rows].map(wide))].length > 1 ? [table.outerHTML.slice(0, 300)] : [];
+  }));
+  assert.deepEqual(uneven, [], `${path} has rows without headings`);
+  // The policy of the pages lets no script in but their own: the test's comes by the protocol.
+  await page.evaluate(AXE);
+  for (const width of WIDTHS) {
+    await page.setViewport({ width, height: 800 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    assert.ok(wide <= 0, `${path} is ${wide} px too wide at ${width}`);
+  }
+  if (!process.env.QUINTET_LONG) await page.evaluate(thin);
+  const themes = turn % 2 ? ["dark", "light"] : ["light", "dark"];
+  const looks = [[1440, themes[0]], [390, themes[1], SEEN]];
+  if (process.env.QUINTET_LONG) looks.push([390, themes[0]], [768, themes[0]], [768, themes[1], SEEN], [1440, themes[1], SEEN]);
+  for (const [width, theme, rules] of looks) {
+    await page.setViewport({ width, height: 800 });
+    assert.deepEqual(await violations(theme, rules), [], `${path}, ${theme}, ${width}`);
+  }
+}
+
 test("every page can be read by all, in both themes and on a phone", async () => {
   const id = await beans.put("fails", "{}");
   await go(`/messages/${id}`);
@@ -598,28 +624,21 @@ test("every page can be read by all, in both themes and on a phone", async () =>
   for (const [turn, path] of paths.entries()) {
     const reply = await go(path);
     assert.equal(reply.status(), ["/nowhere", "/queues/none"].includes(path) ? 404 : 200, path);
-    assert.equal(await page.$eval("html", (html) => html.dataset.theme), "dark");
-    const uneven = await page.$$eval("table", (tables) => tables.flatMap((table) => {
-      const wide = (row) => [...row.cells].reduce((sum, cell) => sum + cell.colSpan, 0);
-      return [...new Set([...table.rows].map(wide))].length > 1 ? [table.outerHTML.slice(0, 300)] : [];
-    }));
-    assert.deepEqual(uneven, [], `${path} has rows without headings`);
-    // The policy of the pages lets no script in but their own: the test's comes by the protocol.
-    await page.evaluate(AXE);
-    for (const width of WIDTHS) {
-      await page.setViewport({ width, height: 800 });
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-      assert.ok(wide <= 0, `${path} is ${wide} px too wide at ${width}`);
-    }
-    if (!process.env.QUINTET_LONG) await page.evaluate(thin);
-    // Each page in one theme as a whole and on a phone in the other, by turns.
-    const themes = turn % 2 ? ["dark", "light"] : ["light", "dark"];
-    const looks = [[1440, themes[0]], [390, themes[1], SEEN]];
-    if (process.env.QUINTET_LONG) looks.push([390, themes[0]], [768, themes[0]], [768, themes[1], SEEN], [1440, themes[1], SEEN]);
-    for (const [width, theme, rules] of looks) {
-      await page.setViewport({ width, height: 800 });
-      assert.deepEqual(await violations(theme, rules), [], `${path}, ${theme}, ${width}`);
-    }
+    await readable(path, turn);
+  }
+  const ann = execFileSync(process.env.QUINTET || "quintet", ["passwd", "ann"], { input: "hush\n", encoding: "utf8" });
+  const guarded = await serve(["http"], ann);
+  try {
+    await page.goto(guarded.site);
+    assert.match(page.url(), /\/login\?next=/);
+    await readable("/login", 0);
+    await page.type("#name", "ann");
+    await page.type("#secret", "guess");
+    await follow("button.main");
+    assert.match(await text(), /Wrong name, password or token/);
+    await readable("/login with a wrong password", 1);
+  } finally {
+    await guarded.stop();
   }
   await page.setViewport({ width: 1280, height: 900 });
   worker.close();

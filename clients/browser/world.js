@@ -27,8 +27,8 @@ echo "err too slow" >&3
 /** What fails once in it is a dead letter. */
 const FRAGILE = '[[queue]]\nname = "fragile"\nattempts_max = 1\ndead_letter = "dead"\n';
 
-/** Starts a server that speaks http, beanstalk, faktory and sqs; resolves when it is ready. */
-async function serve() {
+/** Starts a server with these listeners and more tables; resolves when it is ready. */
+async function serve(protocols = ["http", "beanstalk", "faktory", "sqs"], more = "") {
   const data = mkdtempSync(path.join(tmpdir(), "quintet-"));
   const script = path.join(data, "job.sh");
   writeFileSync(script, FAILS, { mode: 0o755 });
@@ -36,10 +36,10 @@ async function serve() {
   writeFileSync(slow, SLOW(path.join(data, "go-on")), { mode: 0o755 });
   const scripts = { job: script, slow };
   const scripted = Object.entries(scripts).map(([name, file]) => `[[queue]]\nname = "${name}"\nscript = "${file}"\nexec_prefix = ""\n`);
-  const tables = ["http", "beanstalk", "faktory", "sqs"].map((protocol) => `[[listen]]\nprotocol = "${protocol}"\naddress = "127.0.0.1:0"\n`);
+  const tables = protocols.map((protocol) => `[[listen]]\nprotocol = "${protocol}"\naddress = "127.0.0.1:0"\n`);
   const config = path.join(data, "quintet.toml");
   // Small files: a server under test writes little.
-  writeFileSync(config, `segment_bytes = "4MiB"\nspare_segments = 1\n${scripted.join("")}${FRAGILE}${tables.join("")}`);
+  writeFileSync(config, `segment_bytes = "4MiB"\nspare_segments = 1\n${scripted.join("")}${FRAGILE}${tables.join("")}${more}`, { mode: 0o600 });
   const binary = process.env.QUINTET || "quintet";
   const args = ["serve", "--config", config, "--data", path.join(data, "data"), "--sync", "50ms"];
   const child = spawn(binary, args, { stdio: ["ignore", "pipe", "inherit"] });

@@ -1,7 +1,12 @@
 //! The server as it is without a configuration, but for its ports: all protocols,
 //! HTTP, and the queues it makes for itself.
 
-use crate::common::{Server, Start, quintet, text};
+use std::net::TcpListener;
+
+use quintet_config::Served;
+
+use super::readme::default_ports;
+use crate::common::{Data, Server, Start, quintet, text};
 
 /// A server with every default but these hosts, listening on free ports.
 fn start(relay_hosts: &str) -> Server {
@@ -63,6 +68,76 @@ fn without_hosts_or_scripts_relay_and_webhook_are_queues_as_any_other() {
         );
     }
     assert_eq!(server.number("waiting_peeks"), 0);
+}
+
+#[test]
+fn a_default_port_that_is_taken_is_skipped_with_its_line_and_the_others_are_open() {
+    let _ports = default_ports();
+    let _others = TcpListener::bind("127.0.0.1:11300").unwrap();
+    let data = Data::fresh();
+    let command = Server::command_as_configured(&data, &Start::default());
+    let server = Server::start_logged(&data, command);
+    let log = server.stderr_text();
+    let line =
+        "beanstalk: 127.0.0.1:11300 is in use, so this listener is not open; --port beanstalk=";
+    assert!(log.contains(line), "{log}");
+    assert_eq!(log.matches(" is in use").count(), 1, "{log}");
+    for served in Served::all() {
+        let name = served.name();
+        let open = server.addresses_of(name).next();
+        let address = format!("127.0.0.1:{}", served.port());
+        let expected = (name != "beanstalk").then_some(address.as_str());
+        assert_eq!(open, expected, "{name}");
+    }
+    let reply = server.ask("GET /api/v1/server", "", "");
+    assert_eq!(reply.status, 200, "{}", reply.body);
+}
+
+/// Standard error of a server that does not start.
+fn start_error(config: &str, args: &[&str]) -> String {
+    let data = Data::fresh();
+    let mut command = Server::command_as_configured(&data, &Start::of(config));
+    command.args(args);
+    let log = data.with_extension("stderr");
+    let mut server = Server::spawn_logged(&data, command, &log).unwrap();
+    let ended = server.try_ready().unwrap();
+    let text = server.stderr_text();
+    assert!(ended.is_some_and(|status| !status.success()), "{text}");
+    text
+}
+
+#[test]
+fn a_listener_that_is_named_with_a_taken_port_is_an_error() {
+    let _ports = default_ports();
+    let others = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = others.local_addr().unwrap();
+    let listen = format!("beanstalk={taken}");
+    let port = format!("beanstalk={}", taken.port());
+    let table = format!("[[listen]]\nprotocol = 'beanstalk'\naddress = '{taken}'\n");
+    let cases: [(&str, &[&str]); 3] = [
+        ("", &["--listen", &listen]),
+        ("", &["--port", &port]),
+        (&table, &[]),
+    ];
+    for (config, args) in cases {
+        let error = start_error(config, args);
+        let named = format!("cannot listen on {taken} for beanstalk");
+        assert!(error.contains(&named), "{config}{args:?}: {error}");
+    }
+}
+
+#[test]
+fn with_every_default_port_taken_the_server_does_not_start() {
+    let _ports = default_ports();
+    let all = || Served::all().map(|served| format!("127.0.0.1:{}", served.port()));
+    let _others: Vec<TcpListener> = all().map(|at| TcpListener::bind(at).unwrap()).collect();
+    let error = start_error("", &[]);
+    let begins = "the port of every default listener is in use: ";
+    assert!(error.contains(begins), "{error}");
+    for (served, at) in Served::all().zip(all()) {
+        let named = format!("{} {at}", served.name());
+        assert!(error.contains(&named), "{named}: {error}");
+    }
 }
 
 /// With the settings that other tests make smaller.

@@ -176,7 +176,7 @@ impl Drop for Shell {
 }
 
 /// Lock: its holder may use the ports that are the defaults.
-fn default_ports() -> File {
+pub(super) fn default_ports() -> File {
     let path = std::env::temp_dir().join("quintet-default-ports.lock");
     // Another user's can only be read, which is enough to lock it.
     let file = File::create_new(&path)

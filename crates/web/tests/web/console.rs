@@ -619,8 +619,12 @@ fn thousands_of_queues_are_a_light_page() {
     for n in 0..3000 {
         put(&world, &format!("queue.{n:05}"), "x");
     }
-    put(&world, "zzz", "x");
+    for _ in 0..60 {
+        put(&world, "zzz", &"x".repeat(300));
+    }
     let shown = page(&world, "/queues/zzz");
+    assert_eq!(shown.matches("data-row href=\"/messages/").count(), 50);
+    assert!(shown.len() < 100 << 10, "{}", shown.len());
     send(&world, &shown, "/queues/zzz/do/pause", "");
     let reply = world.get("/");
     assert!(reply.body.len() < 100 << 10, "{}", reply.body.len());
