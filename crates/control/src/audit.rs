@@ -143,3 +143,27 @@ pub fn newest(data: &Path, most: usize) -> io::Result<Vec<Act>> {
     acts.reverse();
     Ok(acts)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines are of `Act` in commit 8486fd84.
+    #[test]
+    fn old_acts_are_read() {
+        for (old, end) in [
+            (
+                r#"{"at_ms":1,"who":"uid 0","from":"","act":"purge","what":"q","result":"ok"}"#,
+                " uid 0 - purge q ok",
+            ),
+            (
+                r#"{"at_ms":1,"who":"eve","from":"::1","act":"login","what":"","result":"refused","steps":2}"#,
+                " eve ::1 login - refused (2 steps more)",
+            ),
+        ] {
+            let act: Act = serde_json::from_str(old).unwrap();
+            assert!(act.line().ends_with(end), "{}", act.line());
+            assert_eq!(serde_json::to_string(&act).unwrap(), old);
+        }
+    }
+}

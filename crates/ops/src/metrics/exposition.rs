@@ -157,6 +157,12 @@ mod tests {
     };
 
     #[test]
+    fn a_renamed_label_has_both_names() {
+        let both = labels([("protocol", "sqs"), ("what", "x")].into_iter());
+        assert_eq!(both, "protocol=\"sqs\",voice=\"sqs\",what=\"x\"");
+    }
+
+    #[test]
     fn a_histogram_counts_up() {
         let family = Family {
             name: "reply_seconds",
