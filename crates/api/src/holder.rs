@@ -12,7 +12,7 @@ use super::Api;
 use super::problem::Problem;
 use quintet_http::{Requester, reply};
 
-/// A connection, as the server tells of it.
+/// A connection, as the server shows it.
 #[derive(Clone, Debug, Deserialize)]
 struct Connection {
     id: u64,

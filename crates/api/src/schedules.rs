@@ -21,7 +21,7 @@ use super::types::MessageView;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
-/// Due times that are told of one.
+/// Due times that are shown of one.
 const NEXTS: usize = 10;
 /// Memory of a schedule in a list, bytes.
 const ROW_BYTES: u64 = 1024;

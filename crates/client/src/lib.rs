@@ -75,9 +75,9 @@ const READINGS: usize = 8;
 /// short and must not submit.
 pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
 
-/// Told of messages for a client's subscription ([`quintet_types::Command::Watch`]), with the queue
-/// the first came from; the subscription is over then. Called from another thread, never twice at
-/// once; has to be short and must not submit.
+/// Notified of messages for a client's subscription ([`quintet_types::Command::Watch`]), with the
+/// queue the first came from; the subscription is over then. Called from another thread, never
+/// twice at once; has to be short and must not submit.
 pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
 
 /// The way in. Shared by all threads.
@@ -194,8 +194,8 @@ pub trait ClientApi: Send + Sync {
         Err(NoEvents::Failed("no log is kept".to_owned()))
     }
 
-    /// Has `news` called, by any thread, when the log is durable for longer than up to a position of
-    /// [`ClientApi::events`]; true: it is already. Nobody is called who was dropped.
+    /// Has `news` called, by any thread, when the log is durable for longer than up to a position
+    /// of [`ClientApi::events`]; true: it is already. Nobody is called who was dropped.
     fn await_events(&self, next: &str, news: &News) -> bool {
         let _ = (next, news);
         false
@@ -283,7 +283,7 @@ pub trait ClientApi: Send + Sync {
         Err("this server is not a node of a cluster".to_owned())
     }
 
-    /// Tells of every connection, as a list in JSON; perhaps later, from another
+    /// Lists every connection, as a list in JSON; perhaps later, from another
     /// thread. Dropped untold where there are none, or the server stops.
     fn clients(&self, sender: Box<dyn FnOnce(String) + Send>) {
         drop(sender);
@@ -296,7 +296,7 @@ pub trait ClientApi: Send + Sync {
         drop(sender);
     }
 
-    /// Tells of the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
+    /// Lists the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
     /// does.
     fn workers(&self, after: Option<String>, sender: TellWorkers) {
         let _ = after;
@@ -310,7 +310,7 @@ pub trait ClientApi: Send + Sync {
         false
     }
 
-    /// Tells of schedules, in a page; perhaps later, from another thread. Dropped untold where the
+    /// Lists schedules, in a page; perhaps later, from another thread. Dropped untold where the
     /// server stops.
     fn schedules(&self, which: WhichSchedules, sender: TellSchedules) {
         let _ = which;
@@ -384,7 +384,7 @@ pub trait ClientApi: Send + Sync {
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
 }
 
-/// Told of a page of workers, and the name of its last one if more follow.
+/// Receives a page of workers, and the name of its last one if more follow.
 pub type TellWorkers = Box<dyn FnOnce(String, Option<String>) + Send>;
 
 /// Told the effects of reading the configuration again that nobody asked for, a sentence each; or

@@ -6,7 +6,7 @@ use quintet_types::{CommandError, MessageId};
 use super::shown::plain;
 use super::spec::{BadSpec, ScheduleSpec};
 
-/// Told of a page of schedules, and the name of its last one if more follow.
+/// Receives a page of schedules, and the name of its last one if more follow.
 pub type TellSchedules = Box<dyn FnOnce(Vec<ScheduleSeen>, Option<String>) + Send>;
 
 /// Told what came of steering one.

@@ -44,7 +44,7 @@ pub enum Reign {
     /// Another owner.
     Claim(Claim, Option<Beginning>),
     /// The owner's last frame: it decides and answers nothing any more, and wishes the node of
-    /// this name, at most 255 bytes, to take over; empty: whoever can.
+    /// this name, at most 255 bytes, to take over; empty: any node that can.
     Handoff(String),
 }
 

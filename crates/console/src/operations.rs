@@ -115,7 +115,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// Writes down its end, where the line of the request cannot tell of it.
+    /// Writes down its end, where the line of the request cannot name it.
     fn record(&self, context: &PageRequest, status: u16) {
         let operation = format!(
             "act {}: {} {}",

@@ -21,7 +21,7 @@ const ROWS: usize = 200;
 /// Silence that is shown as such, ms: workers beat every 15 s.
 const SILENT_MS: u64 = 30_000;
 
-/// A worker, as the server tells of it.
+/// A worker, as the server shows it.
 #[derive(Clone, Debug, Deserialize)]
 struct Worker {
     wid: String,

@@ -72,7 +72,7 @@ pub struct Engine {
     pub(crate) permits: Option<Box<dyn Permits>>,
     /// Messages that wait for such a decision.
     pub(crate) pending: HashMap<MessageId, PendingDecisionKind, Hash>,
-    /// Those nobody was told of yet.
+    /// Those that were not reported yet.
     pub(crate) requested_decisions: Vec<PendingDecision>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
@@ -611,7 +611,7 @@ impl Engine {
         }
     }
 
-    /// In what the counters of a queue or the living messages of a run that a snapshot tells of are
+    /// In what the counters of a queue or the living messages of a run that a snapshot has are
     /// not those to which the facts before it have led here, in words. Nothing is said of other
     /// facts.
     pub fn contradicts(&self, fact: &Fact) -> Option<String> {
@@ -729,7 +729,8 @@ impl Engine {
         self.store.last_id()
     }
 
-    /// A number that this log keeps for ever, and hardly another one has: of the shard's secret key.
+    /// A number that this log keeps for ever, and hardly another one has: of the shard's secret
+    /// key.
     pub fn log_id(&self) -> u32 {
         match self.store.dedupe_id(&b"quintet events"[..]) {
             DedupeId::Hash([half, _]) => u32::try_from(half >> 32).unwrap_or(0),
@@ -743,7 +744,7 @@ impl Engine {
     }
 
     /// Facts that are replayed from now on happened at this time. Forgets what is over by then and
-    /// no fact tells of.
+    /// no fact records.
     pub fn replays_time(&mut self, now: Ms) {
         self.store.happen(now);
         self.store.forget_dedupe(now, COLLECT_PER_FRAME);

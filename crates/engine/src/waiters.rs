@@ -32,7 +32,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// True for whoever may end the wait. False: another shard has.
+    /// True if this shard may end the wait. False: another shard has.
     pub(crate) fn claim(&self) -> bool {
         self.claim.as_ref().is_none_or(Claim::take)
     }

@@ -13,7 +13,7 @@ use super::{Core, Locked, Work, locked};
 /// A slice of what is copied is no longer, bytes, where segments are of some MiB.
 const COPIED: u64 = 256 << 10;
 
-/// The log and what is on its way into it. One mutex guards it; whoever holds
+/// The log and what is on its way into it. One mutex guards it; the thread that holds
 /// that writes frames.
 pub(crate) struct Committer {
     pub(crate) log: Box<dyn Log>,

@@ -1,5 +1,5 @@
 //! The host of the queues: shards, the log, and what ties them together.
-//! Everything behind the sockets, and none of these: whoever has it brings
+//! Everything behind the sockets, and none of these: its owner brings
 //! threads ([`Core::run_timer`] and its like), posts for outcomes, settings,
 //! and an opened data directory.
 //!
@@ -390,7 +390,7 @@ impl Core {
     }
 
     /// Says whether what is decided can be kept. While it cannot, commands are
-    /// refused before they are decided ([`CommandError::Unavailable`]), and whoever
+    /// refused before they are decided ([`CommandError::Unavailable`]), and a client that
     /// waits goes on waiting; what was decided before stays so.
     pub fn set_available(&self, available: bool) {
         self.available.store(available, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use quintet_types::Name;
 
 use super::{Core, Work};
 
-/// Told of a shard's facts, under its lock: has to be short, and must not ask
+/// Receives a shard's facts, under its lock: has to be short, and must not ask
 /// the shards.
 pub trait Observer: Send {
     /// A fact was decided, of a queue that is in the log.

@@ -53,7 +53,7 @@ impl Peeks {
 }
 
 impl Core {
-    /// Answers a command that only reads, and what a reply that tells of it
+    /// Answers a command that only reads, and what a reply that names it
     /// waits for. Keeps the thread while a run is being read.
     pub fn peek(&self, command: Command) -> (Outcome, Name, Required) {
         let client_id = self.peeks.client_id();

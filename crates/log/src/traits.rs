@@ -143,8 +143,8 @@ pub trait Log: Send {
     }
 
     /// Says that this is the owner's last frame, and which node it wishes to take over; empty:
-    /// whoever can. From then on nothing is appended. Does nothing in a log that nobody else could
-    /// own.
+    /// any node that can. From then on nothing is appended. Does nothing in a log that nobody else
+    /// could own.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -178,8 +178,8 @@ pub trait Shared: Send + Sync {
     /// Bytes appended that are not durable.
     fn unacked(&self) -> u64;
 
-    /// Has `callback` called from now on after each acknowledgement, by any thread and without locks,
-    /// and when none will come any more.
+    /// Has `callback` called from now on after each acknowledgement, by any thread and without
+    /// locks, and when none will come any more.
     fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>);
 }
 

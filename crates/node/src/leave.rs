@@ -15,7 +15,7 @@ use super::{Node, say};
 /// whose clients read slowly are given more, while it does.
 const OWED: Duration = Duration::from_millis(100);
 
-/// This process ends, whoever owns the log.
+/// This process ends, also if it does not own the log.
 static STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// The threads of the server.

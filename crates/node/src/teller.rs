@@ -149,7 +149,7 @@ impl Teller {
         }
     }
 
-    /// The stream, as its leader tells of it.
+    /// The stream, as its leader reports it.
     fn group(&self) -> GroupReport {
         let info = match self.stream.info() {
             Ok(Some(info)) => info,

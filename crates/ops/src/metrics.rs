@@ -640,7 +640,7 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// All numbers of the table, and those of `queues` if they are told of.
+/// All numbers of the table, and those of `queues` if they are given.
 pub fn text(
     reading: &Reading<'_>,
     queues: Option<&QueueSurvey>,

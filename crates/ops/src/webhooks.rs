@@ -56,7 +56,7 @@ pub struct Row {
     pub failures: AtomicU64,
     /// Times that the log had gone past the position, or had lost a part.
     pub gaps: AtomicU64,
-    /// Bytes of the log that were retired before it was told of them.
+    /// Bytes of the log that were retired before it got them.
     pub gap_bytes: AtomicU64,
     /// Up to there events were accepted.
     position: Mutex<String>,
@@ -133,8 +133,8 @@ impl Webhooks {
         self.rows.len()
     }
 
-    /// The thread of one of them: runs until [`Webhooks::stop`], and up to [`PATIENCE`] longer where
-    /// a request is on its way.
+    /// The thread of one of them: runs until [`Webhooks::stop`], and up to [`PATIENCE`] longer
+    /// where a request is on its way.
     pub fn run(&self, index: usize, client_api: &dyn ClientApi) {
         if let Some(row) = self.rows.get(index) {
             let client = ScopedClient::new(client_api);

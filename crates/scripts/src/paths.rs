@@ -24,7 +24,8 @@ use crate::record::attr_text;
 /// | `queue/NAME/msg/DAY/ID/attach/` | its attachments |
 /// | `config/rq_router_rules.toml` | rules of `rq_router` |
 /// | `log/rq_router.log` | what its rules log |
-/// | `config/queuemgr.pid`, `queue/NAME/queue.pid` | number of the process that looks after all, and after a queue, while it does |
+/// | `config/queuemgr.pid`, `queue/NAME/queue.pid` | number of the process that looks after all,
+/// and after a queue, while it does |
 /// | `lock` | locked while a service runs |
 /// | `run/ID` | the process group of a running script |
 /// | `scandir/`, `timers/` | links |
@@ -236,7 +237,7 @@ pub fn check_file_name(name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes the number of this process into a file, whole. It tells of the
+/// Writes the number of this process into a file, whole. It reports the
 /// present, so it need not outlive a power cut.
 pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -391,7 +392,7 @@ mod tests {
     }
 
     /// The same with a thread that cleans up, fewer times than a folder is tried
-    /// to be made: so it must come, whoever is quicker.
+    /// to be made: so it must come, in either order.
     #[test]
     fn a_folder_is_made_while_cleanups_remove_its_day() {
         use std::sync::atomic::{AtomicBool, Ordering};

@@ -439,8 +439,8 @@ impl Sqs {
 /// where it came from.
 ///
 /// # Errors
-/// A queue they would go to is not there. The step itself says so, as whoever else deletes it, by
-/// any protocol, may do so at any time.
+/// A queue they would go to is not there. The step itself says so, as another client that deletes
+/// it, by any protocol, may do so at any time.
 async fn move_some(
     shards: &ShardClient,
     from: &Name,

@@ -4,7 +4,7 @@
 //! A batch lives in one shard, its members wherever their queues are. Members
 //! are counted in the step that does something to them; where that is another
 //! shard than the batch's, what is to be counted is *owed* there, a fact, until
-//! whoever can lock both shards carries it over ([`crate::carry`]).
+//! a caller that can lock both shards carries it over ([`crate::carry`]).
 
 use crate::message::Attr;
 use crate::name::Name;

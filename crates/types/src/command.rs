@@ -150,7 +150,7 @@ pub struct PutMore {
     /// A sum of the request that has the token. A put with a known token and another sum is
     /// [`crate::CommandError::TokenUsed`]. 0: any request.
     pub token_sum: u64,
-    /// The message's own name, by which whoever put it knows it: opaque, 1 to
+    /// The message's own name, by which its sender knows it: opaque, 1 to
     /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::CommandError::BadMessageName`]), not
     /// unique. A reserved message can be settled by it ([`Command::ByName`]), all of
     /// a queue found by it ([`Filter::name`]).
@@ -615,7 +615,8 @@ pub enum Command {
     /// or [`crate::Outcome::Empty`] for one that has not. A client waits for one message at a time.
     AwaitResult { id: MessageId, wait_ms: u64 },
     /// Asks how a lease is, and waits for other news of it: [`crate::Outcome::Lease`], or
-    /// [`crate::Outcome::Empty`] if there were none in time. A client waits for one lease at a time.
+    /// [`crate::Outcome::Empty`] if there were none in time. A client waits for one lease at a
+    /// time.
     AwaitLease(AwaitLease),
     /// Looks without taking.
     Peek(Peek),

@@ -150,7 +150,7 @@ pub struct Extra {
     pub kicks: u32,
     /// Tries that failed, as its queue counts them, since it came there or was put.
     pub failures: u32,
-    /// Its own name, by which whoever put it knows it.
+    /// Its own name, by which its sender knows it.
     pub name: Option<Arc<[u8]>>,
     /// How it is tried again, if it says so itself.
     pub retry: Option<Box<Retry>>,
@@ -262,7 +262,7 @@ impl Message {
     }
 
     /// Makes it what another engine might have decided, with nothing of where
-    /// this one keeps it. For who plays an engine: the naive model and whoever
+    /// this one keeps it. For code that plays an engine: the naive model and code that
     /// makes up what a log may hold.
     pub fn set_decided(&mut self, position: i64, doomed: bool) {
         (self.position, self.doomed) = (position, doomed);

@@ -107,7 +107,7 @@ pub(super) struct Importer<'a> {
     pub(super) searching: bool,
     /// Groups of batches on the way at most.
     pub(super) window: usize,
-    /// Of the messages that are settled, those the source was told of.
+    /// Of the messages that are settled, those that the source knows.
     pub(super) reported: u64,
     /// To be sent together.
     pub(super) gathered: Group,

@@ -152,7 +152,7 @@ fn changes_more_than_notes(edit: &Edit) -> bool {
     *edit != noted
 }
 
-/// True for what is written down whoever asks.
+/// True for what is written down for every requester.
 pub(super) fn changes_server(ask: &HostRequest) -> bool {
     match ask {
         HostRequest::Reload

@@ -12,8 +12,8 @@ use crate::store::Tracks;
 
 /// Outcomes that one tick forgets.
 const STEPS: usize = 256;
-/// Tracked messages of one name that are looked at in one step. Whoever gives more of them the same
-/// name finds those that were put last.
+/// Tracked messages of one name that are looked at in one step. A client that gives more of them
+/// the same name finds those that were put last.
 const NAMESAKES_MAX: usize = 256;
 
 /// The change to a message that may be tracked in a fact that is about to be applied.

@@ -78,7 +78,7 @@ impl Dependencies {
         shard_of_id(id, self.shards.into()) != usize::from(self.shard)
     }
 
-    /// The shard that is to be told of an end, or that nobody waits for a message of its any more.
+    /// The shard to be notified of an end, or that nobody waits for a message of its any more.
     #[inline]
     pub(crate) fn first_to_carry(&self) -> Option<usize> {
         let due = self.watches.first_due().map(usize::from);
@@ -394,7 +394,7 @@ impl Durable {
         dependencies.watches.ended(parent, succeeded);
     }
 
-    /// Another shard waits for the end of a message, or is to be told of it; `None`: neither.
+    /// Another shard waits for the end of a message, or is to be notified of it; `None`: neither.
     pub(super) fn set_watched(
         &mut self,
         parent: MessageId,

@@ -75,7 +75,7 @@ impl Watches {
         all.map(|(&(parent, _), _)| parent)
     }
 
-    /// The first shard that is to be told of an end.
+    /// The first shard to be notified of an end.
     #[inline]
     pub(crate) fn first_due(&self) -> Option<u8> {
         self.due.first().map(|(shard, _)| *shard)

@@ -125,8 +125,8 @@ impl Access<'_> {
         }
     }
 
-    /// Checks the targets of dead and expired messages. Settings send them there whoever put them,
-    /// so this counts as a put by the author of the settings.
+    /// Checks the targets of dead and expired messages. Settings send them there for every client
+    /// that put them, so this counts as a put by the author of the settings.
     fn may_lead_to(&mut self, principal: Principal, overrides: &Overrides) -> bool {
         let dead = match &overrides.dead_letter {
             Some(DeadLetter::To(name)) => Some(name),

@@ -521,7 +521,7 @@ fn a_thread_syncs_itself_what_is_small_while_nobody_else_does() {
     assert!(core.progress.durable() >= last);
 }
 
-/// Settles the message of this name, by whoever has it.
+/// Settles the message of this name, by the client that has it.
 fn finish_named(name: &Name) -> Command {
     Command::ByName(Box::new(ByName {
         queue: None,

@@ -136,7 +136,7 @@ pub(crate) struct Runs {
     high: AtomicU64,
     /// The server stops: nobody waits for room any more.
     stops: AtomicBool,
-    /// A budget that nothing can be done about was told of.
+    /// A budget that nothing can be done about was reported.
     warned: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Steering schedules. Nobody is told of a mark that is not durable.
+//! Steering schedules. A mark is shown only when it is durable.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const COMPARED: usize = 1000;
 const TRIES: usize = 3;
 
 impl Schedules {
-    /// Tells of schedules.
+    /// Lists schedules.
     pub fn list(&self, which: WhichSchedules, notify: TellSchedules) {
         self.ask(Order::List(which, notify));
     }

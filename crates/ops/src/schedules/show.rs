@@ -1,4 +1,4 @@
-//! Telling of schedules. Nobody is told of a mark that was not read, or of one that is not durable.
+//! Showing schedules. A mark is shown only when it was read and is durable.
 
 use std::sync::Arc;
 

@@ -162,7 +162,7 @@ fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
     server.client().take_nothing("w");
 }
 
-/// A client that was told of a put finds it once, whatever is killed; where nobody was told,
+/// A client that got the reply to a put finds it once, whatever is killed; where nobody was told,
 /// message and mark are both there or neither is.
 #[test]
 fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {

@@ -481,7 +481,7 @@ fn rights_are_those_of_every_protocol() {
     );
 }
 
-/// Needs a minute to end: how fast a queue moves is told of whole ones.
+/// Needs a minute to end: how fast a queue moves is counted in whole ones.
 #[test]
 fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_rates() {
     // Queues are looked at when a minute ends, and twice before there is a rate. By a clock that

@@ -1,4 +1,4 @@
-//! Waits over HTTP end with whoever waits: with the client's side of the connection, and with
+//! Waits over HTTP end with their client: with the client's side of the connection, and with
 //! the server.
 
 use std::net::TcpStream;

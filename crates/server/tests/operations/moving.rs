@@ -1,5 +1,5 @@
 //! `quintet import --from`: another server's messages move here, and none is
-//! lost whoever dies.
+//! lost when a process dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};

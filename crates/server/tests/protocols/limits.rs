@@ -119,7 +119,7 @@ fn http_is_told_when_to_come_again() {
 }
 
 /// Many half requests hold no more than their address may; what is closed is
-/// told so, and whoever holds nothing goes on.
+/// told so, and a client that holds nothing goes on.
 #[test]
 fn bytes_in_flight_are_bounded_by_address() {
     let server = start(&here("bytes_in_flight_max = '1MiB'"));

@@ -398,7 +398,7 @@ impl SimStream {
         Some(Answer::Stored(stored))
     }
 
-    /// Lets a tail be told of what it has not been told of.
+    /// Notifies a tail of the entries that it does not know.
     fn follow(&self, tail: &Arc<Mutex<Following>>) {
         {
             let mut following = lock(tail);

@@ -72,7 +72,7 @@ pub(super) fn write_queues(queues: &[QueueStats], listing: &Listing, output: &mu
     }
 }
 
-/// Writes what `me` tells of a queue behind its name, and the line's end.
+/// Writes the numbers that `me` has of a queue behind its name, and the line's end.
 pub(super) fn write_described(queue: &QueueStats, output: &mut Output) {
     let listing = Listing {
         dump: None,

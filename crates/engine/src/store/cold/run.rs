@@ -131,7 +131,7 @@ impl Cold {
     }
 
     /// Memory it takes, reckoned: measured over thirty million messages, with
-    /// the share of whoever reads the runs (`cargo xtask backlog`).
+    /// the share of the program that reads the runs (`cargo xtask backlog`).
     pub(crate) fn memory_bytes(&self) -> u64 {
         const PER_BLOCK: u64 = 560;
         self.blocks * PER_BLOCK + self.dead_bytes
