@@ -27,7 +27,7 @@ pub(crate) struct Part {
     pub(crate) fetches: &'static str,
     /// Gets that; runs beside the build.
     pub(crate) fetch: fn(&Path) -> Result<()>,
-    /// Is told which tests are left out.
+    /// Receives the tests that are left out.
     pub(crate) run: fn(&Run, &[&'static str]) -> Result<()>,
 }
 

@@ -369,7 +369,7 @@ pub(super) async fn show(Call { api, requester }: Call, Path(name): Path<String>
     Ok(tagged(reply::document(&one), found.version))
 }
 
-/// The next due times of a schedule whose times are told, so many at most.
+/// The next due times of a schedule with these times, so many at most.
 pub fn nexts(seen: &ScheduleSeen, most: usize) -> Vec<u64> {
     let (Some(next), Some(timing)) = (seen.next_ms, &seen.timing) else {
         return Vec::new();

@@ -345,8 +345,8 @@ pub trait ClientApi: Send + Sync {
     /// brings.
     fn enter(&self, arrive: Arrive) -> ClientId;
 
-    /// The same, for a client whose commands come from the calling thread: its outcomes are told
-    /// there. The thread must not block until they are.
+    /// The same, for a client whose commands come from the calling thread: its outcomes are
+    /// reported there. The thread must not block until they are.
     fn enter_here(&self, arrive: Arrive) -> ClientId {
         self.enter(arrive)
     }
@@ -355,7 +355,7 @@ pub trait ClientApi: Send + Sync {
     /// *connection* and *process* end, as if it had disconnected.
     fn leave(&self, client_id: ClientId);
 
-    /// Asks the shards. `reply` is called when the outcome may be told: when
+    /// Asks the shards. `reply` is called when the outcome may be reported: when
     /// what it says is durable under the server's sync policy. Commands of a
     /// client are decided one after the other: behind a take that waits the next
     /// ones wait too, but for `StopWaiting`.

@@ -231,7 +231,7 @@ pub enum Refused {
     /// A later program wrote it.
     #[error("it has version {0}, which this program does not know: start a later one")]
     Version(u8),
-    /// Its checksum is wrong: it is damaged, or of another cluster, which cannot be told apart as
+    /// Its checksum is wrong: it is damaged, or of another cluster, which look the same as
     /// the cluster's number is part of what is summed.
     #[error("its checksum is wrong: it is damaged, or of another cluster")]
     Checksum,

@@ -74,7 +74,7 @@ pub trait Duty: Send {
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
 
     /// Whether what the frames so far led to could be served at once, as far as was found out since
-    /// it was told to [`Duty::check`]. Where it could not this member claims nothing.
+    /// [`Duty::check`] asked for it. Where it could not this member claims nothing.
     fn is_complete(&self, _state: &Self::State) -> bool {
         true
     }

@@ -57,7 +57,7 @@ pub use webhooks::{Webhook, WebhookTable};
 pub use wrong::old_names;
 
 quintet_types::defaults! {
-    /// Everything the server was told.
+    /// All settings of the server.
     #[derive(Clone)]
     pub struct Config {
         /// Data directory.

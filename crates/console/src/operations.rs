@@ -42,7 +42,7 @@ pub(super) fn waiting(stats: &QueueStats) -> u64 {
 
 /// Long operations that are remembered.
 const JOBS_MAX: usize = 256;
-/// An operation that is over by then is told on the page it came from.
+/// An operation that is over by then is shown on the page it came from.
 const SHORT: Duration = Duration::from_millis(500);
 
 /// Operations on many messages.

@@ -25,7 +25,7 @@ pub(crate) struct Waiter {
     pub(crate) queues: Lines,
     /// When it gives up.
     pub(crate) until: Option<Ms>,
-    /// When it is told that a lease of its client is about to end.
+    /// When it learns that a lease of its client is about to end.
     pub(crate) warn: Option<Ms>,
     /// Shared with its places in the lines of other shards, if it has any.
     pub(crate) claim: Option<Claim>,

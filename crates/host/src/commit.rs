@@ -60,7 +60,7 @@ pub(crate) enum Committed {
     Written,
     /// The disk is full. The frame is kept and written before any other.
     Full,
-    /// The log's content is unknown, or not ours any more; its owner was told.
+    /// The log's content is unknown, or not ours any more; its owner was notified.
     Failed,
 }
 

@@ -54,8 +54,8 @@ impl Progress {
         }
     }
 
-    /// From now on tells which batches are durable, or written. False: somebody
-    /// is told already.
+    /// From now on tells which batches are durable, or written. False: another receiver
+    /// is known already.
     pub(crate) fn notify_settled(&self, settled: Settled, durable: bool) -> bool {
         self.reported.set((settled, durable)).is_ok()
     }

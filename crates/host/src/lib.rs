@@ -112,7 +112,7 @@ mod primitives {
 /// The owner of a host, who answers for its log.
 pub trait Owner: Send + Sync {
     /// A write or a sync of the log failed, or the log has become somebody
-    /// else's. Nobody was told what it was to hold, and nobody will be: nothing
+    /// else's. No client got a reply to the entry that failed, and none will: nothing
     /// is written or synced from now on. Called once, by the thread that
     /// noticed, which may hold the log's lock and goes on if this returns.
     fn log_failed(&self, error: &LogError);
@@ -371,7 +371,7 @@ impl Core {
         std::mem::take(&mut *locked(&self.pending_decisions))
     }
 
-    /// Wakes all threads that were told to stop.
+    /// Wakes all threads that have to stop.
     pub fn stop_threads(&self) {
         self.hooks_work.raise();
         self.log_work.raise();
@@ -382,7 +382,7 @@ impl Core {
     }
 
     /// A write or a sync failed: what the log holds is unknown, so nobody may be
-    /// answered any more. Its owner is told, once.
+    /// answered any more. Its owner is notified once.
     pub(crate) fn fail(&self, error: &LogError) {
         if !self.failed.swap(true, Ordering::SeqCst) {
             self.owner.log_failed(error);

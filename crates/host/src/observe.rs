@@ -29,7 +29,7 @@ pub trait Observer: Send {
 pub type Settled = Box<dyn Fn(u64) + Send + Sync>;
 
 impl Core {
-    /// From now on each shard's facts are told to one of these. The first such
+    /// From now on each shard's facts are passed to one of these. The first such
     /// call counts; others do nothing.
     pub fn observe(&self, mut make: impl FnMut() -> Box<dyn Observer>, settled: Settled) {
         let for_disk = self.waits_for_disk() || self.acked.is_some();
@@ -40,7 +40,7 @@ impl Core {
         }
     }
 
-    /// From now on each shard's facts are told to one of these as well, before they are settled.
+    /// From now on each shard's facts are passed to one of these as well, before they are settled.
     pub fn watch(&self, mut make: impl FnMut() -> Box<dyn Observer>) {
         for shard in &self.shards {
             shard.lock(Work::Server).batch.observers.push(make());

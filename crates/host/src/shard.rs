@@ -70,7 +70,7 @@ impl Batch {
         (self.count, self.snapshot, self.copied, self.done) = (0, 0, 0, (0, 0));
     }
 
-    /// Begins with the shard's snapshot. Each of its records may be told twice,
+    /// Begins with the shard's snapshot. Each of its records may come twice,
     /// so it need not be in one frame, as what a command decided must.
     pub(crate) fn begin(&mut self, engine: &Engine) {
         let mut last = 0;

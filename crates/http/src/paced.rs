@@ -45,7 +45,7 @@ impl<S> Paced<S> {
     }
 
     /// A client that ends its side in the middle of a request is still answered; a thread that
-    /// waits for it is told.
+    /// waits for it is notified.
     pub(crate) fn answering(self, answers: bool) -> Self {
         Self { answers, ..self }
     }

@@ -42,7 +42,7 @@ impl Follow {
         self.behind = true;
     }
 
-    /// An entry was told or fetched; hands on what is in order.
+    /// An entry was delivered or fetched; hands on what is in order.
     pub(crate) fn came(&mut self, seq: Seq, entry: Bytes, hand: &mut dyn FnMut(Seq, Bytes)) {
         if seq > self.next {
             self.behind = true;

@@ -42,8 +42,9 @@ pub trait Log: Send {
 
     /// Writes a frame at the end: one write, no copy. It is not durable yet.
     ///
-    /// `expected` must be [`Log::end`]: a writer that was overtaken, or repeats itself, is told
-    /// instead of appending twice. The buffer keeps its payload and may be cleared and used again.
+    /// `expected` must be [`Log::end`]: a writer that was overtaken, or repeats itself, gets an
+    /// error instead of appending twice. The buffer keeps its payload and may be cleared and used
+    /// again.
     ///
     /// Never begins a segment on its own, since only the caller can put a snapshot first: see
     /// [`Log::segment_bytes_left`] and [`Log::begin_segment`]. A frame that does not fit makes the
@@ -218,7 +219,7 @@ pub trait SyncWork: Send + Sync {
     /// Returns when everything before the point is durable.
     ///
     /// # Errors
-    /// Final: the log has been told, and refuses everything from now on.
+    /// Final: the log knows, and refuses everything from now on.
     fn sync(&self) -> Result<()>;
 }
 

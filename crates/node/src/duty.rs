@@ -18,7 +18,7 @@ use super::{Serving, say, step_down};
 
 /// Reports of the member to the rest of the process.
 pub(super) struct MemberSignals {
-    /// Where the main thread is told to look.
+    /// How the main thread is woken.
     pub(super) orders: Sender<Order>,
     pub(super) happened: Mutex<Happened>,
     pub(super) core: Serving,

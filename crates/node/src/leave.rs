@@ -29,7 +29,7 @@ pub trait Threads {
     fn end(&mut self, by: Instant) -> bool;
 }
 
-/// If this process was told to stop, it does so now that another node owns the log: it would not
+/// If this process has to stop, it does so now that another node owns the log: it would not
 /// begin again to follow.
 pub(super) fn end_if_stopping(why: &LogError) {
     if STOPPING.load(Ordering::SeqCst) {

@@ -1,6 +1,6 @@
 //! Every number the server tells, a row each. What prints numbers walks this
 //! table: `GET /server` of the API ([`samples`]), what is scraped ([`text`]), and
-//! protocols, whose statistics are looked up in what [`samples`] read. What is told
+//! protocols, whose statistics are looked up in what [`samples`] read. The part
 //! of each queue is in `queues`, the formats are in `exposition`.
 
 mod cluster;

@@ -20,7 +20,7 @@ pub enum Order {
 /// Why a server that owned its queues serves no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It was told to stop.
+    /// It has to stop.
     Stop,
     /// Another node is to own them; this one follows.
     HandOver,

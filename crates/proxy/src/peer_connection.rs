@@ -100,7 +100,7 @@ async fn plain(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Reads the purpose of the peer connection. Another connection is told that it is none, and is an
+/// Reads the purpose of the peer connection. Another connection gets an error, and is an
 /// error here.
 async fn hear<S>(shared: &Shared, stream: &mut S, local: bool) -> io::Result<Purpose>
 where

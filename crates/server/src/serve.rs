@@ -47,7 +47,7 @@ fn reload_limits(command_line: &CommandLine, quotas: &Quotas) {
     }
 }
 
-/// Starts the server, serves until it is told to stop, and stops it.
+/// Starts the server, serves until it has to stop, and stops it.
 ///
 /// # Errors
 /// It could not start; nothing was answered to anyone.

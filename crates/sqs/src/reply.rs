@@ -416,7 +416,7 @@ fn received_json(members: &mut Members, message: &Received) {
 }
 
 impl Valued {
-    /// The member that holds it, and how it is told there.
+    /// The member that holds it, and its form there.
     fn as_member(&self) -> (&'static str, String) {
         match self.kind {
             ValueKind::Binary => ("BinaryValue", STANDARD.encode(&self.bytes)),

@@ -154,7 +154,7 @@ counters! {
         cold,
         /// Takes waiting in line, peeking subscriptions not counted.
         waiters,
-        /// Peeking subscriptions: parts of the server that wait to be told that
+        /// Peeking subscriptions: parts of the server that wait for the news that
         /// something is there, and take nothing.
         waiting_peeks,
         /// Clients that refer to it as one they put into (beanstalkd *using*).

@@ -122,7 +122,7 @@ pub(super) struct Importer<'a> {
 
 impl Importer<'_> {
     /// True if this end of a connection is one of the server's connections. Who may not look at
-    /// them is told that it is none.
+    /// them learns that it is none.
     pub(super) fn is_connected(&mut self, here: SocketAddr) -> bool {
         let here = here.to_string();
         let all = self.at.api("GET", CONNECTIONS, None).unwrap_or_default();

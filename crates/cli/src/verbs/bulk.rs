@@ -84,7 +84,7 @@ impl Which {
     }
 }
 
-/// How many messages an operation is about, and how it is told.
+/// How many messages an operation is about, and how it is shown.
 #[derive(clap::Args)]
 pub(in super::super) struct How {
     /// At most N messages, the next ones first [default: all].

@@ -183,7 +183,7 @@ struct Run {
     stream: SimStream,
     nodes: Vec<Node>,
     without: Without,
-    /// The frames that any client was told are there.
+    /// The frames that were acknowledged to any client.
     answered: Vec<Frame>,
     begins: Position,
     /// The newest epoch of which some node knew that it owns.

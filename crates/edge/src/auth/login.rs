@@ -129,7 +129,7 @@ impl Checker {
 }
 
 impl Security {
-    /// Somebody says who it is. What cannot be said at once is told to `notify`,
+    /// Somebody says who it is. A later result goes to `notify`,
     /// from another thread.
     pub fn begin_login(
         self: &Arc<Self>,

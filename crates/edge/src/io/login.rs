@@ -80,7 +80,7 @@ impl Edge {
             .logins(principal, hooks.is_some_and(knows))
     }
 
-    /// Begins a login. `None`: the connection's thread will be told.
+    /// Begins a login. `None`: the connection's thread will be notified.
     pub(super) fn log_in_conn(
         self: &Arc<Self>,
         thread: usize,

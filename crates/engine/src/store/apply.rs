@@ -284,7 +284,7 @@ impl Durable {
     }
 
     /// Takes a message out of its map, changes it, ends its lease unless it is
-    /// still reserved, and enters it again. `change` is told since when it is
+    /// still reserved, and enters it again. `change` gets the time since when it is
     /// reserved, 0 if that is not known.
     ///
     /// Here and below, replay may not have seen the put of a message.

@@ -52,7 +52,7 @@ pub(crate) struct Dependencies {
     /// Messages of this shard for which some of other shards wait.
     pub(crate) watches: Watches,
     /// Messages of other shards for which nobody waits here any more: they need not be watched.
-    /// Follows from the facts, and is told again when a segment goes.
+    /// Follows from the facts, and is written again when a segment goes.
     unwatched: BTreeSet<MessageId>,
     shard: u8,
     shards: u8,

@@ -93,7 +93,7 @@ pub(crate) struct Durable {
     pub(crate) sorted: BTreeSet<Name>,
     /// Numbers of queues that were never recorded and are free again.
     pub(crate) free_queues: Vec<QueueId>,
-    /// Cancelled messages whose leases an epoch ended, and whose removal may not be told yet.
+    /// Cancelled messages whose leases an epoch ended, and whose removal may not be reported yet.
     pub(crate) owed_removals: Vec<MessageId>,
     pub(crate) leases: HashMap<u32, Lease, Hash>,
     pub(crate) lease_ends: BTreeSet<(Ms, MessageId)>,
@@ -129,8 +129,8 @@ pub(crate) struct Durable {
     pub(crate) tracks: Tracks,
     pub(crate) dependencies: Dependencies,
     pub(crate) ends: Ends,
-    /// A message that belongs to a batch, is tracked or was held was here since the start. While there was
-    /// none nothing has to be looked up.
+    /// A message that belongs to a batch, is tracked or was held was here since the start. While
+    /// there was none nothing has to be looked up.
     pub(crate) followed: bool,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,

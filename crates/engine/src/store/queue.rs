@@ -277,7 +277,7 @@ impl Queue {
     }
 
     /// True if the queue is more than an empty name: something is in it,
-    /// somebody waits on it, or it was told something that would be lost.
+    /// somebody waits on it, or it has a state that would be lost.
     pub(crate) fn is_referred_to(&self, now: Ms) -> bool {
         let paused = self
             .pause

@@ -625,7 +625,7 @@ fn a_member_fails_once_however_often_and_whichever_way() {
     }
 }
 
-/// Also one that failed before, and over a crash before the other shard is told.
+/// Also one that failed before, and over a crash before the other shard knows.
 #[test]
 fn cancelled_members_of_both_shards_count_as_their_batch_says() {
     for (cancelled, expected) in [

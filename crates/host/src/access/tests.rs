@@ -136,7 +136,7 @@ fn many_puts_are_stored_all_or_none_over_shards() {
     assert_eq!(take_many(&core, &q, 9), [""; 0]);
 }
 
-/// A list over several shards is stored when its ids are told, also when puts
+/// A list over several shards is stored when its ids are sent, also when puts
 /// wait for room in memory.
 #[test]
 fn many_puts_are_stored_before_they_are_answered() {

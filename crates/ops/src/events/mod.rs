@@ -229,7 +229,7 @@ impl Post for EventLog {
 }
 
 impl Reading {
-    /// Has the log synced where nobody else does, as only what is durable is told.
+    /// Has the log synced where nobody else does, as only durable facts are reported.
     fn sync(&mut self, core: &Core) {
         let due = || self.synced.is_none_or(|at| at.elapsed() >= SYNC);
         if core.policy() == SyncPolicy::Never && due() {

@@ -46,7 +46,7 @@ struct Inside {
     read: u64,
     /// Orders to the thread, oldest first.
     orders: VecDeque<Order>,
-    /// The thread has ended: nobody is told anything any more.
+    /// The thread has ended: no order gets a reply any more.
     closed: bool,
 }
 

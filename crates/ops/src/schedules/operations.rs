@@ -58,7 +58,7 @@ impl Schedules {
         self.work.raise();
     }
 
-    /// Nobody is told anything from now on.
+    /// No order gets a reply from now on.
     pub(super) fn close(&self) {
         let mut inside = locked(&self.inside);
         inside.closed = true;

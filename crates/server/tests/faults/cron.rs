@@ -162,8 +162,8 @@ fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
     server.client().take_nothing("w");
 }
 
-/// A client that got the reply to a put finds it once, whatever is killed; where nobody was told,
-/// message and mark are both there or neither is.
+/// A client that got the reply to a put finds it once, whatever is killed; where there was no
+/// reply, message and mark are both there or neither is.
 #[test]
 fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
     let data = Data::fresh();

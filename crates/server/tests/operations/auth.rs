@@ -44,7 +44,7 @@ fn start() -> Server {
     Start::of(&users("ann")).listen(LISTEN).serve()
 }
 
-/// Says this and is told that.
+/// Sends this and receives that.
 #[track_caller]
 fn says(client: &mut Client, words: &str, answer: &str) {
     client.ask(words.as_bytes(), answer.as_bytes());

@@ -103,7 +103,7 @@ pub(crate) fn put(client: &mut Client, words: &str, body: &[u8]) {
     }
 }
 
-/// `count` ready jobs of the tube `work`, whose bodies are told apart.
+/// `count` ready jobs of the tube `work`, whose bodies differ.
 fn fill(client: &mut Client, count: usize) {
     client.ask(b"use work\r\n", b"USING work\r\n");
     for number in 0..count {

@@ -17,7 +17,7 @@ fn here(limits: &str) -> String {
     format!("[[limit]]\naddress = '127.0.0.0/8'\n{limits}\n")
 }
 
-/// Connects until the server lets it in: says this and is told that.
+/// Connects until the server lets it in: sends this and receives that.
 fn comes_in(server: &Server, protocol: &str, words: &str, reply: &str) -> Client {
     eventually("it comes in", || {
         let mut client = server.client_of(protocol);

@@ -1,4 +1,4 @@
-//! A client of the protocol that says exactly what it is told, over sockets.
+//! A client of the protocol that sends exactly the given bytes, over sockets.
 
 use quintet_faults::{Faults, Undo};
 use serde_json::{Value, json};

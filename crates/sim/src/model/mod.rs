@@ -74,7 +74,7 @@ pub struct ModelLease {
 }
 
 impl Item {
-    /// Its lease is over, and somebody was told.
+    /// Its lease is over, and a client knows it.
     fn end_lease(&mut self) {
         let since = self.lease.take().map_or(Ms(0), |lease| lease.since);
         let extra = self.message.extra_mut();
@@ -184,7 +184,7 @@ pub struct Model {
 }
 
 /// A take of several follows the group that it began with as far as that is in
-/// memory, which a model does not know: of what is not there it does as it is told.
+/// memory, which a model does not know: for those blocks it follows the engine.
 #[derive(Clone, Debug, Default)]
 pub struct Cut {
     /// Messages in unloaded blocks of runs as the take began.

@@ -92,8 +92,8 @@ impl JobqueueReply {
     }
 }
 
-/// How an error is told: its text with a capital letter, but for those that clients of this
-/// protocol have words for.
+/// The text of an error: the word of the engine with a capital letter, but for those that clients
+/// of this protocol have words for.
 pub(super) fn text(command_error: CommandError) -> Cow<'static, str> {
     for (own, text) in [
         (CommandError::MessageTooLarge, TOO_LARGE),

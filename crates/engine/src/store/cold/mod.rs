@@ -106,7 +106,7 @@ impl Durable {
         self.rearm(row.queue);
     }
 
-    /// A message leaves its run: what happens to it is told next.
+    /// A message leaves its run: the next fact says what happens to it.
     pub(super) fn apply_loaded(
         &mut self,
         run: RunId,
