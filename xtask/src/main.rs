@@ -24,6 +24,7 @@ mod tidy;
 mod timings;
 mod tool;
 mod unit;
+mod words;
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::io::IsTerminal as _;

@@ -284,7 +284,7 @@ pub trait ClientApi: Send + Sync {
     }
 
     /// Lists every connection, as a list in JSON; perhaps later, from another
-    /// thread. Dropped untold where there are none, or the server stops.
+    /// thread. Dropped without a call where there are none, or the server stops.
     fn clients(&self, sender: Box<dyn FnOnce(String) + Send>) {
         drop(sender);
     }
@@ -310,15 +310,15 @@ pub trait ClientApi: Send + Sync {
         false
     }
 
-    /// Lists schedules, in a page; perhaps later, from another thread. Dropped untold where the
-    /// server stops.
+    /// Lists schedules, in a page; perhaps later, from another thread. Dropped without a call where
+    /// the server stops.
     fn schedules(&self, which: WhichSchedules, sender: TellSchedules) {
         let _ = which;
         sender(Vec::new(), None);
     }
 
-    /// Steers the schedule of this name; told, perhaps later, when it is durable. Dropped untold
-    /// where the server stops.
+    /// Steers the schedule of this name; replies, perhaps later, when it is durable. Dropped
+    /// without a call where the server stops.
     fn steer_schedule(&self, action: ScheduleAct, name: &str, sender: TellSteered) {
         let _ = action;
         let name = name.to_owned();

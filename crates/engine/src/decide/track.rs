@@ -200,7 +200,7 @@ impl Engine {
     }
 
     /// The record of the tracked message of this name that was put last. Where no queue is named,
-    /// those of queues that the asker may not look into do not count.
+    /// those of queues that the requester may not look into do not count.
     pub(crate) fn tracked(
         &mut self,
         requester: Principal,

@@ -42,7 +42,7 @@ pub(crate) struct Dependencies {
     decided: BTreeSet<MessageId>,
     /// The same of messages that are not committed: they wait for that. Volatile.
     prepared: BTreeSet<MessageId>,
-    /// Parents and held messages that are gone, and of which no fact tells: of a flush, a drop, a
+    /// Parents and held messages that are gone, and which no fact records: of a flush, a drop, a
     /// restart. Volatile.
     lost: BTreeSet<MessageId>,
     /// Parents in the records together.

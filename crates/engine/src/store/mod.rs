@@ -111,7 +111,7 @@ pub(crate) struct Durable {
     /// Deduplication records that end with what becomes of a message, by it. An index over
     /// `dedupe_records`.
     tied: HashMap<MessageId, DedupeKey, Hash>,
-    /// Bytes of memory that deduplication records take, reckoned.
+    /// Estimate of the memory of deduplication records, bytes.
     dedupe_bytes: u64,
     /// Messages and deduplication records by the segment that holds them.
     pub(crate) segment_refs: BTreeMap<SegmentRef, u64>,
@@ -342,7 +342,7 @@ impl Durable {
         })
     }
 
-    /// Bytes of memory in use by messages, queues, tables and deduplication records, reckoned:
+    /// Estimate of the memory of messages, queues, tables and deduplication records, bytes:
     /// measured averages of the slab, the id pages and the order map
     /// (docs/performance.md), plus the bodies with the allocator's and the
     /// reference count's share.

@@ -325,7 +325,7 @@ impl KeyGroups {
         }
     }
 
-    /// Bytes of memory it takes, reckoned.
+    /// Estimate of the memory that it takes, bytes.
     pub(super) fn bytes(&self) -> u64 {
         const GROUP: usize = 400;
         const MEMBER: usize = 64;
