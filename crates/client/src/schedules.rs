@@ -76,7 +76,6 @@ pub enum NotSteered {
     /// It is another than the client has seen.
     #[error("the schedule has changed: get it again")]
     Changed,
-    /// There are too many.
     #[error("schedules_max = {0}: there are as many schedules")]
     TooMany(u64),
     /// It would never put anything.

@@ -33,7 +33,6 @@ pub struct Header {
     pub pads: bool,
     /// Which part of the frame, from 0.
     pub part: u16,
-    /// Its writer.
     pub writer: Writer,
     /// The epoch the writer's claim began.
     pub epoch: Epoch,

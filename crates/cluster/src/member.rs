@@ -124,7 +124,6 @@ pub struct Owned<S> {
     /// The time of the owner before less this machine's clock ([`World::now`]), ms: as frames came
     /// that it was appending. `None`: none came, as when all nodes were started anew.
     pub lead_ms: Option<i64>,
-    /// The state.
     pub state: S,
 }
 

@@ -16,7 +16,6 @@ const AGAIN_FROM: u8 = 5;
 pub struct Claim {
     /// The epoch that begins.
     pub epoch: Epoch,
-    /// The writer from here on.
     pub writer: Writer,
     /// The node's name; at most 255 bytes.
     pub node: String,

@@ -52,7 +52,6 @@ pub(super) struct Jobs {
     all: Mutex<VecDeque<Arc<Job>>>,
 }
 
-/// One of them.
 pub(super) struct Job {
     number: u64,
     requester: Requester,
@@ -350,7 +349,6 @@ fn copy(context: &PageRequest) -> PageRequest {
 
 /// Result of operations on several queues.
 pub(super) struct Came {
-    /// All are over.
     pub(super) over: bool,
     pub(super) messages: u64,
     /// The reason why it stopped; empty: it did not.

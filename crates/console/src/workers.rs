@@ -122,7 +122,6 @@ struct Workers {
     facts: Vec<(&'static str, String)>,
     has: String,
     rows: Vec<Row>,
-    /// There are none at all.
     none: bool,
     /// More than are shown.
     more: bool,

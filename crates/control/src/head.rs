@@ -47,7 +47,6 @@ pub struct Head {
     /// Grouping key.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: Option<Text>,
-    /// Its own name.
     #[serde(default, skip_serializing_if = "is_default")]
     pub name: Option<Text>,
     /// Named values: pairs of name and value.

@@ -28,7 +28,6 @@ pub use crate::store::{CopiedOut, PurgedBlock};
 /// How much room there is for facts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Space {
-    /// Enough.
     #[default]
     Enough,
     /// The disk is full: no puts. Leases, settles and deletes still work.
@@ -92,7 +91,6 @@ pub(crate) const COLLECT_PER_COMMAND: usize = 64;
 /// The same for each fact that is replayed, of which a frame has a thousand that others wait for:
 /// more than a fact can make.
 pub(crate) const COLLECT_PER_FACT: usize = 2;
-/// And for each frame.
 const COLLECT_PER_FRAME: usize = 2048;
 const COLLECT_PER_TICK: usize = 4096;
 /// Leases of clients that are gone, ended in one step.

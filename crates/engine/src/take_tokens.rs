@@ -14,7 +14,6 @@ pub(crate) const KNOWN_MS: u64 = 5 * 60 * 1000;
 /// oldest are forgotten first.
 const BYTES_MAX: usize = 8 << 20;
 
-/// A lease as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseGrant {
     pub(crate) id: MessageId,

@@ -24,7 +24,6 @@ pub struct LogPlace {
 pub struct LoggedFact<'a> {
     /// The place before it.
     pub at: LogPlace,
-    /// The shard it is of.
     pub shard: u64,
     pub fact: Result<&'a Fact, NoFact>,
     /// When its frame was written, by the engine's clock. Of an unreadable part: the frame behind

@@ -121,7 +121,6 @@ pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     typed(status, "text/plain; charset=utf-8", text.into())
 }
 
-/// A page.
 pub(crate) fn page(status: StatusCode, html: String) -> Response {
     typed(status, "text/html; charset=utf-8", html)
 }

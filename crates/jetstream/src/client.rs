@@ -38,7 +38,6 @@ const SECOND: Duration = Duration::from_millis(250);
 /// A server's version and limits, as it tells them.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its name.
     pub name: String,
     /// Such as `2.12.8`.
     pub version: String,

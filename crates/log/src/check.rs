@@ -18,7 +18,6 @@ pub struct CheckSummary {
     pub bytes: u64,
     /// Damaged ranges. None: the log opens.
     pub damaged: u64,
-    /// Bytes in them.
     pub damaged_bytes: u64,
     /// Whether the next start cuts an unsynced tail.
     pub tail: bool,

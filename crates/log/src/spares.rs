@@ -74,7 +74,6 @@ struct Filling {
 /// How the spares stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpareState {
-    /// All there.
     Ready,
     /// One is being filled: call again.
     Filling,

@@ -81,7 +81,6 @@ impl Group {
     }
 }
 
-/// A new log's id.
 fn log_id(writer: Writer) -> String {
     format!("{:016x}", writer.0)
 }

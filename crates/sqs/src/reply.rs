@@ -12,7 +12,6 @@ use crate::xml::Xml;
 /// The reply to an action, or its fault.
 pub(crate) type Answer = Result<Reply, Fault>;
 
-/// A reply.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Reply {
     /// Done, and nothing to tell.
@@ -21,7 +20,6 @@ pub(crate) enum Reply {
     Removed(u64),
     /// The URL of a queue.
     Queue(String),
-    /// Those of some.
     Queues {
         urls: Vec<String>,
         next: Option<String>,

@@ -193,7 +193,6 @@ pub struct Came<'a> {
     pub query: &'a str,
     /// The values of a header, if it is there, joined by commas.
     pub header: &'a (dyn Fn(&str) -> Option<String> + Sync),
-    /// All of it.
     pub body: &'a [u8],
 }
 

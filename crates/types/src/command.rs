@@ -266,7 +266,6 @@ pub enum Pick {
 /// How long a take waits for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wait {
-    /// Not at all.
     #[default]
     No,
     /// So many milliseconds.
@@ -317,7 +316,6 @@ pub enum LeaseTime {
 /// The lease a take asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRequest {
-    /// The owner of the lease.
     pub owner: LeaseOwner,
     /// How long.
     pub time: LeaseTime,
@@ -337,7 +335,6 @@ pub struct Take {
     /// answered when one is dropped while it waits. A queue that somebody only waits on or refers
     /// to does not exist. Of a subscription it says nothing.
     pub must_exist: bool,
-    /// Which of them.
     pub pick: Pick,
     /// Which end of the best priority.
     pub end: End,
@@ -492,7 +489,6 @@ pub struct Edit {
     /// and one with all else of it takes its place, under an id of its own:
     /// the answer is that of a put.
     pub body: Option<Body>,
-    /// New priority.
     pub priority: Option<u32>,
     /// New due time.
     pub due: Option<When>,
@@ -659,7 +655,6 @@ pub enum Command {
         from: Name,
         /// Target queue.
         to: Name,
-        /// Which of them.
         state: ListState,
         /// Messages at most.
         max: u64,

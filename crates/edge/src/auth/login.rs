@@ -41,7 +41,6 @@ pub struct Comes<'a> {
     pub with_each_request: bool,
 }
 
-/// Result of a login.
 pub(crate) type LoginResult = Result<LoggedIn, LoginRefused>;
 
 /// How a login goes on.

@@ -164,7 +164,6 @@ pub(super) fn changes_server(ask: &HostRequest) -> bool {
     }
 }
 
-/// Its subject.
 pub(super) fn subject_of(ask: &HostRequest) -> String {
     match ask {
         HostRequest::Noted(_, what) => what.to_string(),

@@ -18,7 +18,6 @@ const NAMESAKES_MAX: usize = 256;
 
 /// The change to a message that may be tracked in a fact that is about to be applied.
 pub(crate) enum Tells {
-    /// It is there and not as it was.
     Changed(MessageId),
     /// It is no more; what is known of it then.
     Ended(MessageId, Option<Box<Track>>),

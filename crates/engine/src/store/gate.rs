@@ -393,7 +393,6 @@ impl Store {
         }
     }
 
-    /// All of them are.
     pub(crate) fn forget_client(&mut self, client_id: ClientId) {
         self.0.held.remove(&client_id);
     }

@@ -143,7 +143,6 @@ pub(crate) struct Live {
 pub(crate) enum WaitsTo {
     /// A message of its own.
     Take,
-    /// A peek at one.
     Peek,
     /// The same, by a peeking subscription.
     Watch,
@@ -215,7 +214,6 @@ impl Queue {
         self.waiting_in_memory() + self.cold.as_ref().map_or(0, |cold| cold.waiting())
     }
 
-    /// Those of them in memory.
     pub(crate) fn waiting_in_memory(&self) -> u64 {
         (self.ready.len() + self.not_selectable.len() + self.delayed.len()) as u64
     }

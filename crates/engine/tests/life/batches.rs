@@ -485,7 +485,6 @@ fn a_list_over_shards_is_counted_with_its_put() {
     }
 }
 
-/// Children before parents.
 #[test]
 fn a_parent_says_nothing_before_its_children() {
     let mut pair = Pair::new();

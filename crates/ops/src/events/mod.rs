@@ -46,7 +46,6 @@ const TRIES: usize = 5;
 pub struct EventLog {
     reading: Mutex<Reading>,
     waiters: Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>,
-    /// True if there are any.
     any: AtomicBool,
 }
 

@@ -103,7 +103,6 @@ impl Text {
         writeln!(self.text, "{line}").ok();
     }
 
-    /// All of it.
     pub(super) fn end(mut self) -> String {
         if self.exposition == Exposition::OpenMetrics {
             self.text.push_str("# EOF\n");

@@ -120,7 +120,6 @@ impl Sqs {
         }
     }
 
-    /// Its faults.
     pub(crate) fn faults(&self) -> &Faults {
         self.setup.faults.as_ref().expect("started under faults")
     }

@@ -39,7 +39,6 @@ pub enum Answer {
     Got(Body),
     /// There was none.
     Empty,
-    /// It is done.
     Done,
     /// It was not done.
     Refused,

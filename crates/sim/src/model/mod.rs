@@ -169,7 +169,6 @@ pub struct Model {
     idle_scan: Ms,
     /// Of this process.
     epoch: u64,
-    /// Every batch.
     pub batches: Vec<batch::Kept>,
     /// The tracked messages.
     pub tracks: Vec<(MessageId, Track)>,

@@ -32,7 +32,6 @@ pub(super) struct New {
     complete: Option<Job>,
 }
 
-/// The reply to a BATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchReply {
     Bid,

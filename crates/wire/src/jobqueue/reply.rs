@@ -29,7 +29,6 @@ pub(super) enum JobqueueReply {
 }
 
 impl JobqueueReply {
-    /// Writes it.
     pub(super) fn write(
         self,
         response: &ServerResponse,

@@ -27,7 +27,6 @@ pub(super) enum LineupReply {
 }
 
 impl LineupReply {
-    /// Writes it.
     pub(super) fn write(
         self,
         response: &ServerResponse,

@@ -239,7 +239,6 @@ pub(crate) struct KeyGroups {
     pub(super) building: Building,
     /// Something may go that might not before.
     freed: bool,
-    /// That was noted.
     pub(super) noted: bool,
 }
 
