@@ -463,7 +463,7 @@ impl<'a> ScopedClient<'a> {
         }
     }
 
-    /// The client.
+    /// The number under which the shards know this client.
     pub fn client_id(&self) -> ClientId {
         self.client_id
     }

@@ -97,7 +97,7 @@ pub enum Distrusted {
     Unknown,
 }
 
-/// An event of a tail.
+/// The next news of a tail: an entry, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
     /// The next entry.

@@ -187,7 +187,7 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// It has users of its own.
+    /// True if an HTTP or SQS listener has the option `users`.
     pub fn has_users_option(&self) -> bool {
         matches!(self.served, Served::Http | Served::Sqs)
             && !self.options.text("users").trim().is_empty()

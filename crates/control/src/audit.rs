@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const FILE: &str = "audit.log";
 const OLDER: &str = ".1";
 
-/// One act.
+/// One line of the audit file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Act {
     /// Wall clock, ms since 1970.

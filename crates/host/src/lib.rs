@@ -130,7 +130,6 @@ pub struct Core {
     pub(crate) shards: Vec<ShardLock>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
-    /// The clock.
     pub clock: Clock,
     pub(crate) progress: Arc<Progress>,
     pub(crate) bodies: Bodies,

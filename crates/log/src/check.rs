@@ -5,7 +5,7 @@ use crate::{
     survey::{survey, totals},
 };
 
-/// Summary of a check.
+/// Result of a check: counts of what is good and of what is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     /// Segment files read.

@@ -178,7 +178,7 @@ impl Spares {
         why.clone()
     }
 
-    /// Whether there is one.
+    /// True if a spare segment is ready for use.
     pub fn any(&self) -> bool {
         !self.0.ready().files.is_empty()
     }

@@ -61,7 +61,7 @@ coded! {
 }
 
 impl ParentState {
-    /// That of one that has ended.
+    /// The state after the end of a parent.
     pub const fn ended(succeeded: bool) -> Self {
         match succeeded {
             true => ParentState::Done,

@@ -119,7 +119,7 @@ pub struct NewBatch {
 }
 
 impl NewBatch {
-    /// The callbacks there are.
+    /// The callbacks that are set: for the end, then for success.
     pub fn callbacks(&self) -> impl Iterator<Item = &Callback> {
         self.complete.iter().chain(&self.success)
     }
@@ -184,7 +184,7 @@ impl Progress {
     }
 }
 
-/// A batch.
+/// Counts and callbacks of a batch, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Batch {
     pub id: BatchId,

@@ -25,13 +25,13 @@ impl SegmentRef {
         SegmentRef(Self::RUN | run.0)
     }
 
-    /// The run, if it is one.
+    /// The run that it refers to; `None`: it refers to a segment.
     pub fn run(self) -> Option<RunId> {
         // The reference of a body that has no chunk yet is no run.
         (self.0 & Self::RUN != 0 && self.0 != u32::MAX).then_some(RunId(self.0 & !Self::RUN))
     }
 
-    /// True if it is a run.
+    /// True if it refers to a run, not to a segment.
     pub fn is_run(self) -> bool {
         self.run().is_some()
     }

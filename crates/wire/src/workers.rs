@@ -214,7 +214,7 @@ impl WorkerEntry {
     }
 }
 
-/// All workers.
+/// The processes of Faktory clients, by their `wid`.
 #[derive(Default)]
 pub struct Workers {
     known: BTreeMap<Box<str>, WorkerEntry>,

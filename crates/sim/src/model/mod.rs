@@ -55,7 +55,7 @@ pub struct Queue {
     keys: groups::Keys,
 }
 
-/// A lease.
+/// A lease as the model knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelLease {
     /// Its holder; 0 after a restart.
@@ -517,7 +517,7 @@ impl Model {
             .any(|waiter| waiter.take.messages_max > 1)
     }
 
-    /// True if nobody waits.
+    /// True if the model has no waiting consumer.
     pub fn nobody_waits(&self) -> bool {
         self.waiters.is_empty()
     }
