@@ -48,7 +48,7 @@ pub(crate) enum Group {
     Long,
 }
 
-/// Lanes that run beside each other.
+/// Groups that run beside each other.
 pub(crate) const BESIDE: [Group; 5] = [
     Group::Unit,
     Group::Stress,

@@ -144,7 +144,7 @@ struct Inner<D: Duty> {
     status: Arc<Mutex<Status>>,
     /// The number of the newest question where the stream ends.
     requests: u64,
-    /// When it is looked what the stream has.
+    /// When the stream is checked next.
     next_check: Moment,
     /// The stream's last entry, as far as known.
     last: Seq,

@@ -144,7 +144,7 @@ async fn queues(context: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem
     Ok(all)
 }
 
-/// Looks through the leases of a queue, slice by slice.
+/// Walks through the leases of a queue, slice by slice.
 async fn walk_queue(
     context: &PageRequest,
     want: &Want,

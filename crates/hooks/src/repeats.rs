@@ -32,7 +32,7 @@ impl LoggedText {
 }
 
 impl Repeats {
-    /// The line to tell now, if it is time for one. `key`: what makes two lines
+    /// The line to log now, if it is time for one. `key`: what makes two lines
     /// the same.
     pub(crate) fn admit(&mut self, key: &str, line: &str, now: Ms) -> Option<String> {
         let key = match self.0.contains_key(key) || self.0.len() < LINES_MAX {

@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// From now on tells which batches are durable, or written. False: another receiver
+    /// From now on reports which batches are durable, or written. False: another receiver
     /// is known already.
     pub(crate) fn notify_settled(&self, settled: Settled, durable: bool) -> bool {
         self.reported.set((settled, durable)).is_ok()

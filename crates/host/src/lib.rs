@@ -155,7 +155,7 @@ pub struct Core {
     pub(crate) peeks: Peeks,
     /// Shards of the messages that were handed out lately, by their names.
     pub(crate) reserved: Reserved,
-    /// The shards know what principals may do, and are asked.
+    /// The shards know what principals may do, and check it.
     pub(crate) permits_checked: AtomicBool,
     /// Commands refused for want of a right.
     pub(crate) not_permitted: AtomicU64,

@@ -560,7 +560,7 @@ impl Replay {
         bodies
     }
 
-    /// Tells an operator who waits that something is going on.
+    /// Reports progress to an operator who waits.
     fn report(&mut self) {
         if self.reported.elapsed() > Duration::from_secs(1) {
             self.reported = Instant::now();

@@ -228,7 +228,7 @@ impl LocalLog {
         Ok((log, found.recovery))
     }
 
-    /// The keeper of the spare segments, for a background thread.
+    /// The spare segments, for a background thread.
     pub fn spares(&self) -> Spares {
         self.spares.clone()
     }

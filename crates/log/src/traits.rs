@@ -86,7 +86,7 @@ pub trait Log: Send {
         Some(u64::MAX)
     }
 
-    /// The keeper of files that are made ahead, if this log has any: some thread of the caller's
+    /// The files that are made ahead, if this log has any: some thread of the caller's
     /// has to fill them.
     fn files_ahead(&self) -> Option<Spares> {
         None

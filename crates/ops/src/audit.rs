@@ -47,7 +47,7 @@ impl Audit {
         }
     }
 
-    /// Writes down steps that were counted and not yet told, if no more came
+    /// Writes down steps that were counted and not yet reported, if no more came
     /// for a while.
     pub fn report_steps(&self) {
         let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;

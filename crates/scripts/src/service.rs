@@ -61,7 +61,7 @@ pub struct Rq {
     pub(crate) root_lock: Mutex<Option<RootLock>>,
 }
 
-/// Wakes the keeper thread.
+/// Wakes the supervisor thread.
 #[derive(Default)]
 pub(crate) struct Supervisor {
     pub(crate) requested: Mutex<bool>,

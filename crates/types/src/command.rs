@@ -344,7 +344,7 @@ pub struct Take {
     pub keys: Option<Box<Keys>>,
     /// `None`: the message is removed.
     pub lease: Option<LeaseRequest>,
-    /// True: only look; nothing changes.
+    /// True: a peek, which changes nothing.
     pub peek: bool,
     /// Behaviour when no message is there.
     pub wait: Wait,

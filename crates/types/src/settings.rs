@@ -328,7 +328,7 @@ impl Overrides {
         each_override!(clear);
     }
 
-    /// The bits of those that are given here and are not the same in `before`.
+    /// The bits of those that are set here and are not the same in `before`.
     fn newly_set(&self, before: &Overrides) -> u64 {
         macro_rules! newly {
             ($($field:ident),* $(,)?) => { [$(self.$field.is_some() && self.$field != before.$field),*] };

@@ -143,7 +143,7 @@ impl Importer<'_> {
         done.and(reported)
     }
 
-    /// Tells the source what is durable.
+    /// Reports the durable messages to the source.
     fn report(&mut self, source: &mut dyn Source) -> Result<()> {
         let settled = self.count.settled();
         let more = settled - std::mem::replace(&mut self.reported, settled);

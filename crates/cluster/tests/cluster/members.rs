@@ -64,7 +64,7 @@ struct App {
     lacks: bool,
     /// The copies of the stream begin with different entries.
     differ: bool,
-    /// The entry that they were last asked of.
+    /// The entry of the last request to them.
     requested_of: Option<Seq>,
     process: Option<Process>,
     /// The disk of its newest mirror.

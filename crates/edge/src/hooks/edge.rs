@@ -72,7 +72,7 @@ impl Host for Shards {
     }
 }
 
-/// True for what only looks: a hook that asks for it gets its answer at once,
+/// True for a peek: a hook that asks for it gets its answer at once,
 /// also if a run has to be read for it.
 fn peeks(command: &Command) -> bool {
     matches!(

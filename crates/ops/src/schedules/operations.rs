@@ -1,4 +1,4 @@
-//! Steering schedules. A mark is shown only when it is durable.
+//! Steering schedules. A cursor is shown only when it is durable.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ const ALIKE: f64 = 0.8;
 const LETTERS: usize = 100;
 /// Names that are compared.
 const COMPARED: usize = 1000;
-/// Tries of an act whose mark somebody else changes meanwhile.
+/// Tries of an act whose cursor somebody else changes meanwhile.
 const TRIES: usize = 3;
 
 impl Schedules {
@@ -69,7 +69,7 @@ impl Schedules {
 }
 
 impl Runner<'_> {
-    /// Does what was ordered, some of it, if the configuration whose marks were read still is the
+    /// Does what was ordered, some of it, if the configuration whose cursors were read still is the
     /// one in force.
     pub(super) fn obey(&self, version: u64) {
         for _ in 0..TURN {

@@ -1,4 +1,4 @@
-//! Showing schedules. A mark is shown only when it was read and is durable.
+//! Showing schedules. A cursor is shown only when it was read and is durable.
 
 use std::sync::Arc;
 
