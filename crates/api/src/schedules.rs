@@ -410,7 +410,7 @@ pub(super) async fn define(
     must_operate(&requester)?;
     let headers = request.headers().clone();
     let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
-    // What cannot be is told before what has changed.
+    // Invalid definitions are reported before changed ones.
     let schedule = spec.schedule(&name);
     schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
     let seen = api.seen(&headers, &name).await?;

@@ -441,7 +441,7 @@ pub fn ask_named(
         let _gone = sender.send((outcome, name));
     });
     client_api.submit(caller, command, reply);
-    // What was decided and never acknowledged is told by the reply being dropped.
+    // The drop of the reply means: decided, but never acknowledged.
     receiver
         .recv()
         .unwrap_or((Outcome::Refused(CommandError::Unknown), Name::default()))

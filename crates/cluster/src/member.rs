@@ -323,7 +323,7 @@ impl<D: Duty> Inner<D> {
             Some(Action::Compare(seq)) => self.compare(seq),
             Some(Action::Claim(_)) => self.claim(),
             Some(Action::Heartbeat) => self.duty.heartbeat(),
-            // Whoever says that the log is lost knows why.
+            // The part that reports that the log is lost knows why.
             Some(Action::StepDown) => {}
             Some(Action::ReadAgain) => self.read_again(),
         }
@@ -477,7 +477,7 @@ impl<D: Duty> Inner<D> {
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
-                // Whoever is the first takes nothing over.
+                // The first owner takes nothing over.
                 if epoch > before && before > quintet_log::Epoch(0) && self.ownership.is_standby() {
                     self.tally.claimed(parted);
                 }

@@ -220,7 +220,7 @@ impl Config {
     pub fn engine_settings(&self) -> Settings {
         let mut defaults = QueueSettings::of_server();
         self.defaults.lay_over(&mut defaults);
-        // Whoever makes them; what the file says of them comes after it and wins.
+        // Made by any client; what the file says of them comes after it and wins.
         let speaks_sqs = self.listen.iter().any(|l| matches!(l.served, Served::Sqs));
         let fifo = speaks_sqs.then(|| {
             let ordered = Overrides {

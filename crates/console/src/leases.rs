@@ -157,7 +157,7 @@ async fn walk_queue(
     loop {
         let bulk_done = match context.bulk_op(&bulk_op).await {
             Ok(bulk_done) => bulk_done,
-            // It was deleted since its numbers were told.
+            // It was deleted since its numbers were read.
             Err(problem) if problem.status == 404 && want.queue.is_empty() => return Ok(()),
             Err(problem) => return Err(problem),
         };

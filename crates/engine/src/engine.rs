@@ -164,7 +164,7 @@ impl Engine {
 
     /// Resolves a queue's settings anew.
     pub(crate) fn resettle(&mut self, id: QueueId) {
-        // The log may tell of settings of a queue that is not there.
+        // The log may have settings of a queue that is not there.
         let Some(queue) = self.store.queue(id) else {
             return;
         };
@@ -582,7 +582,7 @@ impl Engine {
                 self.bury_if_spent(&mut cx, id);
             }
         }
-        // Those of an earlier epoch whose process ended before it told of all.
+        // Those of an earlier epoch whose process ended before it recorded all.
         for id in self.store.take_owed_removals() {
             queues.extend(self.store.message(id).map(|message| message.queue));
             self.end_cancelled(&mut cx, id);

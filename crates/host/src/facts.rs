@@ -75,7 +75,7 @@ impl Core {
         };
         Span {
             segments: committer.log.segments(),
-            // Nothing is told that is not in the files.
+            // Only facts in the files are reported.
             durable: durable.min(committer.log.end()),
         }
     }

@@ -63,7 +63,7 @@ impl Core {
             let refused = Outcome::Refused(CommandError::Draining);
             (refused, Name::default(), Required::default())
         };
-        // Before it is asked: it may be told at once.
+        // Before it is asked: it may be answered at once.
         {
             let mut waiting = locked(&self.peeks.waiting);
             if waiting.ended {

@@ -94,7 +94,7 @@ mod tests {
             let mut got = Vec::new();
             let mut last = 0;
             for seq in reported {
-                // Nobody is told of what was not stored.
+                // Only stored entries are delivered.
                 last = last.max(seq);
                 let entry = Bytes::from(seq.to_string());
                 follow.came(Seq(seq), entry, &mut |seq, bytes| got.push((seq, bytes)));

@@ -253,7 +253,7 @@ fn agree(
         format: FORMAT,
     };
     if bucket.get("cluster")?.is_none() {
-        // Whoever is first.
+        // The first one wins.
         bucket.put_behind("cluster", 0, json(&ours).into())?;
     }
     let Some(there) = bucket.get("cluster")? else {

@@ -174,7 +174,7 @@ impl AuditLog for Audit {
             };
             return;
         }
-        // The line that is written now tells of its own messages.
+        // The line that is written now counts its own messages.
         let before = steps.replace(Act {
             messages: None,
             ..act.clone()

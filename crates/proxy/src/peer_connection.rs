@@ -43,7 +43,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
             let request = timeout(SAY, hear(shared, &mut stream, true)).await??;
             drop(place);
             match request {
-                // Whoever reaches the node's own socket may have its listeners as well.
+                // A peer that reaches the node's own socket may have its listeners as well.
                 Purpose::Tunnel(_) => refuse(&mut stream, "clients come by the listeners").await,
                 Purpose::Node(question) => write_line(shared, &mut stream, question).await,
             }

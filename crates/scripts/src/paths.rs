@@ -62,7 +62,7 @@ impl Paths {
         for folder in made {
             sync_dir(folder.canonicalize()?.parent().unwrap_or(Path::new("/")))?;
         }
-        // Scripts run elsewhere and are told full paths.
+        // Scripts run elsewhere and get full paths.
         let root = root.canonicalize()?;
         Ok(Self { root })
     }

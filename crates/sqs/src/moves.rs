@@ -380,7 +380,7 @@ impl Sqs {
                 Ok(there) if there.iter().any(runs) => {}
                 Ok(_) => return,
                 Err(fault) if fault.shape == Shape::ResourceNotFound => return,
-                // Told of below, where it matters.
+                // Reported below, where it matters.
                 Err(_) => {}
             }
             let mut moved = 0;

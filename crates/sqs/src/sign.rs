@@ -388,7 +388,7 @@ pub fn check<'k>(
     if !bool::from(wanted.as_bytes().ct_eq(says.signature.as_bytes())) {
         return Err(mismatch());
     }
-    // After the signature: who has no key is told nothing of our clock.
+    // After the signature: a client without a key learns nothing of our clock.
     let age = now.signed_duration_since(date).num_seconds();
     if age > says.expires.unwrap_or(SKEW) {
         let earliest = now - chrono::Duration::seconds(says.expires.unwrap_or(SKEW));

@@ -233,7 +233,7 @@ impl Newest<'_> {
             }
             let bulk_done = self.api.bulk_done(self.requester, bulk_op.clone()).await;
             let (bulk_done, room) = match bulk_done {
-                // It was deleted since its numbers were told.
+                // It was deleted since its numbers were read.
                 Err(problem) if problem.status == 404 => return Ok(SeekResult::End),
                 bulk_done => bulk_done?,
             };

@@ -43,7 +43,7 @@ impl Edge {
     /// The principal of a connection before its first request.
     pub(super) fn who_comes(&self, arrival: &Arrival) -> Principal {
         if self.is_operator(arrival.listener) {
-            // Whoever the socket's mode lets in may operate, as long as nobody
+            // Each client that the socket's mode lets in may operate, as long as nobody
             // has said who may do what.
             let own = rustix::process::geteuid().as_raw();
             // Through another node, whose listener may ask for no certificates.

@@ -316,7 +316,7 @@ impl Durable {
         if let Some(slot) = self.ids.get(message.id.0)
             && !self.is_alive(self.messages.at(slot))
         {
-            // No log that was written here tells of one that was flushed. Its
+            // No log that was written here records one that was flushed. Its
             // id is free when it is freed.
             while self.collect(1 << 16) {}
         }

@@ -279,7 +279,7 @@ impl Dependencies {
             child,
             after: Some(Box::new(after.clone())),
         });
-        // Where replay begins with this record nothing else tells of them.
+        // Where replay begins with this record nothing else records them.
         for &parent in after.parents.iter().map(|parent| &parent.id) {
             if self.edges.contains(&(parent, child))
                 && let Some(&succeeded) = self.ended.get(&parent)

@@ -271,7 +271,7 @@ impl Durable {
     pub(crate) fn rearm(&mut self, id: QueueId) {
         let Self { queues, cold, .. } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
-            // It went with what was taken out of it, or the log tells of one that is gone.
+            // It went with what was taken out of it, or the log records one that is gone.
             return;
         };
         let next = queue.alarm(cold);

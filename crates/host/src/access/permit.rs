@@ -72,7 +72,7 @@ impl Access<'_> {
         if principal == Principal::SERVER {
             return true;
         }
-        // Whoever gives up a queue needs nothing.
+        // To give up a queue needs no right.
         if let Command::Refer { uses, watches, .. } = command
             && *uses != Some(true)
             && *watches != Some(true)

@@ -190,7 +190,7 @@ pub(super) fn ask_all(
     for (at, command) in commands.into_iter().enumerate() {
         let sender = sender.clone();
         let reply = Box::new(move |outcome, _| {
-            // This thread waits until all are told or dropped.
+            // This thread waits until all are called or dropped.
             let _delivered = sender.send((at, outcome));
         });
         client_api.submit(Caller::server(client.client_id()), command, reply);

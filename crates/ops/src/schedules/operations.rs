@@ -83,7 +83,7 @@ impl Runner<'_> {
             match order {
                 None => return,
                 Some(Order::List(which, notify)) => {
-                    // Dropped untold where the tables cannot be read: the server stops.
+                    // Dropped without a reply where the tables cannot be read: the server stops.
                     if let Some((seen, last)) = self.show(&which) {
                         notify(seen, last);
                     }
