@@ -24,8 +24,7 @@ use crate::record::attr_text;
 /// | `queue/NAME/msg/DAY/ID/attach/` | its attachments |
 /// | `config/rq_router_rules.toml` | rules of `rq_router` |
 /// | `log/rq_router.log` | what its rules log |
-/// | `config/queuemgr.pid`, `queue/NAME/queue.pid` | number of the process that looks after all,
-/// and after a queue, while it does |
+/// | `config/queuemgr.pid`, `queue/NAME/queue.pid` | number of the process that looks after all, and after a queue, while it does |
 /// | `lock` | locked while a service runs |
 /// | `run/ID` | the process group of a running script |
 /// | `scandir/`, `timers/` | links |
