@@ -563,8 +563,8 @@ metrics! {
 }
 
 impl Metric {
-    /// How many of what `quintet stats` shows are one of what Prometheus is
-    /// told.
+    /// How many of what `quintet stats` shows are one of the units that
+    /// Prometheus gets.
     fn per_base(&self) -> f64 {
         match self.stat.rsplit('_').next() {
             Some("us") => 1e6,

@@ -118,8 +118,8 @@ fn http_is_told_when_to_come_again() {
     server.stop();
 }
 
-/// Many half requests hold no more than their address may; what is closed is
-/// told so, and a client that holds nothing goes on.
+/// Many half requests hold no more than their address may; a client that is closed
+/// gets the reason, and a client that holds nothing goes on.
 #[test]
 fn bytes_in_flight_are_bounded_by_address() {
     let server = start(&here("bytes_in_flight_max = '1MiB'"));
