@@ -51,7 +51,6 @@ pub struct Load {
     pub target: Target,
     /// TLS, if the server speaks it there.
     pub tls: Option<Tls>,
-    /// Its protocol.
     pub protocol: Protocol,
     /// The server may be on another machine.
     pub remote: bool,

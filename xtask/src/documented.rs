@@ -1,5 +1,5 @@
-//! Public items have a doc comment. Fields and variants need none, which
-//! rustc's own lint cannot be told.
+//! Public items have a doc comment. Fields and variants need none;
+//! rustc's own lint has no such exception.
 
 /// The words that begin an item, behind `pub` and [`BEFORE`].
 const ITEMS: [&str; 10] = [

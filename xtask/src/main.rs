@@ -24,6 +24,7 @@ mod tidy;
 mod timings;
 mod tool;
 mod unit;
+mod words;
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::io::IsTerminal as _;
@@ -171,7 +172,7 @@ fn cargo(args: &[&str]) -> Result<()> {
     run(cargo_command().args(args).current_dir(root()))
 }
 
-/// Cargo as it is when typed: what `cargo xtask` is told about the package
+/// Cargo as it is when typed: what `cargo xtask` knows of the package
 /// xtask would make build scripts that look at it run again, and all that
 /// depends on them build again, each time.
 fn cargo_command() -> Command {

@@ -15,6 +15,28 @@ pub(crate) fn unlisted<'a>(summary: &str, files: impl Iterator<Item = &'a str>) 
         .collect()
 }
 
+/// The first example of a page begins in so many lines.
+const EXAMPLE_LINES: usize = 25;
+
+/// The breaches of a page that does not begin with its readers and an example.
+pub(crate) fn beginning(name: &str, page: &str) -> Vec<String> {
+    let mut breaches = Vec::new();
+    let first = page.lines().skip(1).find(|line| !line.is_empty());
+    let for_readers = first.is_some_and(|line| line.starts_with("For "));
+    if !for_readers && name != "docs/index.md" {
+        breaches.push(format!(
+            "{name}: the first paragraph names no readers (\"For operators.\")"
+        ));
+    }
+    let mut beginning = page.lines().take(EXAMPLE_LINES);
+    if !beginning.any(|line| line.trim_start().starts_with("```")) {
+        breaches.push(format!(
+            "{name}: no example in the first {EXAMPLE_LINES} lines"
+        ));
+    }
+    breaches
+}
+
 /// The test that pastes the sessions of pages into a shell.
 pub(crate) const SESSIONS: &str = "crates/server/tests/operations/readme.rs";
 
@@ -64,7 +86,23 @@ pub(crate) fn never_run(name: &str, page: &str, tests: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{never_run, unlisted};
+    use super::{beginning, never_run, unlisted};
+
+    #[test]
+    fn a_page_begins_with_its_readers_and_an_example() {
+        let late = format!("# A\n\nFor all.\n{}```\n", "\n".repeat(21));
+        for (name, page, count) in [
+            ("docs/a.md", "# A\n\nFor all.\n\n   ```\n", 0),
+            ("docs/a.md", "# A\n\nOf all.\n\n```\n", 1),
+            ("docs/a.md", "# A\n\nOf all.\n", 2),
+            ("docs/index.md", "# A\n\nOf all.\n\n```\n", 0),
+            ("docs/a.md", &late, 0),
+            ("docs/a.md", &late.replace("```", "\n```"), 1),
+        ] {
+            let found = beginning(name, page);
+            assert_eq!(found.len(), count, "{page}: {found:?}");
+        }
+    }
 
     #[test]
     fn sessions_are_run_or_say_why_not() {

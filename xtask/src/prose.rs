@@ -21,7 +21,7 @@ const WORST: usize = 10;
 const COLUMNS: usize = 72;
 
 /// Pages with rules for their sentences; `CHANGELOG.md` is a list.
-fn is_page(file: &str) -> bool {
+pub(crate) fn is_page(file: &str) -> bool {
     let others = [
         "README.md",
         "ARCHITECTURE.md",
@@ -114,7 +114,7 @@ fn item(line: &str) -> Option<&str> {
 }
 
 /// `text` with `put` for all that is between `open` and `close`, and for these.
-fn without(text: &str, open: &str, close: &str, put: &str) -> String {
+pub(crate) fn without(text: &str, open: &str, close: &str, put: &str) -> String {
     let (mut kept, mut rest) = (String::new(), text);
     while let Some((before, behind)) = rest.split_once(open) {
         let Some((_, behind)) = behind.split_once(close) else {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// Lines kept from the end, and of those that tell of a failure before it; choices.
+/// Lines kept from the end, and of those that report a failure before it; choices.
 const LAST: usize = 30;
 const TELLING: usize = 40;
 /// The longest line that is repeated.
@@ -17,7 +17,7 @@ const LINE_CHARS: usize = 1_000;
 /// A process that the command left behind may hold its output open: it is not waited for.
 const LEFT_BEHIND: Duration = Duration::from_secs(2);
 
-/// The lines of an output that a summary repeats when it tells of a failure.
+/// The lines of an output that a summary repeats when it reports a failure.
 #[derive(Default)]
 struct Kept {
     telling: Vec<String>,

@@ -27,7 +27,7 @@ pub(crate) struct Part {
     pub(crate) fetches: &'static str,
     /// Gets that; runs beside the build.
     pub(crate) fetch: fn(&Path) -> Result<()>,
-    /// Is told which tests are left out.
+    /// Receives the tests that are left out.
     pub(crate) run: fn(&Run, &[&'static str]) -> Result<()>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Group {
     Long,
 }
 
-/// Lanes that run beside each other.
+/// Groups that run beside each other.
 pub(crate) const BESIDE: [Group; 5] = [
     Group::Unit,
     Group::Stress,

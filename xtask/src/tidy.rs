@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{circles, documented, files_of_git, pages, prose};
+use crate::{circles, documented, files_of_git, pages, prose, words};
 
 /// The dependencies that each crate may have: of the workspace, then third-party ones. `*` is any
 /// but an event loop, which is named. A new dependency needs a review, and a word here.
@@ -89,12 +89,16 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for (name, text) in &files {
         if name.starts_with("docs/") && name.ends_with(".md") {
             breaches.extend(pages::never_run(name, text, tests));
+            if name != "docs/SUMMARY.md" {
+                breaches.extend(pages::beginning(name, text));
+            }
         }
     }
     let names = files.iter().map(|(name, _)| name.as_str());
     breaches.extend(pages::unlisted(summary, names));
     breaches.extend(circles::all(&files));
     breaches.extend(prose::breaches(root, &files)?);
+    breaches.extend(words::breaches(&files));
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }

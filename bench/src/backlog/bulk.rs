@@ -34,7 +34,6 @@ impl Pile {
         }
     }
 
-    /// The queue.
     pub(crate) fn queue(self) -> String {
         format!("{}0000", self.prefix)
     }

@@ -155,7 +155,7 @@ fn put(server: &Server, all: u64, second: Instant) -> Result<Instant> {
         let now = Instant::now();
         let left = second.checked_duration_since(now);
         let left = left.context("they could not be put in time")?;
-        // Whole seconds are told, so what is left of one spreads them over it.
+        // The report has whole seconds, so what is left of one spreads them over it.
         let delay = Duration::from_secs(left.as_secs() + 1);
         earliest = earliest.min(now + delay);
         let mut request = String::new();

@@ -117,7 +117,7 @@ pub(crate) fn disk(lab: &Lab) -> Result<ExperimentResult> {
     let before = server.disk()?;
     let mut peak = before;
     let report = measure(&load, "through", &mut |_| {
-        // A directory that cannot be read is told of below.
+        // A directory that cannot be read is reported below.
         peak = peak.larger(server.disk().unwrap_or_default());
     })?;
     let done = (report.puts, report.takes, report.empty);

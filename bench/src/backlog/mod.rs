@@ -37,7 +37,7 @@ const MESSAGES: std::ops::RangeInclusive<u64> = 10_000..=100_000_000;
 /// much again for a while.
 const DISK_BYTES: u64 = 1_500;
 
-/// One experiment.
+/// An experiment that the command line can name.
 struct Experiment {
     /// On the command line, and of its file.
     name: &'static str,
@@ -126,7 +126,7 @@ impl Lab {
     }
 }
 
-/// All of one experiment.
+/// The figures of one experiment, as the report has them.
 #[derive(Default, Serialize)]
 struct ExperimentResult {
     tables: Vec<Sheet>,

@@ -101,7 +101,6 @@ impl Kind {
         }
     }
 
-    /// Its program.
     fn program(self, ground: &Ground) -> Option<PathBuf> {
         let name = match self {
             Kind::Quintet(..) => return Some(ground.quintet.clone()),

@@ -24,7 +24,6 @@ pub(crate) fn fine(value: f64) -> String {
     format!("{value:.2}")
 }
 
-/// Bytes.
 pub(crate) fn bytes(value: f64) -> String {
     format!("{:.1} MiB", mib(value))
 }
@@ -204,7 +203,6 @@ impl Sheet {
         self.rows.push((name.into(), values.into()));
     }
 
-    /// As markdown.
     pub(crate) fn markdown(&self) -> String {
         let cells = |values: &Vec<f64>| {
             let pairs = values.iter().zip(&self.shows);

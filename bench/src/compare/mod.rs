@@ -138,7 +138,7 @@ impl Args {
     }
 }
 
-/// Everything, for whoever wants to reckon again.
+/// Everything, for readers who want to calculate again.
 fn to_json(experiment: &Experiment, outcome: &Outcome, ground: &Ground) -> Value {
     let mut servers = BTreeMap::new();
     for contender in &experiment.contenders {

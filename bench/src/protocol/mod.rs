@@ -66,7 +66,6 @@ impl Protocol {
 pub enum ClientRequest {
     /// Put a message.
     Put,
-    /// Take one, if there is one.
     Take,
     /// The second half of a take, in protocols where a message is reserved
     /// and then settled.

@@ -107,13 +107,11 @@ pub(crate) fn poll(queue: &str) -> Vec<u8> {
     request("ReceiveMessage", &input)
 }
 
-/// Sends one.
 pub(crate) fn send(queue: &str, body: &str) -> Vec<u8> {
     let input = format!(r#"{{"QueueUrl":"{queue}","MessageBody":"{body}"}}"#);
     request("SendMessage", &input)
 }
 
-/// Deletes it.
 pub(crate) fn delete(queue: &str, handle: &str) -> Vec<u8> {
     let input = format!(r#"{{"QueueUrl":"{queue}","ReceiptHandle":"{handle}"}}"#);
     request("DeleteMessage", &input)

@@ -21,7 +21,7 @@ fn start(folder: &Path) -> Server {
     Server::start(folder, "sqs", "127.0.0.1:0", "")
 }
 
-/// A client that is told only where the server is, and any credentials.
+/// A client that knows only where the server is, and any credentials.
 fn client(server: &Server) -> Client {
     client_as(server, "anybody", "anything")
 }

@@ -12,9 +12,9 @@ use super::problem::Problem;
 use super::read;
 use super::types::Cancel;
 
-/// Cancels a message. One that nobody holds is removed. The worker of a reserved one is told when
-/// it extends its lease or reports progress; it may still finish the message until the grace is
-/// over. Then the lease ends, and the message does not come back.
+/// Cancels a message. One that nobody holds is removed. The worker of a reserved one learns of it
+/// when it extends its lease or reports progress; it may still finish the message until the grace
+/// is over. Then the lease ends, and the message does not come back.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/cancel", tag = "messages",
     params(("id" = u64, Path)), request_body = Cancel,
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already")))]

@@ -164,7 +164,7 @@ impl Api {
     }
 }
 
-/// The reply to who ended a lease; the audit tells of the queue that is held by this.
+/// The reply to who ended a lease; the audit names the queue that is held by this.
 pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
     if let Some(queue) = held {
         let extensions = response.extensions_mut();

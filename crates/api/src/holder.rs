@@ -12,7 +12,7 @@ use super::Api;
 use super::problem::Problem;
 use quintet_http::{Requester, reply};
 
-/// A connection, as the server tells of it.
+/// A connection, as the server shows it.
 #[derive(Clone, Debug, Deserialize)]
 struct Connection {
     id: u64,
@@ -74,7 +74,7 @@ impl Api {
         let _room = self.room(super::LIST_BYTES)?;
         let (sender, receiver) = reply::channel();
         self.client_api.clients(sender);
-        // Dropped untold: nobody tells of any.
+        // Dropped without a call: there is no list.
         let list = receiver.await.unwrap_or_else(|_| "[]".to_owned());
         let all: Vec<Connection> = serde_json::from_str(&list)
             .map_err(|error| Problem::internal(format!("connections: {error}")))?;

@@ -120,7 +120,7 @@ pub(super) async fn stream(
     let slot = slot.map(|Extension(slot)| slot);
     let mut ask = asks(&token)?;
     let place = api.stream_place()?;
-    // A lease that is over is told before the stream begins.
+    // A lease that is over is an error before the stream begins.
     let first = api.lease_news(&requester, ask).await?;
     let Some(first) = first.filter(|news| news.state == LeaseState::Held) else {
         return Err(Problem::lease_over());

@@ -1,7 +1,7 @@
 //! `/api/v1`: queues, messages, leases and the server as JSON.
 //!
 //! Each request is one command, or a few, of the requester's own principal: what
-//! it may do the shards know, as for every protocol. A lease belongs to whoever
+//! it may do the shards know, as for every protocol. A lease belongs to the client that
 //! has its token, not to a connection.
 
 mod after;
@@ -143,8 +143,9 @@ impl Api {
         allowed(answered)
     }
 
-    /// Takes messages; `gather`: goes on until there are enough. A wait ends when the client ends its side of the connection, and when the
-    /// server stops. The messages go back if the reply with them never begins to leave.
+    /// Takes messages; `gather`: goes on until there are enough. A wait ends when the client ends
+    /// its side of the connection, and when the server stops. The messages go back if the reply
+    /// with them never begins to leave.
     ///
     /// # Errors
     /// The shards' error.

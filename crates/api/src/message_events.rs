@@ -133,7 +133,7 @@ async fn stream_of(
     mut request: EventsRequest,
 ) -> Result<Response, Problem> {
     let place = api.stream_place()?;
-    // A position that is wrong is told before the stream begins.
+    // A position that is wrong is an error before the stream begins.
     let page = api.events_page(&request).await?;
     request.since = Since::Position(page.next.clone());
     let open = place.open(&api, slot.as_deref());
@@ -150,7 +150,7 @@ async fn stream_of(
                     None if is_let_go(client) => return None,
                     None => {
                         let read = api.events_after(request.clone(), LOOK, client).await;
-                        // The client asks again and is told.
+                        // The client asks again and gets the error.
                         let (page, let_go) = read.ok()?;
                         if let_go {
                             return None;

@@ -196,7 +196,7 @@ impl Api {
                         let left = max - u32::try_from(found.messages.len()).unwrap_or(max);
                         bulk_op.max = bulk::rows(&stats.name, left);
                         let bulk_done = match self.bulk_done(requester, bulk_op.clone()).await {
-                            // It was deleted since its numbers were told.
+                            // It was deleted since its numbers were read.
                             Err(problem) if problem.status == 404 => break,
                             bulk_done => bulk_done?,
                         };
@@ -321,7 +321,7 @@ impl Api {
         };
         for _ in 0..SEEKS {
             let (bulk_done, room) = match self.bulk_done(requester, bulk_op.clone()).await {
-                // It was deleted since its numbers were told.
+                // It was deleted since its numbers were read.
                 Err(problem) if problem.status == 404 => return Ok(()),
                 bulk_done => bulk_done?,
             };

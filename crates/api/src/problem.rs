@@ -282,7 +282,7 @@ impl Problem {
         }
     }
 
-    /// It may not be done, whoever the requester is.
+    /// It may not be done, by any requester.
     pub fn forbidden(detail: &str) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
     }

@@ -54,7 +54,7 @@ impl Api {
     }
 }
 
-/// Ends the lease of a message, whoever holds it: the message is ready again at once, as if it had
+/// Ends the lease of a message, of any holder: the message is ready again at once, as if it had
 /// been released.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/release", operation_id = "release_message", tag = "leases",
     params(("id" = u64, Path)),

@@ -21,7 +21,7 @@ use super::types::MessageView;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
-/// Due times that are told of one.
+/// Due times that are shown of one.
 const NEXTS: usize = 10;
 /// Memory of a schedule in a list, bytes.
 const ROW_BYTES: u64 = 1024;
@@ -369,7 +369,7 @@ pub(super) async fn show(Call { api, requester }: Call, Path(name): Path<String>
     Ok(tagged(reply::document(&one), found.version))
 }
 
-/// The next due times of a schedule whose times are told, so many at most.
+/// The next due times of a schedule with these times, so many at most.
 pub fn nexts(seen: &ScheduleSeen, most: usize) -> Vec<u64> {
     let (Some(next), Some(timing)) = (seen.next_ms, &seen.timing) else {
         return Vec::new();
@@ -410,7 +410,7 @@ pub(super) async fn define(
     must_operate(&requester)?;
     let headers = request.headers().clone();
     let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
-    // What cannot be is told before what has changed.
+    // Invalid definitions are reported before changed ones.
     let schedule = spec.schedule(&name);
     schedule.map_err(|bad| Problem::field(bad.field, bad.why))?;
     let seen = api.seen(&headers, &name).await?;

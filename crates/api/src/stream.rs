@@ -20,7 +20,8 @@ const NAMES_MAX: usize = 16 << 10;
 /// With `since`: what happened to messages behind that position, from the log; as JSON, or as
 /// server-sent events `messages` for who accepts `text/event-stream`. Without: changes in queues,
 /// every 2 s, as server-sent events: first all of them, then those that changed, with null for one
-/// that is gone; `queue` selects them, up to 100; without it the first 100 in the order of the list.
+/// that is gone; `queue` selects them, up to 100; without it the first 100 in the order of the
+/// list.
 #[utoipa::path(get, path = "/api/v1/events", tag = "queues",
     params(("since" = Option<String>, Query, description = "now, oldest, or `next` of the reply before"),
         ("queue" = Option<Vec<String>>, Query, description = "a queue, with `since` a pattern; up to 100 times"),
@@ -100,7 +101,7 @@ impl Api {
         }
     }
 
-    /// Looks at a selection's queues. `None`: the server is stopping.
+    /// Reads the visible queues of a selection. `None`: the server is stopping.
     async fn visible_queues(
         &self,
         principal: Principal,

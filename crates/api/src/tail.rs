@@ -82,7 +82,7 @@ pub(super) async fn tail(
     let query = read::Query::of(&uri, &["after", "contains"], &[])?;
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
     let queue = read::queue(&queue)?;
-    // Bodies are told, so it takes the right to see messages.
+    // The stream has bodies, so it takes the right to see messages.
     let peek = BulkOp::show(queue.clone(), ListState::Ready, 1);
     match api.bulk_done(&requester, peek).await {
         Err(problem) if problem.code != CommandError::QueueNotFound.code() => return Err(problem),

@@ -768,6 +768,7 @@ mod tests {
     fn numbers_have_their_old_names_too() {
         let gauges = QueueGauges {
             waiting_peeks: 2,
+            not_selectable: 4,
             ..QueueGauges::default()
         };
         let totals = QueueTotals {
@@ -778,6 +779,8 @@ mod tests {
         for (name, number) in [
             ("waiting_peeks", 2),
             ("lookers", 2),
+            ("not_selectable", 4),
+            ("held_back", 4),
             ("total_peeks", 3),
             ("total_looks", 3),
         ] {

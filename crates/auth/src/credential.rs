@@ -19,7 +19,7 @@ const PASSWORD_MAX: usize = 1024;
 const MEMORY_KIB_MAX: u32 = 1 << 20;
 const PASSES_MAX: u32 = 100;
 
-/// An error in a credential.
+/// Why a line of a users file has no valid credential.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CredentialError {
     /// Not a hash in PHC form.

@@ -3,7 +3,7 @@
 //!
 //! Pure: no clock, file or socket. Time is an argument, in ms of the wall
 //! clock, and so is what is random. Checking a password takes tens of
-//! milliseconds and tens of MiB by design: whoever calls [`Password::fits`]
+//! milliseconds and tens of MiB by design: the caller of [`Password::fits`]
 //! does it where nobody waits.
 
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]

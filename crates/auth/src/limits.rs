@@ -14,7 +14,6 @@ pub enum Subject {
     Addresses,
     /// Each address in a network.
     Network(IpNet),
-    /// Each user.
     Users,
     /// Each member of a group.
     Group(String),

@@ -11,7 +11,7 @@ macro_rules! rights {
         }
 
         impl Right {
-            /// All there are.
+            /// Every right, in the order of their declaration.
             pub const ALL: &'static [Right] = &[$(Right::$right),*];
 
             /// Its word in the configuration.
@@ -41,7 +41,7 @@ impl Right {
     }
 }
 
-/// A set of rights.
+/// Rights as bits, one for each [`Right`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Rights(u8);
 
@@ -54,7 +54,7 @@ impl Rights {
         self.0 & Self::from(right).0 != 0
     }
 
-    /// These and those.
+    /// The union of both sets.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)

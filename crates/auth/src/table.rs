@@ -235,7 +235,7 @@ impl Table {
         known.map(|(number, _)| *number)
     }
 
-    /// True if this is a user here.
+    /// True if the table has a user of this name.
     pub fn has_user(&self, name: &str) -> bool {
         self.users.contains_key(name)
     }

@@ -32,7 +32,6 @@ pub enum Holder {
 #[derive(Clone, Debug)]
 pub struct Grant {
     pub to: Holder,
-    /// Of which queues.
     pub queues: Vec<Pattern>,
     pub rights: Rights,
 }

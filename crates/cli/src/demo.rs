@@ -272,7 +272,7 @@ impl Client {
     }
 
     /// Takes a message by a reliable read, so that it stays until that is confirmed; true if there
-    /// was one. It is found when it is read: whether it was confirmed may never be told.
+    /// was one. It is found when it is read: whether it was confirmed may stay unknown.
     fn take(&mut self, ledger: &Mutex<Ledger>) -> std::io::Result<bool> {
         let head = self.ask("get demo/open\r\n")?;
         let Some(len) = head

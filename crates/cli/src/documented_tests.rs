@@ -156,6 +156,35 @@ fn the_examples_of_help_are_commands() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
+/// Help that is no doc comment, such as examples, has no words that `cargo xtask tidy` refuses.
+#[test]
+fn help_has_no_words_of_the_list() {
+    fn check(command: &clap::Command, list: &str) {
+        let help = command.clone().render_long_help().to_string();
+        let spoken = help.split('`').step_by(2).collect::<Vec<_>>().join(" x ");
+        let spoken = spoken.to_lowercase();
+        let words = spoken.split(|c: char| !c.is_alphanumeric() && c != '-');
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let text = format!(" {} ", words.join(" "));
+        let rows = list.lines().filter(|line| !line.starts_with('#'));
+        for (old, instead) in rows.filter_map(|line| line.split_once(": ")) {
+            for old in old.split(", ") {
+                let name = command.get_name();
+                assert!(
+                    !text.contains(&format!(" {old} ")),
+                    "{name}: \"{old}\": write {instead}"
+                );
+            }
+        }
+        for sub in command.get_subcommands() {
+            check(sub, list);
+        }
+    }
+    let mut all = Cli::command();
+    all.build();
+    check(&all, include_str!("../../../xtask/words.txt"));
+}
+
 #[test]
 fn commands_are_read_as_a_shell_reads_them() {
     let page = "text `quintet put a 'b c' | x` and `other`\n```\n$ quintet take a &\nout\n```\n";

@@ -123,7 +123,7 @@ impl<'a> NodePoll<'a> {
         }
     }
 
-    /// Has it done, and waits until it is; `drained`: what the node is to be, where it is told.
+    /// Has it done, and waits until it is; `drained`: what the node is to be, where that is given.
     fn order(&self, words: &[&str], drained: bool) -> Result<ExitCode> {
         let question = Question::Order(words.iter().map(|word| (*word).to_owned()).collect());
         let response = ask(self.data, question, PATIENCE)?;

@@ -413,7 +413,7 @@ impl Findings {
         }
     }
 
-    /// Adds a queue's finding. Of queues without consumers one is kept, as they are told together.
+    /// Adds a queue's finding. Of queues without consumers one is kept, as they are shown together.
     pub fn add(&mut self, queue: &Name, finding: Finding) {
         let before = &mut self.needing[finding.rule as usize];
         *before += 1;

@@ -14,7 +14,7 @@ pub const WATCHED_MAX: u32 = 1000;
 pub type News = Arc<dyn Fn() + Send + Sync>;
 
 quintet_types::named! {
-    /// Kind of an event.
+    /// Changes of a message that streams and webhooks report.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum EventKind, name {
         /// It entered a queue, or its producer committed it.
@@ -84,7 +84,7 @@ impl Since {
     }
 }
 
-/// Which events are requested.
+/// Selection of a stream: where it starts, queues and kinds.
 #[derive(Clone, Debug)]
 pub struct EventsRequest {
     pub since: Since,
@@ -100,7 +100,7 @@ pub struct EventsRequest {
     pub principal: Principal,
 }
 
-/// An event of a message.
+/// A change of a message or a queue, as streams report it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MessageEvent {
     /// When it was written to the log.

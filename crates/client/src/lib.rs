@@ -75,9 +75,9 @@ const READINGS: usize = 8;
 /// short and must not submit.
 pub type OnOutcome = Box<dyn FnOnce(Outcome, Name) + Send>;
 
-/// Told of messages for a client's subscription ([`quintet_types::Command::Watch`]), with the queue
-/// the first came from; the subscription is over then. Called from another thread, never twice at
-/// once; has to be short and must not submit.
+/// Notified of messages for a client's subscription ([`quintet_types::Command::Watch`]), with the
+/// queue the first came from; the subscription is over then. Called from another thread, never
+/// twice at once; has to be short and must not submit.
 pub type Arrive = Box<dyn FnMut(Handed, Name) + Send>;
 
 /// The way in. Shared by all threads.
@@ -194,8 +194,8 @@ pub trait ClientApi: Send + Sync {
         Err(NoEvents::Failed("no log is kept".to_owned()))
     }
 
-    /// Has `news` called, by any thread, when the log is durable for longer than up to a position of
-    /// [`ClientApi::events`]; true: it is already. Nobody is called who was dropped.
+    /// Has `news` called, by any thread, when the log is durable for longer than up to a position
+    /// of [`ClientApi::events`]; true: it is already. Nobody is called who was dropped.
     fn await_events(&self, next: &str, news: &News) -> bool {
         let _ = (next, news);
         false
@@ -283,8 +283,8 @@ pub trait ClientApi: Send + Sync {
         Err("this server is not a node of a cluster".to_owned())
     }
 
-    /// Tells of every connection, as a list in JSON; perhaps later, from another
-    /// thread. Dropped untold where there are none, or the server stops.
+    /// Lists every connection, as a list in JSON; perhaps later, from another
+    /// thread. Dropped without a call where there are none, or the server stops.
     fn clients(&self, sender: Box<dyn FnOnce(String) + Send>) {
         drop(sender);
     }
@@ -296,7 +296,7 @@ pub trait ClientApi: Send + Sync {
         drop(sender);
     }
 
-    /// Tells of the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
+    /// Lists the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
     /// does.
     fn workers(&self, after: Option<String>, sender: TellWorkers) {
         let _ = after;
@@ -310,15 +310,15 @@ pub trait ClientApi: Send + Sync {
         false
     }
 
-    /// Tells of schedules, in a page; perhaps later, from another thread. Dropped untold where the
-    /// server stops.
+    /// Lists schedules, in a page; perhaps later, from another thread. Dropped without a call where
+    /// the server stops.
     fn schedules(&self, which: WhichSchedules, sender: TellSchedules) {
         let _ = which;
         sender(Vec::new(), None);
     }
 
-    /// Steers the schedule of this name; told, perhaps later, when it is durable. Dropped untold
-    /// where the server stops.
+    /// Steers the schedule of this name; replies, perhaps later, when it is durable. Dropped
+    /// without a call where the server stops.
     fn steer_schedule(&self, action: ScheduleAct, name: &str, sender: TellSteered) {
         let _ = action;
         let name = name.to_owned();
@@ -345,8 +345,8 @@ pub trait ClientApi: Send + Sync {
     /// brings.
     fn enter(&self, arrive: Arrive) -> ClientId;
 
-    /// The same, for a client whose commands come from the calling thread: its outcomes are told
-    /// there. The thread must not block until they are.
+    /// The same, for a client whose commands come from the calling thread: its outcomes are
+    /// reported there. The thread must not block until they are.
     fn enter_here(&self, arrive: Arrive) -> ClientId {
         self.enter(arrive)
     }
@@ -355,7 +355,7 @@ pub trait ClientApi: Send + Sync {
     /// *connection* and *process* end, as if it had disconnected.
     fn leave(&self, client_id: ClientId);
 
-    /// Asks the shards. `reply` is called when the outcome may be told: when
+    /// Asks the shards. `reply` is called when the outcome may be reported: when
     /// what it says is durable under the server's sync policy. Commands of a
     /// client are decided one after the other: behind a take that waits the next
     /// ones wait too, but for `StopWaiting`.
@@ -384,7 +384,7 @@ pub trait ClientApi: Send + Sync {
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
 }
 
-/// Told of a page of workers, and the name of its last one if more follow.
+/// Receives a page of workers, and the name of its last one if more follow.
 pub type TellWorkers = Box<dyn FnOnce(String, Option<String>) + Send>;
 
 /// Told the effects of reading the configuration again that nobody asked for, a sentence each; or
@@ -441,7 +441,7 @@ pub fn ask_named(
         let _gone = sender.send((outcome, name));
     });
     client_api.submit(caller, command, reply);
-    // What was decided and never acknowledged is told by the reply being dropped.
+    // The drop of the reply means: decided, but never acknowledged.
     receiver
         .recv()
         .unwrap_or((Outcome::Refused(CommandError::Unknown), Name::default()))
@@ -463,7 +463,7 @@ impl<'a> ScopedClient<'a> {
         }
     }
 
-    /// The client.
+    /// The number under which the shards know this client.
     pub fn client_id(&self) -> ClientId {
         self.client_id
     }

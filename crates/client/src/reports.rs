@@ -197,7 +197,7 @@ pub struct NodeSeen {
     pub version: String,
 }
 
-/// The log of a group, as JetStream tells of it.
+/// The log of a group, as JetStream reports it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogSeen {
     pub group: u16,

@@ -6,7 +6,7 @@ use quintet_types::{CommandError, MessageId};
 use super::shown::plain;
 use super::spec::{BadSpec, ScheduleSpec};
 
-/// Told of a page of schedules, and the name of its last one if more follow.
+/// Receives a page of schedules, and the name of its last one if more follow.
 pub type TellSchedules = Box<dyn FnOnce(Vec<ScheduleSeen>, Option<String>) + Send>;
 
 /// Told what came of steering one.
@@ -76,7 +76,6 @@ pub enum NotSteered {
     /// It is another than the client has seen.
     #[error("the schedule has changed: get it again")]
     Changed,
-    /// There are too many.
     #[error("schedules_max = {0}: there are as many schedules")]
     TooMany(u64),
     /// It would never put anything.

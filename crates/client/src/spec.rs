@@ -65,7 +65,6 @@ pub struct ScheduleSpec {
     /// The body as text. This or `body_base64`; neither: an empty body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// The body in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
     /// Grouping key.

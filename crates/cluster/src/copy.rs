@@ -261,8 +261,8 @@ impl Copy {
         })
     }
 
-    /// Syncs the mirror. Whoever states another beginning purges then, and servers rewrite files
-    /// for that: should they lose some of it when all lose power, the mirror has it.
+    /// Syncs the mirror. A node that states another beginning purges then, and servers rewrite
+    /// files for that: should they lose some of it when all lose power, the mirror has it.
     fn sync(&mut self) -> Result<()> {
         if let Some(mirror) = &mut self.mirror {
             let point = mirror.sync_point();

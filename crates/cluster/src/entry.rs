@@ -33,7 +33,6 @@ pub struct Header {
     pub pads: bool,
     /// Which part of the frame, from 0.
     pub part: u16,
-    /// Its writer.
     pub writer: Writer,
     /// The epoch the writer's claim began.
     pub epoch: Epoch,
@@ -231,7 +230,7 @@ pub enum Refused {
     /// A later program wrote it.
     #[error("it has version {0}, which this program does not know: start a later one")]
     Version(u8),
-    /// Its checksum is wrong: it is damaged, or of another cluster, which cannot be told apart as
+    /// Its checksum is wrong: it is damaged, or of another cluster, which look the same as
     /// the cluster's number is part of what is summed.
     #[error("its checksum is wrong: it is damaged, or of another cluster")]
     Checksum,

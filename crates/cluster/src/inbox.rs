@@ -55,7 +55,7 @@ impl Inbox {
         self.lock().rung = true;
     }
 
-    /// Takes what the tail `tail` told.
+    /// Takes in the news of the tail `tail`.
     pub(crate) fn notify(&self, tail: u64, event: TailEvent) {
         let mut state = self.lock();
         if tail != state.tail || state.over {

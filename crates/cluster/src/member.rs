@@ -74,7 +74,7 @@ pub trait Duty: Send {
     fn frame(&mut self, state: &mut Self::State, frame: ReplayFrame<'_>) -> Result<(), String>;
 
     /// Whether what the frames so far led to could be served at once, as far as was found out since
-    /// it was told to [`Duty::check`]. Where it could not this member claims nothing.
+    /// [`Duty::check`] asked for it. Where it could not this member claims nothing.
     fn is_complete(&self, _state: &Self::State) -> bool {
         true
     }
@@ -124,7 +124,6 @@ pub struct Owned<S> {
     /// The time of the owner before less this machine's clock ([`World::now`]), ms: as frames came
     /// that it was appending. `None`: none came, as when all nodes were started anew.
     pub lead_ms: Option<i64>,
-    /// The state.
     pub state: S,
 }
 
@@ -145,7 +144,7 @@ struct Inner<D: Duty> {
     status: Arc<Mutex<Status>>,
     /// The number of the newest question where the stream ends.
     requests: u64,
-    /// When it is looked what the stream has.
+    /// When the stream is checked next.
     next_check: Moment,
     /// The stream's last entry, as far as known.
     last: Seq,
@@ -324,7 +323,7 @@ impl<D: Duty> Inner<D> {
             Some(Action::Compare(seq)) => self.compare(seq),
             Some(Action::Claim(_)) => self.claim(),
             Some(Action::Heartbeat) => self.duty.heartbeat(),
-            // Whoever says that the log is lost knows why.
+            // The part that reports that the log is lost knows why.
             Some(Action::StepDown) => {}
             Some(Action::ReadAgain) => self.read_again(),
         }
@@ -478,7 +477,7 @@ impl<D: Duty> Inner<D> {
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
-                // Whoever is the first takes nothing over.
+                // The first owner takes nothing over.
                 if epoch > before && before > quintet_log::Epoch(0) && self.ownership.is_standby() {
                     self.tally.claimed(parted);
                 }

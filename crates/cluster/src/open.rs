@@ -20,8 +20,8 @@ const AHEAD_BYTES: usize = 8 << 20;
 /// How long a question about the stream is left without an answer.
 const ASK_AGAIN: Moment = Moment::from_secs(1);
 
-/// A stream's log, not open. Opening makes this node its owner, whoever owned it before: who else
-/// could, and when one should, is decided elsewhere.
+/// A stream's log, not open. Opening makes this node its owner, also if another owned it before:
+/// who else could, and when one should, is decided elsewhere.
 pub struct StreamStore {
     pub stream: Arc<dyn Stream>,
     /// An empty directory for the mirror. The one of an earlier life is removed by the caller when

@@ -142,7 +142,6 @@ enum State {
     Deposed,
 }
 
-/// A request that is repeated.
 #[derive(Clone, Copy, Debug, Default)]
 struct RepeatedRequest {
     /// When it was sent last.

@@ -16,7 +16,6 @@ const AGAIN_FROM: u8 = 5;
 pub struct Claim {
     /// The epoch that begins.
     pub epoch: Epoch,
-    /// The writer from here on.
     pub writer: Writer,
     /// The node's name; at most 255 bytes.
     pub node: String,
@@ -44,7 +43,7 @@ pub enum Reign {
     /// Another owner.
     Claim(Claim, Option<Beginning>),
     /// The owner's last frame: it decides and answers nothing any more, and wishes the node of
-    /// this name, at most 255 bytes, to take over; empty: whoever can.
+    /// this name, at most 255 bytes, to take over; empty: any node that can.
     Handoff(String),
 }
 

@@ -25,7 +25,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As operators are told.
+    /// As operators see it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reading => "reading",

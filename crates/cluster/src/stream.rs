@@ -44,7 +44,7 @@ pub enum Answer {
 /// Content of a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryLookup {
-    /// This. Always true, whoever answered.
+    /// This. Always true, also if another server answered.
     Entry(Bytes),
     /// Nothing, or nothing any more. Who answered may have been behind.
     Nothing,
@@ -97,7 +97,7 @@ pub enum Distrusted {
     Unknown,
 }
 
-/// An event of a tail.
+/// The next news of a tail: an entry, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TailEvent {
     /// The next entry.
@@ -122,7 +122,7 @@ impl Tail {
 
 /// An ordered sequence of entries that others keep, and many append to and read.
 ///
-/// Whoever implements it promises: an entry is stored at one place or not at all; it is stored only
+/// An implementation promises: an entry is stored at one place or not at all; it is stored only
 /// while the stream's last place is what was expected; what was stored stays as it is until it is
 /// purged; places are never used again, also those purged. Nothing else: answers may be lost, late,
 /// doubled or stale.
@@ -139,7 +139,7 @@ pub trait Stream: Send + Sync {
     /// Asks the appending connection for the content of `seq`.
     fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>);
 
-    /// Tells of every entry from `from` on, in order, without gaps, as they are stored.
+    /// Delivers every entry from `from` on, in order, without gaps, as they are stored.
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail;
 
     /// Removes all entries below `seq`; whether it was done, as far as is known. May be repeated

@@ -224,7 +224,7 @@ impl GrantTable {
 }
 
 impl Config {
-    /// A mistake as it is told, with its line.
+    /// A mistake as it is shown, with its line.
     pub fn about(&self, mistake: &Mistake) -> String {
         let Mistake { row, key, why } = mistake;
         let (lines, table) = match *row {

@@ -10,8 +10,8 @@ use super::wrong::unknown;
 /// Settings that have other ways to be changed, or none.
 pub(crate) const FIXED: [&str; 3] = ["memory", "tags", "locked"];
 
-/// They are one policy: whoever changes one of them keeps the others as they are in force, and
-/// whoever clears one clears all.
+/// They are one policy: a client that changes one of them keeps the others as they are in force,
+/// and a client that clears one clears all.
 const RETRY: [&str; 3] = ["retry_delay", "retry_max", "retry_on"];
 
 /// The queue's own settings after `changes`, with the mark of who made them.

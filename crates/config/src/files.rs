@@ -10,7 +10,7 @@ const SERVER_FILES: u64 = 256;
 pub const RESERVE: u64 = 64;
 /// Pipes and logs of one running script ...
 const SCRIPT_FILES: u64 = 4;
-/// ... of which so many are reckoned with.
+/// The part of these that count as scripts.
 const SCRIPTS: u64 = 64;
 
 /// Values that fit.

@@ -57,7 +57,7 @@ pub use webhooks::{Webhook, WebhookTable};
 pub use wrong::old_names;
 
 quintet_types::defaults! {
-    /// Everything the server was told.
+    /// All settings of the server.
     #[derive(Clone)]
     pub struct Config {
         /// Data directory.
@@ -187,7 +187,7 @@ pub struct Listen {
 }
 
 impl Listen {
-    /// It has users of its own.
+    /// True if an HTTP or SQS listener has the option `users`.
     pub fn has_users_option(&self) -> bool {
         matches!(self.served, Served::Http | Served::Sqs)
             && !self.options.text("users").trim().is_empty()
@@ -220,7 +220,7 @@ impl Config {
     pub fn engine_settings(&self) -> Settings {
         let mut defaults = QueueSettings::of_server();
         self.defaults.lay_over(&mut defaults);
-        // Whoever makes them; what the file says of them comes after it and wins.
+        // Made by any client; what the file says of them comes after it and wins.
         let speaks_sqs = self.listen.iter().any(|l| matches!(l.served, Served::Sqs));
         let fifo = speaks_sqs.then(|| {
             let ordered = Overrides {

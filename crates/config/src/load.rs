@@ -321,7 +321,7 @@ const TABLES: &[&str] = &[
 fn overrides(table: &toml::Table, refused: &[&str], place: &str) -> Result<Overrides, Wrong> {
     let mut overrides = Overrides::default();
     for (key, value) in table {
-        // A queue's name, and what its script is told, is not for the engine.
+        // A queue's name, and the variables of its script, is not for the engine.
         let named = !refused.contains(&"name");
         if named && (key == "name" || SCRIPT_KEYS.contains(&key.as_str())) {
             continue;

@@ -88,7 +88,7 @@ pub fn show_duration(ms: u64) -> String {
     }
 }
 
-/// Units that a rate may be told in, and their milliseconds.
+/// Units of a rate, and their milliseconds.
 const RATES: [(&str, u64); 4] = [
     ("s", 1000),
     ("m", 60_000),

@@ -1,4 +1,4 @@
-//! `[[webhook]]`: addresses that are told what happens to messages.
+//! `[[webhook]]`: addresses that get events of messages.
 
 use std::collections::HashSet;
 

@@ -26,7 +26,7 @@ pub(super) const IDS_MAX: usize = 500;
 const NAME_TYPED: u64 = 1000;
 /// Slices counted for a question at most.
 const SLICES: u32 = 256;
-/// Dead letters whose origins are told.
+/// Dead letters whose origins are shown.
 const ORIGINS: u32 = 2000;
 
 quintet_types::named! {

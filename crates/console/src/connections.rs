@@ -18,7 +18,7 @@ const ROWS: usize = 200;
 /// Rows of throttled clients at most.
 const THROTTLED_MAX: usize = 50;
 
-/// A connection, as the server tells of it.
+/// A connection, as the server shows it.
 #[derive(Clone, Debug, Deserialize)]
 struct Client {
     id: u64,
@@ -116,7 +116,7 @@ impl ThrottledRow {
     }
 }
 
-/// All connections. `None`: nobody tells of any.
+/// All connections. `None`: they cannot be listed.
 async fn list(context: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
     let (sender, receiver) = reply::channel();
     context.console.api.client_api().clients(sender);

@@ -144,7 +144,7 @@ async fn queues(context: &PageRequest, want: &Want) -> Result<Vec<Name>, Problem
     Ok(all)
 }
 
-/// Looks through the leases of a queue, slice by slice.
+/// Walks through the leases of a queue, slice by slice.
 async fn walk_queue(
     context: &PageRequest,
     want: &Want,
@@ -157,7 +157,7 @@ async fn walk_queue(
     loop {
         let bulk_done = match context.bulk_op(&bulk_op).await {
             Ok(bulk_done) => bulk_done,
-            // It was deleted since its numbers were told.
+            // It was deleted since its numbers were read.
             Err(problem) if problem.status == 404 && want.queue.is_empty() => return Ok(()),
             Err(problem) => return Err(problem),
         };

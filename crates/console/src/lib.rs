@@ -89,7 +89,6 @@ impl Console {
     }
 }
 
-/// A request for a page.
 struct PageRequest {
     console: Arc<Console>,
     requester: Requester,

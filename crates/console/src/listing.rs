@@ -137,7 +137,6 @@ pub(super) fn state(word: &str) -> Result<ListState, Problem> {
     Ok(state.0)
 }
 
-/// Its word.
 pub(crate) fn word(state: ListState) -> &'static str {
     let found = STATES.iter().find(|(known, _)| *known == state);
     found.map_or("", |(_, word)| word)

@@ -5,7 +5,7 @@ use quintet_types::{CommandError, Name};
 use super::PageRequest;
 use quintet_api::Problem;
 
-/// Names that are told at most.
+/// Names that are shown at most.
 const TOLD: usize = 5;
 /// Queues that are looked at, so that nobody waits for it.
 const LOOKED: usize = 10_000;

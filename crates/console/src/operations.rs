@@ -42,7 +42,7 @@ pub(super) fn waiting(stats: &QueueStats) -> u64 {
 
 /// Long operations that are remembered.
 const JOBS_MAX: usize = 256;
-/// An operation that is over by then is told on the page it came from.
+/// An operation that is over by then is shown on the page it came from.
 const SHORT: Duration = Duration::from_millis(500);
 
 /// Operations on many messages.
@@ -52,7 +52,6 @@ pub(super) struct Jobs {
     all: Mutex<VecDeque<Arc<Job>>>,
 }
 
-/// One of them.
 pub(super) struct Job {
     number: u64,
     requester: Requester,
@@ -115,7 +114,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// Writes down its end, where the line of the request cannot tell of it.
+    /// Writes down its end, where the line of the request cannot name it.
     fn record(&self, context: &PageRequest, status: u16) {
         let operation = format!(
             "act {}: {} {}",
@@ -350,7 +349,6 @@ fn copy(context: &PageRequest) -> PageRequest {
 
 /// Result of operations on several queues.
 pub(super) struct Came {
-    /// All are over.
     pub(super) over: bool,
     pub(super) messages: u64,
     /// The reason why it stopped; empty: it did not.

@@ -14,7 +14,7 @@ use quintet_http::reply;
 
 /// Queues of a page.
 const ROWS: usize = 100;
-/// Failures told of a queue.
+/// Failures shown of a queue.
 const FAILURES: usize = 3;
 
 /// A message that failed.

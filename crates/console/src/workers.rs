@@ -21,7 +21,7 @@ const ROWS: usize = 200;
 /// Silence that is shown as such, ms: workers beat every 15 s.
 const SILENT_MS: u64 = 30_000;
 
-/// A worker, as the server tells of it.
+/// A worker, as the server shows it.
 #[derive(Clone, Debug, Deserialize)]
 struct Worker {
     wid: String,
@@ -122,7 +122,6 @@ struct Workers {
     facts: Vec<(&'static str, String)>,
     has: String,
     rows: Vec<Row>,
-    /// There are none at all.
     none: bool,
     /// More than are shown.
     more: bool,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub const FILE: &str = "audit.log";
 const OLDER: &str = ".1";
 
-/// One act.
+/// One line of the audit file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Act {
     /// Wall clock, ms since 1970.
@@ -142,4 +142,28 @@ pub fn newest(data: &Path, most: usize) -> io::Result<Vec<Act>> {
     }
     acts.reverse();
     Ok(acts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines are of `Act` in commit 8486fd84.
+    #[test]
+    fn old_acts_are_read() {
+        for (old, end) in [
+            (
+                r#"{"at_ms":1,"who":"uid 0","from":"","act":"purge","what":"q","result":"ok"}"#,
+                " uid 0 - purge q ok",
+            ),
+            (
+                r#"{"at_ms":1,"who":"eve","from":"::1","act":"login","what":"","result":"refused","steps":2}"#,
+                " eve ::1 login - refused (2 steps more)",
+            ),
+        ] {
+            let act: Act = serde_json::from_str(old).unwrap();
+            assert!(act.line().ends_with(end), "{}", act.line());
+            assert_eq!(serde_json::to_string(&act).unwrap(), old);
+        }
+    }
 }

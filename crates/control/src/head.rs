@@ -47,7 +47,6 @@ pub struct Head {
     /// Grouping key.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key: Option<Text>,
-    /// Its own name.
     #[serde(default, skip_serializing_if = "is_default")]
     pub name: Option<Text>,
     /// Named values: pairs of name and value.
@@ -292,6 +291,27 @@ mod tests {
             let text = serde_json::to_string(&head).unwrap();
             assert_eq!(serde_json::from_str::<Head>(&text).unwrap(), head, "{text}");
         }
+    }
+
+    /// The line is of `Head` in commit 8486fd84.
+    #[test]
+    fn old_names_in_an_export_are_read() {
+        let line = "{\"queue\":\"q\",\"id\":7,\"state\":\"buried\",\"rank\":0,\"place\":-3,\
+                    \"held_back\":true,\"created_ms\":1,\"key\":\"k\",\"bury_order\":6,\"bytes\":13}";
+        let head = Head {
+            queue: "q".to_owned(),
+            id: 7,
+            state: Standing::Buried,
+            priority: Some(0),
+            place: -3,
+            not_selectable: true,
+            created_ms: Some(1),
+            key: Some(Text(b"k".to_vec())),
+            bury_order: 6,
+            bytes: 13,
+            ..Head::default()
+        };
+        assert_eq!(serde_json::from_str::<Head>(line).unwrap(), head);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The connections there are: each thread tells of its own, one after the
+//! The connections there are: each thread lists its own, one after the
 //! other, so that none waits for another.
 
 use quintet_types::{ClientId, Name};

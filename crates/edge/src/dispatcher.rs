@@ -1,6 +1,6 @@
 //! Commands of the parts that have no connection, which come in through the client API.
 //!
-//! A command is decided by the thread that brings it. What it says is told
+//! A command is decided by the thread that brings it. Its outcome is sent
 //! when it is durable, mostly by the dispatcher's own thread, which also gets what
 //! arrives for takes that waited.
 
@@ -52,7 +52,7 @@ struct Inside {
     deciding: usize,
     /// No command is begun any more.
     closing: bool,
-    /// Nobody is told anything any more.
+    /// Nothing is sent any more.
     closed: bool,
 }
 
@@ -452,7 +452,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// Gives up replies that nobody acknowledges: who waits for one is told by its being dropped.
+    /// Gives up replies that nobody acknowledges: its drop notifies the client that waits for one.
     pub(crate) fn give_up(&self) {
         let mut inside = locked(&self.inside);
         let (late, held) = std::mem::take(&mut inside.held)

@@ -114,7 +114,7 @@ impl Dispatchers {
         self.first().mailbox.leave(Mail::Stop);
     }
 
-    /// The thread of the first one: runs until it is told to stop, when nobody comes in any more.
+    /// The thread of the first one: runs until it has to stop, when nobody comes in any more.
     pub fn run(&self, mut poll: Poll) {
         let mut events = Events::with_capacity(4);
         let mut mail = Vec::new();

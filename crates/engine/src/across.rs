@@ -526,7 +526,7 @@ fn held_max(take: &Take) -> u32 {
 
 impl Engine {
     /// Drops the client's places in line for takes that another shard has
-    /// ended. For whoever gets a [`Delivery`] that says it is `claimed`.
+    /// ended. For a caller that gets a [`Delivery`] that says it is `claimed`.
     pub fn leave_lines(&mut self, client_id: ClientId) {
         for number in self.waiters.served_elsewhere(client_id) {
             self.drop_waiter(number);

@@ -160,7 +160,7 @@ fn carry_ends<J: Journal>(
     }
 }
 
-/// From now on `held` is told of the ends of messages of `watched`, if some wait there for them.
+/// From now on `held` hears of the ends of messages of `watched`, if some wait there for them.
 /// The caller sees to it that the facts of both become durable together.
 pub fn watch_parents<J: Journal>(
     now: Ms,

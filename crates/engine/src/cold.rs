@@ -25,7 +25,6 @@ pub struct Block {
     /// Entries, dead ones included.
     pub count: u32,
     pub queue: QueueId,
-    /// In which state.
     pub state_index: StateIndex,
     /// Nothing in it stands before this.
     pub first: Order,
@@ -40,7 +39,6 @@ pub struct Block {
     /// How many of them are counted apart: of the archived state index those that are done, not
     /// relayed; of the delayed state index those that have failed.
     pub apart: u32,
-    /// True if one of them has a key.
     pub keyed: bool,
     /// When the first of their times runs out; from then on the block must be read.
     pub expires: Option<Ms>,
@@ -157,7 +155,6 @@ pub struct Written {
     /// Ordinal of its first entry.
     pub ordinal: u32,
     pub queue: QueueId,
-    /// In which state.
     pub state_index: StateIndex,
     /// Its messages, in order, and the number under which each was chosen.
     pub entries: Vec<(MessageId, u32)>,
@@ -171,7 +168,6 @@ pub struct Rewritten {
     /// Ordinal of its first entry.
     pub ordinal: u32,
     pub queue: QueueId,
-    /// In which state.
     pub state_index: StateIndex,
     /// Its messages, in order, and where each comes from.
     pub entries: Vec<(EntryFacts, RunId, u32)>,

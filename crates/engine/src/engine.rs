@@ -28,7 +28,6 @@ pub use crate::store::{CopiedOut, PurgedBlock};
 /// How much room there is for facts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Space {
-    /// Enough.
     #[default]
     Enough,
     /// The disk is full: no puts. Leases, settles and deletes still work.
@@ -72,7 +71,7 @@ pub struct Engine {
     pub(crate) permits: Option<Box<dyn Permits>>,
     /// Messages that wait for such a decision.
     pub(crate) pending: HashMap<MessageId, PendingDecisionKind, Hash>,
-    /// Those nobody was told of yet.
+    /// Those that were not reported yet.
     pub(crate) requested_decisions: Vec<PendingDecision>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
@@ -92,7 +91,6 @@ pub(crate) const COLLECT_PER_COMMAND: usize = 64;
 /// The same for each fact that is replayed, of which a frame has a thousand that others wait for:
 /// more than a fact can make.
 pub(crate) const COLLECT_PER_FACT: usize = 2;
-/// And for each frame.
 const COLLECT_PER_FRAME: usize = 2048;
 const COLLECT_PER_TICK: usize = 4096;
 /// Leases of clients that are gone, ended in one step.
@@ -166,7 +164,7 @@ impl Engine {
 
     /// Resolves a queue's settings anew.
     pub(crate) fn resettle(&mut self, id: QueueId) {
-        // The log may tell of settings of a queue that is not there.
+        // The log may have settings of a queue that is not there.
         let Some(queue) = self.store.queue(id) else {
             return;
         };
@@ -584,7 +582,7 @@ impl Engine {
                 self.bury_if_spent(&mut cx, id);
             }
         }
-        // Those of an earlier epoch whose process ended before it told of all.
+        // Those of an earlier epoch whose process ended before it recorded all.
         for id in self.store.take_owed_removals() {
             queues.extend(self.store.message(id).map(|message| message.queue));
             self.end_cancelled(&mut cx, id);
@@ -611,7 +609,7 @@ impl Engine {
         }
     }
 
-    /// In what the counters of a queue or the living messages of a run that a snapshot tells of are
+    /// In what the counters of a queue or the living messages of a run that a snapshot has are
     /// not those to which the facts before it have led here, in words. Nothing is said of other
     /// facts.
     pub fn contradicts(&self, fact: &Fact) -> Option<String> {
@@ -729,7 +727,8 @@ impl Engine {
         self.store.last_id()
     }
 
-    /// A number that this log keeps for ever, and hardly another one has: of the shard's secret key.
+    /// A number that this log keeps for ever, and hardly another one has: of the shard's secret
+    /// key.
     pub fn log_id(&self) -> u32 {
         match self.store.dedupe_id(&b"quintet events"[..]) {
             DedupeId::Hash([half, _]) => u32::try_from(half >> 32).unwrap_or(0),
@@ -743,7 +742,7 @@ impl Engine {
     }
 
     /// Facts that are replayed from now on happened at this time. Forgets what is over by then and
-    /// no fact tells of.
+    /// no fact records.
     pub fn replays_time(&mut self, now: Ms) {
         self.store.happen(now);
         self.store.forget_dedupe(now, COLLECT_PER_FRAME);

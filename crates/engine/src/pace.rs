@@ -5,7 +5,7 @@
 
 use quintet_types::{Ms, QueueSettings, Rate};
 
-/// Engine time is told by the millisecond: what is due within one may go at its beginning, or what
+/// Engine time counts milliseconds: what is due within one may go at its beginning, or what
 /// is left of each would be lost, and no queue could hand out more than a thousand a second.
 const GRAIN_NS: u64 = 1_000_000;
 

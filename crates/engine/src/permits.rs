@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// True if a command that names a message may be done to that message. One
-    /// that names queues was looked at by whoever brought it.
+    /// that names queues was looked at by the caller.
     #[cold]
     pub(crate) fn may_touch(
         &mut self,

@@ -10,11 +10,10 @@ use quintet_types::{ClientId, MessageId, Ms, QueueId};
 
 /// For how long a token is known, ms (`protocols/sqs.md`, A10).
 pub(crate) const KNOWN_MS: u64 = 5 * 60 * 1000;
-/// Memory that they take at most, bytes, reckoned: some 60,000 takes of one message. The oldest
-/// are forgotten first.
+/// Estimate of the memory that they take at most, bytes: some 60,000 takes of one message. The
+/// oldest are forgotten first.
 const BYTES_MAX: usize = 8 << 20;
 
-/// A lease as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaseGrant {
     pub(crate) id: MessageId,

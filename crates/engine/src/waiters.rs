@@ -25,14 +25,14 @@ pub(crate) struct Waiter {
     pub(crate) queues: Lines,
     /// When it gives up.
     pub(crate) until: Option<Ms>,
-    /// When it is told that a lease of its client is about to end.
+    /// When it learns that a lease of its client is about to end.
     pub(crate) warn: Option<Ms>,
     /// Shared with its places in the lines of other shards, if it has any.
     pub(crate) claim: Option<Claim>,
 }
 
 impl Waiter {
-    /// True for whoever may end the wait. False: another shard has.
+    /// True if this shard may end the wait. False: another shard has.
     pub(crate) fn claim(&self) -> bool {
         self.claim.as_ref().is_none_or(Claim::take)
     }

@@ -23,7 +23,7 @@ pub trait Host: Send {
     fn wall(&self) -> Ms;
 
     /// Asks the shards; answers the outcome (`None`: it waits, and the caller
-    /// will be told, if it is a client that exists: `u64::MAX - 1` stands for
+    /// will be notified, if it is a client that exists: `u64::MAX - 1` stands for
     /// nobody) and the queue its first message came from.
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name);
 

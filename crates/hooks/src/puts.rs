@@ -88,7 +88,7 @@ impl HookState {
             Ok(kept) => kept,
         };
         let decided = match decided {
-            // Dropped, and nobody is told.
+            // Dropped without an error.
             None => Decided::Now(
                 Outcome::Put {
                     id: MessageId(0),

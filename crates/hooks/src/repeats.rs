@@ -32,7 +32,7 @@ impl LoggedText {
 }
 
 impl Repeats {
-    /// The line to tell now, if it is time for one. `key`: what makes two lines
+    /// The line to log now, if it is time for one. `key`: what makes two lines
     /// the same.
     pub(crate) fn admit(&mut self, key: &str, line: &str, now: Ms) -> Option<String> {
         let key = match self.0.contains_key(key) || self.0.len() < LINES_MAX {
@@ -96,7 +96,7 @@ mod tests {
             repeats.admit("a", "broken", Ms(5_000)).as_deref(),
             Some("broken (3000 times)")
         );
-        // Another one is not held back.
+        // Another one is logged.
         assert_eq!(repeats.admit("b", "other", Ms(1)).as_deref(), Some("other"));
         assert_eq!(repeats.admit("a", "broken", Ms(5_001)), None);
         assert_eq!(repeats.overdue(Ms(9_999)), Vec::<String>::new());

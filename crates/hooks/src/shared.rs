@@ -76,7 +76,7 @@ impl Shared {
         locked(&self.repeats).admit(&key, &line, now)
     }
 
-    /// Lines for the log about errors that came again and have not been told.
+    /// Lines for the log about errors that came again and have not been logged.
     /// To be asked once in a second or so.
     pub fn overdue(&self, now: Ms) -> Vec<String> {
         locked(&self.repeats).overdue(now)

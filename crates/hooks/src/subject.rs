@@ -16,7 +16,7 @@ pub(crate) enum Subject {
     Gone,
     /// To be put, may be changed; or was put, under an id.
     Put(Put, Option<MessageId>),
-    /// Stored. Only the body that its consumer is told can be changed.
+    /// Stored. Only the body that its consumer gets can be changed.
     Stored(Box<Stored>),
 }
 

@@ -184,7 +184,7 @@ impl HookState {
                 transaction.then = command.map(Box::new);
             }
             drop(work);
-            // Where no client waits for it, none is told if it has to wait.
+            // Where no client waits for it, none is notified if it has to wait.
             let nobodys = transaction.then.is_none()
                 && transaction
                     .effects
@@ -303,12 +303,12 @@ impl HookState {
             }
             Err(missed) => {
                 if let (Missed::Conflict, Command::Transaction(own)) = (&missed, &command) {
-                    // What the client has seen is told from what the hook has.
+                    // What the client has seen is kept apart from what the hook has.
                     let own = Transaction {
                         guards: own.guards.clone(),
                         ..Transaction::default()
                     };
-                    // No client waits for this: one that has to wait is told of it once.
+                    // No client waits for this: one that has to wait is reported once.
                     self.work().caller.client_id = NOBODY;
                     let decided = self.plain(Command::Transaction(Box::new(own)));
                     self.work().caller = who.caller;

@@ -46,7 +46,7 @@ pub(crate) enum PutVerdict {
     /// It goes on, changed or not.
     Go,
     Refuse(String),
-    /// These instead. None: it is dropped, and nobody is told.
+    /// These instead. None: it is dropped, without an error.
     Instead(Vec<Put>),
 }
 

@@ -14,7 +14,7 @@ use super::commit_numbers::Progress;
 use super::{Core, Post, Required, Shard, Signal, Work, locked};
 
 /// So long nobody acknowledges before commands are refused: longer than the
-/// log's keepers take to agree on another leader.
+/// log's servers take to agree on another leader.
 const QUORUM_WAIT: Duration = Duration::from_secs(10);
 /// While nobody acknowledges, who has waited so long for a reply is given up.
 const REPLY_WAIT: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use super::{Core, Locked, Work, locked};
 /// A slice of what is copied is no longer, bytes, where segments are of some MiB.
 const COPIED: u64 = 256 << 10;
 
-/// The log and what is on its way into it. One mutex guards it; whoever holds
+/// The log and what is on its way into it. One mutex guards it; the thread that holds
 /// that writes frames.
 pub(crate) struct Committer {
     pub(crate) log: Box<dyn Log>,
@@ -60,7 +60,7 @@ pub(crate) enum Committed {
     Written,
     /// The disk is full. The frame is kept and written before any other.
     Full,
-    /// The log's content is unknown, or not ours any more; its owner was told.
+    /// The log's content is unknown, or not ours any more; its owner was notified.
     Failed,
 }
 

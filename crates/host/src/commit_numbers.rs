@@ -1,7 +1,7 @@
 //! The condition for sending a reply.
 //!
 //! A commit number is the number of a batch. One batch is open at any time and takes
-//! the facts of all shards; it is taken by whoever commits it, while all shards
+//! the facts of all shards; it is taken by the thread that commits it, while all shards
 //! are locked, and becomes one frame of the log.
 
 use std::collections::VecDeque;
@@ -54,8 +54,8 @@ impl Progress {
         }
     }
 
-    /// From now on tells which batches are durable, or written. False: somebody
-    /// is told already.
+    /// From now on reports which batches are durable, or written. False: another receiver
+    /// is known already.
     pub(crate) fn notify_settled(&self, settled: Settled, durable: bool) -> bool {
         self.reported.set((settled, durable)).is_ok()
     }

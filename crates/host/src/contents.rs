@@ -50,7 +50,7 @@ impl Contents {
         let mut contents = Self::new(dir)?;
         quintet_log::check(&Disk::new(dir), &mut |finding| {
             if let Finding::Frame(frame) = finding {
-                // A check tells of it.
+                // A check reports it.
                 contents.frame(&frame).ok();
             }
         })?;

@@ -16,8 +16,8 @@ pub(crate) struct Timer {
     changed: Condvar,
 }
 
-/// Longest sleep: the machine may have been suspended, which a sleep does not count. Whoever only
-/// woke for that does not look at the wall clock.
+/// Longest sleep: the machine may have been suspended, which a sleep does not count. A thread that
+/// only woke for that does not look at the wall clock.
 const SLEEP_MAX_MS: u64 = 1000;
 
 impl Timer {

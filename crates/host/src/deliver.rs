@@ -1,4 +1,4 @@
-//! Delivering: what is brought to those who waited, and when they may be told.
+//! Delivering: what is brought to those who waited, and when they may learn it.
 
 use quintet_types::Delivery;
 
@@ -22,7 +22,7 @@ impl Core {
     }
 
     /// Sees to what steps have left: what they recorded gets written, and
-    /// others are told. No shard is locked.
+    /// others are notified. No shard is locked.
     pub fn see_to(&self, trail: Trail) {
         self.write(trail.recorded);
         for (delivery, required) in trail.mail {

@@ -24,7 +24,6 @@ pub struct LogPlace {
 pub struct LoggedFact<'a> {
     /// The place before it.
     pub at: LogPlace,
-    /// The shard it is of.
     pub shard: u64,
     pub fact: Result<&'a Fact, NoFact>,
     /// When its frame was written, by the engine's clock. Of an unreadable part: the frame behind
@@ -76,7 +75,7 @@ impl Core {
         };
         Span {
             segments: committer.log.segments(),
-            // Nothing is told that is not in the files.
+            // Only facts in the files are reported.
             durable: durable.min(committer.log.end()),
         }
     }

@@ -9,14 +9,14 @@ pub type Point = (Vec<Cow<'static, str>>, f64);
 /// The values of a metric's labels, and what was counted.
 pub type Spread = (Vec<Cow<'static, str>>, Distribution);
 
-/// Ends of the steps that times are told in, microseconds: what a cache, a disk, a network and a
+/// Ends of the steps of times, microseconds: what a cache, a disk, a network and a
 /// person notice.
 pub const TIMES: &[u64] = &[
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ];
 
-/// Ends of the steps that amounts are told in.
+/// Ends of the steps of amounts.
 pub const AMOUNTS: &[u64] = &[
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000,
 ];

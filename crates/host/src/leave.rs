@@ -23,8 +23,9 @@ pub enum Handoff {
 
 impl Core {
     /// Writes what was decided and behind it the handoff, which wishes the node `to` to take over;
-    /// empty: whoever can. What is decided from here on is kept nowhere and answered to nobody, as
-    /// with an owner that is deposed. Returns when the handoff stands, after `within` at most.
+    /// empty: any node that can. What is decided from here on is kept nowhere and answered to
+    /// nobody, as with an owner that is deposed. Returns when the handoff stands, after `within` at
+    /// most.
     ///
     /// # Panics
     /// If nobody else could own the log.

@@ -1,5 +1,5 @@
 //! The host of the queues: shards, the log, and what ties them together.
-//! Everything behind the sockets, and none of these: whoever has it brings
+//! Everything behind the sockets, and none of these: its owner brings
 //! threads ([`Core::run_timer`] and its like), posts for outcomes, settings,
 //! and an opened data directory.
 //!
@@ -112,7 +112,7 @@ mod primitives {
 /// The owner of a host, who answers for its log.
 pub trait Owner: Send + Sync {
     /// A write or a sync of the log failed, or the log has become somebody
-    /// else's. Nobody was told what it was to hold, and nobody will be: nothing
+    /// else's. No client got a reply to the entry that failed, and none will: nothing
     /// is written or synced from now on. Called once, by the thread that
     /// noticed, which may hold the log's lock and goes on if this returns.
     fn log_failed(&self, error: &LogError);
@@ -130,7 +130,6 @@ pub struct Core {
     pub(crate) shards: Vec<ShardLock>,
     pub(crate) committer: Mutex<Committer>,
     pub(crate) policy: SyncPolicy,
-    /// The clock.
     pub clock: Clock,
     pub(crate) progress: Arc<Progress>,
     pub(crate) bodies: Bodies,
@@ -156,7 +155,7 @@ pub struct Core {
     pub(crate) peeks: Peeks,
     /// Shards of the messages that were handed out lately, by their names.
     pub(crate) reserved: Reserved,
-    /// The shards know what principals may do, and are asked.
+    /// The shards know what principals may do, and check it.
     pub(crate) permits_checked: AtomicBool,
     /// Commands refused for want of a right.
     pub(crate) not_permitted: AtomicU64,
@@ -371,7 +370,7 @@ impl Core {
         std::mem::take(&mut *locked(&self.pending_decisions))
     }
 
-    /// Wakes all threads that were told to stop.
+    /// Wakes all threads that have to stop.
     pub fn stop_threads(&self) {
         self.hooks_work.raise();
         self.log_work.raise();
@@ -382,7 +381,7 @@ impl Core {
     }
 
     /// A write or a sync failed: what the log holds is unknown, so nobody may be
-    /// answered any more. Its owner is told, once.
+    /// answered any more. Its owner is notified once.
     pub(crate) fn fail(&self, error: &LogError) {
         if !self.failed.swap(true, Ordering::SeqCst) {
             self.owner.log_failed(error);
@@ -390,7 +389,7 @@ impl Core {
     }
 
     /// Says whether what is decided can be kept. While it cannot, commands are
-    /// refused before they are decided ([`CommandError::Unavailable`]), and whoever
+    /// refused before they are decided ([`CommandError::Unavailable`]), and a client that
     /// waits goes on waiting; what was decided before stays so.
     pub fn set_available(&self, available: bool) {
         self.available.store(available, Ordering::Relaxed);

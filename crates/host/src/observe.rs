@@ -5,7 +5,7 @@ use quintet_types::Name;
 
 use super::{Core, Work};
 
-/// Told of a shard's facts, under its lock: has to be short, and must not ask
+/// Receives a shard's facts, under its lock: has to be short, and must not ask
 /// the shards.
 pub trait Observer: Send {
     /// A fact was decided, of a queue that is in the log.
@@ -29,7 +29,7 @@ pub trait Observer: Send {
 pub type Settled = Box<dyn Fn(u64) + Send + Sync>;
 
 impl Core {
-    /// From now on each shard's facts are told to one of these. The first such
+    /// From now on each shard's facts are passed to one of these. The first such
     /// call counts; others do nothing.
     pub fn observe(&self, mut make: impl FnMut() -> Box<dyn Observer>, settled: Settled) {
         let for_disk = self.waits_for_disk() || self.acked.is_some();
@@ -40,7 +40,7 @@ impl Core {
         }
     }
 
-    /// From now on each shard's facts are told to one of these as well, before they are settled.
+    /// From now on each shard's facts are passed to one of these as well, before they are settled.
     pub fn watch(&self, mut make: impl FnMut() -> Box<dyn Observer>) {
         for shard in &self.shards {
             shard.lock(Work::Server).batch.observers.push(make());

@@ -1,4 +1,4 @@
-//! A log that fails: its owner is told once, and nobody is told anything that
+//! A log that fails: its owner is notified once, and no client gets a reply that
 //! was to be in it.
 
 use std::sync::Arc;

@@ -53,7 +53,7 @@ impl Peeks {
 }
 
 impl Core {
-    /// Answers a command that only reads, and what a reply that tells of it
+    /// Answers a command that only reads, and what a reply that names it
     /// waits for. Keeps the thread while a run is being read.
     pub fn peek(&self, command: Command) -> (Outcome, Name, Required) {
         let client_id = self.peeks.client_id();
@@ -63,7 +63,7 @@ impl Core {
             let refused = Outcome::Refused(CommandError::Draining);
             (refused, Name::default(), Required::default())
         };
-        // Before it is asked: it may be told at once.
+        // Before it is asked: it may be answered at once.
         {
             let mut waiting = locked(&self.peeks.waiting);
             if waiting.ended {

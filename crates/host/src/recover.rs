@@ -190,7 +190,7 @@ pub(crate) fn take_ownership_at(
     })
 }
 
-/// Tells of a log whose newest frame is from the future.
+/// Reports a log whose newest frame is from the future.
 fn report_future(ahead: WallAhead) {
     let behind = ahead.0.saturating_neg();
     if behind > 0 && behind.unsigned_abs() > STEP_MS {
@@ -378,7 +378,7 @@ impl Replay {
         })
     }
 
-    /// The runs whose messages the frames so far tell of.
+    /// The runs whose messages the frames so far record.
     pub fn needed_runs(&self) -> Vec<RunName> {
         let engines = self.engines.iter().enumerate();
         let runs = engines.flat_map(|(shard, engine)| {
@@ -456,9 +456,9 @@ impl Replay {
         self.contradiction.take()
     }
 
-    /// A queue of which more living messages are counted than the log, read to its end, and the runs
-    /// that it names hold; in words. No snapshot is there to be compared with the first one that is
-    /// read: what it leaves out is found so.
+    /// A queue of which more living messages are counted than the log, read to its end, and the
+    /// runs that it names hold; in words. No snapshot is there to be compared with the first one
+    /// that is read: what it leaves out is found so.
     pub fn lacks(&self) -> Option<String> {
         self.engines.iter().find_map(Engine::lacks)
     }
@@ -560,7 +560,7 @@ impl Replay {
         bodies
     }
 
-    /// Tells an operator who waits that something is going on.
+    /// Reports progress to an operator who waits.
     fn report(&mut self) {
         if self.reported.elapsed() > Duration::from_secs(1) {
             self.reported = Instant::now();

@@ -126,7 +126,7 @@ fn a_snapshot_that_names_other_runs_is_told_of() {
     }
 }
 
-/// No other snapshot tells of the runs before the first segment that is read.
+/// No other snapshot has the runs before the first segment that is read.
 #[test]
 fn messages_that_a_first_snapshot_counts_are_in_runs_that_it_names() {
     let lacks = |images: Vec<Fact>| {
@@ -190,7 +190,7 @@ fn a_message_lives_where_its_chunks_were_written_again() {
     }
 }
 
-/// A node may follow for months: what is over by time, so that no fact tells of it, must not stay.
+/// A node may follow for months: what is over by time, so that no fact records it, must not stay.
 #[test]
 fn who_follows_forgets_what_is_over() {
     let mut replay = Replay::new(2, &Settings::default()).expect("few shards");

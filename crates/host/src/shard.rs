@@ -30,7 +30,7 @@ pub(crate) struct Batch {
     cuts: Vec<(usize, u32)>,
     /// As much of it is in frames already.
     done: (usize, u32),
-    /// Told of each fact; only of the batch that is open.
+    /// Receives each fact; only of the batch that is open.
     pub(crate) observers: Vec<Box<dyn Observer>>,
 }
 
@@ -70,7 +70,7 @@ impl Batch {
         (self.count, self.snapshot, self.copied, self.done) = (0, 0, 0, (0, 0));
     }
 
-    /// Begins with the shard's snapshot. Each of its records may be told twice,
+    /// Begins with the shard's snapshot. Each of its records may come twice,
     /// so it need not be in one frame, as what a command decided must.
     pub(crate) fn begin(&mut self, engine: &Engine) {
         let mut last = 0;
@@ -205,7 +205,7 @@ impl ShardLock {
     }
 
     /// Locks it for one of many slices of work that nobody waits for. Those who
-    /// wait go first: the lock would go to whoever has just let go of it and is
+    /// wait go first: the lock would go to the thread that has just let go of it and is
     /// awake, slice after slice, rather than to one who is being woken.
     pub(crate) fn lock_last(&self, work: Work) -> Locked<'_> {
         self.give_way();

@@ -23,7 +23,7 @@ impl Core {
     }
 
     /// Does what is due. `reported` is how far the wall clock was ahead when the
-    /// shards were told last.
+    /// shards last heard of it.
     pub(crate) fn timer_turn(&self, reported: &mut WallAhead) {
         self.read_wall_clock(reported);
         self.timer.begin_turn();

@@ -15,7 +15,7 @@ use super::{
     ClientKey, Core, Decided, FrameBuf, FrameKind, Post, Required, SyncPolicy, Trail, locked,
 };
 
-/// Counts what a thread that holds replies is told, and keeps its mail.
+/// Counts the notifications of a thread that holds replies, and keeps its mail.
 #[derive(Default)]
 struct Rung {
     written: AtomicU64,
@@ -208,7 +208,7 @@ fn spilled(core: &Core) -> MessageId {
 }
 
 /// A hook peeks at a message in a run, and keeps its thread: what was read is handed to it, and at
-/// a stop, when nobody reads any more, it is told so.
+/// a stop, when nobody reads any more, it learns that.
 #[test]
 fn a_peek_at_a_run_ends_with_what_was_read_and_with_the_server() {
     for stops in [false, true] {

@@ -472,7 +472,7 @@ impl Client {
 mod tests {
     use super::*;
 
-    /// A reader that is told to wait for the end of a reply is woken by it, however the two
+    /// A reader that has to wait for the end of a reply is woken by it, however the two
     /// threads meet.
     #[test]
     fn the_end_of_a_reply_wakes_the_reader_that_waits_for_it() {

@@ -2,7 +2,7 @@
 
 use quintet_types::{Name, QueueSetup, QueueStats};
 
-/// Told by whoever knows such a way in.
+/// Set by the part that knows such a way in.
 pub trait Elsewhere: Send + Sync {
     /// A word or two for a queue of this name in a list; `None`: the protocol does not reach it.
     fn word(&self, queue: &Name) -> Option<&'static str>;

@@ -13,11 +13,11 @@ use crate::reply::Problem;
 /// The server's users and what they may do.
 pub trait Gate: Send + Sync {
     /// True if there are any. Without, listeners go by their own logins, and
-    /// whoever is let in may do everything.
+    /// each client that is let in may do everything.
     fn is_used(&self) -> bool;
 
-    /// Logs a client in with the credentials it shows. `notify` may be called at once, or later from
-    /// another thread.
+    /// Logs a client in with the credentials it shows. `notify` may be called at once, or later
+    /// from another thread.
     fn log_in(&self, peer: Option<IpAddr>, shown: LoginCredentials<'_>, notify: Tell);
 
     /// A connection comes from `peer`; it is kept count of until what is

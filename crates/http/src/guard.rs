@@ -205,7 +205,7 @@ impl Guard {
 
 /// True if one of `users` has this name and password.
 pub fn is_one_of(users: &[User], name: &[u8], password: &[u8]) -> bool {
-    // Every user is compared, whoever it was: time tells nothing.
+    // Every user is compared, so the time shows nothing.
     users.iter().fold(false, |found, user| {
         let name = same_bytes(name, user.name.as_bytes());
         found | (name & same_bytes(password, user.password.as_bytes()))

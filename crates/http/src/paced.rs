@@ -44,8 +44,8 @@ impl<S> Paced<S> {
         }
     }
 
-    /// A client that ends its side in the middle of a request is still answered; whoever waits
-    /// for it is told.
+    /// A client that ends its side in the middle of a request is still answered; a thread that
+    /// waits for it is notified.
     pub(crate) fn answering(self, answers: bool) -> Self {
         Self { answers, ..self }
     }

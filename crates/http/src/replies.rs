@@ -24,7 +24,7 @@ pub struct Replied {
     pub took: Duration,
 }
 
-/// Told of each reply, by the thread that serves it.
+/// Notified of each reply, by the thread that serves it.
 pub type TellReply = Box<dyn Fn(Replied) + Send + Sync>;
 
 /// In a reply: its request waited so long for messages.

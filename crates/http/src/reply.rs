@@ -121,7 +121,6 @@ pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     typed(status, "text/plain; charset=utf-8", text.into())
 }
 
-/// A page.
 pub(crate) fn page(status: StatusCode, html: String) -> Response {
     typed(status, "text/html; charset=utf-8", html)
 }
@@ -214,7 +213,7 @@ pub fn show(status: StatusCode, template: &impl Template) -> Response {
 /// A callback for one answer.
 pub type Tell<T> = Box<dyn FnOnce(T) + Send>;
 
-/// A callback, and where its answer comes. Whoever waits may go before.
+/// A callback, and where its answer comes. The client that waits may go before.
 pub fn channel<T: Send + 'static>() -> (Tell<T>, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
     let sender = move |answer| {

@@ -13,7 +13,7 @@ use crate::reply::Problem;
 /// The author of a request: among its extensions.
 #[derive(Clone, Default)]
 pub struct Requester {
-    /// `None`: whoever it is may do everything.
+    /// `None`: any client may do everything.
     pub known: Option<(Principal, Arc<dyn Gate>)>,
     /// The number of its login, for [`Gate::counts`].
     pub proof: u64,

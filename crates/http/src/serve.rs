@@ -725,7 +725,7 @@ fn connection<S>(
             TokioIo::new(stream),
             service_fn(move |mut request| {
                 if let Some(identity) = &from.identity {
-                    // For whoever asks who this is.
+                    // For requests that ask who this is.
                     request.extensions_mut().insert(Arc::clone(identity));
                 }
                 if let Some(known) = &from.known {

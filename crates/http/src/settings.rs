@@ -52,7 +52,7 @@ quintet_types::defaults! {
         pub clients: Arc<Clients> = Arc::default(),
         /// Another protocol's names of queues.
         pub elsewhere: Option<Arc<dyn Elsewhere>> = None,
-        /// Where the listener is, as its clients are told to be.
+        /// Where the listener is, as its clients reach it.
         pub address: Arc<str> = Arc::from(""),
         pub limits: Limits = Limits::default(),
     }

@@ -107,7 +107,7 @@ struct Silent {
     connection_slots: BTreeMap<u64, (Instant, Arc<ConnectionSlot>)>,
 }
 
-/// One connection's.
+/// A connection's place within the limits of its listener.
 pub struct ConnectionSlot {
     slots: Arc<Slots>,
     /// Number among the silent ones, and whether it is over.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use quintet_client::ClientApi;
 use quintet_types::{Caller, Cancelled, Handed, Message, MessageId};
 
-/// The way back for such messages. A thread of its own gives them back, as a callback that is
-/// told an outcome must not ask the shards. It starts with the first of them and ends with the last
+/// The way back for such messages. A thread of its own gives them back, as a callback that
+/// gets an outcome must not ask the shards. It starts with the first of them and ends with the last
 /// clone.
 #[derive(Clone)]
 pub struct Losses(Arc<Restoring>);

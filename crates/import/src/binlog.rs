@@ -59,7 +59,7 @@ pub struct Full {
     pub at: u64,
 }
 
-/// A record.
+/// One record of beanstalkd's binlog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinlogRecord {
     pub id: u64,

@@ -99,7 +99,6 @@ pub(crate) fn is_led(bytes: &[u8]) -> bool {
 /// How a stream is set up, as far as it matters here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Config {
-    /// Its name.
     pub name: String,
     /// The stream appends the messages published there.
     pub subjects: Vec<String>,
@@ -417,7 +416,6 @@ pub(crate) fn part(status: u16, seq: Option<&str>, payload: Bytes) -> Part {
 /// Names of a group's stream and its subjects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The stream.
     pub stream: String,
     /// The stream appends the messages published there.
     pub log: String,

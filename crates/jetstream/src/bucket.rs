@@ -30,7 +30,6 @@ pub struct Bucket<'a> {
 /// A key's newest value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Its bytes.
     pub bytes: Bytes,
     /// Its number in the bucket; each change has a higher one.
     pub revision: u64,

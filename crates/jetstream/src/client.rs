@@ -29,8 +29,8 @@ use crate::{
     tail::{self, ends},
 };
 
-/// Appends whose answers have not come, at most; beyond, the oldest is told that nobody knows. More
-/// than any window, and those that are given up stay a while.
+/// Appends whose answers have not come, at most; beyond, the oldest gets the outcome "unknown".
+/// More than any window, and those that are given up stay a while.
 const UNANSWERED: usize = 1024;
 /// How long the second answer to a question is waited for when the first is there.
 const SECOND: Duration = Duration::from_millis(250);
@@ -38,7 +38,6 @@ const SECOND: Duration = Duration::from_millis(250);
 /// A server's version and limits, as it tells them.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its name.
     pub name: String,
     /// Such as `2.12.8`.
     pub version: String,

@@ -42,7 +42,7 @@ impl Follow {
         self.behind = true;
     }
 
-    /// An entry was told or fetched; hands on what is in order.
+    /// An entry was delivered or fetched; hands on what is in order.
     pub(crate) fn came(&mut self, seq: Seq, entry: Bytes, hand: &mut dyn FnMut(Seq, Bytes)) {
         if seq > self.next {
             self.behind = true;
@@ -94,7 +94,7 @@ mod tests {
             let mut got = Vec::new();
             let mut last = 0;
             for seq in reported {
-                // Nobody is told of what was not stored.
+                // Only stored entries are delivered.
                 last = last.max(seq);
                 let entry = Bytes::from(seq.to_string());
                 follow.came(Seq(seq), entry, &mut |seq, bytes| got.push((seq, bytes)));

@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 16;
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Summary of a backup.
+/// Result of a backup: its files, the bytes that were copied, the end of its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupSummary {
     pub segments: u64,

@@ -5,7 +5,7 @@ use crate::{
     survey::{survey, totals},
 };
 
-/// Summary of a check.
+/// Result of a check: counts of what is good and of what is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     /// Segment files read.
@@ -18,7 +18,6 @@ pub struct CheckSummary {
     pub bytes: u64,
     /// Damaged ranges. None: the log opens.
     pub damaged: u64,
-    /// Bytes in them.
     pub damaged_bytes: u64,
     /// Whether the next start cuts an unsynced tail.
     pub tail: bool,

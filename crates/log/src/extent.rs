@@ -135,7 +135,7 @@ impl Extents {
     }
 
     /// Says more from now on. Durable with the next sync of the directory. For want of room, or of
-    /// a descriptor, it may also say nothing until it is told the next time.
+    /// a descriptor, it may also say nothing until the next call.
     ///
     /// # Errors
     /// The storage failed.

@@ -228,7 +228,7 @@ impl LocalLog {
         Ok((log, found.recovery))
     }
 
-    /// The keeper of the spare segments, for a background thread.
+    /// The spare segments, for a background thread.
     pub fn spares(&self) -> Spares {
         self.spares.clone()
     }
@@ -358,7 +358,7 @@ impl Log for LocalLog {
             if matches!(error, LogError::NoSpace { .. }) {
                 // What was written of the frame is not in the log, and its place is written again.
                 // Should the bytes that are missing already stand there, it must not come back
-                // after a crash: the caller is told that it was refused. Best effort, as the disk
+                // after a crash: the caller got an error. Best effort, as the disk
                 // is full.
                 let wiped = write_all(&**file, offset, &[0; FRAME_HEADER_BYTES]);
                 if let Err(wipe) = wiped {

@@ -1,6 +1,6 @@
 //! The log's twin in memory, for tests of everything above it.
 //!
-//! Its positions count frames, not bytes, so that whoever takes a position for an offset finds out.
+//! Its positions count frames, not bytes, so that code that takes a position for an offset fails.
 
 use std::{
     io,

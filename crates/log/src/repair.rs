@@ -18,7 +18,7 @@ use crate::{
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Summary of a repair.
+/// Result of a repair: the lost ranges, and counts of the frames that are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairSummary {
     /// The lost ranges, in order. Empty: nothing was damaged, and nothing was changed.

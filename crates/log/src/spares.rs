@@ -74,7 +74,6 @@ struct Filling {
 /// How the spares stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpareState {
-    /// All there.
     Ready,
     /// One is being filled: call again.
     Filling,
@@ -179,7 +178,7 @@ impl Spares {
         why.clone()
     }
 
-    /// Whether there is one.
+    /// True if a spare segment is ready for use.
     pub fn any(&self) -> bool {
         !self.0.ready().files.is_empty()
     }

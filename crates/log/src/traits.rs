@@ -42,8 +42,9 @@ pub trait Log: Send {
 
     /// Writes a frame at the end: one write, no copy. It is not durable yet.
     ///
-    /// `expected` must be [`Log::end`]: a writer that was overtaken, or repeats itself, is told
-    /// instead of appending twice. The buffer keeps its payload and may be cleared and used again.
+    /// `expected` must be [`Log::end`]: a writer that was overtaken, or repeats itself, gets an
+    /// error instead of appending twice. The buffer keeps its payload and may be cleared and used
+    /// again.
     ///
     /// Never begins a segment on its own, since only the caller can put a snapshot first: see
     /// [`Log::segment_bytes_left`] and [`Log::begin_segment`]. A frame that does not fit makes the
@@ -85,7 +86,7 @@ pub trait Log: Send {
         Some(u64::MAX)
     }
 
-    /// The keeper of files that are made ahead, if this log has any: some thread of the caller's
+    /// The files that are made ahead, if this log has any: some thread of the caller's
     /// has to fill them.
     fn files_ahead(&self) -> Option<Spares> {
         None
@@ -143,8 +144,8 @@ pub trait Log: Send {
     }
 
     /// Says that this is the owner's last frame, and which node it wishes to take over; empty:
-    /// whoever can. From then on nothing is appended. Does nothing in a log that nobody else could
-    /// own.
+    /// any node that can. From then on nothing is appended. Does nothing in a log that nobody else
+    /// could own.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -178,8 +179,8 @@ pub trait Shared: Send + Sync {
     /// Bytes appended that are not durable.
     fn unacked(&self) -> u64;
 
-    /// Has `callback` called from now on after each acknowledgement, by any thread and without locks,
-    /// and when none will come any more.
+    /// Has `callback` called from now on after each acknowledgement, by any thread and without
+    /// locks, and when none will come any more.
     fn listen(&self, callback: Arc<dyn Fn() + Send + Sync>);
 }
 
@@ -218,7 +219,7 @@ pub trait SyncWork: Send + Sync {
     /// Returns when everything before the point is durable.
     ///
     /// # Errors
-    /// Final: the log has been told, and refuses everything from now on.
+    /// Final: the log knows, and refuses everything from now on.
     fn sync(&self) -> Result<()>;
 }
 

@@ -18,7 +18,7 @@ use super::{Serving, say, step_down};
 
 /// Reports of the member to the rest of the process.
 pub(super) struct MemberSignals {
-    /// Where the main thread is told to look.
+    /// How the main thread is woken.
     pub(super) orders: Sender<Order>,
     pub(super) happened: Mutex<Happened>,
     pub(super) core: Serving,
@@ -175,7 +175,7 @@ impl Duty for Work {
         tracing::info!("{role}, epoch {epoch}, owned by {name}");
         let next = owner.map_or(Owners::Nobody, |claim| self.hint(status, claim));
         self.signals.owners.send_if_modified(|owners| {
-            // While the log is read, others have told of a later owner already.
+            // While the log is read, others have named a later owner already.
             let newer = owners.hint().is_some_and(|known| known.epoch > epoch.0);
             if !newer {
                 *owners = next;
@@ -227,7 +227,7 @@ impl Work {
         if ours && status.role != Role::Owner {
             return Owners::Nobody;
         }
-        // Until the server runs, an own claim is told of as another's that cannot be reached.
+        // Until the server runs, an own claim is shown as another's that cannot be reached.
         Owners::Other(Hint {
             epoch: claim.epoch.0,
             node: claim.node.clone(),

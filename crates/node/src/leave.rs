@@ -15,7 +15,7 @@ use super::{Node, say};
 /// whose clients read slowly are given more, while it does.
 const OWED: Duration = Duration::from_millis(100);
 
-/// This process ends, whoever owns the log.
+/// This process ends, also if it does not own the log.
 static STOPPING: AtomicBool = AtomicBool::new(false);
 
 /// The threads of the server.
@@ -29,7 +29,7 @@ pub trait Threads {
     fn end(&mut self, by: Instant) -> bool;
 }
 
-/// If this process was told to stop, it does so now that another node owns the log: it would not
+/// If this process has to stop, it does so now that another node owns the log: it would not
 /// begin again to follow.
 pub(super) fn end_if_stopping(why: &LogError) {
     if STOPPING.load(Ordering::SeqCst) {

@@ -250,7 +250,7 @@ pub fn check(config: &Config) -> Result<()> {
 
 /// Follows the cluster's log until this node owns it; until then clients that come to
 /// `proxy_listeners` are brought to the owner, so many at once, and counted by `arrivals`.
-/// `reload`: whatever a node that only follows reads again. `None`: it was told to stop before.
+/// `reload`: whatever a node that only follows reads again. `None`: it had to stop before.
 ///
 /// # Errors
 /// Something is missing or wrong, named in one text; or the log cannot be followed.
@@ -398,7 +398,7 @@ fn cannot_follow(error: LogError) -> anyhow::Error {
     }
 }
 
-/// Waits until this node owns, or is told to stop; `reload`: what a node that
+/// Waits until this node owns, or has to stop; `reload`: what a node that
 /// only follows reads again.
 fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<Option<Ownership>> {
     while let Ok(order) = inbox.recv() {

@@ -140,7 +140,7 @@ impl ProxyListeners {
         }
     }
 
-    /// The server stops: whoever is brought waits for another owner.
+    /// The server stops: a client that is brought waits for another owner.
     pub(super) fn serve_no_more(&self) {
         if let Some(open) = &*locked(&self.0) {
             open.proxy.serve_no_more();

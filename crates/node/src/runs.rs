@@ -37,7 +37,6 @@ struct RunFetchState {
     bad: BTreeSet<RunName>,
     /// Runs that failed the second time too.
     hopeless: u64,
-    /// Runs that were not here.
     absent: Vec<RunName>,
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::Node;
 
-/// Everything about this node that is told.
+/// The whole report about this node.
 pub(super) struct Teller {
     pub(super) node: Arc<Node>,
     pub(super) stream: Arc<JetStream>,
@@ -149,7 +149,7 @@ impl Teller {
         }
     }
 
-    /// The stream, as its leader tells of it.
+    /// The stream, as its leader reports it.
     fn group(&self) -> GroupReport {
         let info = match self.stream.info() {
             Ok(Some(info)) => info,
@@ -229,7 +229,7 @@ impl Teller {
     }
 
     /// This node and those of `listed`, each asked for its report at the same time. Whether one
-    /// is drained is told by the registry, which is what counts: the node itself may not have
+    /// is drained is in the registry, which is what counts: the node itself may not have
     /// looked there since.
     pub(super) fn nodes_of(&self, listed: Vec<registry::Listed>) -> Vec<NodeResponse> {
         let own = self.cluster.node();

@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const HOLD: Duration = Duration::from_secs(1);
 /// A question that has no answer by then met no leader.
 const ANSWER: Duration = Duration::from_millis(50);
-/// Pause between two looks at something nobody tells of.
+/// Pause between two looks at something without a notification.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Sees to it for as long as `teller` is there; `nudges`: at once.

@@ -81,7 +81,6 @@ impl Group {
     }
 }
 
-/// A new log's id.
 fn log_id(writer: Writer) -> String {
     format!("{:016x}", writer.0)
 }
@@ -254,7 +253,7 @@ fn agree(
         format: FORMAT,
     };
     if bucket.get("cluster")?.is_none() {
-        // Whoever is first.
+        // The first one wins.
         bucket.put_behind("cluster", 0, json(&ours).into())?;
     }
     let Some(there) = bucket.get("cluster")? else {

@@ -90,7 +90,7 @@ pub struct Replica {
     pub lag: u64,
 }
 
-/// The log as JetStream tells of it.
+/// The log as JetStream reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamReport {
     pub name: String,

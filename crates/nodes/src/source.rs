@@ -32,7 +32,6 @@ pub fn report_shards(data: &Path, shards: u64) -> Result<()> {
 pub struct Source {
     /// Its segments.
     pub log: PathBuf,
-    /// Its runs.
     pub runs: PathBuf,
     /// The data directory.
     data: PathBuf,
@@ -51,9 +50,7 @@ pub struct LogContents {
     pub handoff: Option<String>,
     /// Runs that hold messages.
     pub needed: Vec<RunName>,
-    /// Those of them that are not there.
     pub missing: Vec<RunName>,
-    /// Of those that are.
     pub run_bytes: u64,
 }
 

@@ -48,7 +48,6 @@ pub struct BucketCopy {
 /// A difference that is the same after this is no message on its way.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// A server's report.
 struct ServerReport {
     /// Its name.
     server: String,

@@ -47,7 +47,7 @@ impl Audit {
         }
     }
 
-    /// Writes down steps that were counted and not yet told, if no more came
+    /// Writes down steps that were counted and not yet reported, if no more came
     /// for a while.
     pub fn report_steps(&self) {
         let over = |last: &mut Act| wall_ms().abs_diff(last.at_ms) >= STEPS_MS;
@@ -174,7 +174,7 @@ impl AuditLog for Audit {
             };
             return;
         }
-        // The line that is written now tells of its own messages.
+        // The line that is written now counts its own messages.
         let before = steps.replace(Act {
             messages: None,
             ..act.clone()

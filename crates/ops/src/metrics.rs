@@ -1,6 +1,6 @@
 //! Every number the server tells, a row each. What prints numbers walks this
 //! table: `GET /server` of the API ([`samples`]), what is scraped ([`text`]), and
-//! protocols, whose statistics are looked up in what [`samples`] read. What is told
+//! protocols, whose statistics are looked up in what [`samples`] read. The part
 //! of each queue is in `queues`, the formats are in `exposition`.
 
 mod cluster;
@@ -563,8 +563,8 @@ metrics! {
 }
 
 impl Metric {
-    /// How many of what `quintet stats` shows are one of what Prometheus is
-    /// told.
+    /// How many of what `quintet stats` shows are one of the units that
+    /// Prometheus gets.
     fn per_base(&self) -> f64 {
         match self.stat.rsplit('_').next() {
             Some("us") => 1e6,
@@ -640,7 +640,7 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// All numbers of the table, and those of `queues` if they are told of.
+/// All numbers of the table, and those of `queues` if they are given.
 pub fn text(
     reading: &Reading<'_>,
     queues: Option<&QueueSurvey>,

@@ -36,7 +36,6 @@ pub struct Tails {
 #[derive(Default)]
 struct Inner {
     queues: Mutex<HashMap<Name, Tail>>,
-    /// True if there are any.
     any: AtomicBool,
     /// Rises when other queues are followed than before.
     version: AtomicU64,

@@ -1,4 +1,4 @@
-//! Webhooks: addresses that are told what happens to messages, at least once.
+//! Webhooks: addresses that get events of messages, at least once.
 //!
 //! Each has a thread of its own, so one that hangs stops no other. The position up to which a
 //! receiver has accepted events is an entry of a durable table: after a restart, and on the next
@@ -37,7 +37,7 @@ const RESTS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(60
 const LOOK: Duration = Duration::from_secs(1);
 /// A log that goes on is read this often at most.
 const GATHER: Duration = Duration::from_millis(20);
-/// A position behind which nothing was to be told is stored after so many bytes of the log.
+/// A position behind which there was no event is stored after so many bytes of the log.
 const KEEP: u64 = 256 << 10;
 
 /// The webhooks of the configuration.
@@ -56,7 +56,7 @@ pub struct Row {
     pub failures: AtomicU64,
     /// Times that the log had gone past the position, or had lost a part.
     pub gaps: AtomicU64,
-    /// Bytes of the log that were retired before it was told of them.
+    /// Bytes of the log that were retired before it got them.
     pub gap_bytes: AtomicU64,
     /// Up to there events were accepted.
     position: Mutex<String>,
@@ -133,8 +133,8 @@ impl Webhooks {
         self.rows.len()
     }
 
-    /// The thread of one of them: runs until [`Webhooks::stop`], and up to [`PATIENCE`] longer where
-    /// a request is on its way.
+    /// The thread of one of them: runs until [`Webhooks::stop`], and up to [`PATIENCE`] longer
+    /// where a request is on its way.
     pub fn run(&self, index: usize, client_api: &dyn ClientApi) {
         if let Some(row) = self.rows.get(index) {
             let client = ScopedClient::new(client_api);

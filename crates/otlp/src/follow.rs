@@ -71,7 +71,6 @@ struct Followed {
     attempts: u32,
 }
 
-/// The error, if there was one.
 type Error = Option<(&'static str, String)>;
 
 fn error(word: &'static str, text: &[u8]) -> Error {

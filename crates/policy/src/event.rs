@@ -1,7 +1,7 @@
 //! The events that call hooks.
 
 quintet_types::named! {
-    /// An event.
+    /// Events that hooks can handle.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[repr(u8)]
     pub enum Event, name {
@@ -67,7 +67,7 @@ impl Event {
     }
 }
 
-/// Some of the events.
+/// Events as bits, one for each [`Event`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Events(u32);
 

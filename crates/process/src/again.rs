@@ -103,7 +103,7 @@ pub fn handed(address: &str) -> Option<Handed> {
     Some(left.sockets.swap_remove(number).1)
 }
 
-/// Looks whether every socket of systemd's is some listener's: whoever connects to another would
+/// Looks whether every socket of systemd's is some listener's: a client of another would
 /// wait for ever.
 ///
 /// # Errors

@@ -123,7 +123,7 @@ impl Bound {
         }
     }
 
-    /// Has a poll tell of connections that come.
+    /// Has a poll report connections that come.
     ///
     /// # Errors
     /// It cannot be polled.

@@ -1,4 +1,4 @@
-//! Threads that are told to end together, and for which one waits.
+//! Threads that end together, and for which one waits.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -22,7 +22,7 @@ pub fn keep_private() {
     GIVEN.get_or_init(|| before.bits());
 }
 
-/// The umask the operator has given, for what is not ours: scripts, and who
+/// The umask at the start of the process, for what is not ours: scripts, and who
 /// may connect to a listener's socket.
 pub fn initial_umask() -> u32 {
     GIVEN.get().copied().unwrap_or(0o022)

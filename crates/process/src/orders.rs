@@ -20,7 +20,6 @@ pub enum Order {
 /// Why a server that owned its queues serves no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It was told to stop.
     Stop,
     /// Another node is to own them; this one follows.
     HandOver,

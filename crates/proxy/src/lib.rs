@@ -29,7 +29,7 @@ pub use counts::Counts;
 pub use proxy::{Proxy, ProxyListener};
 pub use shared::{Client, DropGuard, Intake, Node, Settings, Stream};
 pub use socket::Socket;
-/// How a proxy is told who owns.
+/// How a proxy learns the owner.
 pub use tokio::sync::watch;
 pub use tunnel::ask_node;
 

@@ -54,7 +54,7 @@ pub struct Tunnel {
     pub principal: String,
 }
 
-/// An answer.
+/// The reply to the first line of a peer connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The client's bytes may come.

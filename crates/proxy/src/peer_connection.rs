@@ -43,7 +43,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
             let request = timeout(SAY, hear(shared, &mut stream, true)).await??;
             drop(place);
             match request {
-                // Whoever reaches the node's own socket may have its listeners as well.
+                // A peer that reaches the node's own socket may have its listeners as well.
                 Purpose::Tunnel(_) => refuse(&mut stream, "clients come by the listeners").await,
                 Purpose::Node(question) => write_line(shared, &mut stream, question).await,
             }
@@ -100,7 +100,7 @@ async fn plain(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// Reads the purpose of the peer connection. Another connection is told that it is none, and is an
+/// Reads the purpose of the peer connection. Another connection gets an error, and is an
 /// error here.
 async fn hear<S>(shared: &Shared, stream: &mut S, local: bool) -> io::Result<Purpose>
 where

@@ -117,8 +117,8 @@ impl Proxy {
         }
     }
 
-    /// From now on whoever is brought here waits for another owner. Connections that were handed
-    /// on before stay.
+    /// From now on a client that is brought here waits for another owner. Connections that were
+    /// handed on before stay.
     pub fn serve_no_more(&self) {
         self.shared.closed.store(true, Ordering::SeqCst);
     }

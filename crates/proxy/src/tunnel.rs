@@ -91,7 +91,7 @@ async fn find(
     loop {
         let known = owners.borrow_and_update().hint().cloned();
         let known = known.map(|hint| (hint.epoch, hint.address));
-        // The highest epoch is true, whoever names it.
+        // The highest epoch is true, from any node.
         let named = [answered.take(), known].into_iter().flatten();
         let next = named.max_by_key(|(epoch, _)| *epoch);
         if let Some((epoch, address)) = next {

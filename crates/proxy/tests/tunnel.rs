@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A node that tells each client's tunnel to the test and echoes the client's lines.
 struct Echo {
     sender: Sender<Tunnel>,
-    /// So many clients are told first that their listener has ended.
+    /// So many clients get first the end of their listener.
     ended: AtomicUsize,
 }
 
@@ -156,7 +156,7 @@ impl Running {
         self.owners.send(other).expect("a front");
     }
 
-    /// Waits until so many peer connections were refused, which is counted after they were told.
+    /// Waits until so many peer connections were refused, which is counted after their error.
     fn refuses(&self, count: u64) {
         let began = Instant::now();
         while self.proxy.counts().refused() < count {
@@ -233,7 +233,8 @@ fn a_client_of_any_node_talks_to_the_owner() {
     assert_eq!(rest(&client), "");
 }
 
-/// Protocols that speak first do, and so is told who may not come: it is there with the answer.
+/// Protocols that speak first do, and so does a client that may not come: it is there with the
+/// answer.
 #[test]
 fn what_the_owner_says_at_once_is_the_clients() {
     let peer_sockets = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -123,7 +123,6 @@ pub(crate) struct Tail<'a> {
     pub(crate) file: String,
 }
 
-/// A field of a form.
 pub(crate) struct FormField {
     pub(crate) name: &'static str,
     pub(crate) label: String,

@@ -67,7 +67,7 @@ impl Guest {
         receiver
     }
 
-    /// Waits for the outcomes of all it said, in order.
+    /// Waits for the outcomes of all its lines, in order.
     pub(crate) fn outcomes(&self) -> Vec<Outcome> {
         let outcomes = self.outcomes.take();
         let dropped = Outcome::Refused(CommandError::Unknown);

@@ -1,4 +1,4 @@
-//! The keeper: a thread that looks after what nobody else is woken for.
+//! The supervisor: a thread for all work that nothing else wakes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

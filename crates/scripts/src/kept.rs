@@ -92,7 +92,6 @@ impl Rq {
         Ok(())
     }
 
-    /// Brings one of them.
     pub(crate) fn bring_one(
         &self,
         queue: &str,

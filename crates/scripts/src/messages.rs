@@ -342,7 +342,6 @@ impl Rq {
     /// The newest that ended in a state, if that many are remembered: the
     /// engine lists its oldest first, and there may be millions.
     fn newest_ended(&self, queue: &str, state: &str, limit: usize) -> Option<Vec<String>> {
-        /// Each is looked at.
         const LOOKED_AT_MAX: usize = 100;
         if limit > LOOKED_AT_MAX {
             return None;

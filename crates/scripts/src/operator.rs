@@ -134,7 +134,7 @@ impl Rq {
                 "the server's settings define the queue".to_owned(),
             ));
         }
-        // The keeper may be reading the folders.
+        // The supervisor may be reading the folders.
         let mut folders = lock(&self.folders);
         folders.remove(name);
         self.forget_queue(name);

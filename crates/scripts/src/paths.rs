@@ -61,7 +61,7 @@ impl Paths {
         for folder in made {
             sync_dir(folder.canonicalize()?.parent().unwrap_or(Path::new("/")))?;
         }
-        // Scripts run elsewhere and are told full paths.
+        // Scripts run elsewhere and get full paths.
         let root = root.canonicalize()?;
         Ok(Self { root })
     }
@@ -236,7 +236,7 @@ pub fn check_file_name(name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes the number of this process into a file, whole. It tells of the
+/// Writes the number of this process into a file, whole. It reports the
 /// present, so it need not outlive a power cut.
 pub(crate) fn write_pid(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     /// The same with a thread that cleans up, fewer times than a folder is tried
-    /// to be made: so it must come, whoever is quicker.
+    /// to be made: so it must come, in either order.
     #[test]
     fn a_folder_is_made_while_cleanups_remove_its_day() {
         use std::sync::atomic::{AtomicBool, Ordering};

@@ -53,7 +53,6 @@ pub(crate) struct Running {
     pub(crate) wake: rustix::fd::OwnedFd,
 }
 
-/// Requests to a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RunRequests {
     /// An operator ends it.

@@ -29,7 +29,7 @@ impl Rq {
         self.paths.config().join(RULES_FILE)
     }
 
-    /// The folder the built-in script is told.
+    /// The folder of the built-in script.
     pub(crate) fn root(&self) -> PathBuf {
         self.paths.absolute(Path::new(""))
     }

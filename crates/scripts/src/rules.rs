@@ -81,7 +81,7 @@ impl Action {
     }
 }
 
-/// A rule.
+/// A rule of RQ's router: the messages that it matches, and its action.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Its place in the file, from 1 on; 0 for the default nobody wrote.

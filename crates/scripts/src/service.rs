@@ -39,7 +39,7 @@ pub struct Rq {
     /// Queues that were forgotten while scripts of theirs ran.
     pub(crate) forgotten: Mutex<Vec<Arc<Queue>>>,
     /// One at a time makes a queue in the engine what its admin files say, or
-    /// deletes it: whoever comes later would make it again.
+    /// deletes it: a later request would make it again.
     pub(crate) deciding: Mutex<()>,
     /// Names from the server's settings; those from folders are not here.
     pub(crate) from_settings: Mutex<Vec<String>>,
@@ -61,7 +61,7 @@ pub struct Rq {
     pub(crate) root_lock: Mutex<Option<RootLock>>,
 }
 
-/// Wakes the keeper thread.
+/// Wakes the supervisor thread.
 #[derive(Default)]
 pub(crate) struct Supervisor {
     pub(crate) requested: Mutex<bool>,

@@ -84,7 +84,6 @@ pub(crate) struct Rules {
     pub(crate) strict: bool,
 }
 
-/// Decides.
 pub(crate) fn decide(report: &ScriptReport, exit: Exit, rules: Rules) -> Verdict {
     let status = report.status.clone();
     let clean = exit == Exit::Code(0);

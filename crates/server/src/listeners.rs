@@ -18,7 +18,6 @@ pub(crate) struct Opened {
     pub(crate) listening: Vec<Listening>,
     /// For HTTP's own thread.
     pub(crate) http: Vec<http::Open>,
-    /// For that of SQS.
     pub(crate) sqs: Vec<sqs::Open>,
     /// All but the control socket, as configured.
     pub(crate) addresses: Vec<(&'static str, Address)>,

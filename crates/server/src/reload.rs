@@ -67,7 +67,7 @@ impl Server {
         Ok(Reloaded { log_level, notes })
     }
 
-    /// Writes down what came of a reload, and tells whoever is to be told.
+    /// Writes down what came of a reload, and notifies the requester.
     pub(crate) fn reloaded(&self, came: Result<Vec<String>, String>, notify: Option<TellReload>) {
         match &came {
             Ok(_) => {

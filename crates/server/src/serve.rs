@@ -47,7 +47,7 @@ fn reload_limits(command_line: &CommandLine, quotas: &Quotas) {
     }
 }
 
-/// Starts the server, serves until it is told to stop, and stops it.
+/// Starts the server, serves until it has to stop, and stops it.
 ///
 /// # Errors
 /// It could not start; nothing was answered to anyone.
@@ -325,7 +325,7 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
             connections_max: usize::try_from(RESERVE).unwrap_or(usize::MAX),
             apart_max: 0,
             streams_max: STREAMS_MAX,
-            // A command may wait for its user, and for whoever reads its output.
+            // A command may wait for its user, and for the reader of its output.
             idle: AT_REST,
             unread: Some(AT_REST),
             ..quintet_http::Limits::default()

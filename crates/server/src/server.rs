@@ -34,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) node: Option<Arc<Node>>,
 }
 
-/// How the server is operated, and what operators are told.
+/// How the server is operated, and the output for operators.
 pub(crate) struct Operations {
     pub(crate) config: Arc<Mutex<Config>>,
     /// The command line, for reading the file again.
@@ -84,7 +84,8 @@ impl Operations {
         })
     }
 
-    /// Has the configuration read again, for `principal`. `sender` is dropped where the server stops.
+    /// Has the configuration read again, for `principal`. `sender` is dropped where the server
+    /// stops.
     pub(crate) fn reload(&self, principal: Principal, sender: TellReload) {
         let order = Order::Reload(client(principal), Some(sender));
         // Dropped with the order.

@@ -102,7 +102,7 @@ impl Open {
         &self.bound.address
     }
 
-    /// Adds it to what the console tells of.
+    /// Adds it to the console's list.
     pub(crate) fn fill_info(&self, shown: &mut ListenerInfo) {
         let host = match &self.bound.address {
             Address::Tcp(at) if at.ip().is_unspecified() => {

@@ -71,7 +71,7 @@ impl Operator for Server {
 }
 
 impl Server {
-    /// All numbers, and those of `queues` if they are told of.
+    /// All numbers, and those of `queues` if they are given.
     pub(crate) fn metrics(
         &self,
         queues: Option<&QueueSurvey>,

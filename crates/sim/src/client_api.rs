@@ -113,7 +113,7 @@ impl SimApi {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sorts out who gets what, unlocks, and tells them.
+    /// Sorts the replies by client, unlocks, and sends them.
     fn notify(&self, mut inside: MutexGuard<'_, Inside>, own: Option<(OnOutcome, Outcome, Name)>) {
         let mut on_reply = Tell::default();
         on_reply.replies.extend(own);

@@ -16,7 +16,6 @@ pub struct FrameRecord {
     pub stamp: Stamp,
     /// Kind of its content.
     pub kind: FrameKind,
-    /// Records in it.
     pub count: u32,
     /// Whether its segment begins with it.
     pub first_in_segment: bool,

@@ -207,7 +207,7 @@ pub fn plain(queue: &str) -> Take {
     }
 }
 
-/// One that waits.
+/// A take that waits without limit.
 pub fn waiting(queue: &str) -> Take {
     Take {
         wait: Wait::Forever,

@@ -25,7 +25,7 @@ pub(crate) struct PendingOutcome(oneshot::Receiver<Outcome>);
 impl PendingOutcome {
     /// Waits for it.
     pub(crate) async fn outcome(&mut self) -> Outcome {
-        // What was decided and never acknowledged is told by the reply being dropped.
+        // The drop of the reply means: decided, but never acknowledged.
         let received = (&mut self.0).await;
         received
             .unwrap_or(Outcome::Refused(CommandError::Unknown))

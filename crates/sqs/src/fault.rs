@@ -11,7 +11,7 @@ macro_rules! shapes {
         pub enum Shape { $($(#[$doc])* $shape,)* }
 
         impl Shape {
-            /// All of them.
+            /// Every shape, in the order of their declaration.
             pub const ALL: &'static [Shape] = &[$(Shape::$shape,)*];
 
             /// The name of the shape in the service's model, which the JSON protocol says.

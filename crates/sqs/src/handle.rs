@@ -37,7 +37,7 @@ impl Secrets {
         }
     }
 
-    /// The id of a message, as SDKs are told it: a UUID of version 8 with the
+    /// The id of a message, as SDKs get it: a UUID of version 8 with the
     /// server's identity and the number under which it was first put.
     pub(crate) fn message_id(&self, born: u64) -> String {
         let mut bytes = [0; 16];

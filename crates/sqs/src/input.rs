@@ -135,7 +135,7 @@ macro_rules! actions {
             pub const NAMES: &'static [&'static str] =
                 &["AddPermission", $(stringify!($of),)* $(stringify!($name),)*];
 
-            /// Its name.
+            /// The operation's name in the service's model.
             pub fn name(&self) -> &'static str {
                 match self {
                     Action::AddPermission(..) => "AddPermission",

@@ -1,5 +1,5 @@
 //! The protocol `sqs`: both protocols of Amazon SQS over HTTP, JSON 1.0 and
-//! Query, for SDKs that are told this server as their endpoint.
+//! Query, for SDKs that have this server as their endpoint.
 //!
 //! What comes is read into an [`Action`], checked, asked of the shards through
 //! the client API, and answered in the words of the protocol it came in. Sockets,

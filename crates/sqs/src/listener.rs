@@ -78,7 +78,7 @@ pub struct Sqs {
     pub(crate) client_api: Arc<dyn ClientApi>,
     pub(crate) once: Arc<Once>,
     pub(crate) recent: Recent,
-    /// Held by whoever changes what moves there are, or takes a step of one.
+    /// Held by the thread that changes what moves there are, or takes a step of one.
     pub(crate) moves: tokio::sync::Mutex<()>,
     /// Of the log, for as long as this process writes it.
     pub(crate) epoch: u64,

@@ -380,7 +380,7 @@ impl Sqs {
                 Ok(there) if there.iter().any(runs) => {}
                 Ok(_) => return,
                 Err(fault) if fault.shape == Shape::ResourceNotFound => return,
-                // Told of below, where it matters.
+                // Reported below, where it matters.
                 Err(_) => {}
             }
             let mut moved = 0;
@@ -439,8 +439,8 @@ impl Sqs {
 /// where it came from.
 ///
 /// # Errors
-/// A queue they would go to is not there. The step itself says so, as whoever else deletes it, by
-/// any protocol, may do so at any time.
+/// A queue they would go to is not there. The step itself says so, as another client that deletes
+/// it, by any protocol, may do so at any time.
 async fn move_some(
     shards: &ShardClient,
     from: &Name,

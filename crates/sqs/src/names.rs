@@ -67,7 +67,7 @@ pub(crate) fn of_arn(arn: &str) -> Option<&str> {
     parts.nth(4).filter(|name| !name.is_empty())
 }
 
-/// Where the queues of a listener are, as their names are told.
+/// Where the queues of a listener are, as their URLs and ARNs say.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// Twelve digits.

@@ -12,7 +12,6 @@ use crate::xml::Xml;
 /// The reply to an action, or its fault.
 pub(crate) type Answer = Result<Reply, Fault>;
 
-/// A reply.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Reply {
     /// Done, and nothing to tell.
@@ -21,7 +20,6 @@ pub(crate) enum Reply {
     Removed(u64),
     /// The URL of a queue.
     Queue(String),
-    /// Those of some.
     Queues {
         urls: Vec<String>,
         next: Option<String>,
@@ -416,7 +414,7 @@ fn received_json(members: &mut Members, message: &Received) {
 }
 
 impl Valued {
-    /// The member that holds it, and how it is told there.
+    /// The member that holds it, and its form there.
     fn as_member(&self) -> (&'static str, String) {
         match self.kind {
             ValueKind::Binary => ("BinaryValue", STANDARD.encode(&self.bytes)),

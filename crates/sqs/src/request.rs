@@ -41,7 +41,6 @@ const TARGET: &str = "AmazonSQS.";
 pub struct ParsedRequest {
     /// How it is to be answered.
     pub format: WireFormat,
-    /// Its action.
     pub action: Result<Action, Fault>,
 }
 

@@ -76,7 +76,7 @@ impl Fifo {
     }
 }
 
-/// A message on its way, and what is told of it once it is put.
+/// A message on its way, and its reply once it is put.
 struct Going {
     put: Put,
     result: reply::Sent,

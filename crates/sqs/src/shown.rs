@@ -8,7 +8,7 @@ use crate::listener::Options;
 use crate::names::{self, Place};
 use crate::queue::{self, OWN};
 
-/// The listeners, as a queue's page tells of them.
+/// The listeners, as a queue's page shows them.
 #[derive(Clone, Debug, Default)]
 pub struct ListenerInfo {
     listeners: Vec<Listener>,

@@ -193,7 +193,6 @@ pub struct Came<'a> {
     pub query: &'a str,
     /// The values of a header, if it is there, joined by commas.
     pub header: &'a (dyn Fn(&str) -> Option<String> + Sync),
-    /// All of it.
     pub body: &'a [u8],
 }
 
@@ -389,7 +388,7 @@ pub fn check<'k>(
     if !bool::from(wanted.as_bytes().ct_eq(says.signature.as_bytes())) {
         return Err(mismatch());
     }
-    // After the signature: who has no key is told nothing of our clock.
+    // After the signature: a client without a key learns nothing of our clock.
     let age = now.signed_duration_since(date).num_seconds();
     if age > says.expires.unwrap_or(SKEW) {
         let earliest = now - chrono::Duration::seconds(says.expires.unwrap_or(SKEW));
@@ -568,7 +567,7 @@ mod tests {
         );
     }
 
-    /// A good signature over too little: whoever is between could ask for something else with it.
+    /// A good signature over too little: an attacker between could ask for something else with it.
     #[test]
     fn what_says_what_is_asked_has_to_be_signed_where_it_is_sent() {
         let at = Utc.with_ymd_and_hms(2026, 11, 22, 1, 26, 4).unwrap();

@@ -42,7 +42,7 @@ pub(crate) struct History {
     takes: Vec<Take>,
     /// Takes without an answer: of which queue, and when they were asked.
     unknown: Vec<(&'static str, Instant)>,
-    /// Takes that were told there is nothing: of which queue, asked and answered when.
+    /// Takes that got the reply that there is nothing: of which queue, asked and answered when.
     empty: Vec<(&'static str, Instant, Instant)>,
 }
 
@@ -122,7 +122,7 @@ impl History {
         self.unknown.push((queue, requested));
     }
 
-    /// A take was told that there is nothing.
+    /// A take got the reply that there is nothing.
     pub(crate) fn empty(&mut self, queue: &'static str, requested: Instant, answered: Instant) {
         self.empty.push((queue, requested, answered));
     }
@@ -248,7 +248,7 @@ impl History {
         wrong
     }
 
-    /// R6: nobody is told that there is nothing while something is there all the time.
+    /// R6: no take gets the reply that there is nothing while something is there all the time.
     fn overlooked(&self) -> Vec<(u64, String)> {
         let firsts = self.firsts();
         let mut wrong = Vec::new();

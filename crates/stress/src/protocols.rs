@@ -93,7 +93,7 @@ impl Client {
         self.1
     }
 
-    /// As [`QueueClient::take`]; of a job of Faktory the message is its argument, whoever takes it.
+    /// As [`QueueClient::take`]; of a job of Faktory the message is its argument, for every client.
     pub(crate) fn take(&mut self, queue: &str, removes: bool) -> io::Result<Option<TakenMessage>> {
         let taken = self.0.take(queue, removes)?;
         Ok(taken.map(|taken| TakenMessage {

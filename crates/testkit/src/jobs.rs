@@ -233,7 +233,7 @@ impl JobClient {
         }
     }
 
-    /// Gives back all of a queue that is leased, whoever holds it.
+    /// Gives back all of a queue that is leased, by any holder.
     ///
     /// # Errors
     /// No reply that is one.

@@ -125,7 +125,8 @@ impl QueueClient {
         client.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// The only queue that this client puts into and takes from; beanstalk is told so now.
+    /// The only queue that this client puts into and takes from; beanstalk gets its commands for
+    /// this now.
     ///
     /// # Errors
     /// It is refused.

@@ -1,4 +1,4 @@
-//! One side of a connection, without its socket: whoever has that lets bytes through.
+//! One side of a connection, without its socket: its owner lets bytes through.
 //!
 //! What a connection holds between two calls is what is not whole: the beginning of a record that
 //! came, and records that the socket did not take. Everything else is in a [`Scratch`], one for

@@ -129,7 +129,7 @@ impl Reason {
 }
 
 impl Failure {
-    /// Its reason.
+    /// The reason under which the failure is counted.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Plain => Reason::Plain,

@@ -12,7 +12,7 @@ use crate::Error;
 
 /// The certificate's file name: what clients are given as their authority.
 pub const CERTIFICATE: &str = "tls-self-signed.crt";
-/// The key's.
+/// The file name of its private key, mode 0600.
 pub const KEY: &str = "tls-self-signed.key";
 
 /// Makes both in `dir`, for the machine's names, unless they are there.

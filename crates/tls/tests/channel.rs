@@ -16,7 +16,7 @@ const BUFFER: usize = 64 << 10;
 /// One way of a connection.
 struct Pipe {
     bytes: VecDeque<u8>,
-    /// Bytes it takes before it blocks; given again by whoever reads.
+    /// Bytes it takes before it blocks; given again by the reader.
     room: usize,
     /// Bytes a read brings at most.
     piece: usize,

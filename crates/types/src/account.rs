@@ -20,7 +20,7 @@ impl Account {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Queues that are there.
+    /// Number of queues, those without messages included.
     pub fn queues(&self) -> u64 {
         self.queues.load(Ordering::Relaxed)
     }

@@ -61,7 +61,7 @@ coded! {
 }
 
 impl ParentState {
-    /// That of one that has ended.
+    /// The state after the end of a parent.
     pub const fn ended(succeeded: bool) -> Self {
         match succeeded {
             true => ParentState::Done,
@@ -141,7 +141,7 @@ pub struct PutAfter {
     pub on: AfterOn,
     pub if_failed: IfFailed,
     /// Answers of other shards about messages of theirs: how each stands, or why the put may not
-    /// wait for it. Only whoever holds the locks of these shards has any.
+    /// wait for it. Only a thread that holds the locks of these shards has any.
     pub afar: BTreeMap<MessageId, Result<ParentState, CommandError>>,
 }
 

@@ -4,7 +4,7 @@
 //! A batch lives in one shard, its members wherever their queues are. Members
 //! are counted in the step that does something to them; where that is another
 //! shard than the batch's, what is to be counted is *owed* there, a fact, until
-//! whoever can lock both shards carries it over ([`crate::carry`]).
+//! a caller that can lock both shards carries it over ([`crate::carry`]).
 
 use crate::message::Attr;
 use crate::name::Name;
@@ -119,7 +119,7 @@ pub struct NewBatch {
 }
 
 impl NewBatch {
-    /// The callbacks there are.
+    /// The callbacks that are set: for the end, then for success.
     pub fn callbacks(&self) -> impl Iterator<Item = &Callback> {
         self.complete.iter().chain(&self.success)
     }
@@ -184,7 +184,7 @@ impl Progress {
     }
 }
 
-/// A batch.
+/// Counts and callbacks of a batch, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Batch {
     pub id: BatchId,

@@ -14,7 +14,7 @@ impl Principal {
     /// A client that has not said who it is.
     pub const ANONYMOUS: Self = Self(0);
     /// The server itself, with what it does of its own accord, its scripts and
-    /// hooks, and whoever operates it: may do everything.
+    /// hooks, and its operator: may do everything.
     pub const SERVER: Self = Self(1);
     /// The first number of a user.
     pub const FIRST: Self = Self(2);

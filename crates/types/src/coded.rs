@@ -5,7 +5,7 @@ pub trait Coded: Copy + 'static {
     /// As errors name the field.
     const FIELD: &'static str;
 
-    /// Its byte.
+    /// The byte that the log has for this variant; never changes.
     fn byte(self) -> u8;
 
     /// The variant with this byte.
@@ -29,7 +29,7 @@ macro_rules! coded {
         }
 
         impl $name {
-            /// All there are.
+            /// Every variant, in the order of their declaration.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
         }
 

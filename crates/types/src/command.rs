@@ -150,7 +150,7 @@ pub struct PutMore {
     /// A sum of the request that has the token. A put with a known token and another sum is
     /// [`crate::CommandError::TokenUsed`]. 0: any request.
     pub token_sum: u64,
-    /// The message's own name, by which whoever put it knows it: opaque, 1 to
+    /// The message's own name, by which its sender knows it: opaque, 1 to
     /// [`MESSAGE_NAME_BYTES_MAX`] bytes ([`crate::CommandError::BadMessageName`]), not
     /// unique. A reserved message can be settled by it ([`Command::ByName`]), all of
     /// a queue found by it ([`Filter::name`]).
@@ -266,7 +266,6 @@ pub enum Pick {
 /// How long a take waits for a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wait {
-    /// Not at all.
     #[default]
     No,
     /// So many milliseconds.
@@ -317,7 +316,6 @@ pub enum LeaseTime {
 /// The lease a take asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseRequest {
-    /// The owner of the lease.
     pub owner: LeaseOwner,
     /// How long.
     pub time: LeaseTime,
@@ -337,7 +335,6 @@ pub struct Take {
     /// answered when one is dropped while it waits. A queue that somebody only waits on or refers
     /// to does not exist. Of a subscription it says nothing.
     pub must_exist: bool,
-    /// Which of them.
     pub pick: Pick,
     /// Which end of the best priority.
     pub end: End,
@@ -347,7 +344,7 @@ pub struct Take {
     pub keys: Option<Box<Keys>>,
     /// `None`: the message is removed.
     pub lease: Option<LeaseRequest>,
-    /// True: only look; nothing changes.
+    /// True: a peek, which changes nothing.
     pub peek: bool,
     /// Behaviour when no message is there.
     pub wait: Wait,
@@ -492,7 +489,6 @@ pub struct Edit {
     /// and one with all else of it takes its place, under an id of its own:
     /// the answer is that of a put.
     pub body: Option<Body>,
-    /// New priority.
     pub priority: Option<u32>,
     /// New due time.
     pub due: Option<When>,
@@ -615,7 +611,8 @@ pub enum Command {
     /// or [`crate::Outcome::Empty`] for one that has not. A client waits for one message at a time.
     AwaitResult { id: MessageId, wait_ms: u64 },
     /// Asks how a lease is, and waits for other news of it: [`crate::Outcome::Lease`], or
-    /// [`crate::Outcome::Empty`] if there were none in time. A client waits for one lease at a time.
+    /// [`crate::Outcome::Empty`] if there were none in time. A client waits for one lease at a
+    /// time.
     AwaitLease(AwaitLease),
     /// Looks without taking.
     Peek(Peek),
@@ -658,7 +655,6 @@ pub enum Command {
         from: Name,
         /// Target queue.
         to: Name,
-        /// Which of them.
         state: ListState,
         /// Messages at most.
         max: u64,

@@ -25,13 +25,13 @@ impl SegmentRef {
         SegmentRef(Self::RUN | run.0)
     }
 
-    /// The run, if it is one.
+    /// The run that it refers to; `None`: it refers to a segment.
     pub fn run(self) -> Option<RunId> {
         // The reference of a body that has no chunk yet is no run.
         (self.0 & Self::RUN != 0 && self.0 != u32::MAX).then_some(RunId(self.0 & !Self::RUN))
     }
 
-    /// True if it is a run.
+    /// True if it refers to a run, not to a segment.
     pub fn is_run(self) -> bool {
         self.run().is_some()
     }
@@ -150,7 +150,7 @@ pub struct Extra {
     pub kicks: u32,
     /// Tries that failed, as its queue counts them, since it came there or was put.
     pub failures: u32,
-    /// Its own name, by which whoever put it knows it.
+    /// Its own name, by which its sender knows it.
     pub name: Option<Arc<[u8]>>,
     /// How it is tried again, if it says so itself.
     pub retry: Option<Box<Retry>>,
@@ -262,7 +262,7 @@ impl Message {
     }
 
     /// Makes it what another engine might have decided, with nothing of where
-    /// this one keeps it. For who plays an engine: the naive model and whoever
+    /// this one keeps it. For code that plays an engine: the naive model and code that
     /// makes up what a log may hold.
     pub fn set_decided(&mut self, position: i64, doomed: bool) {
         (self.position, self.doomed) = (position, doomed);

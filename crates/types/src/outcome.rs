@@ -77,7 +77,6 @@ pub enum Outcome {
         then: Option<Box<Outcome>>,
     },
     Entries(Vec<TableEntry>),
-    /// A batch, as it is.
     Batch(Box<Batch>),
     /// Batches, and where to go on: a shard, and behind which of its; `None`:
     /// that was all.
@@ -94,7 +93,6 @@ pub enum Outcome {
     BulkDone(Box<BulkDone>),
     /// Numbers.
     Stats(Box<StatsReply>),
-    /// No.
     Refused(CommandError),
     /// A hook's no, and why. The engine never says it.
     Denied(Box<str>),

@@ -1,4 +1,4 @@
-//! Results: how a message ended, as a client that waits for it is told.
+//! Results: how a message ended, as a client that waits for it gets it.
 
 use crate::id::MessageId;
 use crate::name::Name;

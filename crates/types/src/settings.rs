@@ -125,7 +125,7 @@ defaults! {
         /// Direct puts go only to the children (Kestrel `fanoutOnly`).
         pub fanout_only: bool = false,
         /// Messages under a lease at most; takes beyond wait as for an empty queue.
-        /// A lease by id is not held back, companions are taken together. 0: no
+        /// A lease by id does not wait, companions are taken together. 0: no
         /// limit.
         pub in_flight_max: u64 = 0,
         /// Messages handed out at most; takes beyond wait. Forgotten at restart.
@@ -138,7 +138,7 @@ defaults! {
         /// The meaning of keys for takes.
         pub groups: Groups = Groups::None,
         /// Messages of one key under a lease at most; takes pass over those beyond. As with
-        /// `in_flight_max` a lease by id is not held back, companions are taken together. 0: no
+        /// `in_flight_max` a lease by id does not wait, companions are taken together. 0: no
         /// limit.
         pub key_in_flight_max: u64 = 0,
         /// Messages of one key handed out at most; takes pass over those beyond. Forgotten at
@@ -328,7 +328,7 @@ impl Overrides {
         each_override!(clear);
     }
 
-    /// The bits of those that are given here and are not the same in `before`.
+    /// The bits of those that are set here and are not the same in `before`.
     fn newly_set(&self, before: &Overrides) -> u64 {
         macro_rules! newly {
             ($($field:ident),* $(,)?) => { [$(self.$field.is_some() && self.$field != before.$field),*] };

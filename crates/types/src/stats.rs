@@ -154,7 +154,7 @@ counters! {
         cold,
         /// Takes waiting in line, peeking subscriptions not counted.
         waiters,
-        /// Peeking subscriptions: parts of the server that wait to be told that
+        /// Peeking subscriptions: parts of the server that wait for the news that
         /// something is there, and take nothing.
         waiting_peeks,
         /// Clients that refer to it as one they put into (beanstalkd *using*).
@@ -314,7 +314,7 @@ pub struct ShardStats {
     pub waiters: u64,
     /// Messages on their way to a queue of another shard.
     pub sent: u64,
-    /// Bytes of memory the messages, queues and their indexes are reckoned to
+    /// Estimate of the bytes of memory that messages, queues and their indexes
     /// use.
     pub memory_bytes: u64,
     /// Bytes the beginning of a segment of the log takes at most: names and

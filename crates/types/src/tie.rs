@@ -56,7 +56,7 @@ pub struct Tie {
 }
 
 impl Tie {
-    /// That of a new member.
+    /// The tie of a member that is put.
     pub fn member(batch: BatchId) -> Self {
         Self {
             batch,

@@ -37,7 +37,7 @@ impl TrackState {
             State::Reserved => TrackState::Reserved,
             State::Buried => TrackState::Buried,
             State::Done | State::Relayed => TrackState::Done,
-            // Whoever had it back in its queue before its rest was over began anew.
+            // A client that put it back before the end of its time began anew.
             State::Ready if message.failures() > 0 && message.due().is_some() => TrackState::Failed,
             State::Ready | State::Prepared => TrackState::Waiting,
         }

@@ -55,8 +55,8 @@ fn needs<'a>(method: &Method, path: &'a str) -> Needs<'a> {
     }
 }
 
-/// Refuses a request that its requester may not make. What depends on more than the
-/// address is looked at by its handler.
+/// Refuses a request that its requester may not make. Handlers check the rights that depend on
+/// more than the address.
 ///
 /// # Errors
 /// 403.

@@ -27,7 +27,6 @@ enum Phase {
 pub(crate) enum ParseResult<H> {
     /// Only a part; take this step first.
     Part(IncomingBody<H>, Step),
-    /// All of it.
     Whole(Whole<H>),
 }
 

@@ -48,11 +48,9 @@ impl First {
 /// Whether a connection begins with a request of HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Http {
-    /// It does not.
     No,
     /// More bytes will tell.
     Maybe,
-    /// It does.
     Yes,
 }
 

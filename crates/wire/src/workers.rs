@@ -214,7 +214,7 @@ impl WorkerEntry {
     }
 }
 
-/// All workers.
+/// The processes of Faktory clients, by their `wid`.
 #[derive(Default)]
 pub struct Workers {
     known: BTreeMap<Box<str>, WorkerEntry>,
@@ -228,7 +228,7 @@ impl Workers {
         Self::default()
     }
 
-    /// Answers a session; `None`: nobody has said this name, or whoever did is gone; to who
+    /// Answers a session; `None`: nobody has said this name, or that client is gone; to who
     /// joins, that there are too many.
     pub fn answer(&mut self, ask: WorkerRequest, now: Ms) -> Option<Arc<Worker>> {
         if now.since(self.checked) >= CHECK_MS {

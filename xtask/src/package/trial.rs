@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files an operator looks for, and what dpkg is told.
+/// Files an operator looks for, and the words for dpkg.
 fn contents(package: &Path, unpacked: &Path) -> Result<()> {
     for file in [
         "usr/bin/quintet",
@@ -238,7 +238,7 @@ fn service(unpacked: &Path, work: &Path) -> Result<()> {
     server.stop()
 }
 
-/// The container's script: a token is told once, lets its holder in, and nobody
+/// The container's script: a token is printed once, lets its holder in, and nobody
 /// gets in without.
 fn container(root: &Path, unpacked: &Path, work: &Path) -> Result<()> {
     let data = work.join("container");

@@ -18,7 +18,7 @@ const BEHIND: usize = 4;
 /// After so many looks without news a comment is sent, for a client that is gone to be noticed.
 const QUIET: u32 = 8;
 
-/// Which queues, and on whose behalf: what it may see is all it is told.
+/// Which queues, and on whose behalf: it gets only events that it may see.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Selection {
     /// In order, each once; `None`: the first there are.

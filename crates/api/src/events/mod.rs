@@ -1,4 +1,4 @@
-//! Streams of what changes in queues: who follows what, and what they are told.
+//! Streams of what changes in queues: who follows what, and the events that they get.
 
 mod figures;
 mod hub;

@@ -1,8 +1,8 @@
 //! The dead messages of all queues, the newest first.
 //!
-//! Streams are merged by time: one of all that are buried, by their turn, which is made of the time;
-//! and for each shard one of its dead letters that are ready, by their position, which the shard
-//! counts up. A stream merges lanes: the buried ones of a queue, or its dead letters of one
+//! Streams are merged by time: one of all that are buried, by their turn, which is made of the
+//! time; and for each shard one of its dead letters that are ready, by their position, which the
+//! shard counts up. A stream merges lists: the buried ones of a queue, or its dead letters of one
 //! priority. A cursor has the place in each stream. So pages neither repeat nor leave out a message
 //! that stays as it is, whatever comes and goes meanwhile.
 //!
@@ -22,13 +22,13 @@ use crate::problem::Problem;
 use crate::{Api, PAGE_BYTES, bulk, read};
 use quintet_http::Requester;
 
-/// Slices in which the next message of a lane is searched, before the page ends without it.
+/// Slices in which the next message of a list is searched, before the page ends without it.
 const SEEKS: u32 = 32;
-/// Slices of a page over all lanes: dead letters may have a great many priorities. Behind
-/// [`MANY`] a lane is searched in one slice.
+/// Slices of a page over all lists: dead letters may have a great many priorities. Behind
+/// [`MANY`] a list is searched in one slice.
 const SLICES: u32 = 100_000;
 const MANY: u32 = 5_000;
-/// How often a page goes on with a lane in which a search found nothing.
+/// How often a page goes on with a list in which a search found nothing.
 const LONGER: u32 = 64;
 /// Streams of a cursor at most.
 const STREAMS: usize = 257;
@@ -56,7 +56,7 @@ struct Head {
 struct Stream {
     /// Messages before this place are not listed yet; `None`: no message is listed.
     after: Option<Place>,
-    /// The next message of each lane, as many as the page has messages; the newest first.
+    /// The next message of each list, as many as the page has messages; the newest first.
     heads: BTreeMap<Reverse<Place>, Head>,
 }
 
@@ -117,7 +117,7 @@ struct Newest<'a> {
 }
 
 impl Newest<'_> {
-    /// Finds the head of each lane.
+    /// Finds the head of each list.
     async fn begin(&mut self) -> Result<(), Problem> {
         let mut from = Some((0, 0));
         while let Some(page) = from {
@@ -157,7 +157,7 @@ impl Newest<'_> {
         Ok(())
     }
 
-    /// Adds the heads of a lane and of those before it.
+    /// Adds the heads of a list and of those before it.
     async fn add_lists(&mut self, stream: usize, mut state_list: StateList) -> Result<(), Problem> {
         let top = (i64::MAX, MessageId(u64::MAX));
         let begin = self.streams[stream].after.unwrap_or(top);
@@ -200,7 +200,7 @@ impl Newest<'_> {
         }
     }
 
-    /// The newest message of a lane, or of those with a lower number, before this place in it.
+    /// The newest message of a list, or of those with a lower number, before this place in it.
     async fn seek(&mut self, state_list: &StateList, before: Place) -> Result<SeekResult, Problem> {
         let (state, filter) = match state_list.buried {
             true => (ListState::Buried, Filter::default()),
@@ -233,7 +233,7 @@ impl Newest<'_> {
             }
             let bulk_done = self.api.bulk_done(self.requester, bulk_op.clone()).await;
             let (bulk_done, room) = match bulk_done {
-                // It was deleted since its numbers were told.
+                // It was deleted since its numbers were read.
                 Err(problem) if problem.status == 404 => return Ok(SeekResult::End),
                 bulk_done => bulk_done?,
             };
@@ -281,7 +281,7 @@ impl Newest<'_> {
         Ok(found)
     }
 
-    /// Adds the next head of a lane.
+    /// Adds the next head of a list.
     async fn go_on(
         &mut self,
         stream: usize,
@@ -296,7 +296,7 @@ impl Newest<'_> {
                 (priority, place, Some((*message, room)))
             }
         };
-        // Else it is of another lane, which has its own head.
+        // Else it is of another list, which has its own head.
         if priority == state_list.priority {
             self.add(
                 stream,
@@ -335,7 +335,7 @@ impl Newest<'_> {
 }
 
 impl StateList {
-    /// The priority and place of a message in this lane, or in one before it.
+    /// The priority and place of a message in this list, or in one before it.
     fn place(&self, message: &Message) -> (u32, Place) {
         if self.buried {
             let turn = message.extra.as_deref().map_or(0, |extra| extra.bury_order);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// States as they are told, with their numbers.
+/// States as they are shown, with their numbers.
 type States = BTreeMap<&'static str, u64>;
 
 /// Messages by queue and state.

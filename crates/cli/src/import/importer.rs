@@ -107,7 +107,7 @@ pub(super) struct Importer<'a> {
     pub(super) searching: bool,
     /// Groups of batches on the way at most.
     pub(super) window: usize,
-    /// Of the messages that are settled, those the source was told of.
+    /// Of the messages that are settled, those that the source knows.
     pub(super) reported: u64,
     /// To be sent together.
     pub(super) gathered: Group,
@@ -122,7 +122,7 @@ pub(super) struct Importer<'a> {
 
 impl Importer<'_> {
     /// True if this end of a connection is one of the server's connections. Who may not look at
-    /// them is told that it is none.
+    /// them learns that it is none.
     pub(super) fn is_connected(&mut self, here: SocketAddr) -> bool {
         let here = here.to_string();
         let all = self.at.api("GET", CONNECTIONS, None).unwrap_or_default();
@@ -143,7 +143,7 @@ impl Importer<'_> {
         done.and(reported)
     }
 
-    /// Tells the source what is durable.
+    /// Reports the durable messages to the source.
     fn report(&mut self, source: &mut dyn Source) -> Result<()> {
         let settled = self.count.settled();
         let more = settled - std::mem::replace(&mut self.reported, settled);

@@ -193,6 +193,28 @@ pub(super) fn take_text(from: &mut &[u8]) -> Option<Text> {
 mod tests {
     use super::*;
 
+    /// The bytes are of `write` in commit 8486fd84: bits, id, state, priority, position, time,
+    /// attempts, key, length.
+    #[test]
+    fn an_old_head_is_read() {
+        let mut old = &[0xa1, 0x08, 7, 3, 9, 5, 1, 4, 1, b'k', 13][..];
+        let head = Head {
+            queue: "q".to_owned(),
+            id: 7,
+            state: Standing::Buried,
+            priority: Some(9),
+            place: -3,
+            not_selectable: true,
+            created_ms: Some(1),
+            reserves: 4,
+            key: Some(Text(b"k".to_vec())),
+            bytes: 13,
+            ..Head::default()
+        };
+        assert_eq!(read("q", &mut old), Some(head));
+        assert!(old.is_empty());
+    }
+
     #[test]
     fn heads_come_back_and_cut_ones_do_not() {
         let plain = Head {

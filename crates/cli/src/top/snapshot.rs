@@ -70,7 +70,6 @@ pub(super) struct Dead {
     pub(super) body: String,
 }
 
-/// A connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Connection {
     pub(super) id: u64,

@@ -45,7 +45,6 @@ Red: messages are lost or work fails. Yellow: paused, or needs attention otherwi
 lost/s: dropped because the queue was full, or expired. failed/s: failed for good.
 A narrow screen leaves columns out and shortens names; it never cuts numbers.";
 
-/// Draws all of it.
 pub(super) fn draw(screen: &Screen, frame: &mut Frame<'_>) {
     let parts = [
         Constraint::Length(1),

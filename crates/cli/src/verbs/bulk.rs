@@ -84,7 +84,7 @@ impl Which {
     }
 }
 
-/// How many messages an operation is about, and how it is told.
+/// How many messages an operation is about, and how it is shown.
 #[derive(clap::Args)]
 pub(in super::super) struct How {
     /// At most N messages, the next ones first [default: all].
@@ -225,8 +225,8 @@ impl<'a> Bulk<'a> {
         counted.collect()
     }
 
-    /// Does it to `wanted` messages at most, and of each to as many as were `there`; `each` is
-    /// told how many a slice was, and says whether it goes on. False: it did not come to its end.
+    /// Does it to `wanted` messages at most, and of each to as many as were `there`; `each`
+    /// gets how many a slice was, and says whether it goes on. False: it did not come to its end.
     ///
     /// # Errors
     /// The server's or `each`'s, or the server is gone.

@@ -64,7 +64,7 @@ struct App {
     lacks: bool,
     /// The copies of the stream begin with different entries.
     differ: bool,
-    /// The entry that they were last asked of.
+    /// The entry of the last request to them.
     requested_of: Option<Seq>,
     process: Option<Process>,
     /// The disk of its newest mirror.
@@ -183,7 +183,7 @@ struct Run {
     stream: SimStream,
     nodes: Vec<Node>,
     without: Without,
-    /// The frames that any client was told are there.
+    /// The frames that were acknowledged to any client.
     answered: Vec<Frame>,
     begins: Position,
     /// The newest epoch of which some node knew that it owns.

@@ -21,7 +21,7 @@ enum Message {
     Claim(Seq),
     /// Sent at this time of the node's.
     Append(Duration),
-    /// Of the owner of this epoch, to this node; to whoever can.
+    /// Of the owner of this epoch, to this node; to any node that can.
     Handoff(u64, Option<usize>),
     Answer(Event),
 }

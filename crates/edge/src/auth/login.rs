@@ -41,7 +41,6 @@ pub struct Comes<'a> {
     pub with_each_request: bool,
 }
 
-/// Result of a login.
 pub(crate) type LoginResult = Result<LoggedIn, LoginRefused>;
 
 /// How a login goes on.
@@ -129,7 +128,7 @@ impl Checker {
 }
 
 impl Security {
-    /// Somebody says who it is. What cannot be said at once is told to `notify`,
+    /// Somebody says who it is. A later result goes to `notify`,
     /// from another thread.
     pub fn begin_login(
         self: &Arc<Self>,

@@ -16,7 +16,7 @@ pub struct Did {
 }
 
 impl Did {
-    /// Sees to it; answers what a reply that tells of it waits for.
+    /// Sees to it; answers what a reply that names it waits for.
     pub fn see_to(mut self, core: &Core) -> Required {
         self.trail.recorded = self.trail.recorded.max(self.required.written);
         core.see_to(self.trail);
@@ -72,7 +72,7 @@ impl Host for Shards {
     }
 }
 
-/// True for what only looks: a hook that asks for it gets its answer at once,
+/// True for a peek: a hook that asks for it gets its answer at once,
 /// also if a run has to be read for it.
 fn peeks(command: &Command) -> bool {
     matches!(

@@ -78,7 +78,7 @@ fn http_id(client_id: ClientId) -> Option<u64> {
 const AT_ONCE: usize = 256;
 
 impl Edge {
-    /// Has every I/O thread tell of its connections.
+    /// Has every I/O thread list its connections.
     pub fn list_clients(&self, notify: TellClients) {
         let clients = Vec::new();
         self.mail[0].leave(Mail::Census(Box::new(Census { clients, notify })));
@@ -109,7 +109,7 @@ impl Edge {
         self.mail[thread].leave(Mail::Close(nobody.client_id(), notify));
     }
 
-    /// Tells of the workers behind `after`, as a page of a list in JSON: with what their
+    /// Lists the workers behind `after`, as a page of a list in JSON: with what their
     /// connections hold, so the threads are asked.
     pub fn list_workers(&self, after: Option<String>, notify: TellWorkers) {
         let now = self.core.clock.now();

@@ -71,7 +71,7 @@ pub(super) struct Wait {
     /// Its messages go back if the reply never leaves.
     pub(super) undone: bool,
     pub(super) family: Family,
-    /// The shards end it when they are told to.
+    /// The shards end it on request.
     pub(super) in_line: bool,
     /// Its memory in the shards.
     pub(super) bytes: u64,
@@ -300,7 +300,7 @@ impl Conn {
         self.peer().map(|peer| peer.to_string())
     }
 
-    /// Says in the log that its client was told no, in the words it was told:
+    /// Says in the log that its client got an error, in the error's own words:
     /// the reply that begins at `start`.
     pub(super) fn report_refused(&self, protocol: &str, start: usize) {
         let reply = self.out.output.bytes().get(start..).unwrap_or_default();

@@ -28,8 +28,8 @@ impl Origin {
 }
 
 /// The connections that are open, and the workers some of them belong to. Beyond the bound, an
-/// address without a connection still gets one, as long as [`RESERVE`] lasts: whoever has taken all
-/// places has not shut out everybody else.
+/// address without a connection still gets one, as long as [`RESERVE`] lasts: a client that has
+/// taken all places has not shut out everybody else.
 pub struct Guests {
     most: AtomicU64,
     open: AtomicU64,

@@ -16,7 +16,7 @@ use crate::quotas::{Limited, Of};
 
 impl Edge {
     /// Tells a new connection why it is closed, in its protocol's form; one that
-    /// speaks TLS has not come so far that it could be told.
+    /// speaks TLS has not come so far that a reason could be sent.
     pub fn turn_away(&self, mut arrival: Arrival, limited: Limited, of: Of) {
         let listening = &self.listeners[arrival.listener];
         if listening.tls.is_some() && arrival.way == Way::Direct {
@@ -123,7 +123,7 @@ impl IoThread {
     }
 
     /// Tells a connection's client that a limit is reached, behind which it
-    /// closes. False: it does not read what it was told before.
+    /// closes. False: it does not read the replies before.
     pub(super) fn say_limited(&mut self, slot: u32, limited: Limited, of: Of) -> bool {
         let Some(conn) = self.conns.get_mut(slot) else {
             return true;

@@ -43,7 +43,7 @@ impl Edge {
     /// The principal of a connection before its first request.
     pub(super) fn who_comes(&self, arrival: &Arrival) -> Principal {
         if self.is_operator(arrival.listener) {
-            // Whoever the socket's mode lets in may operate, as long as nobody
+            // Each client that the socket's mode lets in may operate, as long as nobody
             // has said who may do what.
             let own = rustix::process::geteuid().as_raw();
             // Through another node, whose listener may ask for no certificates.
@@ -80,7 +80,7 @@ impl Edge {
             .logins(principal, hooks.is_some_and(knows))
     }
 
-    /// Begins a login. `None`: the connection's thread will be told.
+    /// Begins a login. `None`: the connection's thread will be notified.
     pub(super) fn log_in_conn(
         self: &Arc<Self>,
         thread: usize,

@@ -152,7 +152,7 @@ fn changes_more_than_notes(edit: &Edit) -> bool {
     *edit != noted
 }
 
-/// True for what is written down whoever asks.
+/// True for what is written down for every requester.
 pub(super) fn changes_server(ask: &HostRequest) -> bool {
     match ask {
         HostRequest::Reload
@@ -164,7 +164,6 @@ pub(super) fn changes_server(ask: &HostRequest) -> bool {
     }
 }
 
-/// Its subject.
 pub(super) fn subject_of(ask: &HostRequest) -> String {
     match ask {
         HostRequest::Noted(_, what) => what.to_string(),

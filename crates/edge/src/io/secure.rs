@@ -80,8 +80,8 @@ impl IoThread {
         }
     }
 
-    /// TLS has failed. True: the connection goes on in the clear, to be told
-    /// what is spoken here, and closes.
+    /// TLS has failed. True: the connection goes on in the clear, to name the protocol
+    /// of this listener, and closes.
     pub(super) fn fail(&mut self, slot: u32, error: &io::Error) -> bool {
         let Some(conn) = self.conns.get_mut(slot) else {
             return false;

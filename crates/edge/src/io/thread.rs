@@ -457,7 +457,7 @@ impl IoThread {
         let turn = self.gather.turn(self.instant, idle, durable, usual);
         let done = match turn {
             Turn::Nobody => true,
-            // Replies held back leave in this turn, without a bell.
+            // Delayed replies leave in this turn, without a bell.
             Turn::Here => core.sync_here(self.index),
             Turn::LogThread => false,
         };

@@ -133,7 +133,7 @@ impl Meter {
         tight.next().map(Stay::share)
     }
 
-    /// True if it counts in this one.
+    /// True if `quota` is that of the connection's address or user.
     pub fn counts_in(&self, quota: &Arc<Quota>) -> bool {
         let mut stays = [&self.address, &self.user].into_iter().flatten();
         stays.any(|stay| stay.is_in(quota))

@@ -1,4 +1,4 @@
-//! Blocks of runs, as the log tells of them.
+//! Blocks of runs, as the log has them.
 
 use super::FactError;
 use super::read::Reader;

@@ -19,7 +19,7 @@ macro_rules! facts {
         }
 
         impl Fact {
-            /// Which it is.
+            /// The number and name of the fact, without its fields.
             pub fn kind(&self) -> FactKind {
                 match self {
                     $(Fact::$variant { .. } => FactKind::$variant,)*

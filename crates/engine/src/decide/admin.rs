@@ -494,7 +494,7 @@ impl Engine {
         if sum.ready + sum.not_selectable + sum.delayed == 0 && !remembers {
             return Ok(Outcome::Count(0));
         }
-        // Of those in which nothing waits nothing is told: there may be many,
+        // Of those in which nothing waits nothing is recorded: there may be many,
         // and the command is short.
         let restated = |queue: &&Queue| queue.waiting() > 0 || queue.timed_dedupe > 0;
         let queues = self.store.live_queues().filter(restated);

@@ -1,8 +1,8 @@
 //! Messages that are held for some of other shards.
 //!
-//! A put is held in its queue's shard. Whoever stores it holds the locks of the other shards too,
-//! and asks them first how their messages stand. A message that has not ended is watched there from
-//! then on. Its end is carried ([`crate::carry`]).
+//! A put is held in its queue's shard. The thread that stores it holds the locks of the other
+//! shards too, and asks them first how their messages stand. A message that has not ended is
+//! watched there from then on. Its end is carried ([`crate::carry`]).
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The shard `shard` is to be told of the end of a message of this one.
+    /// The shard `shard` is to be notified of the end of a message of this one.
     pub(crate) fn watch_for<J: Journal>(
         &mut self,
         cx: &mut Cx<'_, J>,

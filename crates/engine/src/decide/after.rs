@@ -180,7 +180,7 @@ impl Engine {
                 }
             };
             if !self.may_see_parent(requester, queue.as_ref()) {
-                // No more is told of it than of one that is not known.
+                // The reply is the same as for one that is not known.
                 bad.insert(id, not_found);
             }
         }
@@ -251,7 +251,7 @@ impl Engine {
     pub(super) fn parent_now(&self, id: MessageId) -> Parent {
         let state = match self.store.message(id) {
             Some(message) => {
-                // Those who waited before it lived on may still be told of its end.
+                // Those who waited before it lived on may still learn of its end.
                 let ended = self.store.dependencies.end_of(id);
                 ended.unwrap_or_else(|| self.state_of_parent(message))
             }
@@ -406,7 +406,7 @@ impl Engine {
         let ends: Vec<(MessageId, ParentState)> = ends.collect();
         let after = Some(Box::new(after));
         self.fact_alone(cx, Fact::Awaits { child, after });
-        // Where replay begins with this record nothing else tells of them.
+        // Where replay begins with this record nothing else records them.
         for (parent, state) in ends {
             let succeeded = state == ParentState::Done;
             self.fact_alone(cx, Fact::ParentEnded { parent, succeeded });
@@ -547,7 +547,7 @@ impl Engine {
         }
         let at = message.at();
         if self.is_memory(at.queue) {
-            // The log is told of its record, and not of what becomes of it.
+            // The log has its record, and not of what becomes of it.
             let after = None;
             self.fact_alone(cx, Fact::Awaits { child, after });
         }

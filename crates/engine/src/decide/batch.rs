@@ -221,7 +221,6 @@ impl Engine {
         }
     }
 
-    /// Commits one that is here.
     pub(super) fn commit_known<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId) {
         if let Some(batch) = self.store.batches.get(id) {
             let progress = batch.progress;

@@ -68,7 +68,7 @@ impl Engine {
         // Nobody works on a message that waits for a hook.
         let works = message.state == State::Reserved && !self.pending.contains_key(&id);
         let waits = works && cancel.grace_ms > 0;
-        // Whoever is told takes the reason from the mark.
+        // Clients that are notified get the reason from the message.
         let notifies = message.is_tracked() || message.reply_to().is_some();
         if waits || notifies || self.awaits.has(id) || self.lease_waits.has(id) {
             let reason = &cancel.reason;

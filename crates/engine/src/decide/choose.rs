@@ -83,7 +83,7 @@ impl Walked {
 pub(super) type Walking<'a> = Option<(QueueId, &'a Walk)>;
 
 impl Engine {
-    /// The same without what cannot be told yet.
+    /// The same without what is not known yet.
     // Into takes: measured.
     #[inline(always)]
     pub(super) fn settled(&mut self, best: Best) -> Result<Option<Candidate>, Cold> {

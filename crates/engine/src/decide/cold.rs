@@ -32,7 +32,7 @@ pub(super) const MANY: usize = MESSAGES_PER_STEP as usize;
 /// Earlier searches that are remembered, at most.
 const KNOWN_MAX: usize = 4096;
 
-/// The answer cannot be told yet: something has to be read from a run, and was
+/// The answer is not known yet: something has to be read from a run, and was
 /// asked for, or more has expired than one step removes. Found before the first
 /// fact, so that the command can be decided anew. Made in this file only.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl From<Cold> for Stop {
     }
 }
 
-/// An outcome that is told when it is durable, or an error.
+/// An outcome that is sent when it is durable, or an error.
 pub(crate) fn durable<E: Into<Stop>>(result: Result<Outcome, E>) -> Result<Answer, Cold> {
     let outcome = match result.map_err(Into::into) {
         Ok(outcome) => outcome,
@@ -542,7 +542,7 @@ impl Engine {
         }
     }
 
-    /// A take that waits for a run and is told to wait no longer ends with
+    /// A take that waits for a run and may wait no longer ends with
     /// what is there when the run was read.
     pub(super) fn hurry(&mut self, client_id: ClientId) {
         for parked in &mut self.reading.parked {

@@ -414,8 +414,8 @@ impl Engine {
         gone
     }
 
-    /// Blocks of runs that a purge, or the end of their queue, has removed; each is told once. The
-    /// record of ends has their messages when [`Engine::add_purged`] says their ids, for which
+    /// Blocks of runs that a purge, or the end of their queue, has removed; each is reported once.
+    /// The record of ends has their messages when [`Engine::add_purged`] says their ids, for which
     /// the files of the runs are needed.
     pub fn take_purged_blocks(&mut self) -> VecDeque<PurgedBlock> {
         self.store.take_purged_blocks()

@@ -47,6 +47,6 @@ pub(crate) use cold::{Cold, Reading, Stop, durable};
 pub use keep::Spill;
 pub(crate) use timers::COLD_WAIT_MS;
 
-/// Held messages that are told of a parent's end or go on in one step of a command, and of a tick.
+/// Held messages that learn of a parent's end or go on in one step of a command, and of a tick.
 pub(crate) const TOLD_PER_COMMAND: usize = 64;
 pub(crate) const TOLD_PER_TICK: usize = 512;

@@ -11,8 +11,8 @@ use crate::fact::Journal;
 
 use smallvec::SmallVec;
 
-/// Reserved messages of one name that are looked at in one step. Whoever gives more of them the
-/// same name finds those whose leases have run longest.
+/// Reserved messages of one name that are looked at in one step. A client that gives more of them
+/// the same name finds those whose leases have run longest.
 const NAMESAKES_MAX: usize = 256;
 
 /// True if a put gives its message a name that no message can have, or none though it is to be

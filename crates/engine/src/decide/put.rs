@@ -693,8 +693,8 @@ impl Engine {
             let child = number;
             self.fact(cx, Fact::Awaits { child, after });
         }
-        // Where the batch is in another shard it is owed, and whoever locked both carries that
-        // before the batch's shard is let go.
+        // Where the batch is in another shard it is owed, and the caller that locked both carries
+        // that before the batch's shard is let go.
         if let Some(tie) = tie
             && tie.is_member()
         {

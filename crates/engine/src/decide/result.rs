@@ -281,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Tells the clients that wait; the fact has been applied.
+    /// Notifies the clients that wait; the fact has been applied.
     #[cold]
     pub(crate) fn notify_outcome(&mut self, fate: Fate) {
         match fate {

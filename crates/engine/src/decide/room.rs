@@ -37,7 +37,7 @@ impl Victim {
 struct Excess {
     count: u64,
     bytes: u64,
-    /// Messages that may still be looked at.
+    /// Messages that may still be examined.
     budget: usize,
 }
 

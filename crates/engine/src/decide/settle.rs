@@ -685,7 +685,7 @@ impl Engine {
     /// Removes a message whose time ran out.
     ///
     /// That it can no longer be taken is a predicate on time; that it went, or
-    /// where to, is a fact: else a queue that is told later where expired
+    /// where to, is a fact: else a queue that learns later where expired
     /// messages go would get those again, after a restart, that went long ago.
     pub(crate) fn expire<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         // Whatever is being decided, this happens by itself.

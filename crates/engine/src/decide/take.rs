@@ -240,7 +240,7 @@ impl Engine {
             let queue = self.store.queue(id);
             queue.is_some_and(|queue| !queue.live.settings.memory)
         };
-        // Nobody could be told of it.
+        // No client could get it.
         if !take.peek && self.space == Space::NoTakes && queues.iter().any(logged) {
             return Err(CommandError::NoSpace);
         }

@@ -12,13 +12,12 @@ use crate::store::Tracks;
 
 /// Outcomes that one tick forgets.
 const STEPS: usize = 256;
-/// Tracked messages of one name that are looked at in one step. Whoever gives more of them the same
-/// name finds those that were put last.
+/// Tracked messages of one name that are looked at in one step. A client that gives more of them
+/// the same name finds those that were put last.
 const NAMESAKES_MAX: usize = 256;
 
 /// The change to a message that may be tracked in a fact that is about to be applied.
 pub(crate) enum Tells {
-    /// It is there and not as it was.
     Changed(MessageId),
     /// It is no more; what is known of it then.
     Ended(MessageId, Option<Box<Track>>),
@@ -200,7 +199,7 @@ impl Engine {
     }
 
     /// The record of the tracked message of this name that was put last. Where no queue is named,
-    /// those of queues that the asker may not look into do not count.
+    /// those of queues that the requester may not look into do not count.
     pub(crate) fn tracked(
         &mut self,
         requester: Principal,

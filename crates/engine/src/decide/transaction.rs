@@ -283,7 +283,7 @@ impl Engine {
         };
         let pending = self.pending.contains_key(&id);
         let reserved = message.state == State::Reserved;
-        // Its holder is told, and keeps it for the grace.
+        // Its holder is notified, and keeps it for the grace.
         let cancels = matches!(effect, Effect::Cancel(..));
         if reserved && !pending && !cancels && !self.allows(client_id, id, By::Owner) {
             return false;

@@ -61,7 +61,7 @@ impl Engine {
         self.store.leases.get(&slot)?.until
     }
 
-    /// The message of the lease is gone; whoever may see how it ended is told.
+    /// The message of the lease is gone; clients that may see how it ended are notified.
     fn news_of_gone(&mut self, call: Call, id: MessageId) -> Result<LeaseNews, CommandError> {
         let end = self.store.end_of(id);
         let queue = end.as_ref().and_then(|end| end.queue.clone());

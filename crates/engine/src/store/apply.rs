@@ -284,7 +284,7 @@ impl Durable {
     }
 
     /// Takes a message out of its map, changes it, ends its lease unless it is
-    /// still reserved, and enters it again. `change` is told since when it is
+    /// still reserved, and enters it again. `change` gets the time since when it is
     /// reserved, 0 if that is not known.
     ///
     /// Here and below, replay may not have seen the put of a message.
@@ -316,7 +316,7 @@ impl Durable {
         if let Some(slot) = self.ids.get(message.id.0)
             && !self.is_alive(self.messages.at(slot))
         {
-            // No log that was written here tells of one that was flushed. Its
+            // No log that was written here records one that was flushed. Its
             // id is free when it is freed.
             while self.collect(1 << 16) {}
         }

@@ -1,7 +1,7 @@
 //! Deduplication records: puts leave them behind so that repeats are known.
 //!
 //! A record ends with its time. One with a scope is also *tied* to its message and ends with what
-//! becomes of that: facts tell of it, whether the message is in memory or in a run. What no fact
+//! becomes of that: facts record it, whether the message is in memory or in a run. What no fact
 //! tells message by message, a flush, is seen when the record is looked at.
 
 use std::ops::Bound;

@@ -27,7 +27,7 @@ pub(super) fn depart(message: &mut Message, from: Option<&Name>, why: Transfer, 
     if why.is_dead_letter() {
         fail(extra);
     }
-    // It was told when it left.
+    // It was recorded when it left.
     extra.reply = None;
     extra.expires = None;
     extra.attrs.retain(|(name, _)| !is_dead_letter(name));

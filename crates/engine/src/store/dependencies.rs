@@ -42,7 +42,7 @@ pub(crate) struct Dependencies {
     decided: BTreeSet<MessageId>,
     /// The same of messages that are not committed: they wait for that. Volatile.
     prepared: BTreeSet<MessageId>,
-    /// Parents and held messages that are gone, and of which no fact tells: of a flush, a drop, a
+    /// Parents and held messages that are gone, and which no fact records: of a flush, a drop, a
     /// restart. Volatile.
     lost: BTreeSet<MessageId>,
     /// Parents in the records together.
@@ -52,7 +52,7 @@ pub(crate) struct Dependencies {
     /// Messages of this shard for which some of other shards wait.
     pub(crate) watches: Watches,
     /// Messages of other shards for which nobody waits here any more: they need not be watched.
-    /// Follows from the facts, and is told again when a segment goes.
+    /// Follows from the facts, and is written again when a segment goes.
     unwatched: BTreeSet<MessageId>,
     shard: u8,
     shards: u8,
@@ -78,7 +78,7 @@ impl Dependencies {
         shard_of_id(id, self.shards.into()) != usize::from(self.shard)
     }
 
-    /// The shard that is to be told of an end, or that nobody waits for a message of its any more.
+    /// The shard to be notified of an end, or that nobody waits for a message of its any more.
     #[inline]
     pub(crate) fn first_to_carry(&self) -> Option<usize> {
         let due = self.watches.first_due().map(usize::from);
@@ -279,7 +279,7 @@ impl Dependencies {
             child,
             after: Some(Box::new(after.clone())),
         });
-        // Where replay begins with this record nothing else tells of them.
+        // Where replay begins with this record nothing else records them.
         for &parent in after.parents.iter().map(|parent| &parent.id) {
             if self.edges.contains(&(parent, child))
                 && let Some(&succeeded) = self.ended.get(&parent)
@@ -394,7 +394,7 @@ impl Durable {
         dependencies.watches.ended(parent, succeeded);
     }
 
-    /// Another shard waits for the end of a message, or is to be told of it; `None`: neither.
+    /// Another shard waits for the end of a message, or is to be notified of it; `None`: neither.
     pub(super) fn set_watched(
         &mut self,
         parent: MessageId,

@@ -355,12 +355,12 @@ impl Store {
         self.0.dependencies.resume(child);
     }
 
-    /// A parent or a held message is gone, and no fact tells of it.
+    /// A parent or a held message is gone, and no fact records it.
     pub(crate) fn lose(&mut self, id: MessageId) {
         self.0.dependencies.lose(id);
     }
 
-    /// Facts tell of it now.
+    /// Facts record it now.
     pub(crate) fn found_lost(&mut self, id: MessageId) {
         self.0.dependencies.found(id);
     }
@@ -393,7 +393,6 @@ impl Store {
         }
     }
 
-    /// All of them are.
     pub(crate) fn forget_client(&mut self, client_id: ClientId) {
         self.0.held.remove(&client_id);
     }

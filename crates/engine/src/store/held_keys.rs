@@ -118,7 +118,7 @@ impl Durable {
 
     fn change_held(&mut self, id: QueueId, change: impl FnOnce(&mut HeldKeys)) {
         let Some(queue) = self.queue_mut(id) else {
-            // The log may tell of a queue that is gone.
+            // The log may name a queue that is gone.
             return;
         };
         let mut held = queue.held_keys.take().unwrap_or_default();

@@ -197,7 +197,8 @@ impl Durable {
             .filter(|(_, memory)| memory.segment_ref == segment_ref);
         let keys: Vec<DedupeKey> = here.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            // Deduplication records go with their queue. What a flush took is told of here at last.
+            // Deduplication records go with their queue. The end of those that a flush took is
+            // recorded here.
             let queue = self.queue(key.0).filter(|queue| !queue.live.dropped);
             let of_memory = queue.map(|queue| queue.live.settings.memory);
             let (Some(of_memory), false) = (of_memory, self.is_flushed(&key)) else {
@@ -222,7 +223,7 @@ impl Durable {
             let Some(message) = self.messages.get(slot) else {
                 continue;
             };
-            // What is in a run is told of there.
+            // What is in a run is recorded there.
             if message.segment_ref.is_run() {
                 continue;
             }

@@ -18,7 +18,7 @@ pub(super) const KEY: u64 = 380;
 /// State of all keys and message groups together.
 #[derive(Debug, Default)]
 pub(crate) struct Keyed {
-    /// Bytes of memory they take, reckoned.
+    /// Estimate of the memory that they take, bytes.
     pub(super) bytes: u64,
     /// Queues in which something may go that might not before.
     freed: Vec<QueueId>,

@@ -93,7 +93,7 @@ pub(crate) struct Durable {
     pub(crate) sorted: BTreeSet<Name>,
     /// Numbers of queues that were never recorded and are free again.
     pub(crate) free_queues: Vec<QueueId>,
-    /// Cancelled messages whose leases an epoch ended, and whose removal may not be told yet.
+    /// Cancelled messages whose leases an epoch ended, and whose removal may not be reported yet.
     pub(crate) owed_removals: Vec<MessageId>,
     pub(crate) leases: HashMap<u32, Lease, Hash>,
     pub(crate) lease_ends: BTreeSet<(Ms, MessageId)>,
@@ -111,7 +111,7 @@ pub(crate) struct Durable {
     /// Deduplication records that end with what becomes of a message, by it. An index over
     /// `dedupe_records`.
     tied: HashMap<MessageId, DedupeKey, Hash>,
-    /// Bytes of memory that deduplication records take, reckoned.
+    /// Estimate of the memory of deduplication records, bytes.
     dedupe_bytes: u64,
     /// Messages and deduplication records by the segment that holds them.
     pub(crate) segment_refs: BTreeMap<SegmentRef, u64>,
@@ -129,8 +129,8 @@ pub(crate) struct Durable {
     pub(crate) tracks: Tracks,
     pub(crate) dependencies: Dependencies,
     pub(crate) ends: Ends,
-    /// A message that belongs to a batch, is tracked or was held was here since the start. While there was
-    /// none nothing has to be looked up.
+    /// A message that belongs to a batch, is tracked or was held was here since the start. While
+    /// there was none nothing has to be looked up.
     pub(crate) followed: bool,
     /// Queues' alarms; each queue has at most one.
     pub(crate) alarms: BTreeSet<(Ms, QueueId)>,
@@ -271,7 +271,7 @@ impl Durable {
     pub(crate) fn rearm(&mut self, id: QueueId) {
         let Self { queues, cold, .. } = self;
         let Some(queue) = queues.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else {
-            // It went with what was taken out of it, or the log tells of one that is gone.
+            // It went with what was taken out of it, or the log records one that is gone.
             return;
         };
         let next = queue.alarm(cold);
@@ -342,7 +342,7 @@ impl Durable {
         })
     }
 
-    /// Bytes of memory in use by messages, queues, tables and deduplication records, reckoned:
+    /// Estimate of the memory of messages, queues, tables and deduplication records, bytes:
     /// measured averages of the slab, the id pages and the order map
     /// (docs/performance.md), plus the bodies with the allocator's and the
     /// reference count's share.

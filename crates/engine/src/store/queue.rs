@@ -143,7 +143,6 @@ pub(crate) struct Live {
 pub(crate) enum WaitsTo {
     /// A message of its own.
     Take,
-    /// A peek at one.
     Peek,
     /// The same, by a peeking subscription.
     Watch,
@@ -215,7 +214,6 @@ impl Queue {
         self.waiting_in_memory() + self.cold.as_ref().map_or(0, |cold| cold.waiting())
     }
 
-    /// Those of them in memory.
     pub(crate) fn waiting_in_memory(&self) -> u64 {
         (self.ready.len() + self.not_selectable.len() + self.delayed.len()) as u64
     }
@@ -277,7 +275,7 @@ impl Queue {
     }
 
     /// True if the queue is more than an empty name: something is in it,
-    /// somebody waits on it, or it was told something that would be lost.
+    /// somebody waits on it, or it has a state that would be lost.
     pub(crate) fn is_referred_to(&self, now: Ms) -> bool {
         let paused = self
             .pause

@@ -203,7 +203,7 @@ impl Durable {
         if let Some(parent) = parent.and_then(|parent| self.queue_mut(parent)) {
             parent.children.retain(|&child| child != id);
         }
-        // Whoever waits for one of these does so no longer, whatever its holder does.
+        // Waits for one of these end, whatever its holder does.
         for id in doomed {
             self.lose_dependent(id);
         }

@@ -133,7 +133,7 @@ impl Tables {
     }
 
     /// Forgets entries whose time is over: a predicate on time, so no fact
-    /// tells of it, and those that come back with a replay are as dead as
+    /// records it, and those that come back with a replay are as dead as
     /// before.
     pub(crate) fn drop_expired(&mut self, now: Ms) {
         let (bytes, restated_bytes) = (&mut self.bytes, &mut self.restated_bytes);

@@ -1,8 +1,8 @@
 //! Messages of this shard for whose end messages of other shards wait.
 //!
 //! There is one record for each message and shard, however many wait there. It lies in a segment of
-//! the log and is written again when that segment goes. The other shard is told once, in one frame
-//! with the end of the record ([`crate::carry`]).
+//! the log and is written again when that segment goes. The other shard is notified once, in one
+//! frame with the end of the record ([`crate::carry`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -63,7 +63,7 @@ impl Watches {
         states.find(|state| *state != ParentState::Waiting)
     }
 
-    /// How the message stands as far as this shard has to be told.
+    /// How the message stands as far as this shard has to know.
     pub(crate) fn get(&self, parent: MessageId, shard: u8) -> Option<ParentState> {
         self.of.get(&(parent, shard)).map(|watch| watch.state)
     }
@@ -75,13 +75,13 @@ impl Watches {
         all.map(|(&(parent, _), _)| parent)
     }
 
-    /// The first shard that is to be told of an end.
+    /// The first shard to be notified of an end.
     #[inline]
     pub(crate) fn first_due(&self) -> Option<u8> {
         self.due.first().map(|(shard, _)| *shard)
     }
 
-    /// An end that this shard is to be told: of which message, and whether it has succeeded.
+    /// An end that this shard is to learn: of which message, and whether it has succeeded.
     pub(crate) fn due_for(&self, shard: u8) -> Option<(MessageId, bool)> {
         let mut due = (self.due).range((shard, MessageId(0))..=(shard, MessageId(u64::MAX)));
         let &(_, parent) = due.next()?;

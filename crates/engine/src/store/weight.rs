@@ -101,11 +101,11 @@ impl Durable {
     /// at all have changed.
     pub(super) fn weigh(&mut self, id: QueueId) {
         let Some(queue) = self.queue_mut(id) else {
-            // The log may tell of a queue that is gone.
+            // The log may name a queue that is gone.
             return;
         };
         let restated = match queue.live.dropped {
-            // No snapshot tells of it any more.
+            // No snapshot has it any more.
             true => 0,
             false => of_queue_here(queue),
         };

@@ -485,7 +485,6 @@ fn a_list_over_shards_is_counted_with_its_put() {
     }
 }
 
-/// Children before parents.
 #[test]
 fn a_parent_says_nothing_before_its_children() {
     let mut pair = Pair::new();
@@ -625,7 +624,7 @@ fn a_member_fails_once_however_often_and_whichever_way() {
     }
 }
 
-/// Also one that failed before, and over a crash before the other shard is told.
+/// Also one that failed before, and over a crash before the other shard knows.
 #[test]
 fn cancelled_members_of_both_shards_count_as_their_batch_says() {
     for (cancelled, expected) in [

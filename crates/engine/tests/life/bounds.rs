@@ -86,7 +86,7 @@ fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
     assert_eq!(w.delivered(), [(1, (MANY - 1).to_string())]);
 }
 
-/// Nobody is told that there is nothing while something stands behind them.
+/// No client gets the reply that there is nothing while something stands behind them.
 #[test]
 fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
     let peek = Take {
@@ -126,7 +126,7 @@ fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
     }
 }
 
-/// Where all have expired, that is what it is told, when they are gone.
+/// Where all have expired, that is its reply, when they are gone.
 #[test]
 fn behind_many_that_expired_and_nothing_else_a_take_is_told_so() {
     let mut w = World::new();

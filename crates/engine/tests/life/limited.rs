@@ -1,4 +1,4 @@
-//! Queues that hand out no more, or no faster, than they are told.
+//! Queues that hand out no more, or no faster, than their settings allow.
 
 use quintet_sim::world::{World, plain, reserve, waiting};
 use quintet_types::*;

@@ -102,7 +102,7 @@ fn for_its_holder_it_is_gone() {
     assert_eq!(w.take(1, one_at_most), "b");
 }
 
-/// Messages that limits and keys held back because of them may go.
+/// Messages that limits and keys delayed because of them may go.
 #[test]
 fn places_of_what_was_reserved_are_free() {
     for overrides in [

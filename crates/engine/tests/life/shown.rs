@@ -1,5 +1,5 @@
-//! Leases that are settled, extended and ended by whoever shows them, leases that are over as they
-//! are given, and what is remembered of a message's first.
+//! Leases that are settled, extended and ended by clients that show them, leases that are over as
+//! they are given, and what is remembered of a message's first.
 
 use quintet_sim::world::{World, plain, reserve, waiting};
 use quintet_types::*;

@@ -74,7 +74,7 @@ fn commands_settles_connections_and_users_are_decided() {
     assert_eq!(log(&t), [""; 0]);
 }
 
-/// As the API ends a lease: the hook is told of the command, and the client of its conditions.
+/// As the API ends a lease: the hook sees the command, and the client of its conditions.
 #[test]
 fn a_settle_under_conditions_is_decided_too() {
     let mut t = trial(

@@ -102,7 +102,7 @@ impl Access<'_> {
         }
     }
 
-    /// Sees to it that these shards are told of the ends of messages for which some wait there; all
+    /// Sees to it that these shards learn of the ends of messages for which some wait there; all
     /// are held. Answers what a reply waits for.
     pub(super) fn watch_parents(&mut self, parents: &Parents) -> Required {
         let mut required = Required::default();

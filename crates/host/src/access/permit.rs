@@ -72,7 +72,7 @@ impl Access<'_> {
         if principal == Principal::SERVER {
             return true;
         }
-        // Whoever gives up a queue needs nothing.
+        // To give up a queue needs no right.
         if let Command::Refer { uses, watches, .. } = command
             && *uses != Some(true)
             && *watches != Some(true)
@@ -125,8 +125,8 @@ impl Access<'_> {
         }
     }
 
-    /// Checks the targets of dead and expired messages. Settings send them there whoever put them,
-    /// so this counts as a put by the author of the settings.
+    /// Checks the targets of dead and expired messages. Settings send them there for every client
+    /// that put them, so this counts as a put by the author of the settings.
     fn may_lead_to(&mut self, principal: Principal, overrides: &Overrides) -> bool {
         let dead = match &overrides.dead_letter {
             Some(DeadLetter::To(name)) => Some(name),

@@ -178,7 +178,6 @@ impl Access<'_> {
         decided
     }
 
-    /// The shards of these batches.
     pub(super) fn batch_shards_of<'b>(
         &self,
         batches: impl Iterator<Item = &'b BatchId>,
@@ -276,7 +275,6 @@ impl Access<'_> {
     }
 }
 
-/// Batches, and which shards they are of.
 pub(super) type BatchShards = BTreeMap<BatchId, usize>;
 
 /// The puts for one shard, and where they stood in the list.

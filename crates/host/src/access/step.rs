@@ -248,7 +248,8 @@ impl<'a> Access<'a> {
         answer
     }
 
-    /// The shard `held` is to be told of the ends of these messages of `watched`; both are held.
+    /// The shard `held` is to be notified of the ends of these messages of `watched`; both are
+    /// held.
     pub(super) fn watch_held(
         &mut self,
         held: usize,

@@ -136,7 +136,7 @@ fn many_puts_are_stored_all_or_none_over_shards() {
     assert_eq!(take_many(&core, &q, 9), [""; 0]);
 }
 
-/// A list over several shards is stored when its ids are told, also when puts
+/// A list over several shards is stored when its ids are sent, also when puts
 /// wait for room in memory.
 #[test]
 fn many_puts_are_stored_before_they_are_answered() {
@@ -521,7 +521,7 @@ fn a_thread_syncs_itself_what_is_small_while_nobody_else_does() {
     assert!(core.progress.durable() >= last);
 }
 
-/// Settles the message of this name, by whoever has it.
+/// Settles the message of this name, by the client that has it.
 fn finish_named(name: &Name) -> Command {
     Command::ByName(Box::new(ByName {
         queue: None,

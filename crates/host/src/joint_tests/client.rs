@@ -75,7 +75,6 @@ impl Client {
         )
     }
 
-    /// It has asked.
     pub(super) fn asks(&mut self, call: CallId, queue: u8, ask: ClientRequest, patience: u64) {
         self.requested = Some(PendingCall {
             call,

@@ -1,4 +1,4 @@
-//! How a run ends: everything heals and drains, and what was told is compared with what is.
+//! How a run ends: everything heals and drains, and all replies are compared with the state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,7 +7,7 @@
 //! expire. Messages are moved over shards, and some puts set an entry of a table in the same step,
 //! as hooks do.
 //!
-//! In the end everything drains, and what clients were told is checked.
+//! In the end everything drains, and the replies to clients are checked.
 //!
 //! `SEEDS=10000 cargo test -p quintet-host joint` tries more.
 

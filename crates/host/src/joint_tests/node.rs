@@ -399,7 +399,7 @@ impl Owner for StepsDown {
     }
 }
 
-/// Where a node's own threads are told.
+/// Where a node's own threads are notified.
 struct Mailbox(Weak<Node>);
 
 impl Post for Mailbox {

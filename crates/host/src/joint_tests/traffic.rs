@@ -68,7 +68,7 @@ impl Run {
         Some(think)
     }
 
-    /// The client's connection, or a new one to whoever takes it.
+    /// The client's connection, or a new one to the node that takes it.
     pub(super) fn connect(&self, state: &mut State, number: usize) -> Option<(u64, u64)> {
         if state.clients[number].connection.is_none() {
             let (life, _) = state.serving()?;

@@ -111,7 +111,7 @@ impl Core {
         places
     }
 
-    /// `None`: it cannot be read, which was told.
+    /// `None`: it cannot be read, which was reported.
     fn read_block(&self, at: BlockAt, number: u32) -> Option<Vec<(u32, Message)>> {
         let run = self.runs.get(at.run)?;
         let block = match run.read_block(number) {

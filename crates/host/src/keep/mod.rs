@@ -136,7 +136,7 @@ pub(crate) struct Runs {
     high: AtomicU64,
     /// The server stops: nobody waits for room any more.
     stops: AtomicBool,
-    /// A budget that nothing can be done about was told of.
+    /// A budget that nothing can be done about was reported.
     warned: AtomicBool,
 }
 
@@ -149,7 +149,6 @@ pub(crate) struct KeepCounts {
     pub(crate) spilled_bytes: AtomicU64,
     /// Blocks read from runs.
     pub(crate) fetched: AtomicU64,
-    /// Messages in them.
     pub(crate) fetched_messages: AtomicU64,
     /// Runs written again because little lived in them.
     pub(crate) rewritten: AtomicU64,

@@ -302,7 +302,7 @@ impl Core {
     }
 
     /// Copies a large body into a run. `None`: it cannot be read, which was
-    /// told.
+    /// reported.
     pub(super) fn copy_body(
         &self,
         writer: &mut RunWriter,

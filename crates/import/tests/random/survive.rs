@@ -54,7 +54,7 @@ pub(crate) fn journal(file: &[u8]) {
     }
 }
 
-/// A `msg` or a `status` of RQ: what is understood is told as text.
+/// A `msg` or a `status` of RQ: the part that is understood is shown as text.
 pub(crate) fn rq(text: &[u8]) {
     for state in ["que", "err"] {
         let status = rq::status(text, state);

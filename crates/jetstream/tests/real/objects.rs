@@ -77,7 +77,7 @@ fn a_file_comes_back_and_goes() {
     assert!(!one.get(NAME, &*to).expect("asked"));
 }
 
-/// Keeps a file, whoever leads meanwhile.
+/// Keeps a file, also if the leader changes meanwhile.
 fn keep(objects: &Objects, name: &str, file: &dyn StorageFile) {
     let mut unknown = false;
     until("a file is kept", || match objects.put(name, file) {

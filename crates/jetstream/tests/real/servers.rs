@@ -174,7 +174,6 @@ impl Fleet {
         assert!(lines.any(|line| line == "PONG"), "it closed the connection");
     }
 
-    /// Which one has this name.
     pub(crate) fn named(&self, name: &str) -> usize {
         let found = self.servers.iter().position(|one| one.name == name);
         found.expect("one of them")

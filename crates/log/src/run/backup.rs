@@ -16,7 +16,6 @@ pub struct RunBackup {
     pub linked: u64,
     /// Runs copied, where the file system cannot link.
     pub copied: u64,
-    /// Bytes of those.
     pub copied_bytes: u64,
 }
 

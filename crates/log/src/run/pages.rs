@@ -17,7 +17,6 @@ pub(super) struct PageIndex {
     pub(super) pages: Vec<PageRef>,
     /// Where the last page ends, offset in the file.
     pub(super) end: u64,
-    /// Pairs in all pages.
     pub(super) pairs: u32,
     /// The greatest value; 0 when there is no pair.
     pub(super) greatest: u64,

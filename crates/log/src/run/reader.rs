@@ -82,7 +82,7 @@ impl Run {
         self.cover.name
     }
 
-    /// When it was begun, Unix ms, as its writer was told.
+    /// When it was begun, Unix ms, as its writer got it.
     pub fn created_ms(&self) -> u64 {
         self.cover.created_ms
     }

@@ -50,11 +50,9 @@ pub enum RunFinding<'a> {
 pub struct RunCheck {
     /// Good blocks.
     pub blocks: u32,
-    /// Entries in them.
     pub entries: u32,
     /// Good chunks.
     pub chunks: u64,
-    /// Bytes in those.
     pub chunk_bytes: u64,
     /// Damaged places. None: every byte is as it was written.
     pub damaged: u64,

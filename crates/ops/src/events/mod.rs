@@ -46,7 +46,6 @@ const TRIES: usize = 5;
 pub struct EventLog {
     reading: Mutex<Reading>,
     waiters: Mutex<Vec<Weak<dyn Fn() + Send + Sync>>>,
-    /// True if there are any.
     any: AtomicBool,
 }
 
@@ -153,7 +152,7 @@ impl EventLog {
     /// As [`quintet_client::ClientApi::await_events`].
     pub fn wait(&self, core: &Core, next: &str, news: &News) -> bool {
         self.register(news);
-        // Looked at last: what becomes durable from here on is told.
+        // Looked at last: what becomes durable from here on is reported.
         position::read(next).is_none_or(|(_, at)| at < core.durable_place())
     }
 
@@ -229,7 +228,7 @@ impl Post for EventLog {
 }
 
 impl Reading {
-    /// Has the log synced where nobody else does, as only what is durable is told.
+    /// Has the log synced where nobody else does, as only durable facts are reported.
     fn sync(&mut self, core: &Core) {
         let due = || self.synced.is_none_or(|at| at.elapsed() >= SYNC);
         if core.policy() == SyncPolicy::Never && due() {
@@ -350,7 +349,7 @@ impl Page<'_> {
             return (event.kind == EventKind::Restart && request.queues.is_empty())
                 .then_some(event);
         };
-        // A queue that was deleted has no name any more: that was told.
+        // A queue that was deleted has no name any more: that was reported.
         let (queue, _) = names.queues.get(&(shard, queue))?;
         let to = match to {
             Some(to) => names.queues.get(&(shard, to)).map(|(name, _)| name.clone()),

@@ -1,4 +1,4 @@
-//! Facts as events: what is told of each kind.
+//! Facts as events: the fields of each kind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -103,7 +103,6 @@ impl Text {
         writeln!(self.text, "{line}").ok();
     }
 
-    /// All of it.
     pub(super) fn end(mut self) -> String {
         if self.exposition == Exposition::OpenMetrics {
             self.text.push_str("# EOF\n");
@@ -155,6 +154,12 @@ mod tests {
         help: "Messages put.",
         kind: Kind::Counter,
     };
+
+    #[test]
+    fn a_renamed_label_has_both_names() {
+        let both = labels([("protocol", "sqs"), ("what", "x")].into_iter());
+        assert_eq!(both, "protocol=\"sqs\",voice=\"sqs\",what=\"x\"");
+    }
 
     #[test]
     fn a_histogram_counts_up() {

@@ -1,5 +1,5 @@
 //! The schedules in the order of their names, and in that of their due times. Some 300 bytes for
-//! each: definitions and marks stay in the tables.
+//! each: definitions and cursors stay in the tables.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -33,7 +33,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Its marks say that nothing is put.
+    /// Its cursors say that nothing is put.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
@@ -147,7 +147,7 @@ impl Book {
         }
     }
 
-    /// Has one looked at then; it is not tried again before.
+    /// Has one checked then; it is not tried again before.
     pub(super) fn check_at(&mut self, name: &str, due: Ms) {
         let Some((name, _)) = self.items.get_key_value(name) else {
             return;

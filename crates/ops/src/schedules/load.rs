@@ -1,4 +1,4 @@
-//! Definitions and marks in the durable tables.
+//! Definitions and cursors in the durable tables.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Cursor;
 
-/// The durable table of marks, a key each.
+/// The durable table of cursors, a key each.
 pub(super) const MARKS: &str = "quintet.cron";
 /// The durable table of definitions.
 pub(super) const DEFINITIONS: &str = "quintet.schedules";
@@ -75,7 +75,7 @@ pub(super) struct Loaded {
     /// The version of an entry that cannot be read.
     pub(super) definition: Option<u64>,
     pub(super) cursor: Cursor,
-    /// `None`: there is no mark.
+    /// `None`: there is no cursor.
     pub(super) cursor_version: Option<u64>,
 }
 
@@ -99,7 +99,7 @@ impl Loaded {
             (None, Some((Err(why), _))) => Err(why.clone()),
             (None, None) => Err("there is no such schedule".to_owned()),
         };
-        // A mark that nobody here wrote counts as none.
+        // A cursor that nobody here wrote counts as none.
         let read = cursor.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());
         Self {
             schedule,
@@ -110,7 +110,8 @@ impl Loaded {
         }
     }
 
-    /// The entries are as they were read; of a schedule of the configuration only the mark counts.
+    /// The entries are as they were read; of a schedule of the configuration only the cursor
+    /// counts.
     pub(super) fn guards(&self, name: &str, of_file: bool) -> Vec<Guard> {
         let guard = |table, version| Guard::Table {
             table: Name::from(table),
@@ -137,7 +138,7 @@ pub(super) fn set<T: Serialize>(table: &str, name: &str, value: Option<&T>) -> E
     }
 }
 
-/// Sets a mark; without its runs where the tables are `full`.
+/// Sets a cursor; without its runs where the tables are `full`.
 pub(super) fn set_cursor(name: &str, cursor: &Cursor, full: bool) -> Effect {
     set(MARKS, name, Some(&cursor.entry(full)))
 }
@@ -189,7 +190,7 @@ pub(super) fn ask_all(
     for (at, command) in commands.into_iter().enumerate() {
         let sender = sender.clone();
         let reply = Box::new(move |outcome, _| {
-            // This thread waits until all are told or dropped.
+            // This thread waits until all are called or dropped.
             let _delivered = sender.send((at, outcome));
         });
         client_api.submit(Caller::server(client.client_id()), command, reply);

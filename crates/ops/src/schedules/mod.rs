@@ -3,8 +3,8 @@
 //! Those of the configuration and those that are defined at run time are one kind. The definitions
 //! of the latter are entries of a durable table, so they are replicated and backed up with the log.
 //! What is due is decided in [`plan`]. A thread of its own looks at the schedules in the order in
-//! which they are due, and puts: the message and the mark that says so are one step of the shards,
-//! and the mark has to be as it was read. So no due time is put twice, whatever
+//! which they are due, and puts: the message and the cursor that says so are one step of the
+//! shards, and the cursor has to be as it was read. So no due time is put twice, whatever
 //! ends the server, and in a cluster nobody but the owner puts.
 
 mod book;
@@ -42,17 +42,17 @@ struct Inside {
     most: u64,
     /// Rises with each change of the configuration.
     version: u64,
-    /// The version whose marks were read; 0: none.
+    /// The version whose cursors were read; 0: none.
     read: u64,
     /// Orders to the thread, oldest first.
     orders: VecDeque<Order>,
-    /// The thread has ended: nobody is told anything any more.
+    /// The thread has ended: no order gets a reply any more.
     closed: bool,
 }
 
 /// An order to the thread.
 enum Order {
-    /// Of the schedules, when their marks have been read.
+    /// Of the schedules, when their cursors have been read.
     List(WhichSchedules, TellSchedules),
     Steer(ScheduleAct, String, TellSteered),
 }

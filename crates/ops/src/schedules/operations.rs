@@ -1,4 +1,4 @@
-//! Steering schedules. Nobody is told of a mark that is not durable.
+//! Steering schedules. A cursor is shown only when it is durable.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ const ALIKE: f64 = 0.8;
 const LETTERS: usize = 100;
 /// Names that are compared.
 const COMPARED: usize = 1000;
-/// Tries of an act whose mark somebody else changes meanwhile.
+/// Tries of an act whose cursor somebody else changes meanwhile.
 const TRIES: usize = 3;
 
 impl Schedules {
-    /// Tells of schedules.
+    /// Lists schedules.
     pub fn list(&self, which: WhichSchedules, notify: TellSchedules) {
         self.ask(Order::List(which, notify));
     }
@@ -58,7 +58,7 @@ impl Schedules {
         self.work.raise();
     }
 
-    /// Nobody is told anything from now on.
+    /// No order gets a reply from now on.
     pub(super) fn close(&self) {
         let mut inside = locked(&self.inside);
         inside.closed = true;
@@ -69,7 +69,7 @@ impl Schedules {
 }
 
 impl Runner<'_> {
-    /// Does what was ordered, some of it, if the configuration whose marks were read still is the
+    /// Does what was ordered, some of it, if the configuration whose cursors were read still is the
     /// one in force.
     pub(super) fn obey(&self, version: u64) {
         for _ in 0..TURN {
@@ -83,7 +83,7 @@ impl Runner<'_> {
             match order {
                 None => return,
                 Some(Order::List(which, notify)) => {
-                    // Dropped untold where the tables cannot be read: the server stops.
+                    // Dropped without a reply where the tables cannot be read: the server stops.
                     if let Some((seen, last)) = self.show(&which) {
                         notify(seen, last);
                     }

@@ -1,4 +1,4 @@
-//! The next step of a schedule: its times, its stored mark, and the wall clock. Pure: knows no
+//! The next step of a schedule: its times, its stored cursor, and the wall clock. Pure: knows no
 //! clock, thread or queue.
 
 use quintet_policy::{Missed, Schedule};
@@ -18,7 +18,7 @@ const RUNS_MAX: usize = 10;
 /// Bytes of an entry with ten runs, without its policy.
 const ENTRY: usize = 800;
 
-/// The mark of a schedule in the log, stored in the same step as its put.
+/// The cursor of a schedule in the log, stored in the same step as its put.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Cursor {
@@ -128,7 +128,7 @@ pub(crate) enum NextStep {
 }
 
 impl Cursor {
-    /// The mark when the schedule was paused.
+    /// The cursor when the schedule was paused.
     pub(crate) fn paused(&self) -> Self {
         Self {
             paused: true,
@@ -136,7 +136,7 @@ impl Cursor {
         }
     }
 
-    /// The mark when it was resumed: due times of the pause are let go.
+    /// The cursor when it was resumed: due times of the pause are let go.
     pub(crate) fn resumed(&self, now: Ms) -> Self {
         match self.paused {
             true => Self {
@@ -148,7 +148,7 @@ impl Cursor {
         }
     }
 
-    /// The mark when it was put by hand.
+    /// The cursor when it was put by hand.
     pub(crate) fn by_hand(&self, now: Ms) -> Self {
         let mut cursor = self.clone();
         cursor.last_run = Some(now.0);
@@ -157,7 +157,8 @@ impl Cursor {
         cursor
     }
 
-    /// The mark of a schedule whose times are these from now on: earlier due times are not its own.
+    /// The cursor of a schedule whose times are these from now on: earlier due times are not its
+    /// own.
     pub(crate) fn of_policy(&self, policy: &str, now: Ms) -> Self {
         Self {
             policy: policy.to_owned(),
@@ -168,7 +169,7 @@ impl Cursor {
         }
     }
 
-    /// The mark `after` a put, if that put stored nothing, as an earlier run is not done.
+    /// The cursor `after` a put, if that put stored nothing, as an earlier run is not done.
     pub(crate) fn skipped(&self, after: &Cursor, now: Ms) -> Self {
         let mut cursor = Self {
             last_run: self.last_run,
@@ -183,7 +184,7 @@ impl Cursor {
         cursor
     }
 
-    /// The mark when the message of its last put is known.
+    /// The cursor when the message of its last put is known.
     pub(crate) fn with_message(&self, id: u64) -> Self {
         let mut cursor = self.clone();
         cursor.last_id = Some(id);
@@ -287,7 +288,7 @@ pub(crate) fn late_at(now: Ms) -> Ms {
     Ms(now.0.saturating_sub(LATE_MS))
 }
 
-/// The mark with a put for `due`.
+/// The cursor with a put for `due`.
 fn put(cursor: &Cursor, due: Ms, done: Ms, now: Ms) -> Cursor {
     let mut cursor = Cursor {
         done: done.0,

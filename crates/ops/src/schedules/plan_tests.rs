@@ -200,6 +200,23 @@ fn an_entry_grows_no_more_after_it_was_made() {
     assert!(bytes(&table.cursor, true) < made / 2);
 }
 
+/// The mark is of `Mark` in commit 8486fd84.
+#[test]
+fn an_old_mark_is_read() {
+    let old = r#"{"policy":"0 * * * * UTC","done":5,"last_run":4,"last_id":3,"paused":true,"missed":2,"last_missed":1}"#;
+    let cursor = Cursor {
+        policy: "0 * * * * UTC".to_owned(),
+        done: 5,
+        last_run: Some(4),
+        last_id: Some(3),
+        paused: true,
+        missed: 2,
+        last_missed: Some(1),
+        ..Cursor::default()
+    };
+    assert_eq!(serde_json::from_str::<Cursor>(old).expect("a mark"), cursor);
+}
+
 #[test]
 fn a_clock_that_is_set_repeats_nothing() {
     let start = at("2026-01-01T00:00:30Z");

@@ -45,7 +45,7 @@ pub(super) struct Runner<'a> {
     client: ScopedClient<'a>,
     /// Schedules that are due soon. A changed one fails its guards, and is read again.
     ahead: RefCell<HashMap<Arc<str>, Loaded>>,
-    /// Marks with the messages of puts, to be written with the next commands.
+    /// Cursors with the messages of puts, to be written with the next commands.
     notes: RefCell<Vec<Command>>,
 }
 
@@ -195,7 +195,7 @@ impl Runner<'_> {
         all.collect()
     }
 
-    /// Reads the definitions, if it is the `first` time, and the marks; forgets those of tables
+    /// Reads the definitions, if it is the `first` time, and the cursors; forgets those of tables
     /// that the configuration has no more. False: they cannot be read.
     fn read(&self, first: bool, newest: u64, stop: &AtomicBool) -> bool {
         let files = locked(&self.schedules.inside).files.clone();
@@ -214,7 +214,7 @@ impl Runner<'_> {
         true
     }
 
-    /// Reads every definition and its mark.
+    /// Reads every definition and its cursor.
     fn read_definitions(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
         let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
         let mut after = None;
@@ -247,7 +247,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Forgets the marks of schedules that are defined nowhere.
+    /// Forgets the cursors of schedules that are defined nowhere.
     fn forget_cursors(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
         let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
         let mut after = None;
@@ -482,7 +482,7 @@ impl Runner<'_> {
         for ((planned, loaded, lean), outcome) in planned.into_iter().zip(outcomes) {
             match put_id(outcome, planned.puts) {
                 Ok(Some(id)) => {
-                    // Of no consequence: it is only shown. Nobody else writes the mark.
+                    // Of no consequence: it is only shown. Nobody else writes the cursor.
                     let cursor = planned.cursor.with_message(id.0);
                     let note = step(Vec::new(), vec![set_cursor(&planned.name, &cursor, false)]);
                     self.notes.borrow_mut().push(note);
@@ -540,7 +540,7 @@ impl Runner<'_> {
         again
     }
 
-    /// The mark of a schedule is durable.
+    /// The cursor of a schedule is durable.
     fn done(&self, planned: &Planned) {
         let Planned {
             name,
@@ -588,7 +588,7 @@ impl Runner<'_> {
         });
     }
 
-    /// Puts the message of a schedule by hand, with its mark. Answers the message.
+    /// Puts the message of a schedule by hand, with its cursor. Answers the message.
     ///
     /// # Errors
     /// Why not; nothing was put.

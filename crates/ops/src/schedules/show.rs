@@ -1,4 +1,4 @@
-//! Telling of schedules. Nobody is told of a mark that was not read, or of one that is not durable.
+//! Showing schedules. A cursor is shown only when it was read and is durable.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::next_ms;
 use super::plan::Run;
 use super::run::Runner;
 
-/// Schedules that are told at once: others wait as long.
+/// Schedules that are shown at once: others wait as long.
 const SHOWN_MAX: usize = 100;
 /// Schedules that are read at once: a definition has some 64 KiB at most.
 const AT_ONCE: usize = 64;

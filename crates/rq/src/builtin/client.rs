@@ -15,7 +15,6 @@ use ureq::{Agent, SendBody};
 /// the largest.
 const REPLY_MAX: u64 = 16 << 20;
 
-/// A reply.
 #[derive(Debug)]
 pub(super) struct HttpReply {
     pub(super) status: u16,

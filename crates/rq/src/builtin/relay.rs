@@ -179,7 +179,7 @@ impl Relay {
         there(&reply).ok_or_else(|| format!("Could not ask for {id}: {}", reply.shown()))
     }
 
-    /// Where the message is, by the way this server was told: the id begins
+    /// Where the message is, as this server knows it: the id begins
     /// with what the other one calls itself, which may lead elsewhere from
     /// here.
     fn address(&self, id: &str) -> Result<String, String> {

@@ -81,7 +81,7 @@ impl Plan {
             Action::Balance => "DUP",
             Action::Relay | Action::Done | Action::Err | Action::Blackhole => "DUP relay",
         };
-        // All or none, as far as that can be told before.
+        // All or none, as far as that is known before.
         let targets = rule.hosts(by_chance).into_iter();
         let targets: Result<_, _> = targets.map(|host| target(dest, host)).collect();
         Ok(Self {

@@ -52,7 +52,7 @@ async fn find(
 ) -> Result<PathBuf, Problem> {
     let found = app
         .ask(move |rq| {
-            // Which of the three is not there is told apart.
+            // Which of the three is not there is distinguished.
             existing(rq, &queue)?;
             rq.state(&queue, &id)?;
             Ok(path(rq, &queue, &id, &name).ok())

@@ -97,7 +97,7 @@ pub(super) fn problem(fault: &Fault) -> Problem {
     Problem::with_text(status, fault.to_string())
 }
 
-/// A message that is not there is told from a queue that is not.
+/// A message that is not there is distinguished from a queue that is not.
 pub(super) fn existing(rq: &Rq, queue: &str) -> Result<(), Fault> {
     if rq.has_queue(queue) {
         Ok(())

@@ -170,7 +170,7 @@ fn create(rq: &Arc<Rq>, queue: &str, fields: &Value, method: Method) -> Result<V
     Ok(json!(["ok", id]))
 }
 
-/// Takes a file of this machine: whoever may connect may read what the server
+/// Takes a file of this machine: each client that may connect may read what the server
 /// may.
 fn attach(rq: &Arc<Rq>, queue: &str, id: &str, fields: &Value) -> Result<Value, Fault> {
     let path = text(fields.get("pathname"))

@@ -55,7 +55,7 @@ pub fn parse(bytes: &[u8]) -> Result<&[u8], FrameError> {
     rest.get(..length(head)?).ok_or(FrameError::Short)
 }
 
-/// Reads a frame. The inner error is the client's fault, and can be told.
+/// Reads a frame. The inner error is the client's fault, and can be sent.
 pub(super) fn read(source: &mut impl Read) -> io::Result<Result<Vec<u8>, FrameError>> {
     let mut head = [0; HEAD];
     match source.read_exact(&mut head) {

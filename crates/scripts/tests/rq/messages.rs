@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::common::{World, eventually};
 
-/// A script that says what it was told to, and what it was answered.
+/// A script that sends the given lines, and prints the answers.
 const SPEAKS: &str =
     r#"echo "$RQ_PARAM1" >&3; read answer <&4; echo "$answer"; echo "done $answer" >&3"#;
 

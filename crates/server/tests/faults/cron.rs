@@ -31,7 +31,7 @@ fn a_missed_run_is_put_once_whatever_happens() {
     let faults = faults(&data);
     let config = format!("shards = 2\n{CRON}missed = 'once'\n");
     let server = start(&faults, &data, &config);
-    // Its mark is there: what passes from now on was missed.
+    // Its cursor is there: what passes from now on was missed.
     await_look(&server);
     faults.shift_clock(LEAP);
     server.await_number("cron_c_runs", |runs| runs == 1);
@@ -162,8 +162,8 @@ fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
     server.client().take_nothing("w");
 }
 
-/// A client that was told of a put finds it once, whatever is killed; where nobody was told,
-/// message and mark are both there or neither is.
+/// A client that got the reply to a put finds it once, whatever is killed; where there was no
+/// reply, message and cursor are both there or neither is.
 #[test]
 fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
     let data = Data::fresh();

@@ -244,8 +244,8 @@ fn a_repeat_stores_nothing_and_an_old_version_changes_nothing() {
     let path = format!("/messages/{}", moved.json["ids"][0]);
     let shown = get(&server, &path).json;
     assert_eq!(
-        (shown["body"].as_str(), shown["priority"].as_u64()),
-        (Some("b"), Some(3))
+        [&shown["body"], &shown["priority"], &shown["rank"]],
+        [&json!("b"), &json!(3), &json!(3)]
     );
     assert_eq!(ask(&server, &format!("DELETE {path}"), "", "").status, 204);
     assert_eq!(get(&server, &path).status, 404);
@@ -481,7 +481,7 @@ fn rights_are_those_of_every_protocol() {
     );
 }
 
-/// Needs a minute to end: how fast a queue moves is told of whole ones.
+/// Needs a minute to end: how fast a queue moves is counted in whole ones.
 #[test]
 fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_rates() {
     // Queues are looked at when a minute ends, and twice before there is a rate. By a clock that

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::api::{get, post};
 use crate::common::{Client, Server, Start, await_that, page, quintet};
 
-/// Queues and what went wrong with them, in the order in which they are told.
+/// Queues and what went wrong with them, in the order in which they are shown.
 const FAULTS: [(&str, &str, &str); 6] = [
     ("loses", "losing", "alarm"),
     ("fails", "failing", "alarm"),

@@ -455,7 +455,7 @@ fn the_dead_of_one_ms_are_listed_once_whatever_the_size_of_a_page() {
     }
 }
 
-/// A lane is searched in slices of 64 messages, so many of them that a page has what is behind
+/// A list is searched in slices of 64 messages, so many of them that a page has what is behind
 /// thousands that do not fit.
 #[test]
 fn a_page_of_the_dead_looks_behind_thousands_of_others() {

@@ -1,4 +1,4 @@
-//! Waits over HTTP end with whoever waits: with the client's side of the connection, and with
+//! Waits over HTTP end with their client: with the client's side of the connection, and with
 //! the server.
 
 use std::net::TcpStream;
@@ -330,7 +330,7 @@ fn a_request_whose_client_sends_nothing_more_is_answered() {
     assert_eq!(get(&server, "/queues/q").json["reserved"], 1);
 }
 
-/// Half a body is no request: its client is told so at once when it ends its side.
+/// Half a body is no request: its client gets an error at once when it ends its side.
 #[test]
 fn half_a_body_of_a_client_that_is_gone_is_given_up() {
     let dir = tempfile::tempdir().expect("a folder");

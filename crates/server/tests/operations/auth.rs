@@ -15,7 +15,7 @@ const LISTEN: &[&str] = &[
     "http=127.0.0.1:0",
 ];
 
-/// Ann may work, Bob everything; whoever comes to jobqueue is Cyd, who may put.
+/// Ann may work, Bob everything; each client of jobqueue is Cyd, who may put.
 fn users(ann: &str) -> String {
     let hash = Password::of_cost(b"hush", [1; 16], 8, 1).expect("a hash");
     let token = NewToken::of([2; 32]).id.show();
@@ -44,7 +44,7 @@ fn start() -> Server {
     Start::of(&users("ann")).listen(LISTEN).serve()
 }
 
-/// Says this and is told that.
+/// Sends this and receives that.
 #[track_caller]
 fn says(client: &mut Client, words: &str, answer: &str) {
     client.ask(words.as_bytes(), answer.as_bytes());

@@ -245,6 +245,22 @@ fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
     let different: std::collections::BTreeSet<&str> =
         names.iter().map(|(_, name, _)| *name).collect();
     assert!(histograms >= 2, "{histograms}");
+    for (old, new) in [
+        ("voice_counts_total", "protocol_counts_total"),
+        ("refusals_total", "errors_total"),
+        ("limit_refusals_total", "limit_errors_total"),
+        (
+            "cluster_spliced_connections",
+            "cluster_tunneled_connections",
+        ),
+        ("messages_held_back", "messages_not_selectable"),
+        ("lookers", "waiting_peeks"),
+        ("looks_total", "peeks_total"),
+    ] {
+        for name in [old, new].map(|name| format!("quintet_{name}")) {
+            assert!(different.contains(name.as_str()), "{name}");
+        }
+    }
     assert_eq!(different.len(), names.len());
     assert!(
         metrics.contains("\nquintet_messages_put_total 1\n"),

@@ -192,6 +192,9 @@ fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
     assert_eq!((status, &wrong["field"]), (400, &json!("worker")));
     let (_, page) = api(&server, "GET /queues/work/leases", "", &json!({}));
     assert_eq!(page["leases"][0]["worker"], named["worker"]);
+    for name in ["protocol", "voice"] {
+        assert_eq!(page["leases"][0][name], "http", "{name}");
+    }
     assert_eq!(page["leases"][1]["worker"], "agent/1.0");
     assert_eq!(page["leases"][1]["holder"], "worker agent/1.0");
     let table = server.printed(&["leases", "work"]);

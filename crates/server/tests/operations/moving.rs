@@ -1,5 +1,5 @@
 //! `quintet import --from`: another server's messages move here, and none is
-//! lost whoever dies.
+//! lost when a process dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -103,7 +103,7 @@ pub(crate) fn put(client: &mut Client, words: &str, body: &[u8]) {
     }
 }
 
-/// `count` ready jobs of the tube `work`, whose bodies are told apart.
+/// `count` ready jobs of the tube `work`, whose bodies differ.
 fn fill(client: &mut Client, count: usize) {
     client.ask(b"use work\r\n", b"USING work\r\n");
     for number in 0..count {

@@ -197,7 +197,7 @@ fn a_quintet_that_dies_or_is_refused_loses_nothing() {
     assert!(there.iter().all(|message| message["state"] == "ready"));
 }
 
-/// Puts into `work` until it is told to stop; how many it put.
+/// Puts into `work` until it has to stop; how many it put.
 fn pours(server: &Server, over: &AtomicBool) -> usize {
     let mut client = server.client();
     let mut count = 0;

@@ -25,7 +25,7 @@ fn trace(server: &Server, id: u64) -> Value {
     serde_json::from_str(last).expect("JSON")
 }
 
-/// The first line of what is told of it.
+/// The first line of its output.
 fn says(server: &Server, id: u64) -> String {
     let output = server.printed(&["trace", &id.to_string()]);
     output.lines().next().expect("a line").to_owned()

@@ -231,7 +231,7 @@ fn file_of(dir: &Path, count: usize, format: &str) -> PathBuf {
     path
 }
 
-/// An import that has been told two thirds of `all`, and has stored some of it.
+/// An import that has received two thirds of `all`, and has stored some of it.
 fn two_thirds(server: &Server, all: &[u8]) -> Child {
     let mut import = quintet(&["import", "-", "--data"])
         .arg(&server.data)

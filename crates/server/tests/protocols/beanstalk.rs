@@ -125,7 +125,7 @@ fn jobs_outlive_the_server() {
 }
 
 /// A reserve that waits over tubes of several shards: each job goes to one of
-/// those who wait, whoever puts it where.
+/// those who wait, from any client to any queue.
 #[test]
 fn waits_over_tubes_of_several_shards() {
     let server = of("shards = 4\n").serve();

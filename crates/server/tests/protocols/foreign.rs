@@ -1,4 +1,4 @@
-//! Clients that speak something else: answered or closed at once, and told of
+//! Clients that speak something else: answered or closed at once, and logged
 //! in the log once for each listener.
 
 use crate::common::Start;

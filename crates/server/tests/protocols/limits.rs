@@ -17,7 +17,7 @@ fn here(limits: &str) -> String {
     format!("[[limit]]\naddress = '127.0.0.0/8'\n{limits}\n")
 }
 
-/// Connects until the server lets it in: says this and is told that.
+/// Connects until the server lets it in: sends this and receives that.
 fn comes_in(server: &Server, protocol: &str, words: &str, reply: &str) -> Client {
     eventually("it comes in", || {
         let mut client = server.client_of(protocol);
@@ -118,8 +118,8 @@ fn http_is_told_when_to_come_again() {
     server.stop();
 }
 
-/// Many half requests hold no more than their address may; what is closed is
-/// told so, and whoever holds nothing goes on.
+/// Many half requests hold no more than their address may; a client that is closed
+/// gets the reason, and a client that holds nothing goes on.
 #[test]
 fn bytes_in_flight_are_bounded_by_address() {
     let server = start(&here("bytes_in_flight_max = '1MiB'"));

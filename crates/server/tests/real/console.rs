@@ -43,7 +43,7 @@ fn tail(node: &mut Node, after: u64) -> Value {
     serde_json::from_str(page).expect("JSON")
 }
 
-/// A node tells of a put with this body since this number; the number to go on with.
+/// A node reports a put with this body since this number; the number to go on with.
 fn tells_put(node: &mut Node, after: u64, body: &str) -> u64 {
     let page = until("an event", || {
         let page = tail(node, after);

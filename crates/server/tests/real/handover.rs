@@ -1,4 +1,4 @@
-//! Owners that go in good order, and nodes that are told to own or not to.
+//! Owners that go in good order, and nodes that are ordered to own or not to.
 
 use rustix::process::Signal;
 

@@ -80,7 +80,7 @@ impl Cluster {
         Self::begin(name, &data, self.command(name, &data, more))
     }
 
-    /// Starts a node of an older build, whose configuration may call a protocol a voice.
+    /// Starts a node of an older build, whose configuration may call a protocol a `voice`.
     pub(crate) fn old_node(&self, program: &Path, name: &str) -> Node {
         let data = self.dir.path().join(name);
         let config = self.config(name, "");

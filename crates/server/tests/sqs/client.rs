@@ -1,4 +1,4 @@
-//! A client of the protocol that says exactly what it is told, over sockets.
+//! A client of the protocol that sends exactly the given bytes, over sockets.
 
 use quintet_faults::{Faults, Undo};
 use serde_json::{Value, json};
@@ -120,7 +120,6 @@ impl Sqs {
         }
     }
 
-    /// Its faults.
     pub(crate) fn faults(&self) -> &Faults {
         self.setup.faults.as_ref().expect("started under faults")
     }

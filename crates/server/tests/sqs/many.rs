@@ -109,7 +109,7 @@ fn case_72_polls_by_the_thousand_are_answered_each_by_its_send() {
     s.server.await_number("waiters", |waiters| waiters == 0);
 }
 
-/// Twenty thousand handles that nobody gave: each is told so, and nothing is done by them. A
+/// Twenty thousand handles that nobody gave: each gets an error, and nothing is done by them. A
 /// million are tried without sockets, in `quintet_sqs::handle`.
 #[test]
 fn guessed_handles_do_nothing() {

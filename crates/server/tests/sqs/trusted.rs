@@ -36,7 +36,7 @@ fn case_66_signatures() {
         .yes();
 }
 
-/// A signature made now passes, and its key is told as the sender.
+/// A signature made now passes, and its key is shown as the sender.
 #[test]
 fn a_request_signed_now_is_served() {
     let s = Sqs::start(1, "users=AKIDEXAMPLE:secret");

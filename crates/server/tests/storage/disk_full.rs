@@ -1,6 +1,6 @@
 //! A disk that is really full: a small file system of the server's own, in a
 //! mount namespace that goes with it. Where the system forbids that, the
-//! test fails unless it is told to stay out; the log's own tests cover full
+//! test fails unless it is left out by its filter; the log's own tests cover full
 //! disks on a simulated one.
 
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -63,7 +63,7 @@ fn number_of(run: &Path) -> u32 {
     number.unwrap_or_else(|| panic!("{} has no number", run.display()))
 }
 
-/// Steps that wait for the disk are told as others are: when it is known what came of them.
+/// Steps that wait for the disk are answered as others are: when it is known what came of them.
 #[test]
 fn an_act_on_messages_that_left_memory_is_few_lines_of_the_audit() {
     const COUNT: u64 = 30_000;

@@ -81,7 +81,7 @@ impl Process {
     pub fn pause(&self, time: Duration) {
         let until = self.0.world.now() + time;
         lock(&self.0.state).paused = until;
-        // Whoever waits in it looks again then.
+        // Waits in it check again then.
         self.0.world.plan(time, || {});
     }
 

@@ -174,7 +174,7 @@ impl Server {
     /// Where the leader's copy, or one of somebody who is behind, begins and ends.
     fn seen_ends(&mut self) -> Ends {
         let (first, last) = self.seen();
-        // Whoever is behind knows of the last purge, so both ends are from one moment.
+        // A reader that is behind knows of the last purge, so both ends are from one moment.
         let last = match (self.lie, self.purges.last().map(|ends| ends.last)) {
             (None, purged) => self.seen_last().max(purged.unwrap_or(first).min(last)),
             (Some(_), _) => last,
@@ -351,7 +351,7 @@ impl SimStream {
         let now = self.world.now();
         let mut state = lock(&self.state);
         if now < state.leaderless {
-            // Some are told that nobody is there, the others nothing.
+            // Some get the error that nobody is there, the others nothing.
             return state.random.chance(1, 2).then_some(Answer::Unknown);
         }
         if state.meets(|faults| faults.leader) {
@@ -398,7 +398,7 @@ impl SimStream {
         Some(Answer::Stored(stored))
     }
 
-    /// Lets a tail be told of what it has not been told of.
+    /// Notifies a tail of the entries that it does not know.
     fn follow(&self, tail: &Arc<Mutex<Following>>) {
         {
             let mut following = lock(tail);

@@ -17,7 +17,7 @@ pub type At = u64;
 /// A body, which says which message it is.
 pub type Body = u64;
 
-/// A request.
+/// Requests of clients that a history records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientRequest {
     /// To store a message.
@@ -30,7 +30,7 @@ pub enum ClientRequest {
     Release(Body),
 }
 
-/// An answer.
+/// Replies that a history records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Stored under this id.
@@ -39,7 +39,6 @@ pub enum Answer {
     Got(Body),
     /// There was none.
     Empty,
-    /// It is done.
     Done,
     /// It was not done.
     Refused,

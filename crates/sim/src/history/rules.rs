@@ -29,7 +29,7 @@ fn broken(rule: &'static str, why: String) -> Result<(), Broken> {
     Err(Broken { rule, why })
 }
 
-/// A message as the history tells of it.
+/// A message as the history has it.
 #[derive(Default)]
 struct Story<'a> {
     put: Option<&'a Call>,

@@ -55,7 +55,7 @@ pub struct Queue {
     keys: groups::Keys,
 }
 
-/// A lease.
+/// A lease as the model knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelLease {
     /// Its holder; 0 after a restart.
@@ -74,7 +74,7 @@ pub struct ModelLease {
 }
 
 impl Item {
-    /// Its lease is over, and somebody was told.
+    /// Its lease is over, and a client knows it.
     fn end_lease(&mut self) {
         let since = self.lease.take().map_or(Ms(0), |lease| lease.since);
         let extra = self.message.extra_mut();
@@ -169,7 +169,6 @@ pub struct Model {
     idle_scan: Ms,
     /// Of this process.
     epoch: u64,
-    /// Every batch.
     pub batches: Vec<batch::Kept>,
     /// The tracked messages.
     pub tracks: Vec<(MessageId, Track)>,
@@ -184,7 +183,7 @@ pub struct Model {
 }
 
 /// A take of several follows the group that it began with as far as that is in
-/// memory, which a model does not know: of what is not there it does as it is told.
+/// memory, which a model does not know: for those blocks it follows the engine.
 #[derive(Clone, Debug, Default)]
 pub struct Cut {
     /// Messages in unloaded blocks of runs as the take began.
@@ -518,7 +517,7 @@ impl Model {
             .any(|waiter| waiter.take.messages_max > 1)
     }
 
-    /// True if nobody waits.
+    /// True if the model has no waiting consumer.
     pub fn nobody_waits(&self) -> bool {
         self.waiters.is_empty()
     }

@@ -28,7 +28,7 @@ pub trait Link {
     fn now_s(&self) -> u64;
 
     /// True if all that the server has to say is there as soon as `send` or
-    /// `advance` returns, so that silence can be told from delay.
+    /// `advance` returns, so that silence can be distinguished from delay.
     fn is_instant(&self) -> bool;
 }
 

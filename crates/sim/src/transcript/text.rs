@@ -24,7 +24,6 @@ impl Names {
 /// A piece of what is sent or expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// These bytes.
     Bytes(Vec<u8>),
     /// Unix time in seconds at the moment of use, plus so many.
     Now(i64),

@@ -521,7 +521,7 @@ fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
     }
 }
 
-/// While companions of a message were looked for in runs, the claim of whoever
+/// While companions of a message were looked for in runs, the claim of the client that
 /// was to get them was taken already, for nothing.
 #[test]
 fn a_claim_is_taken_with_what_it_is_for() {

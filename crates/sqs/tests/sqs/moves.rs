@@ -16,7 +16,7 @@ fn moves(command: &Command) -> bool {
         if matches!(bulk_op.action, BulkAction::Redrive { .. } | BulkAction::RedriveInto(_)))
 }
 
-/// Keeps the steps of moves until it is told to let them through.
+/// Keeps the steps of moves until a test lets them through.
 struct Gate {
     client_api: Arc<SimApi>,
     open: AtomicBool,

@@ -167,7 +167,6 @@ impl Ports {
     }
 }
 
-/// All of them.
 pub(super) struct Fleet {
     pub(super) servers: Vec<Process>,
     pub(super) nodes: Vec<Process>,

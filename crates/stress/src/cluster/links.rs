@@ -10,7 +10,7 @@ use super::proxy::{Cut, Proxy};
 pub(super) enum Off {
     /// Its connections end, and it gets no new ones.
     Broken,
-    /// Nothing gets through, and nobody is told.
+    /// Nothing gets through, and no side gets an error.
     Silent,
     /// Its output is lost, and its input arrives.
     Mute,

@@ -34,7 +34,7 @@ use kinds::{KINDS, Outages};
 
 /// Servers, and nodes.
 const COUNT: usize = 3;
-/// Between two looks at something that nothing tells of.
+/// Between two looks at something without a notification.
 const SHORT: Duration = Duration::from_millis(10);
 /// Faults between two checks.
 const FAULTS: u64 = 4;

@@ -121,7 +121,7 @@ impl Gate {
         if self.state().cut == Some(Cut::Broken) {
             return;
         }
-        // Whoever is not there is not connected to.
+        // There is no connection to a node that is away.
         let Ok(far) = TcpStream::connect(("127.0.0.1", to)) else {
             return;
         };

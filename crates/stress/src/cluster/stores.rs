@@ -73,7 +73,7 @@ impl Disk {
 }
 
 impl Drop for Disk {
-    /// Errors: whoever deletes the folder is told.
+    /// Errors: the caller that deletes the folder gets them.
     fn drop(&mut self) {
         self.unmount().ok();
     }

@@ -253,7 +253,7 @@ fn batch_subject(ask: &BatchRequest) -> Subject<'_> {
 fn bulk_op_about(bulk_op: &BulkOp) -> (Verb, Subject<'_>) {
     let queue = Subject::Queue(&bulk_op.queue);
     match &bulk_op.action {
-        // Whoever counts by what is in bodies looks at them.
+        // A count by the content of bodies reads them.
         BulkAction::Show | BulkAction::ShowBack | BulkAction::Count | BulkAction::CountToCancel => {
             (Verb::Peek, queue)
         }

@@ -15,7 +15,6 @@ use crate::time::Ms;
 pub struct BulkOp {
     pub queue: Name,
     pub state: ListState,
-    /// Which of them.
     pub filter: Filter,
     pub action: BulkAction,
     /// Start of the next slice: [`BulkDone::next`](crate::BulkDone::next) of the slice before;
@@ -47,7 +46,7 @@ pub enum BulkAction {
     /// They are shown from the last on: a slice begins before [`BulkOp::after`]. Of ready messages
     /// it lists either those that are selectable or, with a cursor that says so, the others.
     ShowBack,
-    /// They are counted.
+    /// Changes nothing; the reply has their number.
     Count,
     /// Those are counted that [`BulkAction::Cancel`] would cancel.
     CountToCancel,
@@ -136,7 +135,6 @@ pub struct Filter {
     pub body: Option<Box<[u8]>>,
     /// It has this grouping key.
     pub key: Option<Box<[u8]>>,
-    /// It has this name of its own.
     pub name: Option<Box<[u8]>>,
     /// It has these named values.
     pub attrs: Vec<Attr>,

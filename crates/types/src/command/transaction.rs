@@ -176,7 +176,7 @@ pub enum TableRequest {
     Drop(Name),
 }
 
-/// An entry of a table.
+/// A key of a durable table with its value and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableEntry {
     pub key: Box<[u8]>,

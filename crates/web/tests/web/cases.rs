@@ -1,4 +1,4 @@
-//! The sheet's cases that are told over HTTP.
+//! The sheet's cases over HTTP.
 
 use crate::common;
 

@@ -88,7 +88,7 @@ fn bytes_that_are_no_text_are_told_in_base64() {
     assert!(!shown.contains("headers_base64"), "{shown}");
 }
 
-/// Each error is told with the name of a queue.
+/// Each error has the name of a queue.
 #[test]
 fn a_page_of_errors_ends_at_a_mebibyte() {
     let world = World::new();

@@ -152,7 +152,7 @@ fn come(web: &Web, listener: &TcpListener, peer: &str) -> Kept {
     kept
 }
 
-/// The first line of its reply, or of what it is told before.
+/// The first line of its reply, or of the bytes before it.
 fn first_line(kept: &mut Kept) -> String {
     // It may have been closed behind its error.
     let _sent = kept

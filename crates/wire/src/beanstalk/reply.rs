@@ -194,7 +194,7 @@ fn stats_tube(name: &Name, outcome: &Outcome, output: &mut Output) {
     }
 }
 
-/// How an error is told.
+/// Writes an error.
 pub(super) fn refused(command_error: CommandError) -> &'static [u8] {
     if command_error == CommandError::BatchClosed {
         return b"BATCH_CLOSED\r\n";

@@ -29,7 +29,7 @@ pub(super) const LEASE: LeaseRequest = LeaseRequest {
 /// One request line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Request<'a> {
-    /// This of the engine, to be told so.
+    /// This of the engine, to get that reply.
     Engine(Command, BeanstalkReply),
     Put(Announced),
     /// The same, with what makes it unique.

@@ -32,7 +32,6 @@ pub(super) struct New {
     complete: Option<Job>,
 }
 
-/// The reply to a BATCH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BatchReply {
     Bid,
@@ -101,7 +100,7 @@ fn new(rest: &str) -> Result<New, String> {
 }
 
 impl Batches {
-    /// The command, and what its answer is told as. `dead_ttl_ms`: how long callbacks stay when
+    /// The command, and the form of its answer. `dead_ttl_ms`: how long callbacks stay when
     /// they are dead.
     pub(super) fn ask(self, now: Ms, dead_ttl_ms: u64) -> (Command, BatchReply) {
         let (ask, reply) = match self {

@@ -71,7 +71,6 @@ impl Info {
         self.queues.capacity()
     }
 
-    /// All of it.
     pub(super) fn text(&self, shared: &Shared, now: quintet_types::Ms) -> String {
         let mut out = "{\"now\":\"".to_owned();
         moment::write(now, &mut out);

@@ -79,7 +79,7 @@ impl Job {
         }
     }
 
-    /// The callback of a batch, which need not have a `jid`: it is told one when it is fetched, as
+    /// The callback of a batch, which need not have a `jid`: it gets one when it is fetched, as
     /// what was put elsewhere is.
     pub(super) fn read_callback(value: Value<'_>) -> Result<Self, Refused> {
         let mut job = Self::typed(value).map_err(Refused::Json)?;

@@ -220,7 +220,7 @@ pub(super) fn state(state: WorkerState, output: &mut Output) {
     }
 }
 
-/// Writes what an engine's outcome is told as, where no more is to be said.
+/// Writes the reply to an engine's outcome, where no more is to be said.
 pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Output) {
     let gone = matches!(
         outcome,

@@ -636,7 +636,7 @@ impl FaktorySession {
     }
 }
 
-/// True for an error that is told. A queue or job that is gone by now is none.
+/// True for an error that is sent. A queue or job that is gone by now is none.
 fn fails(outcome: &Outcome) -> bool {
     let gone = Outcome::Refused(CommandError::QueueNotFound);
     let job_gone = Outcome::Refused(CommandError::NotFound);

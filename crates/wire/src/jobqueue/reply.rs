@@ -29,7 +29,6 @@ pub(super) enum JobqueueReply {
 }
 
 impl JobqueueReply {
-    /// Writes it.
     pub(super) fn write(
         self,
         response: &ServerResponse,
@@ -92,8 +91,8 @@ impl JobqueueReply {
     }
 }
 
-/// How an error is told: its text with a capital letter, but for those that clients of this
-/// protocol have words for.
+/// The text of an error: the word of the engine with a capital letter, but for those that clients
+/// of this protocol have words for.
 pub(super) fn text(command_error: CommandError) -> Cow<'static, str> {
     for (own, text) in [
         (CommandError::MessageTooLarge, TOO_LARGE),

@@ -23,7 +23,7 @@ const NUMBERS: usize = 12;
 const ID: usize = 8;
 const TIMEOUT: usize = 4;
 
-/// Ends with the ttp whoever is connected, or, without one, with the
+/// Ends with the ttp of the client that is connected, or, without one, with the
 /// connection, so that a crash cannot lose the job.
 const LEASE: LeaseRequest = LeaseRequest {
     owner: LeaseOwner::TimeElseConnection,

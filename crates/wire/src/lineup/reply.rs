@@ -27,7 +27,6 @@ pub(super) enum LineupReply {
 }
 
 impl LineupReply {
-    /// Writes it.
     pub(super) fn write(
         self,
         response: &ServerResponse,
@@ -83,7 +82,7 @@ impl LineupReply {
 const NO_QUORUM: &str = "no quorum";
 const UNKNOWN: &str = "outcome not known";
 
-/// How a refused put is told.
+/// The reply to a refused put.
 pub(super) fn push_error(command_error: CommandError) -> &'static str {
     if command_error == CommandError::MessageTooLarge {
         return "MESSAGE_TOO_LARGE";
@@ -94,7 +93,7 @@ pub(super) fn push_error(command_error: CommandError) -> &'static str {
     error_of(command_error, "MESSAGE_NOT_PUSHED")
 }
 
-/// How a refused take is told.
+/// The reply to a refused take.
 fn pop_error(command_error: CommandError) -> &'static str {
     match command_error == CommandError::QueueDown {
         true => "QUEUE_DOWN",
@@ -102,7 +101,7 @@ fn pop_error(command_error: CommandError) -> &'static str {
     }
 }
 
-/// How an error is told that says the same of puts and takes; else `other`.
+/// The reply to an error of puts and takes; else `other`.
 fn error_of(command_error: CommandError, other: &'static str) -> &'static str {
     if command_error == CommandError::NoMemory {
         return "Out of memory";

@@ -155,7 +155,7 @@ impl MemcacheSession {
                     && frame.key <= self.shared.line_max
                     && frame.value() == 0
             }
-            // How long to wait before it is not heeded.
+            // How long to wait before it is ignored.
             FLUSH | FLUSHQ => matches!(frame.total, 0 | 4) && frame.key == 0 && frame.value() == 0,
             STAT => frame.extras == 0 && frame.key <= self.shared.line_max && frame.value() == 0,
             SASL_AUTH | SASL_STEP => frame.extras == 0 && frame.total <= LOGIN_MAX,

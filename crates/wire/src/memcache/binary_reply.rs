@@ -103,7 +103,7 @@ impl Head {
         }
     }
 
-    /// Writes an item. False, and nothing, if it is too long to be told of.
+    /// Writes an item. False, and nothing, if it is too long to be sent.
     pub(super) fn item(self, flags: u32, key: &[u8], body: &Body, output: &mut Output) -> bool {
         let extras = flags.to_be_bytes();
         let written = self.write(Status::Done, &extras, key, body.len(), output);

@@ -111,7 +111,6 @@ impl<'a> Target<'a> {
     }
 }
 
-/// The options of a get.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct GetOptions {
     pub(super) wait_ms: u64,

@@ -19,7 +19,7 @@ use crate::session::{ClientRequest, Env};
 const OPAQUE_MAX: usize = 32;
 
 /// The flags of each command that say something of their own; `b`, `k`, `q`,
-/// `O` and those that are heeded by no queue (`u`, `P`, `L`) belong to all.
+/// `O` and those that no queue uses (`u`, `P`, `L`) belong to all.
 const GET: &[u8] = b"vfscthlENRT";
 const SET: &[u8] = b"scFTMCENI";
 const DELETE: &[u8] = b"CEITx";

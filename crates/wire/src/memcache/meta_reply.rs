@@ -50,7 +50,7 @@ pub(super) enum Back {
 
 impl MetaReply {
     /// Writes a reply line; `item` is the flags and the length of the item it
-    /// is about. Without one only what names the request is told.
+    /// is about. Without one only the part that names the request is sent.
     pub(super) fn head(&self, word: &str, item: Option<(u32, u64)>, output: &mut Output) {
         output.put(word.as_bytes());
         self.write_item(item, output);

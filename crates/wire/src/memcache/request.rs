@@ -194,7 +194,7 @@ impl MemcacheSession {
     }
 
     /// A storage command of memcached that a queue cannot serve: its data is
-    /// read, lest it be taken for commands.
+    /// read, so that it is not taken for commands.
     fn not_a_cache(&mut self, used: usize, mut words: Words<'_>, cas: bool) -> Begun {
         words.next().ok_or(Fault::SYNTAX)?;
         let announced = Announced::parse(words, cas).ok_or(Fault::SYNTAX)?;
@@ -361,7 +361,7 @@ pub(super) fn no_more(words: &Words<'_>) -> Result<(), Fault> {
     }
 }
 
-/// Old clients send a time with deletes and flushes; it is not heeded. True if
+/// Old clients send a time with deletes and flushes; it is ignored. True if
 /// no reply is wanted.
 fn only_number_and_noreply(mut words: Words<'_>) -> Result<bool, Fault> {
     let mut word = words.next();

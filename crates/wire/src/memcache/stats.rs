@@ -72,7 +72,7 @@ pub(super) fn write_queues(queues: &[QueueStats], listing: &Listing, output: &mu
     }
 }
 
-/// Writes what `me` tells of a queue behind its name, and the line's end.
+/// Writes the numbers that `me` has of a queue behind its name, and the line's end.
 pub(super) fn write_described(queue: &QueueStats, output: &mut Output) {
     let listing = Listing {
         dump: None,
@@ -93,7 +93,7 @@ pub(super) fn write_described(queue: &QueueStats, output: &mut Output) {
 
 /// One queue's numbers. Items and bytes exclude open reads. One log holds all
 /// queues: the size of a queue's share is that of its bodies, and what the log
-/// did is told with every queue.
+/// did is shown with every queue.
 fn numbers(queue: &QueueStats, listing: &Listing) -> [(&'static str, u64); 16] {
     let (gauges, totals) = (&queue.gauges, &queue.totals);
     let items = waiting(gauges);

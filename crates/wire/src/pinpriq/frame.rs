@@ -24,7 +24,6 @@ pub(super) enum Frame<'a> {
     /// A push whose packet nobody wants, or that names no queue; so many bytes
     /// belong to it, of which not all need be there.
     Unwanted(usize),
-    /// A push.
     Push(Push<'a>),
     /// A frame that names a queue.
     Named(Verb, &'a [u8]),

@@ -67,7 +67,7 @@ impl Client {
         String::from_utf8_lossy(output.bytes()).into_owned()
     }
 
-    /// Logs in and is told this of it.
+    /// Logs in and gets this reply.
     fn logs_in(&mut self, bytes: &[u8], response: ServerResponse) -> String {
         let request = self.asks(bytes);
         let Some(ClientRequest::Login(login)) = request else {

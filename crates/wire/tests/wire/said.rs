@@ -56,7 +56,7 @@ const BINARY_SETQ: &[u8] =
     b"\x80\x11\0\x01\x08\0\0\0\0\0\0\x0a\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0qa";
 const BINARY_NO: &[u8] = b"\x81\x11\0\0\0\0\0\x86\0\0\0\x09\0\0\0\x07\0\0\0\0\0\0\0\0no, sorry";
 
-/// Replies that say no are told from others, which misses are.
+/// Replies that say no are distinguished from others, which misses are.
 #[test]
 fn a_binary_reply_tells_by_its_status() {
     let tally = Tally::new();
@@ -215,7 +215,7 @@ fn data_nobody_wants_is_read_first() {
     }
 }
 
-/// Why the host dropped a long body is told: a full queue is no item too large.
+/// Why the host dropped a long body is reported: a full queue is no item too large.
 #[test]
 fn a_long_binary_set_is_told_why_it_was_dropped() {
     let tally = Tally::new();

@@ -26,7 +26,6 @@ const AHEAD_BYTES: usize = 8 << 20;
 /// Rounds of hashing that a server may ask for.
 const ROUNDS_MAX: u32 = 1_000_000;
 
-/// A job that is fetched there.
 struct FetchedJob {
     jid: String,
     bytes: usize,

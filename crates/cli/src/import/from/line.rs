@@ -104,7 +104,7 @@ impl Line {
         Ok(all)
     }
 
-    /// Tells of a reply that no such server gives: `does_not`.
+    /// Reports a reply that no such server gives: `does_not`.
     pub(super) fn strange(&self, reply: &str, does_not: &str) -> String {
         let reply: String = reply.chars().take(80).collect();
         format!("{} answered {reply:?}, which {does_not}", self.address)

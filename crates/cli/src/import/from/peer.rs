@@ -12,7 +12,6 @@ use serde_json::Value;
 use crate::import::count::Counts;
 use crate::records::{Entry, Large, Source};
 
-/// State of any peer.
 #[derive(Default)]
 pub(in crate::import) struct PeerState {
     stop: Arc<AtomicBool>,

@@ -258,7 +258,7 @@ impl Quintet {
             .with_context(|| format!("cannot read the messages of {at}: it has another version"))
     }
 
-    /// All its queues as it tells them, or the one that was requested.
+    /// Lists all its queues, or the one that was requested.
     fn fetch_queues(&self) -> Result<Vec<Map<String, Value>>> {
         let mut all = Vec::new();
         if let Some(only) = &self.site.queue {

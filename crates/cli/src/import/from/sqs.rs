@@ -107,7 +107,6 @@ struct Attribute {
     binary_value: Option<String>,
 }
 
-/// A message that is hidden there.
 struct HiddenMessage {
     url: Arc<str>,
     handle: String,

@@ -1,4 +1,4 @@
-//! Nodes that own a stream's log one after the other, and what all of them were told.
+//! Nodes that own a stream's log one after the other, and the replies to all of them.
 
 #![allow(dead_code, reason = "each test binary uses its own part of this")]
 
@@ -70,7 +70,7 @@ impl Node {
         Ok(())
     }
 
-    /// Frames that are durable as far as it was told.
+    /// Frames that are durable as far as it knows.
     pub(crate) fn acknowledged(&self) -> Vec<Frame> {
         let durable = self.log.acks().durable();
         let all = self.appended.iter().filter(|(_, end)| *end <= durable);

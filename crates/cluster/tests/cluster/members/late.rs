@@ -19,7 +19,7 @@ use crate::upgrade::Old;
 
 type Each = Box<dyn FnMut(TailEvent) + Send>;
 
-/// A stream whose entries are told one by one, when the test says so.
+/// A stream whose entries are delivered one by one, when the test says so.
 #[derive(Clone, Default)]
 struct Slow {
     stream: MemStream,

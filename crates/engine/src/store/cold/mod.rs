@@ -51,7 +51,7 @@ impl Durable {
         self.put_in_force(run, row, dead, survey);
     }
 
-    /// The block as a snapshot tells of it: no effect if it is known.
+    /// The block as a snapshot has it: no effect if it is known.
     pub(super) fn run_image(&mut self, run: RunId, row: Block, dead: Option<Box<[u64]>>) {
         let known = self.cold.block(BlockAt {
             run,
@@ -106,7 +106,7 @@ impl Durable {
         self.rearm(row.queue);
     }
 
-    /// A message leaves its run: what happens to it is told next.
+    /// A message leaves its run: the next fact says what happens to it.
     pub(super) fn apply_loaded(
         &mut self,
         run: RunId,

@@ -130,8 +130,8 @@ impl Cold {
         table.blocks.get_mut(&at.ordinal).map(|block| &mut **block)
     }
 
-    /// Memory it takes, reckoned: measured over thirty million messages, with
-    /// the share of whoever reads the runs (`cargo xtask backlog`).
+    /// Estimate of the memory it takes: measured over thirty million messages, with
+    /// the share of the program that reads the runs (`cargo xtask backlog`).
     pub(crate) fn memory_bytes(&self) -> u64 {
         const PER_BLOCK: u64 = 560;
         self.blocks * PER_BLOCK + self.dead_bytes

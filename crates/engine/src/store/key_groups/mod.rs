@@ -239,7 +239,6 @@ pub(crate) struct KeyGroups {
     pub(super) building: Building,
     /// Something may go that might not before.
     freed: bool,
-    /// That was noted.
     pub(super) noted: bool,
 }
 
@@ -325,7 +324,7 @@ impl KeyGroups {
         }
     }
 
-    /// Bytes of memory it takes, reckoned.
+    /// Estimate of the memory that it takes, bytes.
     pub(super) fn bytes(&self) -> u64 {
         const GROUP: usize = 400;
         const MEMBER: usize = 64;

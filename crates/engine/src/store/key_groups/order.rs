@@ -204,7 +204,7 @@ impl KeyGroups {
     }
 
     /// Companions of a message of an ordered queue in the order of their
-    /// places, up to the first that may not go; those held back with them.
+    /// places, up to the first that may not go; those that are not selectable with them.
     pub(crate) fn companions(&self, best: &Message) -> impl Iterator<Item = u32> + '_ {
         let position = (best.position, best.id);
         let group = best.key().and_then(|key| self.find(key));

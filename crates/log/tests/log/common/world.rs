@@ -1,4 +1,4 @@
-//! A log, the disk under it, and what a client was told: what must hold after any crash.
+//! A log, the disk under it, and the replies to a client: what must hold after any crash.
 
 use std::{collections::BTreeSet, sync::Arc};
 

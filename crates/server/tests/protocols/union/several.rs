@@ -248,7 +248,7 @@ fn next(queue: &str) -> &'static str {
     QUEUES[(at + 1) % QUEUES.len()]
 }
 
-/// Result of a consumer: its messages, or that it was told to stop.
+/// Result of a consumer: its messages, or that it had to stop.
 type ConsumerResult = (usize, String);
 
 /// Takes until it gets "stop".

@@ -24,7 +24,7 @@ pub(crate) struct World {
     pub(super) core: quintet_sim::world::World,
     model: Model,
     pub(super) log: Vec<Segment>,
-    /// How often the client in each seat was replaced.
+    /// How often each of the clients was replaced.
     client_numbers: [u64; 3],
     /// Messages that removing takes handed out, as each side knows them.
     taken: Vec<(Vec<Message>, Vec<Message>)>,

@@ -241,7 +241,7 @@ impl Server {
         assert_eq!(watched, expected);
     }
 
-    /// The log tells of each freed message once, and of all ends before it.
+    /// The log records each freed message once, and of all ends before it.
     fn check_log(&self) {
         let (mut ended, mut freed) = (BTreeMap::new(), BTreeSet::new());
         for frame in &self.frames {

@@ -64,7 +64,7 @@ struct Actor {
     had: BTreeMap<Label, Ms>,
     /// Ends of those it has got since: they may count too.
     got: BTreeMap<Label, Ms>,
-    /// When it must have been told that a lease ends soon.
+    /// When it must have learned that a lease ends soon.
     warn: Option<Ms>,
     /// How long before that, in the wait that has just ended.
     margin: Option<u64>,
@@ -440,7 +440,7 @@ impl World {
         }
     }
 
-    /// A client was told that a lease of its ends soon: so it must be.
+    /// A client has read that a lease of its ends soon: so it must be.
     fn warned(&mut self, at: usize) {
         let now = self.now;
         let actor = &mut self.actors[at];

@@ -12,7 +12,6 @@ pub(crate) fn put(world: &World, queue: &str, body: &str) -> u64 {
     reply.json()["ids"][0].as_u64().expect("an id")
 }
 
-/// A page that is there.
 pub(crate) fn page(world: &World, path: &str) -> String {
     let reply = world.get(path);
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());

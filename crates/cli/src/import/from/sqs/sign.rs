@@ -32,7 +32,6 @@ impl Keys {
     }
 }
 
-/// A request.
 pub(super) struct Request<'a> {
     pub(super) host: &'a str,
     pub(super) region: &'a str,
