@@ -371,6 +371,12 @@ impl Core {
         std::mem::take(&mut *locked(&self.pending_decisions))
     }
 
+    /// Keeps events for the next [`Core::take_pending_decisions`], as the decision was refused
+    /// ([`CommandError::Unavailable`](quintet_types::CommandError::Unavailable)).
+    pub fn give_back_pending_decisions(&self, pending: impl Iterator<Item = PendingDecision>) {
+        locked(&self.pending_decisions).extend(pending);
+    }
+
     /// Wakes all threads that were told to stop.
     pub fn stop_threads(&self) {
         self.hooks_work.raise();
