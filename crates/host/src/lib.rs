@@ -380,7 +380,7 @@ impl Core {
             ids
         };
         let pending = ids.into_iter().filter_map(|id| {
-            let mut shard = self.lock(self.shard_of_id(id), Work::Server);
+            let shard = self.lock(self.shard_of_id(id), Work::Server);
             shard.engine.pending_decision(id)
         });
         pending.collect()

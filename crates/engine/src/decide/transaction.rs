@@ -485,13 +485,9 @@ impl Engine {
     }
 
     /// The event of a message that waits for a decision still, with a copy of the message.
-    pub fn pending_decision(&mut self, id: MessageId) -> Option<PendingDecision> {
+    pub fn pending_decision(&self, id: MessageId) -> Option<PendingDecision> {
         let kind = *self.pending.get(&id)?;
-        let Some(message) = self.store.message(id).cloned() else {
-            // It has gone meanwhile, with its queue or as it was cancelled.
-            self.pending.remove(&id);
-            return None;
-        };
+        let message = self.store.message(id)?.clone();
         let queue = self.store.name_of(message.queue);
         Some(PendingDecision {
             kind,
