@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use quintet_client::Share;
 use quintet_client::shown::plain;
 use quintet_types::{
     Bound, BulkOp, ClientId, Cursor, Lease, ListState, Message, MessageId, Name, State,
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use super::Api;
 use super::problem::Problem;
-use quintet_http::{Requester, reply};
+use quintet_http::Requester;
 
 /// A connection, as the server shows it.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,7 +26,11 @@ struct Connection {
 
 /// The connections there are, for those who may see them.
 #[derive(Default)]
-pub struct Holders(HashMap<u64, Connection>);
+pub struct Holders {
+    by_id: HashMap<u64, Connection>,
+    /// Their share of the memory.
+    _rooms: Vec<Option<Share>>,
+}
 
 /// The holder of a lease.
 #[derive(Clone, Debug, Default)]
@@ -43,12 +48,12 @@ pub struct Holder {
 impl Holders {
     /// Leases of a connection; `None`: there is no such connection.
     pub(crate) fn leases(&self, connection: u64) -> Option<u64> {
-        Some(self.0.get(&connection)?.leases)
+        Some(self.by_id.get(&connection)?.leases)
     }
 
     /// The connection that is this client, in words, if it is there.
     pub(super) fn describe(&self, client_id: ClientId) -> Option<String> {
-        let connection = self.0.get(&client_id.0)?;
+        let connection = self.by_id.get(&client_id.0)?;
         Some(format!(
             "connection {} ({})",
             connection.id, connection.protocol
@@ -56,7 +61,7 @@ impl Holders {
     }
 
     fn get(&self, lease: &Lease) -> Option<&Connection> {
-        self.0
+        self.by_id
             .get(&lease.client_id.0)
             .filter(|_| lease.client_id != ClientId(0))
     }
@@ -71,14 +76,19 @@ impl Api {
         if !requester.may_server() {
             return Ok(Holders::default());
         }
-        let _room = self.room(super::LIST_BYTES)?;
-        let (sender, receiver) = reply::channel();
-        self.client_api.clients(sender);
-        // Dropped without a call: there is no list.
-        let list = receiver.await.unwrap_or_else(|_| "[]".to_owned());
-        let all: Vec<Connection> = serde_json::from_str(&list)
-            .map_err(|error| Problem::internal(format!("connections: {error}")))?;
-        Ok(Holders(all.into_iter().map(|one| (one.id, one)).collect()))
+        let (mut holders, mut after) = (Holders::default(), None);
+        loop {
+            let (list, next, _room) = self.connections(after).await?;
+            holders._rooms.push(self.room(list.len() as u64)?);
+            let page: Vec<Connection> = serde_json::from_str(&list)
+                .map_err(|error| Problem::internal(format!("connections: {error}")))?;
+            after = page.last().map(|one| one.id).filter(|_| next.is_some());
+            let page = page.into_iter().map(|one| (one.id, one));
+            holders.by_id.extend(page);
+            if after.is_none() {
+                return Ok(holders);
+            }
+        }
     }
 
     /// The holder of this lease.

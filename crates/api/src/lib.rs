@@ -81,7 +81,7 @@ const ROW_BYTES: u64 = 256;
 /// A page of a list ends behind so many bytes.
 const PAGE_BYTES: u64 = 1 << 20;
 
-/// Memory of a list of connections while it is made, bytes.
+/// Memory of a page of connections or workers while it is made, bytes.
 const LIST_BYTES: u64 = 4 << 20;
 
 /// State that all handlers share.

@@ -10,6 +10,7 @@ use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
+use super::workers::linked;
 use quintet_http::{Requester, reply};
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
@@ -57,16 +58,16 @@ pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
 }
 
 /// Connections of all protocols and of HTTP: who, where, since when silent, what each waits for or
-/// asks.
+/// asks. A page ends at about 1 MiB; the header `Link` leads to the next.
 #[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
-    responses((status = 200, body = Vec<Object>)))]
-pub(super) async fn connections(Call { api, requester }: Call) -> Answer {
+    params(("after" = Option<u64>, Query, description = "a connection's id: those behind it")),
+    responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\"")))))]
+pub(super) async fn connections(Call { api, requester }: Call, uri: Uri) -> Answer {
     must_operate(&requester)?;
-    let _room = api.room(super::LIST_BYTES)?;
-    let (sender, receiver) = reply::channel();
-    api.client_api.clients(sender);
-    let list = receiver.await.map_err(|_| Problem::stopping())?;
-    Ok(reply::written(list))
+    let query = read::Query::of(&uri, &["after"], &[])?;
+    let after = query.number("after", u64::MAX)?;
+    let (list, next, _room) = api.connections(after).await?;
+    Ok(linked(list, next))
 }
 
 /// Closes a connection: its waits end, and its leases, but those of HTTP, which are their tokens'.

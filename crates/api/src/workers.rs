@@ -1,11 +1,11 @@
 //! Workers of clients that say a name of their own (faktory): seen, asked to be
 //! quiet or to end.
 
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use hyper::header::{HeaderValue, LINK};
 use hyper::{StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use quintet_client::{Share, WorkerAction};
+use quintet_client::{ClientApi, Share, TellPage, WorkerAction};
 use tokio::sync::oneshot;
 
 use super::call::{Answer, Call};
@@ -24,6 +24,11 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     must_operate(&requester)?;
     let query = read::Query::of(&uri, &["after"], &[])?;
     let (list, next, _room) = api.workers(query.get("after").map(str::to_owned)).await?;
+    Ok(linked(list, next))
+}
+
+/// A page of a list, with the way to the next.
+pub(super) fn linked(list: String, next: Option<String>) -> Response {
     let mut response = reply::written(list);
     if let Some(next) = next {
         let next = utf8_percent_encode(&next, NON_ALPHANUMERIC);
@@ -32,26 +37,39 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
             response.headers_mut().insert(LINK, link);
         }
     }
-    Ok(response)
+    response
 }
 
+/// A page of a list in JSON, how its last row is called if more follow, and the room it takes.
+type ListPage = (String, Option<String>, Option<Share>);
+
 impl Api {
-    /// A page of the workers behind this one, the name of its last one if more follow, and the
-    /// room it takes.
+    /// A page of the workers behind the one of this name.
     ///
     /// # Errors
     /// There is no room; the server stops.
-    pub async fn workers(
-        &self,
-        after: Option<String>,
-    ) -> Result<(String, Option<String>, Option<Share>), Problem> {
+    pub async fn workers(&self, after: Option<String>) -> Result<ListPage, Problem> {
+        self.page(|client_api, sender| client_api.workers(after, sender))
+            .await
+    }
+
+    /// A page of the connections behind the one of this number.
+    ///
+    /// # Errors
+    /// There is no room; the server stops.
+    pub async fn connections(&self, after: Option<u64>) -> Result<ListPage, Problem> {
+        self.page(|client_api, sender| client_api.clients(after, sender))
+            .await
+    }
+
+    async fn page(&self, list: impl FnOnce(&dyn ClientApi, TellPage)) -> Result<ListPage, Problem> {
         let room = self.room(super::LIST_BYTES)?;
         let (sender, receiver) = oneshot::channel();
         let sender = move |list, next| {
             // The client may have gone.
             let _delivered = sender.send((list, next));
         };
-        self.client_api.workers(after, Box::new(sender));
+        list(&*self.client_api, Box::new(sender));
         let (list, next) = receiver.await.map_err(|_| Problem::stopping())?;
         Ok((list, next, room))
     }

@@ -144,13 +144,30 @@ impl Api {
         String::from_utf8(text).context("the server is of another version")
     }
 
-    /// The list that a reply is.
+    /// All rows of a list that comes in pages. The next page is asked with the `key` of the last
+    /// row, as `after`.
     ///
     /// # Errors
     /// As of [`Api::ask`].
-    pub(super) fn list(&mut self, path: &str) -> Result<Vec<Value>> {
-        let response = self.get(path)?;
-        serde_json::from_value(response).context("the server is of another version")
+    pub(super) fn list(&mut self, path: &str, key: &str) -> Result<Vec<Value>> {
+        let mut all: Vec<Value> = Vec::new();
+        loop {
+            let after = all.last().map_or_else(String::new, |last| {
+                let last = &last[key];
+                let text = last
+                    .as_str()
+                    .map_or_else(|| last.to_string(), str::to_owned);
+                format!("?after={}", part(&text))
+            });
+            let page: Vec<Value> = serde_json::from_value(self.get(&format!("{path}{after}"))?)
+                .context("the server is of another version")?;
+            // An older server sends the same list again.
+            let is_new = |row: &Value| all.first().is_none_or(|first| first[key] != row[key]);
+            if !page.first().is_some_and(is_new) {
+                return Ok(all);
+            }
+            all.extend(page);
+        }
     }
 
     /// All of the lists called `name` that the pages from this path on have. What a page has as

@@ -283,10 +283,11 @@ pub trait ClientApi: Send + Sync {
         Err("this server is not a node of a cluster".to_owned())
     }
 
-    /// Lists every connection, as a list in JSON; perhaps later, from another
-    /// thread. Dropped without a call where there are none, or the server stops.
-    fn clients(&self, sender: Box<dyn FnOnce(String) + Send>) {
-        drop(sender);
+    /// Lists the connections behind the one of this number, as a page in JSON; perhaps later, from
+    /// another thread. Dropped without a call where the server stops.
+    fn clients(&self, after: Option<u64>, sender: TellPage) {
+        let _ = after;
+        sender("[]".to_owned(), None);
     }
 
     /// Closes a connection; told, perhaps later, whether there was one of this
@@ -298,7 +299,7 @@ pub trait ClientApi: Send + Sync {
 
     /// Lists the workers behind `after`, as a page of a list in JSON; as [`ClientApi::clients`]
     /// does.
-    fn workers(&self, after: Option<String>, sender: TellWorkers) {
+    fn workers(&self, after: Option<String>, sender: TellPage) {
         let _ = after;
         drop(sender);
     }
@@ -384,8 +385,8 @@ pub trait ClientApi: Send + Sync {
     fn store(&self, queue: &Name, len: u64, source: &mut dyn Read) -> Result<Body, StoreError>;
 }
 
-/// Receives a page of workers, and the name of its last one if more follow.
-pub type TellWorkers = Box<dyn FnOnce(String, Option<String>) + Send>;
+/// Receives a page of a list in JSON, and the name of its last row if more follow.
+pub type TellPage = Box<dyn FnOnce(String, Option<String>) + Send>;
 
 /// Told the effects of reading the configuration again that nobody asked for, a sentence each; or
 /// why nothing changed.

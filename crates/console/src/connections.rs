@@ -1,5 +1,7 @@
 //! The connections, and the work of each.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 use axum::extract::Request;
 use hyper::StatusCode;
@@ -116,81 +118,65 @@ impl ThrottledRow {
     }
 }
 
-/// All connections. `None`: they cannot be listed.
-async fn list(context: &PageRequest) -> Result<Option<Vec<Client>>, Problem> {
-    let (sender, receiver) = reply::channel();
-    context.console.api.client_api().clients(sender);
-    let Ok(list) = receiver.await else {
-        return Ok(None);
-    };
-    let clients = serde_json::from_str(&list);
-    let clients = clients.map_err(|error| Problem::internal(format!("connections: {error}")))?;
-    Ok(Some(clients))
-}
-
 /// `/connections`.
 pub(super) async fn page(context: PageRequest) -> Answer {
     must_operate(&context)?;
     let form = context.query()?;
-    let clients = list(&context).await?.ok_or_else(Problem::stopping)?;
     let protocol = form.get("protocol").unwrap_or_default();
     let peer = form.get("peer").unwrap_or_default();
-    Ok(reply::show(
-        StatusCode::OK,
-        &shown(&context, clients, protocol, peer),
-    ))
+    let shown = shown(&context, protocol, peer).await?;
+    Ok(reply::show(StatusCode::OK, &shown))
 }
 
-fn shown(
-    context: &PageRequest,
-    mut clients: Vec<Client>,
-    protocol: &str,
-    peer: &str,
-) -> Connections {
-    let number = |is: &dyn Fn(&&Client) -> bool| clients.iter().filter(is).count() as u64;
+async fn shown(context: &PageRequest, protocol: &str, peer: &str) -> Result<Connections, Problem> {
+    let (mut clients, mut more, mut after) = (Vec::new(), false, None);
+    let [mut all, mut waiting, mut leasing, mut unread] = [0; 4];
+    let mut protocols = BTreeMap::new();
+    loop {
+        let (list, next, _room) = context.console.api.connections(after).await?;
+        let page: Vec<Client> = serde_json::from_str(&list)
+            .map_err(|error| Problem::internal(format!("connections: {error}")))?;
+        after = page.last().map(|last| last.id).filter(|_| next.is_some());
+        for client in &page {
+            all += 1;
+            waiting += u64::from(!client.waits_on.is_empty());
+            leasing += u64::from(client.leases > 0);
+            unread += u64::from(client.unread_bytes > 0);
+            *protocols.entry(client.protocol.clone()).or_insert(0) += 1;
+        }
+        clients.extend(page.into_iter().filter(|client| {
+            let has = |text: &str| text.contains(peer);
+            (protocol.is_empty() || client.protocol == protocol)
+                && (has(client.peer.as_deref().unwrap_or_default())
+                    || has(&client.user)
+                    || has(client.asks.as_deref().unwrap_or_default())
+                    || client.waits_on.iter().any(|queue| has(queue)))
+        }));
+        // A client that holds leases and is silent comes first.
+        clients.sort_by_key(|client| std::cmp::Reverse((client.leases > 0, client.idle_ms)));
+        more |= clients.len() > ROWS;
+        clients.truncate(ROWS);
+        if after.is_none() {
+            break;
+        }
+    }
     let facts = vec![
-        ("Connections", words::count(clients.len() as u64)),
-        (
-            "Waiting consumers",
-            words::count(number(&|c| !c.waits_on.is_empty())),
-        ),
-        ("With leases", words::count(number(&|c| c.leases > 0))),
-        (
-            "With unread replies",
-            words::count(number(&|c| c.unread_bytes > 0)),
-        ),
+        ("Connections", words::count(all)),
+        ("Waiting consumers", words::count(waiting)),
+        ("With leases", words::count(leasing)),
+        ("With unread replies", words::count(unread)),
     ];
-    let mut names: Vec<String> = clients
-        .iter()
-        .map(|client| client.protocol.clone())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    let protocols = names.into_iter().map(|name| {
-        let count = words::count(number(&|client| client.protocol == name));
+    let protocols = protocols.into_iter().map(|(name, count)| {
         let on = name == protocol;
-        (name, count, on)
+        (name, words::count(count), on)
     });
     let protocols = protocols.collect();
-    let all = words::count(clients.len() as u64);
-    clients.retain(|client| {
-        let has = |text: &str| text.contains(peer);
-        (protocol.is_empty() || client.protocol == protocol)
-            && (has(client.peer.as_deref().unwrap_or_default())
-                || has(&client.user)
-                || has(client.asks.as_deref().unwrap_or_default())
-                || client.waits_on.iter().any(|queue| has(queue)))
-    });
-    // A client that holds leases and is silent comes first.
-    clients.sort_by_key(|client| std::cmp::Reverse((client.leases > 0, client.idle_ms)));
-    let more = clients.len() > ROWS;
-    clients.truncate(ROWS);
     let client_api = context.console.api.client_api();
-    Connections {
+    Ok(Connections {
         frame: context.frame.of("Connections", "connections"),
         facts,
         protocols,
-        all,
+        all: words::count(all),
         protocol: protocol.to_owned(),
         peer: peer.to_owned(),
         rows: clients.into_iter().map(Row::new).collect(),
@@ -200,7 +186,7 @@ fn shown(
             .into_iter()
             .map(ThrottledRow::new)
             .collect(),
-    }
+    })
 }
 
 /// `POST /connections/ID/do/close`.

@@ -58,11 +58,26 @@ impl Client {
     }
 }
 
-/// Told who is connected.
-pub type TellClients = Box<dyn FnOnce(Vec<Client>) + Send>;
+/// Told of the connections one by one.
+pub trait Listing: Send {
+    /// Takes one. False: it has enough, and this one is for the next page.
+    fn add(&mut self, client: Client) -> bool;
 
-/// A list that goes from thread to thread.
+    /// It has enough, or all.
+    fn end(self: Box<Self>);
+}
+
+/// Where a list goes on.
+#[derive(Clone, Copy)]
+pub enum Place {
+    /// With this slot of a thread.
+    Slot(u32),
+    /// Behind this number of HTTP.
+    Http(u64),
+}
+
+/// A list that goes from thread to thread, a slice of it at a time.
 pub struct Census {
-    pub clients: Vec<Client>,
-    pub notify: TellClients,
+    pub place: Place,
+    pub listing: Box<dyn Listing>,
 }

@@ -16,7 +16,7 @@ mod quotas;
 mod tls;
 
 pub use auth::{Auth, AuthCounts, HttpGate, Security};
-pub use clients::{Client, TellClients};
+pub use clients::{Client, Listing};
 pub use control::{CONTROL, Control};
 pub use dispatchers::Dispatchers;
 pub use edge::{Edge, ForwardingByProtocol, Limits, Listening};

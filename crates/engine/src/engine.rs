@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 use quintet_types::{
     Answer, BackTo, Bound, Caller, ClientId, Command, CommandError, Delivery, Ending, Hold,
-    MessageId, Ms, Name, Outcome, ParentState, PendingDecision, PendingDecisionKind,
-    PendingDecisions, Permits, QueueId, Return, SegmentRef, Settings, WallAhead,
+    MessageId, Ms, Name, Outcome, ParentState, PendingDecisionKind, PendingDecisions, Permits,
+    QueueId, Return, SegmentRef, Settings, WallAhead,
 };
 
 use crate::awaits::Awaits;
@@ -72,7 +72,7 @@ pub struct Engine {
     /// Messages that wait for such a decision.
     pub(crate) pending: HashMap<MessageId, PendingDecisionKind, Hash>,
     /// Those that were not reported yet.
-    pub(crate) requested_decisions: Vec<PendingDecision>,
+    pub(crate) requested_decisions: Vec<MessageId>,
     /// Number of the last choice of a message to leave memory.
     pub(crate) picks: u32,
     /// Steps since the indexes were last verified.

@@ -161,26 +161,139 @@ const KINDS: [Kind; 13] = [
     }),
 ];
 
+/// Content beside that of a put: the commands that bring the one of that number.
+type Other = (&'static str, fn(usize, usize) -> Vec<Command>);
+
+/// Puts a message and takes it under a lease.
+fn leased(number: usize, len: usize) -> Vec<Command> {
+    let put = Put {
+        queue: "q".into(),
+        body: Body::new(&content(number, len)),
+        ..Put::default()
+    };
+    let take = Take {
+        queues: std::iter::once(Name::from("q")).collect(),
+        lease: Some(LeaseRequest {
+            owner: LeaseOwner::Connection,
+            time: LeaseTime::OwnTtr,
+            back_to: BackTo::Position,
+            held_max: 0,
+        }),
+        ..Take::default()
+    };
+    vec![Command::Put(put), Command::Take(take)]
+}
+
+fn batch(description: Vec<u8>, attrs: Vec<Attr>) -> Vec<Command> {
+    let complete = Some(Callback {
+        queue: "done".into(),
+        attrs,
+        ..Callback::default()
+    });
+    let batch = NewBatch {
+        description: description.into(),
+        complete,
+        ..NewBatch::default()
+    };
+    vec![Command::Batch(BatchRequest::New(Box::new(batch)))]
+}
+
+const OTHERS: [Other; 7] = [
+    ("messages that wait for ten others", |number, _| {
+        let parents = (0..10).map(|_| {
+            Command::Put(Put {
+                queue: "p".into(),
+                ..Put::default()
+            })
+        });
+        // Ids begin with 1.
+        let after = PutAfter {
+            ids: (1..=10).map(MessageId).collect(),
+            ..PutAfter::default()
+        };
+        let held = Command::Put(with(PutMore {
+            after: Some(Box::new(after)),
+            ..PutMore::default()
+        }));
+        let parents = parents.filter(|_| number == 0);
+        parents.chain([held]).collect()
+    }),
+    ("replies", |number, len| {
+        let reply = ReplyTo {
+            queue: "replies".into(),
+            correlation: content(number, len.min(255)).into(),
+        };
+        vec![Command::Put(with(PutMore {
+            reply: Some(Box::new(reply)),
+            ..PutMore::default()
+        }))]
+    }),
+    ("leases", leased),
+    ("reasons of cancels", |number, len| {
+        let cancel = Cancel {
+            reason: content(number, len).into(),
+            grace_ms: 1_000_000,
+        };
+        let id = MessageId(number as u64 + 1);
+        let mut commands = leased(number, 0);
+        commands.push(Command::Cancel(id, Box::new(cancel)));
+        commands
+    }),
+    ("held keys", |number, len| {
+        let queue = Name::from(format!("held-{}", number / HELD_KEYS_MAX).as_str());
+        let first = Command::Put(Put {
+            queue: queue.clone(),
+            ..Put::default()
+        });
+        let hold = Command::Hold {
+            queue,
+            key: Some(content(number, len).into()),
+            for_ms: 1_000_000,
+        };
+        let is_first = number % HELD_KEYS_MAX == 0;
+        let first = is_first.then_some(first);
+        first.into_iter().chain([hold]).collect()
+    }),
+    ("batches", |number, len| {
+        batch(content(number, len), Vec::new())
+    }),
+    ("batches with ten attributes", |number, len| {
+        let attrs = (0..10).map(|at: usize| {
+            let name = format!("name-{at}").into_bytes();
+            (name.into(), content(number, len / 10).into())
+        });
+        batch(Vec::new(), attrs.collect())
+    }),
+];
+
 #[test]
 fn what_messages_take_is_counted() {
     // None is freed before the end, so that none gets what another had.
     let mut engines = Vec::new();
     let mut wrong = Vec::new();
-    for (kind, put) in KINDS {
+    let mut measure = |kind: &str, commands: &dyn Fn(usize, usize) -> Vec<Command>| {
         for (count, len) in [(30_000, 200), (4_000, 4_000), (500, 60_000)] {
+            let groups = Overrides {
+                groups: Some(Groups::Ordered),
+                ..Overrides::default()
+            };
             let settings = Settings {
+                rules: vec![(Pattern::new("held-*"), groups)],
                 tracked_max: 1 << 20,
+                batches_max: 1 << 20,
                 ..Settings::default()
             };
             let mut engine = Engine::new(0, 1, settings);
             engine.begin_epoch(Ms(1_000_000), 1, [7; 16], &mut Nowhere);
             let before = resident();
             for number in 0..count {
-                let outcome = ask(&mut engine, Command::Put(put(number, len)));
-                assert!(
-                    matches!(outcome, Outcome::Put { .. }),
-                    "{kind}: {outcome:?}"
-                );
+                for command in commands(number, len) {
+                    let outcome = ask(&mut engine, command);
+                    assert!(
+                        !matches!(outcome, Outcome::Refused(_) | Outcome::Empty),
+                        "{kind}: {outcome:?}"
+                    );
+                }
             }
             let (held, counted) = (resident() - before, engine.memory_bytes());
             engines.push(engine);
@@ -191,6 +304,12 @@ fn what_messages_take_is_counted() {
                 ));
             }
         }
+    };
+    for (kind, put) in KINDS {
+        measure(kind, &|number, len| vec![Command::Put(put(number, len))]);
+    }
+    for (kind, commands) in OTHERS {
+        measure(kind, &commands);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

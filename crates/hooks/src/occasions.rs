@@ -3,7 +3,8 @@
 
 use mlua::Value;
 use quintet_types::{
-    BackTo, ClientId, Effect, How, Ms, PendingDecision, PendingDecisionKind, PendingDecisions, When,
+    BackTo, ClientId, CommandError, Effect, How, Ms, Outcome, PendingDecision, PendingDecisionKind,
+    PendingDecisions, When,
 };
 
 use crate::error::HookError;
@@ -12,7 +13,7 @@ use crate::host::Who;
 use crate::register::Recurrence;
 use crate::state::HookState;
 use crate::subject::{Stored, Subject};
-use crate::submit::{Missed, Stepped};
+use crate::submit::{Decided, Missed, Stepped};
 use crate::verdict::{self, FateVerdict, Yes, of_yes};
 use quintet_policy::Event;
 
@@ -98,9 +99,9 @@ impl HookState {
         self.settle_up(who, event, result).unwrap_or(Some(false))
     }
 
-    /// `expire`, `lease_end` or `dead_letter`: decides, and submits what was
-    /// decided.
-    pub fn pending_decision(&mut self, who: &Who, pending_decision: &PendingDecision) {
+    /// `expire`, `lease_end` or `dead_letter`: decides, and submits the decision. False: the server
+    /// cannot keep one now, and the message waits on.
+    pub fn pending_decision(&mut self, who: &Who, pending_decision: &PendingDecision) -> bool {
         let event = match pending_decision.kind {
             PendingDecisionKind::Expire => Event::Expire,
             PendingDecisionKind::LeaseEnd => Event::LeaseEnd,
@@ -153,8 +154,11 @@ impl HookState {
                 ..Default::default()
             };
             self.enter(who);
-            self.plain(quintet_types::Command::Transaction(Box::new(conclude)));
+            let decided = self.plain(quintet_types::Command::Transaction(Box::new(conclude)));
+            let unavailable = Outcome::Refused(CommandError::Unavailable);
+            return !matches!(decided, Decided::Now(outcome, _) if outcome == unavailable);
         }
+        true
     }
 
     /// When [`HookState::run_timers`] has something to do; [`Ms::NEVER`]: never.

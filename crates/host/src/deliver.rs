@@ -16,7 +16,7 @@ impl Core {
         trail.mail.extend(deliveries);
         self.forward_wants(shard);
         if shard.engine.has_pending_decisions() {
-            locked(&self.pending_decisions).extend(shard.engine.take_pending_decisions());
+            locked(&self.pending_decisions).extend(shard.engine.take_requested_decisions());
             self.hooks_work.raise();
         }
     }

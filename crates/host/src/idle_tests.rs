@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quintet_engine::Fact;
 use quintet_sim::disk::SimDisk;
@@ -112,8 +112,8 @@ fn assert_seen_to(core: &Core) {
     }
 }
 
-/// A host with a message that waits until hooks decide what becomes of it.
-fn with_a_pending_message() -> Core {
+/// A host with so many messages that wait until hooks decide what becomes of them.
+fn with_pending_messages(count: usize) -> Core {
     let rule = Overrides {
         attempts_max: Some(1),
         dead_letter: Some(DeadLetter::To(ELSEWHERE.into())),
@@ -125,7 +125,6 @@ fn with_a_pending_message() -> Core {
         dead_letter: true,
         ..PendingDecisions::default()
     });
-    stored(&core, put("tried"));
     let leased = Take {
         lease: Some(LeaseRequest {
             owner: LeaseOwner::Connection,
@@ -135,10 +134,11 @@ fn with_a_pending_message() -> Core {
         }),
         ..take(WORK)
     };
-    assert!(matches!(
-        ask(&core, Command::Take(leased)),
-        Outcome::Messages(_)
-    ));
+    for _ in 0..count {
+        stored(&core, put("tried"));
+        let taken = ask(&core, Command::Take(leased.clone()));
+        assert!(matches!(taken, Outcome::Messages(_)));
+    }
     // The client that `ask` asks for.
     core.with_access(|access| access.disconnect(ClientId(1)));
     core
@@ -146,7 +146,7 @@ fn with_a_pending_message() -> Core {
 
 #[test]
 fn hooks_are_asked_when_what_they_decide_can_be_kept() {
-    let core = with_a_pending_message();
+    let core = with_pending_messages(1);
     core.set_available(false);
     assert!(core.take_pending_decisions().is_empty());
     core.set_available(true);
@@ -154,9 +154,19 @@ fn hooks_are_asked_when_what_they_decide_can_be_kept() {
     assert!(core.take_pending_decisions().is_empty());
 }
 
+/// Each is copied for them.
+#[test]
+fn hooks_are_asked_about_a_few_messages_at_a_time() {
+    let core = with_pending_messages(20);
+    for some in [16, 4, 0] {
+        assert!(some == 0 || core.hooks_work.wait_for(Duration::ZERO));
+        assert_eq!(core.take_pending_decisions().len(), some);
+    }
+}
+
 #[test]
 fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
-    let core = with_a_pending_message();
+    let core = with_pending_messages(1);
     assert_eq!(core.take_pending_decisions().len(), 1);
     wait_elsewhere(&core);
     assert_seen_to(&core);

@@ -161,8 +161,8 @@ pub struct Core {
     pub(crate) not_permitted: AtomicU64,
     /// Commands refused while nobody acknowledged.
     pub(crate) unavailable: AtomicU64,
-    /// Events that hooks are to decide, for the hooks thread.
-    pub(crate) pending_decisions: Mutex<Vec<PendingDecision>>,
+    /// Messages about which hooks are to decide, for the hooks thread.
+    pub(crate) pending_decisions: Mutex<Vec<MessageId>>,
     /// Wakes that thread.
     pub hooks_work: Signal,
     /// Bytes of the newest segments that are kept for readers.
@@ -361,13 +361,35 @@ impl Core {
         run.number.0 < self.runs.first_of_this_life() && !self.runs.has(run.number.0)
     }
 
-    /// The events that wait for hooks to decide, each returned once; none while what hooks decide
-    /// would be refused, as their messages would then wait for ever.
+    /// Events that wait for hooks to decide, each returned once, a few at a time as their messages
+    /// are copied; none while what hooks decide would be refused, as their messages would then wait
+    /// for ever. Wakes the hooks thread if others are left.
     pub fn take_pending_decisions(&self) -> Vec<PendingDecision> {
+        const AT_ONCE: usize = 16;
         if !self.is_available() {
             return Vec::new();
         }
-        std::mem::take(&mut *locked(&self.pending_decisions))
+        let ids: Vec<MessageId> = {
+            let mut waiting = locked(&self.pending_decisions);
+            let some = waiting.len().min(AT_ONCE);
+            let ids = waiting.drain(..some).collect();
+            if !waiting.is_empty() {
+                self.hooks_work.raise();
+            }
+            ids
+        };
+        let pending = ids.into_iter().filter_map(|id| {
+            let shard = self.lock(self.shard_of_id(id), Work::Server);
+            shard.engine.pending_decision(id)
+        });
+        pending.collect()
+    }
+
+    /// Keeps events for the next [`Core::take_pending_decisions`], as the decision was refused
+    /// ([`CommandError::Unavailable`](quintet_types::CommandError::Unavailable)).
+    pub fn give_back_pending_decisions(&self, pending: impl Iterator<Item = PendingDecision>) {
+        let ids = pending.map(|pending| pending.message.id);
+        locked(&self.pending_decisions).extend(ids);
     }
 
     /// Wakes all threads that have to stop.

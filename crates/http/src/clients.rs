@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
@@ -181,9 +182,16 @@ impl Clients {
         self.consumers.note(client_id, consumer);
     }
 
-    /// The connected clients, the oldest first.
-    pub fn list(&self) -> Vec<ClientNow> {
-        let there: Vec<Arc<Client>> = locked(&self.there).clients.values().cloned().collect();
+    /// The connected clients of higher numbers than `after`, `max` of them at most.
+    pub fn list(&self, after: u64, max: usize) -> Vec<ClientNow> {
+        let there: Vec<Arc<Client>> = {
+            let there = locked(&self.there);
+            let behind = there.clients.range((Excluded(after), Unbounded));
+            behind
+                .take(max)
+                .map(|(_, client)| Arc::clone(client))
+                .collect()
+        };
         there.iter().map(|client| client.now()).collect()
     }
 
@@ -516,19 +524,19 @@ mod tests {
         let peer = Some(SocketAddr::from(([192, 0, 2, 1], 5)));
         let first = clients.come("http", &listener, peer, true);
         let second = clients.come("http", &listener, None, false);
-        let listed = clients.list();
+        let listed = clients.list(0, 9);
         assert_eq!((listed[0].id, listed[1].id, listed.len()), (1, 2, 2));
         assert_eq!((listed[0].peer, listed[0].tls), (peer, true));
         assert_eq!((&listed[0].asks, listed[0].client_id), (&None, None));
         let client = first.client();
         client.asks(&Method::GET, &format!("/{}", "\u{e9}".repeat(4_000)));
-        let listed = clients.list().swap_remove(0);
+        let listed = clients.list(0, 9).swap_remove(0);
         let path = format!("GET /{}", "\u{e9}".repeat(127));
         assert_eq!(listed.asks, Some(path), "the start of its address");
         client.asks(&Method::GET, "/q/a");
         client.waits_as(Some(ClientId(7)));
         client.set_unread(9);
-        let listed = clients.list().swap_remove(0);
+        let listed = clients.list(0, 9).swap_remove(0);
         assert_eq!(listed.asks.as_deref(), Some("GET /q/a"));
         assert_eq!(
             (listed.client_id, listed.unread_bytes),
@@ -536,7 +544,7 @@ mod tests {
         );
         client.waits_as(None);
         client.asks_no_more();
-        let listed = clients.list().swap_remove(0);
+        let listed = clients.list(0, 9).swap_remove(0);
         assert_eq!((listed.asks, listed.client_id), (None, None));
         drop(first);
         assert!(!clients.close(1) && clients.close(2));
@@ -549,6 +557,6 @@ mod tests {
         let numbers = [&last, &again, &next].map(|present| present.client().id);
         assert_eq!(numbers, [NUMBERS, 1, 3]);
         drop((second, last, again, next));
-        assert_eq!(clients.list(), []);
+        assert_eq!(clients.list(0, 9), []);
     }
 }

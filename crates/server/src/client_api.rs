@@ -8,8 +8,8 @@ use std::time::Instant;
 use quintet_client::{
     Arrive, AuditLine, Change, ClientApi, ClusterSeen, EventsPage, EventsRequest, Exposition,
     Followed, History, HookEvent, News, NoChange, NoEvents, NodeOrder, OnOutcome, Parts, Rates,
-    Recent, ScheduleAct, Series, SetBy, Setting, StoreError, TellReload, TellSchedules,
-    TellSteered, TellWorkers, Thresholds, ThrottledClient, WhichSchedules, WorkerAction,
+    Recent, ScheduleAct, Series, SetBy, Setting, StoreError, TellPage, TellReload, TellSchedules,
+    TellSteered, Thresholds, ThrottledClient, WhichSchedules, WorkerAction,
 };
 use quintet_config::{Secrets, changed, print};
 use quintet_edge::Upload;
@@ -185,18 +185,15 @@ impl ClientApi for ServerApi {
         audit::newest(&data, most)
     }
 
-    fn clients(&self, notify: Box<dyn FnOnce(String) + Send>) {
-        self.0.edge.list_clients(Box::new(move |clients| {
-            // Nothing in it is no JSON.
-            notify(serde_json::to_string(&clients).unwrap_or_default());
-        }));
+    fn clients(&self, after: Option<u64>, notify: TellPage) {
+        self.0.edge.list_clients(after, notify);
     }
 
     fn close_client(&self, id: u64, notify: Box<dyn FnOnce(bool) + Send>) {
         self.0.edge.close_client(id, notify);
     }
 
-    fn workers(&self, after: Option<String>, notify: TellWorkers) {
+    fn workers(&self, after: Option<String>, notify: TellPage) {
         self.0.edge.list_workers(after, notify);
     }
 

@@ -404,4 +404,64 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=life", "a_long_note_of_a_tracked_message"]],
     },
+    Planted {
+        name: "connections-listed-whole",
+        what: "a page of connections does not end by its bytes",
+        edits: &[(
+            "crates/edge/src/io/census.rs",
+            "self.more = self.list.len() >= PAGE_BYTES;",
+            "self.more = self.list.len() >= 99 * PAGE_BYTES;",
+        )],
+        tests: &[&["--test=http", "connections_come_in_pages"]],
+    },
+    Planted {
+        name: "decision-not-asked-again",
+        what: "a hook's decision that is refused for want of a quorum is forgotten",
+        edits: &[(
+            "crates/edge/src/hooks/thread.rs",
+            "core.give_back_pending_decisions(std::iter::once(pending_decision).chain(pending));",
+            "drop(pending);",
+        )],
+        tests: &[&["--lib", "a_decision_refused_for_want_of_a_quorum"]],
+    },
+    Planted {
+        name: "doomed-goes-to-the-tail",
+        what: "a restart uses up an id for the place of a message of a dropped queue",
+        edits: &[(
+            "crates/engine/src/engine.rs",
+            "tails |= lease.back_to == BackTo::Tail && !message.doomed;",
+            "tails |= lease.back_to == BackTo::Tail;",
+        )],
+        tests: &[&["--test=sim", "what_vanishes_at_a_restart"]],
+    },
+    Planted {
+        name: "full-before-repeats",
+        what: "of several puts one finds its queue full before an expired repeat is known",
+        edits: &[(
+            "crates/engine/src/decide/put.rs",
+            "is known before what is full.\n            self.replaced_are_here(&*puts)?;",
+            "is known before what is full.\n            self.replaced_are_here(&[])?;",
+        )],
+        tests: &[&["--test=sim", "whether_a_put_repeats_is_known"]],
+    },
+    Planted {
+        name: "line-of-a-secret-repeated",
+        what: "an error in the syntax of the configuration repeats the line",
+        edits: &[(
+            "crates/config/src/load.rs",
+            "\"TOML parse error at {}\", toml_error(text, &error)",
+            "\"TOML parse error at {}: {error}\", toml_error(text, &error)",
+        )],
+        tests: &[&["--lib", "what_is_no_toml_is_placed"]],
+    },
+    Planted {
+        name: "puts-over-the-limit",
+        what: "a queue that is over its limit after an upgrade takes puts",
+        edits: &[(
+            "crates/engine/src/decide/room.rs",
+            "        (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)\n",
+            "        let over = settings.messages_max > 0 && queue.waiting() > settings.messages_max;\n        over || (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)\n",
+        )],
+        tests: &[&["--test=life", "a_queue_that_is_over_its_limit_at_a_start"]],
+    },
 ];

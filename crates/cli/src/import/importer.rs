@@ -125,11 +125,9 @@ impl Importer<'_> {
     /// them learns that it is none.
     pub(super) fn is_connected(&mut self, here: SocketAddr) -> bool {
         let here = here.to_string();
-        let all = self.at.api("GET", CONNECTIONS, None).unwrap_or_default();
-        all.as_array()
-            .into_iter()
-            .flatten()
-            .any(|one| one["peer"] == *here)
+        let all = Api::connect(self.at).and_then(|mut api| api.list(CONNECTIONS, "id"));
+        let mut all = all.unwrap_or_default().into_iter();
+        all.any(|one| one["peer"] == *here)
     }
 
     /// Stores all messages that a source has, and tells it.

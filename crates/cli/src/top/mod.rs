@@ -121,7 +121,7 @@ struct Server {
 impl Server {
     fn snapshot(&mut self) -> Result<Snapshot> {
         let queues = self.api.queues()?;
-        let connections = match self.api.list(CONNECTIONS) {
+        let connections = match self.api.list(CONNECTIONS, "id") {
             Err(error) if Refused::is(&error, CommandError::NotPermitted) => None,
             response => Some(response?),
         };

@@ -321,7 +321,7 @@ impl Clients {
             writeln!(stdout(), "connection {id} closed")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let all = Api::connect(&self.at)?.list(CONNECTIONS)?;
+        let all = Api::connect(&self.at)?.list(CONNECTIONS, "id")?;
         let columns = [
             "id", "protocol", "peer", "user", "idle", "unread", "leases", "activity",
         ];
@@ -357,7 +357,7 @@ fn digits(text: &str) -> Result<String, String> {
 
 /// The id that is meant by these digits.
 fn connection(at: &Where, digits: &str) -> Result<String> {
-    let all = Api::connect(at)?.list(CONNECTIONS)?;
+    let all = Api::connect(at)?.list(CONNECTIONS, "id")?;
     meant(all.iter().map(|one| one["id"].to_string()), digits)
 }
 

@@ -5,7 +5,6 @@ use std::io::{Write as _, stdout};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use serde_json::Value;
 
 use super::super::Where;
 use super::super::api::{Api, part};
@@ -61,7 +60,7 @@ impl Workers {
             Some(Act::Terminate(steer)) => return steer.run("terminate", "must end"),
             None => {}
         }
-        let all = workers(&mut Api::connect(&self.at)?)?;
+        let all = Api::connect(&self.at)?.list("/workers", "wid")?;
         let columns = [
             "wid",
             "host",
@@ -89,19 +88,6 @@ impl Workers {
                 ago("silent_ms"),
             ]
         })
-    }
-}
-
-/// All workers, by their names.
-fn workers(api: &mut Api) -> Result<Vec<Value>> {
-    let mut all: Vec<Value> = Vec::new();
-    loop {
-        let last = all.last().and_then(|worker| worker["wid"].as_str());
-        let after = last.map_or_else(String::new, |wid| format!("?after={}", part(wid)));
-        match api.list(&format!("/workers{after}"))? {
-            none if none.is_empty() => return Ok(all),
-            page => all.extend(page),
-        }
     }
 }
 

@@ -36,10 +36,7 @@ impl Hooks {
                     core.want_pending_decisions(runner.state.pending_decisions(client_id));
                     runner.state.notify(&who, Event::Start);
                 }
-                for pending_decision in core.take_pending_decisions() {
-                    runner.state.pending_decision(&who, &pending_decision);
-                    runner.take_did().see_to(core);
-                }
+                decide(core, runner, &who);
                 runner.state.run_timers(&who);
                 runner.take_did().see_to(core);
             }
@@ -83,9 +80,170 @@ impl Hooks {
     }
 }
 
+/// Has the hooks decide about the events that wait for it. If the server cannot keep a decision,
+/// that one and those after it are asked for again later.
+fn decide(core: &Core, runner: &mut Runner, who: &Who) {
+    let mut pending = core.take_pending_decisions().into_iter();
+    while let Some(pending_decision) = pending.next() {
+        let kept = runner.state.pending_decision(who, &pending_decision);
+        runner.take_did().see_to(core);
+        if !kept {
+            core.give_back_pending_decisions(std::iter::once(pending_decision).chain(pending));
+            return;
+        }
+    }
+}
+
 /// How long the thread may sleep.
 fn rest(core: &Core, runner: Option<&Runner>) -> Duration {
     let Some(runner) = runner else { return LOOK };
     let next = runner.state.next_timer().since(core.clock.now());
     Duration::from_millis(next).clamp(Duration::from_millis(1), LOOK)
+}
+
+#[cfg(test)]
+mod tests {
+    use quintet_hooks::{HookState, Host, Level, Limits, Program};
+    use quintet_host::{Decided, Layout, Owner, Room, SyncPolicy, open_dir};
+    use quintet_log::LogError;
+    use quintet_types::{
+        BackTo, Body, ClientId, Command, DeadLetter, LeaseOwner, LeaseRequest, LeaseTime, Ms, Name,
+        Outcome, Overrides, Pattern, Put, Settings, Take,
+    };
+
+    use super::super::{Did, Shards};
+    use super::*;
+
+    struct Panics;
+
+    impl Owner for Panics {
+        fn log_failed(&self, error: &LogError) {
+            panic!("stopped for {error}");
+        }
+    }
+
+    /// The shards, whose quorum is lost just before the first decision.
+    struct Losing {
+        shards: Shards,
+        lost: bool,
+    }
+
+    impl Host for Losing {
+        fn now(&self) -> Ms {
+            self.shards.now()
+        }
+
+        fn wall(&self) -> Ms {
+            self.shards.wall()
+        }
+
+        fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
+            if matches!(command, Command::Transaction(_)) && !self.lost {
+                self.lost = true;
+                self.shards.core.set_available(false);
+            }
+            self.shards.ask(caller, command)
+        }
+
+        fn log(&mut self, level: Level, text: &str) {
+            self.shards.log(level, text);
+        }
+    }
+
+    fn ask(core: &Core, command: Command) -> Outcome {
+        let caller = Caller {
+            client_id: ClientId(1),
+            ..Caller::default()
+        };
+        match core.with_access(|access| access.submit(caller, command)) {
+            Decided::Now(outcome, ..) => outcome,
+            Decided::Later => panic!("nothing here waits"),
+        }
+    }
+
+    fn take(queue: &str) -> Take {
+        Take {
+            queues: std::iter::once(Name::from(queue)).collect(),
+            ..Take::default()
+        }
+    }
+
+    #[test]
+    fn a_decision_refused_for_want_of_a_quorum_is_asked_for_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let layout = Layout {
+            shards: 1,
+            segment_bytes: 1 << 20,
+            spares: 0,
+            memory: 256 << 20,
+        };
+        let rule = Overrides {
+            attempts_max: Some(1),
+            dead_letter: Some(DeadLetter::To("dead".into())),
+            ..Overrides::default()
+        };
+        let settings = Settings {
+            rules: vec![(Pattern::new("work"), rule)],
+            ..Settings::default()
+        };
+        let opened = open_dir(dir.path(), &layout, &settings).expect("it opens");
+        let room = Room::new(dir.path().to_owned(), 1 << 20);
+        let mail = Vec::new();
+        let core = Core::new(opened, SyncPolicy::Never, mail, room, Box::new(Panics));
+        let core = Arc::new(core);
+
+        let text = "function dead_letter(msg) end";
+        let program = Program::from_text("hooks.lua", text, &Limits::default(), Arc::default());
+        let did = Arc::new(Mutex::new(Did::default()));
+        let shards = Shards {
+            core: Arc::clone(&core),
+            did: Arc::clone(&did),
+        };
+        let lost = false;
+        let host = Box::new(Losing { shards, lost });
+        let state = HookState::new(program.expect("they load"), host).expect("a state");
+        let mut runner = Runner {
+            state,
+            did,
+            version: 1,
+        };
+        let client_id = core.own_client();
+        core.want_pending_decisions(runner.state.pending_decisions(client_id));
+        let who = Who {
+            caller: Caller::server(client_id),
+            ..Who::default()
+        };
+
+        for body in [b"a", b"b"] {
+            let put = Put {
+                queue: "work".into(),
+                body: Body::new(body),
+                ..Put::default()
+            };
+            assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
+            let leased = Take {
+                lease: Some(LeaseRequest {
+                    owner: LeaseOwner::Connection,
+                    time: LeaseTime::OwnTtr,
+                    back_to: BackTo::Position,
+                    held_max: 0,
+                }),
+                ..take("work")
+            };
+            let taken = ask(&core, Command::Take(leased));
+            assert!(matches!(taken, Outcome::Messages(_)), "{taken:?}");
+        }
+        core.with_access(|access| access.disconnect(ClientId(1)));
+
+        decide(&core, &mut runner, &who);
+        assert!(!core.is_available(), "a decision was made");
+        core.set_available(true);
+        assert_eq!(ask(&core, Command::Take(take("dead"))), Outcome::Empty);
+        decide(&core, &mut runner, &who);
+        for _ in 0..2 {
+            let taken = ask(&core, Command::Take(take("dead")));
+            assert!(matches!(taken, Outcome::Messages(_)), "{taken:?}");
+        }
+        assert!(core.take_pending_decisions().is_empty());
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quintet_client::{Did, TellWorkers};
+use quintet_client::{Did, TellPage};
 use quintet_host::ClientKey;
 use quintet_types::{ClientId, ClientStats, Principal};
 use quintet_wire::{ServerResponse, WorkerSeen, WorkerState};
@@ -14,52 +14,92 @@ use super::conn::{Conn, DueReply};
 use super::mail::Mail;
 use super::operations::result_of;
 use super::thread::IoThread;
-use crate::clients::{Census, Client, TellClients, shown};
+use crate::clients::{Census, Client, Listing, Place, shown};
 use crate::edge::Edge;
 
-/// Bytes of a page of workers, but for the last.
+/// Bytes of a page, but for the last row.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// Workers as a list in JSON, each with the jobs that these connections of its hold: a page of
-/// those behind `after`, in the order of their names, and the last of it if more follow.
-fn list_thread_workers(
-    all: &[WorkerSeen],
-    clients: &[Client],
-    after: Option<&str>,
-) -> (String, Option<String>) {
-    let mut jobs: HashMap<&str, u64> = HashMap::new();
-    for client in clients {
-        if let Some(wid) = &client.worker {
-            *jobs.entry(wid).or_default() += client.leases;
+/// A page of connections in JSON.
+struct ConnectionsPage {
+    list: String,
+    last: Option<u64>,
+    /// Others follow.
+    more: bool,
+    notify: TellPage,
+}
+
+impl Listing for ConnectionsPage {
+    fn add(&mut self, client: Client) -> bool {
+        self.more = self.list.len() >= PAGE_BYTES;
+        if self.more {
+            return false;
         }
+        self.list.push(if self.last.is_some() { ',' } else { '[' });
+        // Nothing in it is no JSON.
+        let listed = serde_json::to_string(&client).unwrap_or_default();
+        self.list.push_str(&listed);
+        self.last = Some(client.id);
+        true
     }
-    let behind = after.map_or(0, |after| {
-        all.partition_point(|worker| *worker.joins.wid <= *after)
-    });
-    let (mut list, mut last) = (String::from("["), None);
-    for worker in &all[behind..] {
-        if list.len() >= PAGE_BYTES {
-            return (list + "]", last);
-        }
-        if last.is_some() {
-            list.push(',');
-        }
-        let listed = json!({
-            "wid": worker.joins.wid,
-            "host": worker.joins.host,
-            "pid": worker.joins.pid,
-            "labels": worker.joins.labels,
-            "state": worker.state.word(),
-            "jobs": jobs.get(&*worker.joins.wid).copied().unwrap_or(0),
-            "connections": worker.connections,
-            "rss_kb": worker.rss_kb,
-            "age_ms": worker.age_ms,
-            "silent_ms": worker.silent_ms,
-        });
-        list.push_str(&listed.to_string());
-        last = Some(worker.joins.wid.to_string());
+
+    fn end(self: Box<Self>) {
+        let mut page = *self;
+        page.list
+            .push_str(if page.last.is_some() { "]" } else { "[]" });
+        let next = page.last.filter(|_| page.more).map(|id| id.to_string());
+        (page.notify)(page.list, next);
     }
-    (list + "]", None)
+}
+
+/// A page of workers in JSON, each with the jobs that its connections hold.
+struct WorkersPage {
+    /// By their names, those of the page first.
+    workers: Vec<WorkerSeen>,
+    /// Jobs of each of them.
+    jobs: Vec<u64>,
+    notify: TellPage,
+}
+
+impl Listing for WorkersPage {
+    fn add(&mut self, client: Client) -> bool {
+        let wid = client.worker.as_deref().unwrap_or_default();
+        let at = self
+            .workers
+            .binary_search_by(|worker| (*worker.joins.wid).cmp(wid));
+        if let Ok(at) = at {
+            self.jobs[at] += client.leases;
+        }
+        true
+    }
+
+    fn end(self: Box<Self>) {
+        let page = *self;
+        let (mut list, mut last) = (String::from("["), None);
+        for (worker, jobs) in page.workers.iter().zip(&page.jobs) {
+            if list.len() >= PAGE_BYTES {
+                return (page.notify)(list + "]", last);
+            }
+            if last.is_some() {
+                list.push(',');
+            }
+            let listed = json!({
+                "wid": worker.joins.wid,
+                "host": worker.joins.host,
+                "pid": worker.joins.pid,
+                "labels": worker.joins.labels,
+                "state": worker.state.word(),
+                "jobs": jobs,
+                "connections": worker.connections,
+                "rss_kb": worker.rss_kb,
+                "age_ms": worker.age_ms,
+                "silent_ms": worker.silent_ms,
+            });
+            list.push_str(&listed.to_string());
+            last = Some(worker.joins.wid.to_string());
+        }
+        (page.notify)(list + "]", None);
+    }
 }
 
 /// The number of an HTTP connection among all; `id` from 1. A client's generation is never 0, so
@@ -74,14 +114,35 @@ fn http_id(client_id: ClientId) -> Option<u64> {
     (key.thread == 0 && key.generation == 0).then_some(client_id.0 >> 32)
 }
 
-/// Clients that are asked for under one lock.
+/// Clients that are listed in one slice.
 const AT_ONCE: usize = 256;
 
 impl Edge {
-    /// Has every I/O thread list its connections.
-    pub fn list_clients(&self, notify: TellClients) {
-        let clients = Vec::new();
-        self.mail[0].leave(Mail::Census(Box::new(Census { clients, notify })));
+    /// Lists the connections behind the one of this number, as a page in JSON: those of the I/O
+    /// threads one after the other, then those of HTTP.
+    pub fn list_clients(&self, after: Option<u64>, notify: TellPage) {
+        let page = ConnectionsPage {
+            list: String::new(),
+            last: None,
+            more: false,
+            notify,
+        };
+        let (thread, place) = match after.map(ClientId) {
+            None => (0, Place::Slot(0)),
+            Some(last) => match (http_id(last), ClientKey::of(last)) {
+                (Some(id), _) => (0, Place::Http(id)),
+                (None, key) if key.thread < self.threads.len() => {
+                    (key.thread, Place::Slot(key.slot + 1))
+                }
+                (None, _) => (0, Place::Http(0)),
+            },
+        };
+        self.list(thread, place, Box::new(page));
+    }
+
+    /// Has this thread list its connections from this place on.
+    fn list(&self, thread: usize, place: Place, listing: Box<dyn Listing>) {
+        self.mail[thread].leave(Mail::Census(Box::new(Census { place, listing })));
     }
 
     /// Closes a connection; told whether there was one of this number.
@@ -111,13 +172,18 @@ impl Edge {
 
     /// Lists the workers behind `after`, as a page of a list in JSON: with what their
     /// connections hold, so the threads are asked.
-    pub fn list_workers(&self, after: Option<String>, notify: TellWorkers) {
+    pub fn list_workers(&self, after: Option<String>, notify: TellPage) {
         let now = self.core.clock.now();
-        let all = self.guests.workers(|workers| workers.list(now));
-        self.list_clients(Box::new(move |clients| {
-            let (list, next) = list_thread_workers(&all, &clients, after.as_deref());
-            notify(list, next);
-        }));
+        let mut workers = self.guests.workers(|workers| workers.list(now));
+        if let Some(after) = after {
+            workers.retain(|worker| *worker.joins.wid > *after);
+        }
+        let page = WorkersPage {
+            jobs: vec![0; workers.len()],
+            workers,
+            notify,
+        };
+        self.list(0, Place::Slot(0), Box::new(page));
     }
 
     /// Asks a worker for this, unless it was asked for more; false: it is not known.
@@ -127,18 +193,15 @@ impl Edge {
             .workers(|workers| workers.raise(wid, state, now))
     }
 
-    /// The connections of HTTP.
-    fn http_clients(&self) -> Vec<Client> {
-        let listed = self.http.clients.list();
+    /// A slice of the connections of HTTP behind this number.
+    fn http_clients(&self, after: u64) -> Vec<Client> {
+        let listed = self.http.clients.list(after, AT_ONCE);
         let waiting: Vec<ClientId> = listed
             .iter()
             .filter_map(|client| client.client_id)
             .collect();
-        let waiting = waiting.chunks(AT_ONCE).flat_map(|client_ids| {
-            let known = self.core.client_stats(client_ids);
-            client_ids.iter().copied().zip(known).collect::<Vec<_>>()
-        });
-        let waiting: HashMap<ClientId, ClientStats> = waiting.collect();
+        let known = self.core.client_stats(&waiting);
+        let waiting: HashMap<ClientId, ClientStats> = waiting.into_iter().zip(known).collect();
         let clients = listed.into_iter().map(|listed| {
             let mut client = Client {
                 id: http_client_id(listed.id).0,
@@ -200,31 +263,47 @@ impl Edge {
 }
 
 impl IoThread {
-    /// Adds this thread's connections to a list, and hands it on.
-    pub(super) fn count(&mut self, mut census: Census) {
+    /// Tells a list of a slice of the connections, and hands it on.
+    pub(super) fn count(&mut self, census: Census) {
+        let Census { place, mut listing } = census;
         let edge = Arc::clone(&self.edge);
-        let first = census.clients.len();
-        for slot in self.conns.slots() {
+        let (clients, next) = match place {
+            Place::Slot(first) => self.clients_from(first, &edge),
+            Place::Http(after) => {
+                let clients = edge.http_clients(after);
+                let last = clients.last().and_then(|last| http_id(last.client_id()));
+                (clients, last.map(|id| (self.index, Place::Http(id))))
+            }
+        };
+        let all = clients.into_iter().all(|client| listing.add(client));
+        match next.filter(|_| all) {
+            Some((thread, place)) => edge.list(thread, place, listing),
+            None => listing.end(),
+        }
+    }
+
+    /// A slice of this thread's connections, and where the list goes on.
+    fn clients_from(&mut self, first: u32, edge: &Edge) -> (Vec<Client>, Option<(usize, Place)>) {
+        let slots = self.conns.slots();
+        let behind = &slots[slots.partition_point(|slot| *slot < first)..];
+        let mut clients = Vec::new();
+        for &slot in behind.iter().take(AT_ONCE) {
             if let Some(conn) = self.conns.get_mut(slot) {
                 let idle = self.instant.saturating_duration_since(conn.active);
                 let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
-                census.clients.push(edge.client(conn, idle_ms));
+                clients.push(edge.client(conn, idle_ms));
             }
         }
-        for clients in census.clients[first..].chunks_mut(AT_ONCE) {
-            let client_ids: Vec<ClientId> = clients.iter().map(Client::client_id).collect();
-            for (client, known) in clients.iter_mut().zip(edge.core.client_stats(&client_ids)) {
-                client.set_held(known.leases, &known.waits_on);
-            }
+        let client_ids: Vec<ClientId> = clients.iter().map(Client::client_id).collect();
+        for (client, known) in clients.iter_mut().zip(edge.core.client_stats(&client_ids)) {
+            client.set_held(known.leases, &known.waits_on);
         }
-        let next = self.index + 1;
-        match next < edge.threads.len() {
-            true => edge.mail[next].leave(Mail::Census(Box::new(census))),
-            false => {
-                census.clients.extend(edge.http_clients());
-                (census.notify)(census.clients);
-            }
-        }
+        let next = match behind.get(AT_ONCE) {
+            Some(slot) => (self.index, Place::Slot(*slot)),
+            None if self.index + 1 < edge.threads.len() => (self.index + 1, Place::Slot(0)),
+            None => (0, Place::Http(0)),
+        };
+        (clients, Some(next))
     }
 
     /// Closes a client's connection; false: it is gone.

@@ -479,9 +479,27 @@ impl Engine {
         self.serve(&mut cx);
     }
 
+    /// The messages that wait for a decision, each returned once: [`Engine::pending_decision`].
+    pub fn take_requested_decisions(&mut self) -> Vec<MessageId> {
+        std::mem::take(&mut self.requested_decisions)
+    }
+
+    /// The event of a message that waits for a decision still, with a copy of the message.
+    pub fn pending_decision(&self, id: MessageId) -> Option<PendingDecision> {
+        let kind = *self.pending.get(&id)?;
+        let message = self.store.message(id)?.clone();
+        let queue = self.store.name_of(message.queue);
+        Some(PendingDecision {
+            kind,
+            message,
+            queue,
+        })
+    }
+
     /// The events that wait for a decision, each returned once.
     pub fn take_pending_decisions(&mut self) -> Vec<PendingDecision> {
-        std::mem::take(&mut self.requested_decisions)
+        let ids = self.take_requested_decisions().into_iter();
+        ids.filter_map(|id| self.pending_decision(id)).collect()
     }
 
     /// True if [`Engine::take_wants`] or [`Engine::take_pending_decisions`] would answer
@@ -517,14 +535,7 @@ impl Engine {
         let client_id = self.pending_decisions.client_id;
         self.fact(cx, Fact::Pending { at, client_id });
         self.pending.insert(id, kind);
-        if let Some(message) = self.store.message(id).cloned() {
-            let queue = self.store.name_of(message.queue);
-            self.requested_decisions.push(PendingDecision {
-                kind,
-                message,
-                queue,
-            });
-        }
+        self.requested_decisions.push(id);
         true
     }
 

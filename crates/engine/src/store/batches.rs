@@ -6,12 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Durable;
-use quintet_types::{Batch, BatchId, Message, MessageId, Ms, Progress, Tally, Tie};
+use quintet_types::{Batch, BatchId, Message, MessageId, Ms, NewBatch, Progress, Tally, Tie};
 
 use crate::fact::Fact;
 
 /// Memory of a batch beside its bytes, about.
-const IN_MEMORY: u64 = 512;
+const IN_MEMORY: u64 = 640;
+/// The same of each attribute of a callback: its place in the list, and two allocations.
+const ATTR: u64 = 72;
 /// The record of a batch without its bytes: eleven numbers, and of each
 /// callback the marks and six numbers of its retries.
 const TOLD: u64 = 384;
@@ -39,6 +41,13 @@ pub(crate) struct Batches {
     owed: BTreeMap<BatchId, Tally>,
     /// Bytes of descriptions and callbacks.
     bytes: u64,
+    /// Attributes of callbacks.
+    attrs: u64,
+}
+
+fn attrs_of(made: &NewBatch) -> u64 {
+    let attrs = made.callbacks().map(|callback| callback.attrs.len());
+    attrs.sum::<usize>() as u64
 }
 
 impl Batches {
@@ -100,6 +109,7 @@ impl Batches {
         self.remove(batch.id);
         let id = batch.id;
         self.bytes += batch.made.bytes();
+        self.attrs += attrs_of(&batch.made);
         let new = self.ends.insert((batch.progress.until, id));
         assert!(
             new,
@@ -145,6 +155,7 @@ impl Batches {
                 "the bytes of a batch were counted with it"
             );
             self.bytes -= bytes;
+            self.attrs -= attrs_of(&entry.batch.made);
             let ended = self.ends.remove(&(entry.batch.progress.until, id));
             assert!(ended, "a batch leaves its end with it");
             let was = entry.due.is_none_or(|due| self.due.remove(&(due, id)));
@@ -171,7 +182,8 @@ impl Batches {
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {
-        self.bytes + self.entries.len() as u64 * IN_MEMORY + self.owed.len() as u64 * OWED
+        let entries = self.entries.len() as u64 * IN_MEMORY + self.attrs * ATTR;
+        self.bytes + entries + self.owed.len() as u64 * OWED
     }
 
     pub(super) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
@@ -186,9 +198,10 @@ impl Batches {
     /// # Errors
     /// An index or a sum is not what it is made from.
     pub(super) fn verify(&self) -> Result<(), String> {
-        let (mut due, mut bytes) = (0, 0);
+        let (mut due, mut bytes, mut attrs) = (0, 0, 0);
         for (&id, entry) in &self.entries {
             bytes += entry.batch.made.bytes();
+            attrs += attrs_of(&entry.batch.made);
             if entry.batch.id != id || !self.ends.contains(&(entry.batch.progress.until, id)) {
                 return Err(format!("{id} has no end"));
             }
@@ -202,11 +215,11 @@ impl Batches {
                 }
             }
         }
-        let counted = (self.bytes, self.due.len(), self.ends.len());
-        match (bytes, due, self.entries.len()) == counted {
+        let counted = (self.bytes, self.attrs, self.due.len(), self.ends.len());
+        match (bytes, attrs, due, self.entries.len()) == counted {
             true => Ok(()),
             false => Err(format!(
-                "batches: {bytes} bytes, {due} due, not {counted:?}"
+                "batches: {bytes} bytes, {attrs} attributes, {due} due, not {counted:?}"
             )),
         }
     }

@@ -320,3 +320,106 @@ fn a_backup_that_fails_is_made_again() {
     });
     assert!(server.stop().success());
 }
+
+/// A directory with damage on a disk that fails: `check` says so and changes nothing, and a `repair`
+/// that failed is run again. The messages beside the damage stay.
+#[test]
+fn a_repair_that_fails_is_run_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (whole, data) = (dir.path().join("whole"), dir.path().join("data"));
+    let serve = |data: &Path| {
+        let settings = Start::of("segment_bytes = '4MiB'\n").sync("always");
+        settings.listen(&["memcache=0"]).serve_at(data)
+    };
+    let is = |name: &Path, kind: &str| name.to_string_lossy().starts_with(kind);
+    let server = serve(&whole);
+    let mut client = server.client_of("memcache");
+    for body in [b"first", b"wrong", b"third"] {
+        client.put("w", body);
+    }
+    drop(client);
+    assert!(server.stop().success());
+    let mut damaged = files_below(&whole);
+    damaged.retain(|name, _| !is(name, "spare-"));
+    let mut places = 0;
+    for (name, bytes) in &mut damaged {
+        let found = bytes.windows(5).position(|part| part == b"wrong");
+        if let Some(at) = found.filter(|_| is(name, "segment-")) {
+            bytes[at] ^= 0x40;
+            places += 1;
+        }
+    }
+    assert_eq!(places, 1);
+    let begin = || {
+        let _none = std::fs::remove_dir_all(&data);
+        for (name, bytes) in &damaged {
+            let path = data.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+    };
+    let tool = |word: &str, faults: Option<&Faults>| {
+        let mut command = quintet(&[word, "--data"]);
+        command.arg(&data);
+        if let Some(faults) = faults {
+            faults.attach(&mut command);
+        }
+        command.output().expect("the binary runs")
+    };
+    let failing = |word: &str, rule: Rule| {
+        let faults = faults(&data);
+        faults.undo(Undo::PagesAndNames);
+        faults.rule(0, rule);
+        let ended = tool(word, Some(&faults));
+        assert_eq!(faults.fired(0).1, 1, "{rule:?}");
+        ended
+    };
+    let segments = || {
+        let mut all = files_below(&data);
+        all.retain(|name, _| is(name, "segment-") && name.to_string_lossy().ends_with(".log"));
+        all
+    };
+
+    begin();
+    assert_eq!(tool("check", None).status.code(), Some(3));
+    assert!(tool("repair", None).status.success());
+    let repaired = segments();
+    let server = serve(&data);
+    let mut client = server.client_of("memcache");
+    client.take("w", b"first");
+    client.take("w", b"third");
+    drop(client);
+    assert!(server.stop().success());
+
+    let (full, broken) = (Action::Fail(errno::ENOSPC), Action::Fail(errno::EIO));
+    begin();
+    let read = Rule::once(Call::Read, broken).on(files::SEGMENT);
+    let ended = failing("check", read);
+    let printed = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{printed}");
+    assert!(files_below(&data) == damaged, "a check changed something");
+    for (call, action, on, after) in [
+        (Call::Create, full, files::SEGMENT, 0),
+        (Call::Write, full, files::SEGMENT, 1),
+        (Call::Write, Action::CutAfter, files::SEGMENT, 1),
+        (Call::Sync, broken, files::SEGMENT, 0),
+        (Call::Sync, Action::CutBefore, files::SEGMENT, 1),
+        (Call::Rename, Action::CutAfter, files::SEGMENT, 0),
+        (Call::Sync, Action::CutBefore, files::DIRECTORY, 1),
+        (Call::Unlink, Action::CutAfter, files::OTHER, 0),
+    ] {
+        begin();
+        let rule = Rule::once(call, action).on(on).after(after);
+        let ended = failing("repair", rule);
+        let printed = text(&ended.stderr);
+        match action {
+            Action::Fail(_) => assert_eq!(ended.status.code(), Some(1), "{rule:?}: {printed}"),
+            _ => assert_eq!(ended.status.signal(), Some(9), "{rule:?}: {printed}"),
+        }
+        let again = tool("repair", None);
+        let printed = text(&again.stderr);
+        assert!(again.status.success(), "{rule:?}: {printed}");
+        assert_eq!(tool("check", None).status.code(), Some(0), "{rule:?}");
+        assert!(segments() == repaired, "{rule:?}");
+    }
+}

@@ -1,5 +1,7 @@
 //! Long lists come in pages.
 
+use std::collections::BTreeSet;
+
 use crate::api::{get, post};
 use crate::common::{Client, Server, Start};
 use serde_json::{Value, json};
@@ -31,31 +33,17 @@ fn workers_come_in_pages_with_a_link_to_the_next() {
             client
         })
         .collect();
-    let (mut wids, mut pages, mut query) = (Vec::new(), 0, String::new());
-    loop {
-        let page = get(&server, &format!("/workers{query}"));
-        assert_eq!(page.status, 200, "{}", page.json);
-        assert!(page.json.to_string().len() < PAGE);
-        let list = page.json.as_array().expect("a list");
-        wids.extend(
-            list.iter()
-                .map(|worker| worker["wid"].as_str().unwrap_or("").to_owned()),
-        );
-        pages += 1;
-        let link = page
-            .head
-            .lines()
-            .find_map(|line| line.strip_prefix("link: <"));
-        let Some(link) = link else { break };
-        let (target, rel) = link.split_once('>').expect("a link");
-        assert_eq!(rel, "; rel=\"next\"");
-        query = target.to_owned();
-    }
+    let pages = linked(&server, "/workers");
+    let wids: Vec<&str> = pages
+        .iter()
+        .flatten()
+        .map(|worker| worker["wid"].as_str().unwrap_or(""))
+        .collect();
     let all: Vec<String> = (0..WORKERS)
         .map(|number| format!("w/{number:04}"))
         .collect();
     assert_eq!(wids, all);
-    assert_eq!(pages, 3);
+    assert_eq!(pages.len(), 3);
     // The console shows the same, and an operator is told of all at once.
     let output = server.run(&["workers", "--json"]);
     assert_eq!(
@@ -64,6 +52,62 @@ fn workers_come_in_pages_with_a_link_to_the_next() {
             .count(),
         WORKERS
     );
+}
+
+/// The rows of each page of a list that links to its next page.
+fn linked(server: &Server, list: &str) -> Vec<Vec<Value>> {
+    let (mut pages, mut query) = (Vec::new(), String::new());
+    loop {
+        let page = get(server, &format!("{list}{query}"));
+        assert_eq!(page.status, 200, "{}", page.json);
+        assert!(page.json.to_string().len() < PAGE);
+        pages.push(page.json.as_array().expect("a list").clone());
+        let link = page
+            .head
+            .lines()
+            .find_map(|line| line.strip_prefix("link: <"));
+        let Some(link) = link else { return pages };
+        let (target, rel) = link.split_once('>').expect("a link");
+        assert_eq!(rel, "; rel=\"next\"");
+        query = target.to_owned();
+    }
+}
+
+#[test]
+fn connections_come_in_pages_with_a_link_to_the_next() {
+    const CONNECTIONS: usize = 350;
+    let server = Start::of("").listen(&["beanstalk=0", "http=0"]).serve();
+    // Each row has 16 names of 200 bytes.
+    let watches: String = (0..16).map(|at| format!("watch {at:0>200}\r\n")).collect();
+    let _waiting: Vec<Client> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = server.client_of("beanstalk");
+            client.send(watches.as_bytes());
+            client.until(b"WATCHING 17\r\n");
+            client.send(b"reserve\r\n");
+            client
+        })
+        .collect();
+    let pages = crate::common::eventually("all wait", || {
+        let pages = linked(&server, "/connections");
+        let waiting = pages.iter().flatten();
+        let waiting = waiting.filter(|client| client["waits_on"][15].is_string());
+        (waiting.count() == CONNECTIONS).then_some(pages)
+    });
+    assert_eq!(pages.len(), 2);
+    let ids: BTreeSet<u64> = pages
+        .iter()
+        .flatten()
+        .filter(|client| client["protocol"] == "beanstalk")
+        .filter_map(|client| client["id"].as_u64())
+        .collect();
+    assert_eq!(ids.len(), CONNECTIONS);
+    // An operator is told of all at once, and so is a browser.
+    let output = server.run(&["clients", "--json"]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.matches("\"waits_on\"").count() > CONNECTIONS);
+    let page = server.ask("GET /connections", "", "");
+    assert!(page.body.contains("The first 200."), "{}", page.body);
 }
 
 /// A buried message keeps at most a few KiB of its reason, and a page of messages with much beside
