@@ -68,8 +68,8 @@ use std::time::Duration;
 use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 use quintet_types::{
-    Attempt, ClientId, ClientStats, ColdStats, Ending, Hold, LargeBody, MessageId,
-    PendingDecision, PendingDecisions, Settings,
+    Attempt, ClientId, ClientStats, ColdStats, Ending, Hold, LargeBody, MessageId, PendingDecision,
+    PendingDecisions, Settings,
 };
 
 use access::Inside;
