@@ -35,7 +35,7 @@ impl Trace {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         for first in &self.ids {
             let mut id = *first;
-            let mut printed = None;
+            let mut printed: Vec<serde_json::Value> = Vec::new();
             for _ in 0..NAMES_MAX {
                 let response = self.at.api("GET", &format!("/messages/{id}/trace"), None)?;
                 if self.json {
@@ -49,13 +49,13 @@ impl Trace {
                     writeln!(stdout(), "{text}{}", at.unwrap_or_default())?;
                     // A message that went to another shard has the same under its next id.
                     let past = response["past_attempts"].as_array().cloned();
-                    let new = past.filter(|past| printed.as_ref() != Some(past));
-                    for attempt in new.iter().flatten() {
+                    let past = past.unwrap_or_default();
+                    for attempt in past.iter().filter(|_| past != printed) {
                         let text = attempt["text"].as_str().unwrap_or_default();
                         let at = utc(attempt["at_ms"].as_u64().unwrap_or_default());
                         writeln!(stdout(), "  {} ({at})", seen_bytes(text.as_bytes()))?;
                     }
-                    printed = new.or(printed);
+                    printed = past;
                 }
                 match response["new_id"].as_u64() {
                     Some(next) if next != id => id = next,
