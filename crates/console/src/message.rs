@@ -196,7 +196,8 @@ fn past(
     };
     let tries = |count: u64| words::of(count, "attempt", "attempts");
     for (at, attempt) in tried {
-        then(*at, &attempt.text, b"");
+        // After a restart its time is that of a part of the log.
+        then(message.created.max(*at), &attempt.text, b"");
     }
     let (at, error) = (since(message), message.error());
     if let Some(from) = message.came_from() {
