@@ -60,10 +60,10 @@ impl Holders {
         ))
     }
 
-    fn get(&self, lease: &Lease) -> Option<&Connection> {
+    fn get(&self, client_id: ClientId) -> Option<&Connection> {
         self.by_id
-            .get(&lease.client_id.0)
-            .filter(|_| lease.client_id != ClientId(0))
+            .get(&client_id.0)
+            .filter(|_| client_id != ClientId(0))
     }
 }
 
@@ -91,20 +91,25 @@ impl Api {
         }
     }
 
-    /// The holder of this lease.
-    pub fn holder(&self, requester: &Requester, lease: &Lease, all: &Holders) -> Holder {
-        let bound = lease.bound == Bound::Connection && lease.client_id != ClientId(0);
+    /// The client that holds or held a lease of this kind.
+    pub fn holder(
+        &self,
+        requester: &Requester,
+        (client_id, bound): (ClientId, Bound),
+        all: &Holders,
+    ) -> Holder {
+        let is_bound = bound == Bound::Connection && client_id != ClientId(0);
         let mut holder = Holder {
-            connection: bound.then_some(lease.client_id.0),
+            connection: is_bound.then_some(client_id.0),
             ..Holder::default()
         };
-        if let Some(connection) = all.get(lease) {
+        if let Some(connection) = all.get(client_id) {
             holder.connection = Some(connection.id);
             holder.protocol = Some(connection.protocol.clone());
             holder.peer.clone_from(&connection.peer);
             holder.user = Some(connection.user.clone()).filter(|user| !user.is_empty());
             holder.worker.clone_from(&connection.worker);
-        } else if let Some(consumer) = self.app.settings().clients.consumers.of(lease.client_id) {
+        } else if let Some(consumer) = self.app.settings().clients.consumers.of(client_id) {
             holder.protocol = Some(consumer.protocol.to_owned());
             let user = consumer.user.filter(|_| requester.may_server());
             holder.user = user.map(|user| user.to_string());
@@ -127,9 +132,9 @@ impl Api {
             connection,
         ];
         let known: Vec<String> = known.into_iter().flatten().collect();
-        holder.text = match (known.is_empty(), lease.bound) {
+        holder.text = match (known.is_empty(), bound) {
             (false, _) => known.join(", "),
-            (true, _) if lease.client_id == ClientId(0) => {
+            (true, _) if client_id == ClientId(0) => {
                 "a client that took it before the server started".to_owned()
             }
             (true, Bound::Process) => "a script".to_owned(),
@@ -175,7 +180,8 @@ impl Api {
         }
         let lease = self.lease_of(requester, queue, message.id).await.ok()??;
         let all = self.holders(requester).await.unwrap_or_default();
-        Some((self.holder(requester, &lease, &all), lease))
+        let by = (lease.client_id, lease.bound);
+        Some((self.holder(requester, by, &all), lease))
     }
 
     /// Why something is not done to a message: that it is reserved is said so.

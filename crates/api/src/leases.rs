@@ -78,7 +78,8 @@ pub(super) async fn list(
     Ok(reply::document(&Leases {
         leases: leases
             .map(|(message, lease)| {
-                let holder = api.holder(&requester, lease, &holders);
+                let by = (lease.client_id, lease.bound);
+                let holder = api.holder(&requester, by, &holders);
                 Leased::of(message, lease, holder, now)
             })
             .collect(),

@@ -5,6 +5,7 @@
 //! has its token, not to a connection.
 
 mod after;
+mod attempts;
 mod attention;
 mod batches;
 mod bulk;
@@ -57,6 +58,7 @@ use quintet_types::{
 use tokio::sync::{Semaphore, oneshot};
 
 pub use after::{Before, Fate, On};
+pub use attempts::PastAttempt;
 pub use batches::{Batch, NewBatch, batches_after, list_batches};
 pub use bulk::{cursor, cursor_text, since};
 pub use dedupe::Dedupe;

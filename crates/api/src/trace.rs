@@ -6,6 +6,7 @@ use quintet_types::{Caller, ClientId, Ended, Ending, Message, MessageId, Name, P
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::attempts::PastAttempt;
 use super::call::{Answer, Call};
 use super::holder::Holders;
 use super::path::Path;
@@ -50,6 +51,8 @@ pub(super) struct Traced {
     by: Option<String>,
     /// The id of the message that it is now, or that took its place.
     new_id: Option<u64>,
+    /// Attempts that ended without success, oldest first: the newest 20 that the server knows.
+    past_attempts: Vec<PastAttempt>,
 }
 
 /// The trace of a message: where it is and who works on it, or how it went, when and by whom. Of
@@ -84,6 +87,7 @@ impl Api {
             None => (None, None),
         };
         let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");
+        let past = self.past_attempts(requester, message.born()).await;
         let by = holder.as_ref().map(|holder| format!(" by {holder}"));
         let why = match (shown.state, shown.status.lines().next()) {
             ("buried", Some(reason)) => format!(": {reason}"),
@@ -106,6 +110,7 @@ impl Api {
             failures: Some(shown.failures),
             holder,
             until_ms: until.map(|until| ahead.wall_at(until).0),
+            past_attempts: past.into_iter().map(|(_, attempt)| attempt).collect(),
             ..Traced::default()
         }
     }
@@ -149,6 +154,7 @@ impl Api {
                 ..Traced::default()
             });
         }
+        let past = self.past_attempts(requester, id).await;
         let ahead = self.client_api.ahead();
         Ok(Traced {
             id: id.0,
@@ -159,6 +165,7 @@ impl Api {
             at_ms: Some(ahead.wall_at(end.at).0),
             by,
             new_id: end.is_now.map(|id| id.0),
+            past_attempts: past.into_iter().map(|(_, attempt)| attempt).collect(),
             ..Traced::default()
         })
     }

@@ -28,8 +28,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use quintet_types::{
-    Body, Caller, ClientId, Command, CommandError, Ending, Handed, Message, MessageId, Ms, Name,
-    Outcome, Overrides, Principal, QueueSetup, QueueStats, WallAhead,
+    Attempt, Body, Caller, ClientId, Command, CommandError, Ending, Handed, Message, MessageId, Ms,
+    Name, Outcome, Overrides, Principal, QueueSetup, QueueStats, WallAhead,
 };
 
 pub use arrivals::Arrivals;
@@ -220,6 +220,12 @@ pub trait ClientApi: Send + Sync {
     fn end_of(&self, id: MessageId) -> Option<Ending> {
         let _ = id;
         None
+    }
+
+    /// The newest attempts of a message that ended without success, by its first id, oldest first.
+    fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
+        let _ = id;
+        Vec::new()
     }
 
     /// The newest purge to which a message belongs perhaps whose end is not known any more.

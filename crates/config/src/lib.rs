@@ -254,7 +254,7 @@ impl Config {
 
     /// Ends of messages that each shard remembers.
     fn ends_max(&self) -> u64 {
-        const BYTES: u64 = 40;
+        const BYTES: u64 = 50;
         let most = match self.memory_max() {
             0 => self.ends_max,
             memory => self.ends_max.min(memory / 16 / BYTES),

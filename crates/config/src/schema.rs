@@ -199,7 +199,7 @@ pub(crate) const SETTINGS: &[Spec] = settings! {
         "Most tracked messages whose outcome is known, in each shard; beyond it those that changed \
          longest ago are forgotten.";
     live "ends_max" Number(ends_max, 0, 1_000_000)
-        "Gone messages whose outcome is known (quintet trace), the newest; 40 bytes each, together \
+        "Gone messages whose outcome is known (quintet trace), the newest; 50 bytes each, together \
          at most a sixteenth of memory_max. 0: none.";
     live "track_keep" Duration(track_keep_ms)
         "How long the outcome of a tracked message is known after its last change. 0: not at all.";

@@ -165,7 +165,8 @@ async fn walk_queue(
         for (message, lease) in bulk_done.messages.iter().zip(&bulk_done.leases) {
             let held_ms = held(lease, now);
             let api = &context.console.api;
-            let holder = api.holder(&context.requester, lease, holders);
+            let by = (lease.client_id, lease.bound);
+            let holder = api.holder(&context.requester, by, holders);
             let row = row(message, lease, queue, holder, now);
             found.add(want, Row { may_settle, ..row }, held_ms);
         }

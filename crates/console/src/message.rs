@@ -15,7 +15,7 @@ use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
 use super::{Answer, PageRequest, assets, listing, words};
-use quintet_api::{Holder, Path, Problem, since};
+use quintet_api::{Holder, PastAttempt, Path, Problem, since};
 use quintet_http::reply;
 
 /// A fact: its word, what it is, and what is said below.
@@ -63,7 +63,7 @@ struct MessagePage {
     trace: String,
     /// Its events, oldest first: when, and what.
     past: Vec<(String, Vec<Piece>)>,
-    /// It was tried before, of which not all is kept.
+    /// It was tried before, of which not all is known.
     earlier: bool,
     files: Vec<File>,
     from: Option<Named>,
@@ -99,6 +99,8 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let log = run::log(&context, &message, &queue, state).await?;
     let api = &context.console.api;
     let held = api.held_by(&context.requester, &message, &queue).await;
+    let tried = api.past_attempts(&context.requester, message.born()).await;
+    let over = u64::from(message.reserves).saturating_sub(u64::from(held.is_some()));
     let name = Named::new(&queue);
     let extra = message.extra.as_deref();
     let attributes = extra.map_or(&[][..], |extra| &extra.attrs).iter();
@@ -128,8 +130,8 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
         },
         tree,
         trace: trace.unwrap_or_default(),
-        earlier: message.reserves > 1 || (message.reserves == 1 && held.is_none()),
-        past: past(&context, &message, state, held),
+        earlier: over > tried.len() as u64 || tried.iter().any(|(_, one)| one.by.is_none()),
+        past: past(&context, &message, state, held, (over, tried.as_slice())),
         text: body::text(&head),
         hex: body::hex(&head),
         facts: facts(&context, &message, now),
@@ -178,6 +180,7 @@ fn past(
     message: &Message,
     state: ListState,
     held: Option<(Holder, Lease)>,
+    (over, tried): (u64, &[(Ms, PastAttempt)]),
 ) -> Vec<(String, Vec<Piece>)> {
     let client_api = context.console.api.client_api();
     let ahead = client_api.ahead();
@@ -192,7 +195,10 @@ fn past(
         all.push((at, text));
     };
     let tries = |count: u64| words::of(count, "attempt", "attempts");
-    let attempts = tries(u64::from(message.reserves));
+    for (at, attempt) in tried {
+        // After a restart its time is that of a part of the log.
+        then(message.created.max(*at), &attempt.text, b"");
+    }
     let (at, error) = (since(message), message.error());
     if let Some(from) = message.came_from() {
         let before = message.attr(b"dead_letter_attempts").map(names::plain);
@@ -212,12 +218,9 @@ fn past(
         }
     };
     // The attempt that goes on is none of those that failed.
-    let over = match held {
-        Some(_) => tries(u64::from(message.reserves).saturating_sub(1)),
-        None => attempts,
-    };
-    if over != tries(0) || says == "buried" {
-        then(at, &format!("{says}, after {over}"), why);
+    if over > 0 || says == "buried" {
+        let at = tried.last().map_or(at, |(last, _)| at.max(*last));
+        then(at, &format!("{says}, after {}", tries(over)), why);
     }
     if let Some((holder, lease)) = held {
         let says = format!("attempt {} by {}", message.reserves, holder.text);
@@ -230,6 +233,7 @@ fn past(
     if let Some(due) = message.due().filter(|due| *due > client_api.now()) {
         then(due, "due", b"");
     }
+    all.sort_by_key(|(at, _)| *at);
     let shown = all.into_iter().map(|(at, text)| {
         let moment = words::moment(ahead.wall_at(at).0);
         (moment, names::pieces(&text))

@@ -68,7 +68,7 @@ use std::time::Duration;
 use quintet_log::run::RunName;
 use quintet_log::{BodyReader, FRAME_HEADER_BYTES, FrameBuf, FrameKind, LogError};
 use quintet_types::{
-    ClientId, ClientStats, ColdStats, Ending, Hold, LargeBody, MessageId, PendingDecision,
+    Attempt, ClientId, ClientStats, ColdStats, Ending, Hold, LargeBody, MessageId, PendingDecision,
     PendingDecisions, Settings,
 };
 
@@ -483,6 +483,15 @@ impl Core {
             let ending = if is_known { one } else { other };
             Ending { by, ..ending }
         })
+    }
+
+    /// The newest attempts of a message that ended without success, by its first id, oldest first.
+    pub fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
+        let shards = 0..self.shards.len();
+        let known = shards.map(|shard| self.lock(shard, Work::Server).engine.attempts_of(id));
+        let mut all: Vec<Attempt> = known.flatten().collect();
+        all.sort_by_key(|attempt| attempt.at);
+        all.split_off(all.len().saturating_sub(Attempt::SHOWN))
     }
 
     /// The newest purge to which a message belongs perhaps whose end is not known any more.

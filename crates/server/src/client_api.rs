@@ -17,8 +17,8 @@ use quintet_host::locked;
 use quintet_ops::{audit, metrics};
 use quintet_process::Order;
 use quintet_types::{
-    Body, Caller, ClientId, Command, Ending, Message, MessageId, Ms, Name, Overrides, Principal,
-    QueueSetup, QueueStats,
+    Attempt, Body, Caller, ClientId, Command, Ending, Message, MessageId, Ms, Name, Overrides,
+    Principal, QueueSetup, QueueStats,
 };
 use quintet_wire::{STREAM_OVER, WorkerState};
 
@@ -162,6 +162,10 @@ impl ClientApi for ServerApi {
 
     fn end_of(&self, id: MessageId) -> Option<Ending> {
         self.0.core.end_of(id)
+    }
+
+    fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
+        self.0.core.attempts_of(id)
     }
 
     fn purge_of(&self, id: MessageId) -> Option<Ending> {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use quintet_client::{Arrive, ClientApi, OnOutcome, Recent, StoreError};
 use quintet_engine::Fact;
 use quintet_types::{
-    Answer, Body, Caller, ClientId, Command, CommandError, Delivery, Ending, MessageId, Ms, Name,
-    Outcome, QueueStats, Settings, WallAhead,
+    Answer, Attempt, Body, Caller, ClientId, Command, CommandError, Delivery, Ending, MessageId,
+    Ms, Name, Outcome, QueueStats, Settings, WallAhead,
 };
 
 use crate::world::World;
@@ -152,6 +152,10 @@ impl Drop for SimApi {
 impl ClientApi for SimApi {
     fn end_of(&self, id: MessageId) -> Option<Ending> {
         self.lock().world.engine.end_of(id)
+    }
+
+    fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
+        self.lock().world.engine.attempts_of(id)
     }
 
     fn purge_of(&self, id: MessageId) -> Option<Ending> {

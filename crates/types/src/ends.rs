@@ -1,8 +1,8 @@
 //! The ends of messages that are gone.
 
-use crate::caller::Caller;
+use crate::caller::{Caller, ClientId};
 use crate::id::MessageId;
-use crate::lease::Removal;
+use crate::lease::{Bound, Removal};
 use crate::name::Name;
 use crate::time::Ms;
 
@@ -102,4 +102,43 @@ pub struct Ending {
     pub by: Option<Caller>,
     /// Its id from then on.
     pub is_now: Option<MessageId>,
+}
+
+named! {
+    /// How an attempt ended without success.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum AttemptEnd, word {
+        /// Its holder, or the policy of the queue, counts it as a failure.
+        Failed = "failed",
+        /// Its lease ran out.
+        TimedOut = "timeout",
+        /// The connection or process of its holder ended.
+        Lost = "lost",
+        /// Given back without a failure.
+        Released = "released",
+        /// Buried, or moved as a dead letter.
+        Buried = "buried",
+    }
+}
+
+/// An attempt that ended without success, as far as it is known ([`crate::Settings::ends_max`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attempt {
+    /// The first id of its message.
+    pub id: MessageId,
+    /// Engine time of its end.
+    pub at: Ms,
+    /// Its holder; 0: not known, as after a restart.
+    pub client_id: ClientId,
+    pub bound: Bound,
+    /// Which attempt of the message it was.
+    pub number: u32,
+    pub end: AttemptEnd,
+    /// The first line of the error, cut.
+    pub error: Box<[u8]>,
+}
+
+impl Attempt {
+    /// Attempts of one message that are shown at most.
+    pub const SHOWN: usize = 20;
 }

@@ -62,7 +62,7 @@ pub use command::{
     TableEntry, TableRequest, Take, Transaction, Verb, Wait, When,
 };
 pub use command_error::{Class, CommandError};
-pub use ends::{Ended, Ending};
+pub use ends::{Attempt, AttemptEnd, Ended, Ending};
 pub use id::{MessageId, QueueId, RunId};
 pub use lease::{
     BackTo, Bound, Cancel, Cancelled, Lease, LeaseNews, LeaseState, Removal, Return, Transfer,

@@ -18,7 +18,7 @@ const NAMES_MAX: usize = 16;
     after_help = "Examples:\n  quintet trace 1234\n  quintet trace 1234 --json | grep \
                   '\"end\"'\n\nThe server knows the outcomes of the newest gone messages \
                   (ends_max, 100,000). After a restart it knows those that the log still has, but \
-                  not who caused them."
+                  not who caused them. Below are the attempts that ended without success."
 )]
 pub(in super::super) struct Trace {
     #[command(flatten)]
@@ -35,6 +35,7 @@ impl Trace {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
         for first in &self.ids {
             let mut id = *first;
+            let mut printed: Vec<serde_json::Value> = Vec::new();
             for _ in 0..NAMES_MAX {
                 let response = self.at.api("GET", &format!("/messages/{id}/trace"), None)?;
                 if self.json {
@@ -46,6 +47,15 @@ impl Trace {
                     let at = at.map(|at| format!(" ({})", utc(at)));
                     let text = seen_bytes(text.as_bytes());
                     writeln!(stdout(), "{text}{}", at.unwrap_or_default())?;
+                    // A message that went to another shard has the same under its next id.
+                    let past = response["past_attempts"].as_array().cloned();
+                    let past = past.unwrap_or_default();
+                    for attempt in past.iter().filter(|_| past != printed) {
+                        let text = attempt["text"].as_str().unwrap_or_default();
+                        let at = utc(attempt["at_ms"].as_u64().unwrap_or_default());
+                        writeln!(stdout(), "  {} ({at})", seen_bytes(text.as_bytes()))?;
+                    }
+                    printed = past;
                 }
                 match response["new_id"].as_u64() {
                     Some(next) if next != id => id = next,

@@ -7,8 +7,8 @@
 use super::departure::{depart, fail};
 use super::{Durable, Memory};
 use quintet_types::{
-    At, BackTo, Bound, ClientId, Ended, Lease, Message, MessageId, Ms, Name, Overrides, QueueId,
-    QueueTotals, Removal, Return, SegmentRef, State, Transfer,
+    At, AttemptEnd, BackTo, Bound, ClientId, Ended, Lease, Message, MessageId, Ms, Name, Overrides,
+    QueueId, QueueTotals, Removal, Return, SegmentRef, State, Transfer,
 };
 
 use crate::fact::{Change, DedupeId, Fact};
@@ -444,6 +444,7 @@ impl Durable {
         why: Return,
         failed: Option<Box<[u8]>>,
     ) {
+        self.end_attempt_by(at.id, why, failed.as_deref());
         self.count(at.queue, |totals| {
             match why {
                 Return::Released => totals.releases += 1,
@@ -499,6 +500,7 @@ impl Durable {
         (dead, by_time): (bool, bool),
         reason: Box<[u8]>,
     ) {
+        self.end_attempt(at.id, AttemptEnd::Buried, &reason);
         self.count_in(at.queue, |totals| {
             totals.buries += 1;
             totals.dead_letters += u64::from(dead);
@@ -545,6 +547,9 @@ impl Durable {
     }
 
     fn transfer(&mut self, at: At, to: QueueId, position: i64, why: Transfer, now: Ms) {
+        if why.is_dead_letter() {
+            self.end_attempt(at.id, AttemptEnd::Buried, b"");
+        }
         let from = self.count_out(at.queue, why);
         if to != at.queue {
             self.untie(at.id);
@@ -597,6 +602,7 @@ impl Durable {
             }
         }
         self.held.clear();
+        self.attempts.forget_clients();
     }
 
     fn end_lost(&mut self, id: MessageId) {

@@ -125,6 +125,11 @@ impl Ends {
         self.step.now = now;
     }
 
+    /// That time.
+    pub(super) fn now(&self) -> Ms {
+        self.step.now
+    }
+
     /// They happen on behalf of this caller; client 0: of nobody's own.
     #[inline]
     pub(super) fn are_found_by(&mut self, caller: Caller) {

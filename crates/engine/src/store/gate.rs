@@ -210,6 +210,7 @@ impl Store {
 
     pub(crate) fn keep_ends(&mut self, max: usize) {
         self.0.ends.set_max(max);
+        self.0.attempts.set_max(max);
     }
 
     pub(crate) fn new(shard: u8, shards: u8) -> Self {

@@ -3,6 +3,7 @@
 
 mod apply;
 mod ascending;
+mod attempts;
 mod batches;
 pub(crate) mod cold;
 #[cfg(test)]
@@ -129,6 +130,7 @@ pub(crate) struct Durable {
     pub(crate) tracks: Tracks,
     pub(crate) dependencies: Dependencies,
     pub(crate) ends: Ends,
+    attempts: attempts::Attempts,
     /// A message that belongs to a batch, is tracked or was held was here since the start. While
     /// there was none nothing has to be looked up.
     pub(crate) followed: bool,
@@ -365,6 +367,7 @@ impl Durable {
             + self.tracks.memory_bytes()
             + self.dependencies.memory_bytes()
             + self.ends.bytes()
+            + self.attempts.bytes()
             + self.dedupe_bytes
             + self.held_keys_memory()
             + self.cold.memory_bytes()

@@ -16,6 +16,7 @@ impl Pair {
                 .iter()
                 .map(|(name, rule)| (Pattern::new(name), rule.clone()))
                 .collect(),
+            ends_max: 100,
             ..Settings::default()
         };
         Self([0, 1].map(|n| World::shard(n, SHARDS, settings.clone())))
@@ -171,6 +172,22 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
     assert_eq!((there.born(), left), (id, 500));
     assert_ne!(there.id, id);
     assert_eq!(there.came_from(), Some(a.into()));
+    // So are the attempts of both shards.
+    pair.ask(1, 1, Command::Take(quintet_sim::world::reserve(b)));
+    let how = How::Release {
+        priority: None,
+        due: When::Now,
+        back_to: None,
+    };
+    let (of, by) = (there.id, By::Owner);
+    pair.ask(1, 1, Command::Settle { id: of, by, how });
+    let ends = |shard: usize, id| {
+        let attempts = pair.0[shard].engine.attempts_of(id).into_iter();
+        attempts.map(|attempt| attempt.end).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(0, id), [AttemptEnd::Buried]);
+    assert_eq!(ends(1, id), [AttemptEnd::Released]);
+    assert!(ends(1, of).is_empty());
     pair.ask(1, 1, bulk_op(BulkAction::Redrive { to: None }));
     pair.carry(1);
     pair.restart();

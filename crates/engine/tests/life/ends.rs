@@ -334,3 +334,79 @@ fn a_message_that_was_archived_is_counted_once() {
         }
     }
 }
+
+fn settle(w: &mut World, client_id: u64, id: MessageId, how: How) {
+    let by = By::Owner;
+    w.ask(client_id, Command::Settle { id, by, how });
+}
+
+fn release() -> How {
+    How::Release {
+        priority: None,
+        due: When::Now,
+        back_to: None,
+    }
+}
+
+#[test]
+fn attempts_without_success_are_known_with_their_holders_until_a_restart() {
+    let mut w = remembering(100);
+    let id = w.put("q", "a");
+    let take = |w: &mut World, client_id| assert_eq!(w.take(client_id, reserve("q")), "a");
+    take(&mut w, 1);
+    let (error, note) = ((*b"HTTP 503\nmore").into(), Vec::new());
+    settle(&mut w, 1, id, How::Fail { error, note });
+    take(&mut w, 2);
+    w.hang_up(2);
+    take(&mut w, 3);
+    settle(&mut w, 3, id, release());
+    take(&mut w, 4);
+    let began = w.now;
+    w.wait(61_000);
+    take(&mut w, 5);
+    let (priority, reason) = (None, (*b"bad").into());
+    settle(&mut w, 5, id, How::Bury { priority, reason });
+
+    let known = w.engine.attempts_of(id);
+    let is = |attempt: &Attempt, number: u32, end: AttemptEnd, error: &str, client_id: u64| {
+        let found = (attempt.number, attempt.end, attempt.client_id);
+        assert_eq!(found, (number, end, ClientId(client_id)));
+        assert_eq!(*attempt.error, *error.as_bytes());
+    };
+    assert_eq!(known.len(), 5);
+    is(&known[0], 1, AttemptEnd::Failed, "HTTP 503", 1);
+    is(&known[1], 2, AttemptEnd::Lost, "", 2);
+    is(&known[2], 3, AttemptEnd::Released, "", 3);
+    is(&known[3], 4, AttemptEnd::TimedOut, "", 4);
+    is(&known[4], 5, AttemptEnd::Buried, "bad", 5);
+    assert!(known[2].at <= began && known[3].at.since(began) >= 60_000);
+
+    // The log tells all of it but who they were.
+    w.restart();
+    let again = w.engine.attempts_of(id);
+    assert_eq!(again.len(), 5);
+    for (before, after) in known.iter().zip(&again) {
+        let error = String::from_utf8_lossy(&before.error);
+        is(after, before.number, before.end, &error, 0);
+    }
+    w.engine.configure(Settings::default());
+    assert!(w.engine.attempts_of(id).is_empty());
+}
+
+#[test]
+fn the_newest_attempts_are_known_and_no_success_is_one() {
+    // Ten bytes for each end: two attempts without errors.
+    for (ends, kept) in [(10, 2), (1000, 20), (0, 0)] {
+        let mut w = remembering(ends);
+        let id = w.put("q", "a");
+        for _ in 0..22 {
+            assert_eq!(w.take(1, reserve("q")), "a");
+            settle(&mut w, 1, id, release());
+        }
+        assert_eq!(w.take(1, reserve("q")), "a");
+        settle(&mut w, 1, id, How::Finish);
+        let known = w.engine.attempts_of(id).into_iter();
+        let numbers: Vec<u32> = known.map(|attempt| attempt.number).collect();
+        assert_eq!(numbers, (23 - kept..23).collect::<Vec<u32>>());
+    }
+}

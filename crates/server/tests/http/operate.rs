@@ -403,7 +403,7 @@ fn a_message_tells_its_attempts_and_where_its_trace_is() {
     let first = shown(&server, &path);
     let link = format!("href=\"https://traces.example/{trace}?at={span}\" rel=\"noreferrer\"");
     assert!(first.contains(&link), "{first}");
-    assert!(!first.contains("attempt 1 by") && !first.contains("of past attempts"));
+    assert!(!first.contains("attempt 1 by") && !first.contains("the newest attempts"));
     let reserve = "POST /api/v1/queues/work/reserve";
     let take = "{\"worker\": \"w-7 <b>\", \"lease_ms\": 60000}";
     let take = ask(reserve, "", take).json();
@@ -418,7 +418,7 @@ fn a_message_tells_its_attempts_and_where_its_trace_is() {
     assert!(at("put") < at("attempt 1 by") && at("attempt 1 by") < at("its lease ends"));
     assert!(line.contains("w-7 &#60;b&#62;"), "{line}");
     assert!(
-        !line.contains("of past attempts"),
+        !line.contains("the newest attempts"),
         "nothing is over: {line}"
     );
     let lease = take["messages"][0]["lease"].as_str().expect("a lease");
@@ -429,8 +429,15 @@ fn a_message_tells_its_attempts_and_where_its_trace_is() {
         failed.contains("last failure, after 1 attempt: HTTP 503</dd>"),
         "{failed}"
     );
-    assert!(failed.contains("only the number of past attempts"));
-    assert!(!failed.contains("attempt 1 by"), "{failed}");
+    assert!(
+        failed.contains("attempt 1 by worker w-7 &#60;b&#62;"),
+        "{failed}"
+    );
+    assert!(failed.contains(" failed: HTTP 503</dd>"), "{failed}");
+    assert!(
+        !failed.contains("the newest attempts"),
+        "all is known: {failed}"
+    );
 }
 
 #[test]

@@ -184,6 +184,52 @@ fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
 }
 
 #[test]
+fn attempts_are_told_with_worker_and_error_and_without_the_worker_after_kill_9() {
+    let data = Data::fresh();
+    let start = || Start {
+        listen: HTTP,
+        config: Some("[[queue]]\nname = 'work'\nretry_delay = '1h'\n"),
+        sync: None,
+    };
+    let server = start().serve_at(&data);
+    let id = put(&server, "work");
+    let reserve = "POST /api/v1/queues/work/reserve";
+    let worker = "{\"worker\": \"w-7\", \"lease_ms\": 60000}";
+    let reserved = server.ask(reserve, http::JSON, worker).json();
+    let lease = reserved["messages"][0]["lease"].as_str().expect("a lease");
+    let fail = format!("POST /api/v1/leases/{lease}/fail");
+    let failed = server.ask(&fail, http::JSON, "{\"error\": \"HTTP 503\\nmore\"}");
+    assert!((200..300).contains(&failed.status), "{failed:?}");
+    let attempt = |server: &Server| {
+        let attempts = trace(server, id)["past_attempts"].clone();
+        assert_eq!(attempts.as_array().map(Vec::len), Some(1), "{attempts}");
+        let attempt = attempts[0].clone();
+        let told = ["end", "error"].map(|field| attempt[field].as_str());
+        assert_eq!(told, [Some("failed"), Some("HTTP 503")], "{attempt}");
+        assert_eq!(attempt["number"], 1);
+        // Below the sentence about the message.
+        let lines = server.printed(&["trace", &id.to_string()]);
+        let text = attempt["text"].as_str().expect("a sentence");
+        assert!(lines.contains(&format!("\n  {text} (")), "{lines}");
+        (attempt["by"].clone(), text.to_owned())
+    };
+    let (by, text) = attempt(&server);
+    let by = by.as_str().expect("a worker");
+    assert!(by.starts_with("worker w-7"), "{by}");
+    assert_eq!(text, format!("attempt 1 by {by} failed: HTTP 503"));
+    server.kill();
+    let server = start().serve_at(&data);
+    let told = attempt(&server);
+    assert_eq!(told, (Value::Null, "attempt 1 failed: HTTP 503".to_owned()));
+    let page = server.ask(&format!("GET /messages/{id}"), "", "").body;
+    assert!(page.contains("attempt 1 failed: HTTP 503</dd>"), "{page}");
+    assert!(
+        page.contains("forgets their workers at a restart"),
+        "{page}"
+    );
+}
+
+#[test]
 fn a_purge_is_named_for_a_message_whose_end_it_made_unknown() {
     let server = Start::of("ends_max = 3\n").listen(&["http=0"]).serve();
     let ids: Vec<u64> = (0..4).map(|_| put(&server, "work")).collect();
