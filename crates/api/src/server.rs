@@ -3,15 +3,14 @@
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
-use quintet_types::CommandError;
 use serde_json::{Map, Value, json};
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, must_operate};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
 use super::workers::linked;
-use quintet_http::{Requester, reply};
+use quintet_http::reply;
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
@@ -23,13 +22,6 @@ pub(super) async fn stats(Call { api, requester }: Call) -> Answer {
     map.insert("memory_bytes".into(), stats.memory_bytes.into());
     map.extend(super::types::numbers(&stats.gauges, &stats.totals));
     Ok(reply::document(&Value::Object(map)))
-}
-
-pub(super) fn must_operate(requester: &Requester) -> Result<(), Problem> {
-    match requester.may_server() {
-        true => Ok(()),
-        false => Err(Problem::refused(CommandError::NotPermitted)),
-    }
 }
 
 /// Every number the server tells, by name, with its version and the last errors of hooks.

@@ -8,10 +8,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use quintet_client::{ClientApi, Share, TellPage, WorkerAction};
 use tokio::sync::oneshot;
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, must_operate};
 use super::path::Path;
 use super::problem::Problem;
-use super::server::must_operate;
 use super::{Api, read};
 use quintet_http::reply;
 

@@ -58,7 +58,7 @@ impl Client {
     }
 }
 
-/// Told of the connections one by one.
+/// Receives connections one by one.
 pub trait Listing: Send {
     /// Takes one. False: it has enough, and this one is for the next page.
     fn add(&mut self, client: Client) -> bool;

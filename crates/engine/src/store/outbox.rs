@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use super::Durable;
 use super::cold::run_of_body;
 use super::departure::depart;
-use quintet_types::{At, Body, Message, MessageId, Ms, Name, SegmentRef, Transfer};
+use quintet_types::{At, AttemptEnd, Body, Message, MessageId, Ms, Name, SegmentRef, Transfer};
 
 use crate::fact::Fact;
 
