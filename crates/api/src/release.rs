@@ -11,11 +11,10 @@ use quintet_types::{
 };
 use tokio::task::JoinSet;
 
-use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::call::{Answer, Call, OfQueue, RequestBody, must_operate};
 use super::messages::done_to;
 use super::path::Path;
 use super::problem::Problem;
-use super::server::must_operate;
 use super::types::{Acted, Released};
 use super::{Api, bulk, read};
 use quintet_http::Requester;

@@ -13,10 +13,9 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, must_operate};
 use super::path::Path;
 use super::problem::Problem;
-use super::server::must_operate;
 use super::types::MessageView;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
