@@ -46,6 +46,8 @@ pub(super) struct Api {
     used: Instant,
     /// Bytes of the last reply that were not read.
     left: u64,
+    /// The last reply is a page of a list, and others follow.
+    more: bool,
     /// The lines that each request has.
     head: String,
     /// Posts whose replies were not read ([`Api::begin`]).
@@ -59,6 +61,8 @@ struct Reply {
     last: bool,
     /// Bytes of its body.
     length: u64,
+    /// It links to the next page of a list.
+    more: bool,
 }
 
 impl Where {
@@ -91,6 +95,7 @@ impl Api {
             stream: None,
             used: Instant::now(),
             left: 0,
+            more: false,
             head,
             waiting: 0,
         };
@@ -144,8 +149,8 @@ impl Api {
         String::from_utf8(text).context("the server is of another version")
     }
 
-    /// All rows of a list that comes in pages. The next page is asked with the `key` of the last
-    /// row, as `after`.
+    /// All rows of a list that comes in pages. A page that others follow has the header `Link`; the
+    /// next one is asked with the `key` of the last row, as `after`.
     ///
     /// # Errors
     /// As of [`Api::ask`].
@@ -161,12 +166,11 @@ impl Api {
             });
             let page: Vec<Value> = serde_json::from_value(self.get(&format!("{path}{after}"))?)
                 .context("the server is of another version")?;
-            // An older server sends the same list again.
-            let is_new = |row: &Value| all.first().is_none_or(|first| first[key] != row[key]);
-            if !page.first().is_some_and(is_new) {
+            let ends = page.is_empty() || !self.more;
+            all.extend(page);
+            if ends {
                 return Ok(all);
             }
-            all.extend(page);
         }
     }
 
@@ -451,7 +455,7 @@ impl Api {
             (Ok(_), _) => read(&mut stream).context("the server is of another version")?,
         };
         self.used = Instant::now();
-        self.left = reply.length;
+        (self.left, self.more) = (reply.length, reply.more);
         // One that the server closes fails at the next request.
         if !reply.last || reply.length > 0 {
             self.stream = Some(stream);
@@ -534,7 +538,7 @@ fn read(stream: &mut impl BufRead) -> Result<Reply> {
         .strip_prefix("HTTP/1.")
         .and_then(|rest| rest.split(' ').nth(1));
     let status: u16 = status.context("no HTTP")?.parse()?;
-    let (mut length, mut last) = (None, first.starts_with("HTTP/1.0"));
+    let (mut length, mut last, mut more) = (None, first.starts_with("HTTP/1.0"), false);
     loop {
         let header = line()?.to_ascii_lowercase();
         if header.is_empty() {
@@ -546,6 +550,7 @@ fn read(stream: &mut impl BufRead) -> Result<Reply> {
         match name {
             "content-length" => length = Some(value.trim().parse::<u64>()?),
             "connection" => last = value.trim() == "close",
+            "link" => more = true,
             _ => {}
         }
     }
@@ -557,12 +562,15 @@ fn read(stream: &mut impl BufRead) -> Result<Reply> {
         status,
         last,
         length,
+        more,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -579,6 +587,49 @@ mod tests {
         assert_eq!(response(none).unwrap(), (204, true, 0));
         assert!(response(b"{\"error\": \"bad request\"}\n").is_err());
         assert_eq!(part("a b/ü?\""), "a%20b%2F%C3%BC%3F%22");
+    }
+
+    /// Clients that connect meanwhile would be a new page each time.
+    #[test]
+    fn a_list_ends_with_the_page_that_links_to_no_other() {
+        let page = |link: &str, id: u64| {
+            let body = format!("[{{\"id\":{id}}}]");
+            let length = body.len();
+            format!("HTTP/1.1 200 OK\r\n{link}Content-Length: {length}\r\n\r\n{body}")
+        };
+        let next = "Link: <?after=1>; rel=\"next\"\r\n";
+        let pages = [page(next, 1), page("", 2), page("", 3)].concat();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = plain(listener.local_addr().unwrap()).unwrap();
+        // The replies come first: no thread has to be in time.
+        let (mut other, _) = listener.accept().unwrap();
+        other.write_all(pages.as_bytes()).unwrap();
+        let mut api = Api {
+            at: Where {
+                data: None,
+                only_sockets: true,
+                verbose: false,
+                socket: None,
+                server: None,
+                ca: None,
+                cert: None,
+                key: None,
+                user: None,
+                token_file: None,
+            },
+            stream: Some(BufReader::new(Way::Plain(stream))),
+            used: Instant::now(),
+            left: 0,
+            more: false,
+            head: String::new(),
+            waiting: 0,
+        };
+        let rows = api.list("/connections", "id").unwrap();
+        assert_eq!(rows, [json!({"id": 1}), json!({"id": 2})]);
+        let mut asked = [0; 512];
+        let read = other.read(&mut asked).unwrap();
+        let asked = String::from_utf8_lossy(&asked[..read]).into_owned();
+        assert!(asked.contains("/connections?after=1 "), "{asked}");
     }
 
     #[test]

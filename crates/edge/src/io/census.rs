@@ -271,7 +271,9 @@ impl IoThread {
             Place::Slot(first) => self.clients_from(first, &edge),
             Place::Http(after) => {
                 let clients = edge.http_clients(after);
-                let last = clients.last().and_then(|last| http_id(last.client_id()));
+                // A short slice is the last one, however fast others connect.
+                let last = clients.get(AT_ONCE - 1);
+                let last = last.and_then(|last| http_id(last.client_id()));
                 (clients, last.map(|id| (self.index, Place::Http(id))))
             }
         };
