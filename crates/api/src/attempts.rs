@@ -15,8 +15,8 @@ pub struct PastAttempt {
     number: u32,
     /// When it ended.
     at_ms: u64,
-    /// `failed`, `timeout`, `lost` (its connection or process ended), `released` or `buried` (also
-    /// as a dead letter).
+    /// `failed`, `timeout`, `lost` (its connection or process ended), `released`, `buried` (also
+    /// as a dead letter) or `hook` (a hook decided about the message).
     end: &'static str,
     /// The first line of the error, 200 bytes at most; empty: none.
     error: String,
@@ -53,6 +53,7 @@ impl Api {
                 AttemptEnd::Lost => "ended with its client",
                 AttemptEnd::Released => "was released",
                 AttemptEnd::Buried => "was buried",
+                AttemptEnd::Decided => "ended, and a hook decided",
             };
             let error = plain(&attempt.error);
             let because = match error.is_empty() {

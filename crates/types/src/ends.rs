@@ -118,6 +118,8 @@ named! {
         Released = "released",
         /// Buried, or moved as a dead letter.
         Buried = "buried",
+        /// A hook decided about its message.
+        Decided = "hook",
     }
 }
 

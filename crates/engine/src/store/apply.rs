@@ -395,6 +395,7 @@ impl Durable {
 
     fn withhold(&mut self, at: At, client_id: ClientId) {
         let Some(slot) = self.slot(at.id) else { return };
+        self.end_attempt(at.id, AttemptEnd::Decided, b"");
         self.index_out(slot);
         self.lease_out(slot, at.id);
         self.messages.at_mut(slot).state = State::Reserved;

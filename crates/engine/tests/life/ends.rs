@@ -394,6 +394,33 @@ fn attempts_without_success_are_known_with_their_holders_until_a_restart() {
 }
 
 #[test]
+fn an_attempt_is_known_after_which_hooks_decide() {
+    let rule = Overrides {
+        attempts_max: Some(1),
+        ..Overrides::default()
+    };
+    let mut w = World::with(Settings {
+        ends_max: 100,
+        rules: vec![(Pattern::new("q"), rule)],
+        ..Settings::default()
+    });
+    let hooks = PendingDecisions {
+        client_id: ClientId(77),
+        dead_letter: true,
+        ..PendingDecisions::default()
+    };
+    w.engine
+        .set_pending_decisions(w.now, hooks, &mut w.facts, &mut w.deliveries);
+    let id = w.put("q", "a");
+    assert_eq!(w.take(1, reserve("q")), "a");
+    w.hang_up(1);
+    assert_eq!(w.engine.take_pending_decisions().len(), 1);
+    let known = w.engine.attempts_of(id).into_iter();
+    let known: Vec<_> = known.map(|one| (one.end, one.client_id)).collect();
+    assert_eq!(known, [(AttemptEnd::Decided, ClientId(1))]);
+}
+
+#[test]
 fn the_newest_attempts_are_known_and_no_success_is_one() {
     // Ten bytes for each end: two attempts without errors.
     for (ends, kept) in [(10, 2), (1000, 20), (0, 0)] {
