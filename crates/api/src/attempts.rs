@@ -1,7 +1,7 @@
 //! Attempts of a message that ended without success.
 
 use quintet_client::shown::plain;
-use quintet_types::{AttemptEnd, ClientId, MessageId, Ms};
+use quintet_types::{AttemptEnd, ClientId, MessageId, Ms, Verb};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -28,7 +28,7 @@ pub struct PastAttempt {
 
 impl Api {
     /// The newest attempts of a message that ended without success, by its first id, oldest first,
-    /// with the engine times of their ends.
+    /// with the engine times of their ends: those in queues that the requester may see.
     pub async fn past_attempts(
         &self,
         requester: &Requester,
@@ -36,7 +36,8 @@ impl Api {
     ) -> Vec<(Ms, PastAttempt)> {
         let client_api = self.client_api();
         let known = tokio::task::spawn_blocking(move || client_api.attempts_of(id)).await;
-        let known = known.unwrap_or_default();
+        let mut known = known.unwrap_or_default();
+        known.retain(|attempt| requester.may_to(Verb::Peek, &attempt.queue));
         if known.is_empty() {
             return Vec::new();
         }

@@ -128,6 +128,8 @@ named! {
 pub struct Attempt {
     /// The first id of its message.
     pub id: MessageId,
+    /// Where it was: those who may not see messages there do not see the attempt.
+    pub queue: Name,
     /// Engine time of its end.
     pub at: Ms,
     /// Its holder; 0: not known, as after a restart.

@@ -24,7 +24,7 @@ pub(super) struct Attempts {
 
 /// Bytes of memory that one takes.
 fn weight(attempt: &Attempt) -> usize {
-    size_of::<Attempt>() + attempt.error.len()
+    size_of::<Attempt>() + attempt.error.len() + attempt.queue.as_bytes().len()
 }
 
 impl Attempts {
@@ -76,10 +76,15 @@ impl Durable {
             return;
         }
         let message = self.messages.at(slot);
+        let queue = self.queue(message.queue);
+        let Some(queue) = queue.map(|queue| queue.name.clone()) else {
+            return;
+        };
         let line = error.split(|byte| *byte == b'\n').next();
         let line = line.unwrap_or_default().trim_ascii_end();
         self.attempts.add(Attempt {
             id: message.born(),
+            queue,
             at: self.ends.now(),
             client_id: match lease.epoch == self.epoch {
                 true => lease.client_id,

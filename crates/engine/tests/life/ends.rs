@@ -423,7 +423,7 @@ fn an_attempt_is_known_after_which_hooks_decide() {
 #[test]
 fn the_newest_attempts_are_known_and_no_success_is_one() {
     // Ten bytes for each end: two attempts without errors.
-    for (ends, kept) in [(10, 2), (1000, 20), (0, 0)] {
+    for (ends, kept) in [(20, 2), (1000, 20), (0, 0)] {
         let mut w = remembering(ends);
         let id = w.put("q", "a");
         for _ in 0..22 {

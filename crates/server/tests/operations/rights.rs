@@ -559,3 +559,30 @@ fn what_became_of_a_message_is_told_to_those_who_may_see_its_queue() {
     assert_eq!(api(&server, "bob", "DELETE /queues/ann", &json!({})).0, 204);
     assert_eq!((trace("ann", 2).0, trace("bob", 2).0), (403, 200));
 }
+
+#[test]
+fn an_attempt_is_told_to_those_who_may_see_the_queue_it_was_in() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let bob = |line: &str, body: Value| {
+        let (status, reply) = api(&server, "bob", line, &body);
+        assert!((200..300).contains(&status), "{line}: {reply}");
+        reply
+    };
+    let put = bob("POST /queues/sec/messages", json!({ "messages": [{}] }));
+    let id = put["ids"][0].as_u64().expect("an id");
+    let reserved = bob("POST /queues/sec/reserve", json!({ "lease_ms": 60_000 }));
+    let lease = reserved["messages"][0]["lease"].as_str().expect("a lease");
+    bob(
+        &format!("POST /leases/{lease}/fail"),
+        json!({ "error": "secret" }),
+    );
+    bob(&format!("POST /messages/{id}/move"), json!({ "to": "ann" }));
+    let attempts = |name: &str| {
+        let line = format!("GET /messages/{id}/trace");
+        let (status, traced) = api(&server, name, &line, &json!({}));
+        assert_eq!(status, 200, "{traced}");
+        traced["past_attempts"].as_array().map(Vec::len)
+    };
+    assert_eq!((attempts("bob"), attempts("ann")), (Some(1), Some(0)));
+}
