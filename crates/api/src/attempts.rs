@@ -15,8 +15,8 @@ pub struct PastAttempt {
     number: u32,
     /// When it ended.
     at_ms: u64,
-    /// `failed`, `timeout`, `lost` (its connection or process ended), `released`, `buried` (also
-    /// as a dead letter) or `hook` (a hook decided about the message).
+    /// `failed`, `timeout`, `lost` (its connection or process ended), `released`, `buried`,
+    /// `dead_letter` (moved as one) or `hook` (a hook decided about the message).
     end: &'static str,
     /// The first line of the error, 200 bytes at most; empty: none.
     error: String,
@@ -54,6 +54,7 @@ impl Api {
                 AttemptEnd::Lost => "ended with its client",
                 AttemptEnd::Released => "was released",
                 AttemptEnd::Buried => "was buried",
+                AttemptEnd::DeadLetter => "made it a dead letter",
                 AttemptEnd::Decided => "ended, and a hook decided",
             };
             let error = plain(&attempt.error);

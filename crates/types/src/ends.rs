@@ -116,8 +116,10 @@ named! {
         Lost = "lost",
         /// Given back without a failure.
         Released = "released",
-        /// Buried, or moved as a dead letter.
+        /// Buried.
         Buried = "buried",
+        /// Moved as a dead letter.
+        DeadLetter = "dead_letter",
         /// A hook decided about its message.
         Decided = "hook",
     }

@@ -549,7 +549,7 @@ impl Durable {
 
     fn transfer(&mut self, at: At, to: QueueId, position: i64, why: Transfer, now: Ms) {
         if why.is_dead_letter() {
-            self.end_attempt(at.id, AttemptEnd::Buried, b"");
+            self.end_attempt(at.id, AttemptEnd::DeadLetter, b"");
         }
         let from = self.count_out(at.queue, why);
         if to != at.queue {

@@ -29,7 +29,7 @@ impl Durable {
     /// Takes a message out of its queue and sets it aside for another shard.
     pub(super) fn send(&mut self, at: At, to: Name, why: Transfer, now: Ms) {
         if why.is_dead_letter() {
-            self.end_attempt(at.id, AttemptEnd::Buried, b"");
+            self.end_attempt(at.id, AttemptEnd::DeadLetter, b"");
         }
         let from = self.count_out(at.queue, why);
         self.untie(at.id);

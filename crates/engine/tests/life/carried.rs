@@ -185,7 +185,7 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
         let attempts = pair.0[shard].engine.attempts_of(id).into_iter();
         attempts.map(|attempt| attempt.end).collect::<Vec<_>>()
     };
-    assert_eq!(ends(0, id), [AttemptEnd::Buried]);
+    assert_eq!(ends(0, id), [AttemptEnd::DeadLetter]);
     assert_eq!(ends(1, id), [AttemptEnd::Released]);
     assert!(ends(1, of).is_empty());
     pair.ask(1, 1, bulk_op(BulkAction::Redrive { to: None }));
