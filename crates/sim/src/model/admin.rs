@@ -460,6 +460,8 @@ impl Model {
                 let totals = self.totals(message.queue);
                 totals.restored += 1;
                 let id = message.id;
+                // It lives again: what is held for it from now on waits for its next end.
+                self.succeeded.remove(&id);
                 self.items.push(Item {
                     message,
                     lease: None,
