@@ -80,7 +80,6 @@ impl HookState {
             | Command::KickId(_)
             | Command::Redrive(_)
             | Command::Move { .. }
-            | Command::MoveAll { .. }
             | Command::BulkOp(_)
             | Command::Commit(_)
             | Command::Edit(..)

@@ -28,7 +28,6 @@ fn is_written_down(command: &Command, operator: bool) -> bool {
         | Command::Hold { .. }
         | Command::Redrive(_)
         | Command::Move { .. }
-        | Command::MoveAll { .. }
         | Command::Table(TableRequest::Drop(_))
         | Command::Batch(BatchRequest::Forget(_)) => true,
         Command::DropQueues { dry_run, .. } => !dry_run,

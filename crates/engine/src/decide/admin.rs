@@ -77,37 +77,6 @@ impl Engine {
         Ok(Outcome::Done)
     }
 
-    pub(crate) fn move_all<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        from: &Name,
-        to: &Name,
-        state: ListState,
-        max: u64,
-    ) -> Result<Outcome, Stop> {
-        let from = self.existing(from)?;
-        self.store.promote(from, self.now);
-        if state == ListState::Reserved {
-            return Ok(Outcome::Count(0));
-        }
-        let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
-        let slots = self.slots_in(from, state, None, max)?;
-        if self.belongs_elsewhere(to) {
-            for &slot in &slots {
-                let id = self.store.messages.at(slot).id;
-                self.send(cx, id, to.clone(), Transfer::Command);
-            }
-            return Ok(Outcome::Count(slots.len() as u64));
-        }
-        let to = self.find_or_make_ours(to)?;
-        for &slot in &slots {
-            let id = self.store.messages.at(slot).id;
-            self.transfer(cx, id, to, Transfer::Command);
-        }
-        self.forget_unused(to);
-        Ok(Outcome::Count(slots.len() as u64))
-    }
-
     /// Slots of the first `max` messages in one state, in their order: those
     /// behind the one in slot `after`, or all.
     pub(crate) fn slots_in(

@@ -153,12 +153,10 @@ fn kick(state: ListState) -> Command {
 }
 
 fn moves(state: ListState) -> Command {
-    Command::MoveAll {
-        from: "q".into(),
-        to: "r".into(),
-        state,
-        max: 9,
-    }
+    Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move("r".into()),
+        ..BulkOp::show("q".into(), state, 9)
+    }))
 }
 
 fn transaction(effects: Vec<Effect>, then: Option<Command>) -> Command {

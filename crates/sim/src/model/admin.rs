@@ -71,26 +71,6 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn move_all(
-        &mut self,
-        from: &Name,
-        to: &Name,
-        state: ListState,
-        max: u64,
-    ) -> Result<Outcome, CommandError> {
-        let from = self.find(from).ok_or(CommandError::QueueNotFound)?;
-        if state == ListState::Reserved {
-            return Ok(Outcome::Count(0));
-        }
-        let to = self.find_or_make(to)?;
-        let mut ids = self.list(from, state);
-        ids.truncate(max as usize);
-        for &id in &ids {
-            self.transfer(id, to, Transfer::Command);
-        }
-        Ok(Outcome::Count(ids.len() as u64))
-    }
-
     /// All of it at once; where a slice ends is the engine's to know.
     pub(super) fn bulk_op(&mut self, bulk_op: BulkOp) -> Result<Outcome, CommandError> {
         let from = self

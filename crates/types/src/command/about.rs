@@ -180,7 +180,6 @@ impl Command {
             Command::KickId(id) => (Verb::Kick, Subject::Message(*id)),
             Command::Redrive(id) => (Verb::Move, Subject::Message(*id)),
             Command::Move { id, to } => (Verb::Move, Subject::MessageTo(*id, to)),
-            Command::MoveAll { from, to, .. } => (Verb::Move, Subject::Between(from, to)),
             Command::BulkOp(bulk_op) => bulk_op_about(bulk_op),
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),

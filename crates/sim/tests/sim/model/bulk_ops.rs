@@ -20,7 +20,7 @@ pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
         1 => Just(BulkAction::Purge),
         1 => Just(BulkAction::Kick),
         1 => cancel().prop_map(BulkAction::Cancel),
-        1 => name().prop_map(BulkAction::Move),
+        2 => name().prop_map(BulkAction::Move),
         2 => prop::option::weighted(0.3, name()).prop_map(|to| BulkAction::Redrive { to }),
         1 => name().prop_map(BulkAction::RedriveInto),
     ];
