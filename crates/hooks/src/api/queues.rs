@@ -2,9 +2,8 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Caller, Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId,
-    MessageResult, Name, Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf,
-    StatsReply,
+    Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId, MessageResult, Name,
+    Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf, StatsReply,
 };
 
 use super::{Env, failed};
@@ -53,8 +52,7 @@ fn first(work: &mut Work, queue: &Name) -> Answer<Option<Message>> {
                 max,
             },
         };
-        let caller = work.caller;
-        let Some(Outcome::Messages(messages)) = work.host.ask(caller, Command::Peek(peek)).0 else {
+        let Some(Outcome::Messages(messages)) = work.ask(Command::Peek(peek)).0 else {
             return Ok(None);
         };
         after = messages.last().map(|message| message.id);
@@ -76,8 +74,7 @@ fn by_id(work: &mut Work, id: MessageId) -> Answer<Option<(Message, Name)>> {
     if work.step.gone.contains(&id) {
         return Ok(None);
     }
-    let caller = work.caller;
-    let (outcome, queue) = work.host.ask(caller, Command::Peek(Peek::Id(id)));
+    let (outcome, queue) = work.ask(Command::Peek(Peek::Id(id)));
     let found = match outcome {
         Some(Outcome::Messages(messages)) => messages.into_iter().next(),
         _ => None,
@@ -155,10 +152,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
     let result = env.function(lua, "quintet.result", |lua, env, which: Value| {
         let id = id(&which)?;
         let ask = Command::AwaitResult { id, wait_ms: 0 };
-        let outcome = env.work(|work| {
-            let caller = Caller::server(work.caller.client_id);
-            Ok(work.host.ask(caller, ask).0)
-        })?;
+        let outcome = env.work(|work| Ok(work.ask(ask).0))?;
         let answer = match outcome {
             Some(Outcome::Result(result)) => ended(lua, &result),
             Some(Outcome::Empty) => {
@@ -231,12 +225,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
 }
 
 fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
-    let ask = |env: &Env, of: StatsOf| {
-        env.work(|work| {
-            let caller = work.caller;
-            Ok(work.host.ask(caller, Command::Stats(of)).0)
-        })
-    };
+    let ask = |env: &Env, of: StatsOf| env.work(|work| Ok(work.ask(Command::Stats(of)).0));
     let queues = env.function(lua, "quintet.queues", move |lua, env, ()| {
         let names = lua.create_table().map_err(failed)?;
         let mut next = Some((0, 0));
