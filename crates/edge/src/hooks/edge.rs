@@ -76,5 +76,5 @@ fn peeks(command: &Command) -> bool {
         Command::Peek(_)
             | Command::Stats(_)
             | Command::Table(TableRequest::Get { .. } | TableRequest::List { .. })
-    )
+    ) || matches!(command, Command::BulkOp(bulk_op) if !bulk_op.action.changes())
 }

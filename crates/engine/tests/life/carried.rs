@@ -63,18 +63,12 @@ impl Pair {
         let outcome = self.ask(
             shard,
             1,
-            Command::Peek(Peek::List {
-                queue: queue.into(),
-                state: ListState::Ready,
-                after: None,
-                max: 99,
-            }),
+            Command::BulkOp(Box::new(BulkOp::show(queue.into(), ListState::Ready, 99))),
         );
-        let Outcome::Messages(messages) = outcome else {
+        let Outcome::BulkDone(done) = outcome else {
             return Vec::new();
         };
-        messages
-            .into_iter()
+        (done.messages.into_iter())
             .map(|m| {
                 let body = String::from_utf8(m.body.as_small().unwrap().to_vec()).unwrap();
                 (m.id, body, m.extra.map_or(Vec::new(), |extra| extra.attrs))

@@ -2,8 +2,9 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId, MessageResult, Name,
-    Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf, StatsReply,
+    BulkOp, Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId,
+    MessageResult, Name, Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf,
+    StatsReply,
 };
 
 use super::{Env, failed};
@@ -33,37 +34,31 @@ fn id(value: &Value) -> Answer<MessageId> {
         .map_err(|_| "a message's id is not negative".to_owned())
 }
 
-/// Pages of a queue that are looked through for one message that this step has
-/// not taken away: what is in runs comes in pages that may be short.
+/// Pages of a queue that are looked through for one message that this step has not taken away: one
+/// of large messages is short.
 const PAGES_MAX: usize = 16;
 
-/// The first message of a queue that this step has not taken away. Asked for by
-/// [`Peek`], as that never waits.
+/// The first message of a queue that this step has not taken away. It is shown, as that never
+/// waits.
 fn first(work: &mut Work, queue: &Name) -> Answer<Option<Message>> {
     let max = u32::try_from(work.step.gone.len() + 1).unwrap_or(u32::MAX);
     let mut after = None;
     for _ in 0..PAGES_MAX {
-        let peek = match max {
-            1 => Peek::Ready(queue.clone()),
-            max => Peek::List {
-                queue: queue.clone(),
-                state: ListState::Ready,
-                after,
-                max,
-            },
+        let show = BulkOp {
+            after,
+            ..BulkOp::show(queue.clone(), ListState::Ready, max)
         };
-        let Some(Outcome::Messages(messages)) = work.ask(Command::Peek(peek)).0 else {
+        let Some(Outcome::BulkDone(done)) = work.ask(Command::BulkOp(Box::new(show))).0 else {
             return Ok(None);
         };
-        after = messages.last().map(|message| message.id);
-        let found = messages
-            .into_iter()
+        after = done.next;
+        let found = (done.messages.into_iter())
             .find(|message| message.selectable && !work.step.gone.contains(&message.id));
         if let Some(message) = found {
             work.step.saw(&message);
             return Ok(Some(message));
         }
-        if max == 1 {
+        if after.is_none() {
             break;
         }
     }

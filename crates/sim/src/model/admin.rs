@@ -122,6 +122,7 @@ impl Model {
                 }
                 (BulkAction::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
                 (BulkAction::CountToCancel, _) if self.may_cancel(id).is_err() => continue,
+                (BulkAction::Show, _) => done.messages.push(self.seen(&message)),
                 (BulkAction::Kick, _) => self.kick_one(id),
                 (BulkAction::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
                 (BulkAction::Redrive { .. } | BulkAction::RedriveInto(_), Some(to)) => {

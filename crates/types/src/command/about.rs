@@ -168,12 +168,9 @@ impl Command {
             // As those who may extend it.
             Command::AwaitLease(ask) => (Verb::Touch, Subject::Message(ask.id)),
             Command::Peek(Peek::Id(id)) => (Verb::Peek, Subject::Message(*id)),
-            Command::Peek(
-                Peek::Ready(queue)
-                | Peek::Delayed(queue)
-                | Peek::Buried(queue)
-                | Peek::List { queue, .. },
-            ) => (Verb::Peek, Subject::Queue(queue)),
+            Command::Peek(Peek::Ready(queue) | Peek::Delayed(queue) | Peek::Buried(queue)) => {
+                (Verb::Peek, Subject::Queue(queue))
+            }
             Command::Delete { id, .. } => (Verb::Delete, Subject::Message(*id)),
             Command::Cancel(id, _) => (Verb::Delete, Subject::Message(*id)),
             Command::Kick { queue, .. } => (Verb::Kick, Subject::Queue(queue)),

@@ -14,6 +14,7 @@ pub(super) fn cancel() -> impl Strategy<Value = Cancel> {
 pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
     let action = prop_oneof![
         1 => Just(BulkAction::Count),
+        3 => Just(BulkAction::Show),
         2 => Just(BulkAction::ShowBack),
         1 => Just(BulkAction::CountToCancel),
         1 => Just(BulkAction::Delete),

@@ -557,9 +557,6 @@ fn command() -> impl Strategy<Value = Command> {
             name().prop_map(Peek::Ready),
             name().prop_map(Peek::Delayed),
             name().prop_map(Peek::Buried),
-            (name(), state(), prop::option::of(1..9u64), 1..4u32).prop_map(
-                |(queue, state, after, max)| Peek::List { queue, state, after: after.map(MessageId), max }
-            ),
         ].prop_map(Command::Peek),
     ]
 }
