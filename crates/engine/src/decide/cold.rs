@@ -45,6 +45,16 @@ pub(crate) enum Stop {
     Cold(Cold),
 }
 
+impl Stop {
+    /// The error for one who does not wait: what is being read is there when it is asked again.
+    pub(crate) fn at_once(self) -> CommandError {
+        match self {
+            Stop::Refused(command_error) => command_error,
+            Stop::Cold(_) => CommandError::Conflict,
+        }
+    }
+}
+
 impl From<CommandError> for Stop {
     fn from(command_error: CommandError) -> Self {
         Stop::Refused(command_error)

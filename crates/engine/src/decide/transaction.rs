@@ -110,12 +110,7 @@ impl Engine {
             vouched: true,
             ..Call::of(caller)
         };
-        let possible = self.is_possible(call, transaction);
-        match possible {
-            Ok(()) => Ok(()),
-            Err(Stop::Refused(command_error)) => Err(command_error),
-            Err(Stop::Cold(_)) => Err(CommandError::Conflict),
-        }
+        self.is_possible(call, transaction).map_err(Stop::at_once)
     }
 
     /// Finds every error but those of the command itself, and what has to be
