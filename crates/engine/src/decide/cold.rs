@@ -399,6 +399,7 @@ impl Engine {
             .queue(queue)
             .and_then(|queue| queue.cold.as_ref())
         else {
+            // It has nothing in runs.
             return;
         };
         let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = cold
@@ -638,6 +639,7 @@ impl Engine {
         };
         let message = self.store.messages.at(slot);
         let Some(run) = message.segment_ref.run() else {
+            // It is in no run.
             return;
         };
         let apply_loaded = Fact::Loaded {

@@ -763,6 +763,7 @@ impl Engine {
         outcome: Outcome,
     ) {
         let Some(waiter) = self.waiters.remove(number, &mut self.store) else {
+            // One that was overdue may have been served since.
             return;
         };
         if waiter.claim() {

@@ -547,6 +547,7 @@ impl Engine {
     /// A message that waited for a decision is ready at its place again.
     fn put_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
+            // A flush may have taken it while it waited for a decision.
             return;
         };
         if message.expires().is_some_and(|expires| expires <= self.now) {

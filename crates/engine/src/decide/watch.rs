@@ -94,11 +94,13 @@ impl Engine {
             _ => fact.at(),
         };
         let Some(id) = at.map(|at| at.id) else {
+            // The fact is about no message.
             return;
         };
         let marked = self.store.message(id).and_then(Message::cancelled);
         let marked = marked.map(|cancelled| Box::new(cancelled.clone()));
         let Some(woken) = self.lease_waits.wake(id) else {
+            // Nobody waits for it.
             return;
         };
         if let Fact::Edited { change, .. } = fact

@@ -236,6 +236,7 @@ impl Durable {
     #[cold]
     fn untie_if(&mut self, id: MessageId, ends: impl Fn(Scope) -> bool) {
         let Some(key) = self.tied.get(&id).cloned() else {
+            // No record is tied to it.
             return;
         };
         let memory = self.dedupe_records.get(&key);

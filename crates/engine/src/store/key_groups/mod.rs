@@ -517,6 +517,7 @@ impl KeyGroups {
             return;
         }
         let Some(old) = self.idle.replace(number) else {
+            // No other is left so.
             return;
         };
         if self.group(old).is_idle() {
