@@ -577,7 +577,8 @@ pub enum Command {
         /// Leases at most.
         max: u32,
     },
-    /// Starts the lease's time again, from its ttr.
+    /// Starts the lease's time again, from its ttr. Unlike [`Command::Extend`] it is refused for a
+    /// cancelled message: some protocols have no other word for that.
     Touch(MessageId),
     /// Lets a lease end so many ms from now (`None`: as long as it was given for). No effect on
     /// one without deadline. Who shows one that is over and may ([`LeaseRef::over`]) has a message
