@@ -585,6 +585,7 @@ impl Engine {
     /// recorded, since the log has none.
     pub(crate) fn load_one<J: Journal>(&mut self, id: MessageId, stays: bool, journal: &mut J) {
         let Some(slot) = self.store.slot(id) else {
+            // It is gone, or of another shard.
             return;
         };
         let message = self.store.messages.at(slot);

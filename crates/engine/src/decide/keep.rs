@@ -368,6 +368,7 @@ impl Engine {
 
     fn unload_run(&mut self, run: RunId) {
         let Some(table) = self.store.cold.runs.get(&run) else {
+            // It went when nothing was left in it.
             return;
         };
         let loaded = table

@@ -317,6 +317,7 @@ impl Engine {
     pub(crate) fn end_awaits(&mut self) {
         for _ in 0..STEPS {
             let Some(client_id) = self.awaits.due(self.now) else {
+                // No other is over.
                 return;
             };
             self.awaits.notify(client_id, Outcome::Empty);

@@ -597,6 +597,7 @@ impl Engine {
                 next.is_some()
             });
             let Some(number) = first else {
+                // Nobody waits in these queues.
                 return;
             };
             let waiter = self.waiters.get(number);

@@ -173,6 +173,7 @@ impl Engine {
     pub(crate) fn end_lease_waits<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for _ in 0..STEPS {
             let Some(client_id) = self.lease_waits.due(self.now) else {
+                // No other is over.
                 return;
             };
             self.stop_lease_wait(cx, client_id);

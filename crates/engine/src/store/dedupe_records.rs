@@ -169,6 +169,7 @@ impl Durable {
         for _ in 0..max {
             let over = self.dedupe_ends.first().filter(|(until, _)| *until <= now);
             let Some((_, key)) = over.cloned() else {
+                // No other is over.
                 return;
             };
             self.forget(&key);
