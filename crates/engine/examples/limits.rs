@@ -223,13 +223,11 @@ fn messages() {
         world.ask(1, leased(queue))
     });
     show("  a tick after it", world.ticks());
-    let all = Command::MoveAll {
-        from: queue.clone(),
-        to: named(1),
-        state: ListState::Ready,
-        max: u64::MAX,
-    };
-    show("move of all of 1,000,000", world.ask(1, all));
+    let all = Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move(named(1)),
+        ..BulkOp::show(queue.clone(), ListState::Ready, u32::MAX)
+    }));
+    show("a step of a move of 1,000,000", world.ask(1, all));
     show("flush of 1,000,000", {
         world.ask(
             1,

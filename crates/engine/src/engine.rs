@@ -326,12 +326,6 @@ impl Engine {
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
             Command::Redrive(id) => durable(self.redrive_one(cx, *id)),
             Command::Move { id, to } => durable(self.move_one(cx, *id, to)),
-            Command::MoveAll {
-                from,
-                to,
-                state,
-                max,
-            } => durable(self.move_all(cx, from, to, *state, *max)),
             Command::BulkOp(bulk_op) => durable(self.bulk_op(cx, bulk_op)),
             Command::Commit(id) => durable(self.commit(cx, *id)),
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),

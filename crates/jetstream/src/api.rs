@@ -334,8 +334,8 @@ pub(crate) fn is_absent(refused: &Refused) -> bool {
     refused.err_code == NO_STREAM
 }
 
-/// The leader's content of `seq`.
-pub(crate) fn found(seq: Seq, bytes: &[u8]) -> EntryLookup {
+/// A stored message: its number in the stream, and its content.
+pub(crate) fn stored(bytes: &[u8]) -> Option<Result<(u64, Bytes), Refused>> {
     #[derive(Deserialize)]
     struct Got {
         message: Message,
@@ -346,13 +346,19 @@ pub(crate) fn found(seq: Seq, bytes: &[u8]) -> EntryLookup {
         #[serde(default)]
         data: String,
     }
-    match reply::<Got>(bytes) {
-        Some(Ok(Got { message })) if message.seq == seq.0 => {
-            match BASE64_STANDARD.decode(message.data) {
-                Ok(data) => EntryLookup::Entry(data.into()),
-                Err(_) => EntryLookup::Unknown,
-            }
+    match reply::<Got>(bytes)? {
+        Ok(Got { message }) => {
+            let data = BASE64_STANDARD.decode(message.data).ok()?;
+            Some(Ok((message.seq, data.into())))
         }
+        Err(refused) => Some(Err(refused)),
+    }
+}
+
+/// The leader's content of `seq`.
+pub(crate) fn found(seq: Seq, bytes: &[u8]) -> EntryLookup {
+    match stored(bytes) {
+        Some(Ok((at, data))) if at == seq.0 => EntryLookup::Entry(data),
         Some(Err(refused)) if refused.err_code == NO_MESSAGE => EntryLookup::Nothing,
         Some(_) | None => EntryLookup::Unknown,
     }

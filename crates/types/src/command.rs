@@ -505,8 +505,8 @@ pub const HELD_KEYS_MAX: usize = 10_000;
 /// A key or queue is held for so long at most, ms: a week.
 pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// Messages a command that is about many ([`Command::Kick`],
-/// [`Command::MoveAll`]) is about at most, so that others wait for none long.
+/// Messages a command that is about many ([`Command::Kick`]) is about at most, so that others wait
+/// for none long.
 pub const MESSAGES_PER_STEP: u64 = 4096;
 
 /// A command. Each is decided and applied as one indivisible step.
@@ -577,7 +577,8 @@ pub enum Command {
         /// Leases at most.
         max: u32,
     },
-    /// Starts the lease's time again, from its ttr.
+    /// Starts the lease's time again, from its ttr. Unlike [`Command::Extend`] it is refused for a
+    /// cancelled message: some protocols have no other word for that.
     Touch(MessageId),
     /// Lets a lease end so many ms from now (`None`: as long as it was given for). No effect on
     /// one without deadline. Who shows one that is over and may ([`LeaseRef::over`]) has a message
@@ -647,17 +648,6 @@ pub enum Command {
         id: MessageId,
         /// Target queue.
         to: Name,
-    },
-    /// Moves messages of one state, in order, [`MESSAGES_PER_STEP`] at most.
-    /// Answers how many.
-    MoveAll {
-        /// From where.
-        from: Name,
-        /// Target queue.
-        to: Name,
-        state: ListState,
-        /// Messages at most.
-        max: u64,
     },
     /// Looks through a queue and does something to what fits. Answers
     /// [`crate::Outcome::BulkDone`].

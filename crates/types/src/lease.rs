@@ -124,6 +124,26 @@ coded! {
     }
 }
 
+impl Removal {
+    /// True if its message has succeeded; `None`: that was known before, when it was archived.
+    pub fn succeeded(self) -> Option<bool> {
+        match self {
+            Self::Taken | Self::Finished => Some(true),
+            Self::Deleted
+            | Self::DeletedDone
+            | Self::PurgedDone
+            | Self::Replaced
+            | Self::Expired
+            | Self::Purged
+            | Self::Discarded
+            | Self::Doomed
+            | Self::Failed
+            | Self::Cancelled => Some(false),
+            Self::Retention => None,
+        }
+    }
+}
+
 coded! {
     /// Why a reserved message went back.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]

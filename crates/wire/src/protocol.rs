@@ -1,6 +1,7 @@
 //! Registration of protocols and their listener options.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::session::Session;
 
@@ -40,6 +41,27 @@ pub trait Listener: Send + Sync {
     fn ends_silent(&self) -> bool {
         false
     }
+}
+
+/// A listener of which all sessions share something.
+struct Sharing<S, T> {
+    shared: Arc<S>,
+    session: fn(Arc<S>) -> T,
+}
+
+impl<S: Send + Sync, T: Session + 'static> Listener for Sharing<S, T> {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new((self.session)(Arc::clone(&self.shared)))
+    }
+}
+
+/// A listener whose sessions are made by `session` from what they share.
+pub(crate) fn sharing<S: Send + Sync + 'static, T: Session + 'static>(
+    shared: S,
+    session: fn(Arc<S>) -> T,
+) -> Box<dyn Listener> {
+    let shared = Arc::new(shared);
+    Box::new(Sharing { shared, session })
 }
 
 /// One option of a listener.

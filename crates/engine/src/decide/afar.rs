@@ -67,11 +67,8 @@ impl Engine {
         let puts: Vec<&mut PutAfter> = puts.into_iter().filter_map(asks).collect();
         let ids = puts.iter().flat_map(|after| after.ids.iter().copied());
         let ids: BTreeSet<MessageId> = ids.filter(|id| self.is_of_our_shard(*id)).collect();
-        let bad = match self.may_wait_for_these(requester, &Awaited::from_afar(ids)) {
-            Ok(bad) => bad,
-            Err(Stop::Refused(command_error)) => return Err(command_error),
-            Err(Stop::Cold(_)) => return Err(CommandError::Conflict),
-        };
+        let bad = self.may_wait_for_these(requester, &Awaited::from_afar(ids));
+        let bad = bad.map_err(Stop::at_once)?;
         for after in puts {
             for id in after.ids.iter().filter(|id| self.is_of_our_shard(**id)) {
                 let stands = || Ok(self.parent_now(*id).state);

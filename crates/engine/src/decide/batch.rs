@@ -385,20 +385,11 @@ impl Engine {
             reason = "all others say nothing of how a member fares"
         )]
         let (id, came) = match fact {
-            Fact::Removed { at, why } => match why {
-                Removal::Taken | Removal::Finished => (at.id, Came::Succeeded),
-                Removal::Replaced => (at.id, Came::Replaced),
-                Removal::Deleted
-                | Removal::DeletedDone
-                | Removal::PurgedDone
-                | Removal::Purged
-                | Removal::Expired
-                | Removal::Discarded
-                | Removal::Doomed
-                | Removal::Failed => (at.id, Came::Lost),
-                Removal::Cancelled => (at.id, Came::Cancelled),
-                // It is none any more.
-                Removal::Retention => return None,
+            Fact::Removed { at, why } => match (why.succeeded()?, why) {
+                (true, _) => (at.id, Came::Succeeded),
+                (false, Removal::Replaced) => (at.id, Came::Replaced),
+                (false, Removal::Cancelled) => (at.id, Came::Cancelled),
+                (false, _) => (at.id, Came::Lost),
             },
             Fact::Archived { at, .. } => (at.id, Came::Succeeded),
             Fact::Buried { at, .. } => (at.id, Came::Failed),

@@ -597,6 +597,7 @@ impl Engine {
                 next.is_some()
             });
             let Some(number) = first else {
+                // Nobody waits in these queues.
                 return;
             };
             let waiter = self.waiters.get(number);
@@ -763,6 +764,7 @@ impl Engine {
         outcome: Outcome,
     ) {
         let Some(waiter) = self.waiters.remove(number, &mut self.store) else {
+            // One that was overdue may have been served since.
             return;
         };
         if waiter.claim() {

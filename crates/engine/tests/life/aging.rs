@@ -165,11 +165,11 @@ fn beside_other_queues_a_priority_rises_to_0_at_most() {
 #[test]
 fn a_move_begins_the_age_anew_as_its_target_counts_it() {
     let mut w = world();
-    let moves = |from: &str, to: &str| Command::MoveAll {
-        from: from.into(),
-        to: to.into(),
-        state: ListState::Ready,
-        max: 9,
+    let moves = |from: &str, to: &str| {
+        Command::BulkOp(Box::new(BulkOp {
+            action: BulkAction::Move(to.into()),
+            ..BulkOp::show(from.into(), ListState::Ready, 9)
+        }))
     };
     put(&mut w, "old", 5, "a");
     put(&mut w, "older", 5, "first");

@@ -187,14 +187,17 @@ fn a_kick_a_move_and_children_have_a_bound() {
     };
     assert_eq!(w.ask(1, kick.clone()), Some(Outcome::Count(4096)));
     assert_eq!(w.ask(1, kick), Some(Outcome::Count(MANY - 4096)));
-    let moves = Command::MoveAll {
-        from: "q".into(),
-        to: "r".into(),
-        state: ListState::Ready,
-        max: u64::MAX,
-    };
-    assert_eq!(w.ask(1, moves.clone()), Some(Outcome::Count(4096)));
-    assert_eq!(w.ask(1, moves), Some(Outcome::Count(MANY - 4096)));
+    let moves = Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move("r".into()),
+        ..BulkOp::show("q".into(), ListState::Ready, u32::MAX)
+    }));
+    for left in [MANY - 1024, MANY - 2048] {
+        match w.ask(1, moves.clone()) {
+            Some(Outcome::BulkDone(done)) => assert_eq!(done.matched, 1024),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(gauges(&mut w).ready, left);
+    }
     let join = |child: u32| Command::Join {
         parent: "p".into(),
         child: Name::from(format!("p+{child}").as_str()),

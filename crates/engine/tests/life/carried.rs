@@ -63,18 +63,12 @@ impl Pair {
         let outcome = self.ask(
             shard,
             1,
-            Command::Peek(Peek::List {
-                queue: queue.into(),
-                state: ListState::Ready,
-                after: None,
-                max: 99,
-            }),
+            Command::BulkOp(Box::new(BulkOp::show(queue.into(), ListState::Ready, 99))),
         );
-        let Outcome::Messages(messages) = outcome else {
+        let Outcome::BulkDone(done) = outcome else {
             return Vec::new();
         };
-        messages
-            .into_iter()
+        (done.messages.into_iter())
             .map(|m| {
                 let body = String::from_utf8(m.body.as_small().unwrap().to_vec()).unwrap();
                 (m.id, body, m.extra.map_or(Vec::new(), |extra| extra.attrs))
@@ -109,12 +103,10 @@ fn names() -> (&'static str, &'static str) {
 }
 
 fn move_all(from: &str, to: &str) -> Command {
-    Command::MoveAll {
-        from: from.into(),
-        to: to.into(),
-        state: ListState::Ready,
-        max: 99,
-    }
+    Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move(to.into()),
+        ..BulkOp::show(from.into(), ListState::Ready, 99)
+    }))
 }
 
 /// A dead letter of another shard lives as long as its queue there says, and redriven it begins
@@ -209,7 +201,8 @@ fn what_is_sent_is_nobodys_until_it_is_carried() {
         pair.ask(0, 1, put(a, body));
     }
     pair.ask(1, 1, put(b, "zero"));
-    assert_eq!(pair.ask(0, 1, move_all(a, b)), Outcome::Count(3));
+    let moved = pair.ask(0, 1, move_all(a, b));
+    assert!(matches!(moved, Outcome::BulkDone(done) if done.matched == 3));
     assert_eq!(pair.bodies(0, a), [""; 0]);
     assert_eq!(pair.0[0].engine.sends_to(), Some(1));
     assert_eq!(pair.0[0].engine.next_deadline(), pair.0[0].now);

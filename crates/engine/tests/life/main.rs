@@ -5,6 +5,7 @@ mod afar;
 mod after;
 mod after_limits;
 mod aging;
+mod asserted;
 mod awaited;
 mod batches;
 mod bounds;

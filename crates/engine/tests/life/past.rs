@@ -94,15 +94,10 @@ fn buried_ones_stand_behind_those_that_are_there() {
     let (a, b) = (buried(&mut w, "a"), buried(&mut w, "b"));
     w.restart();
     let c = buried(&mut w, "c");
-    let list = Peek::List {
-        queue: "q".into(),
-        state: ListState::Buried,
-        after: None,
-        max: 9,
-    };
-    match w.ask(1, Command::Peek(list)) {
-        Some(Outcome::Messages(messages)) => {
-            let ids: Vec<_> = messages.iter().map(|message| message.id).collect();
+    let show = BulkOp::show("q".into(), ListState::Buried, 9);
+    match w.ask(1, Command::BulkOp(Box::new(show))) {
+        Some(Outcome::BulkDone(done)) => {
+            let ids: Vec<_> = done.messages.iter().map(|message| message.id).collect();
             assert_eq!(ids, [a, b, c]);
         }
         other => panic!("{other:?}"),

@@ -295,12 +295,6 @@ impl Model {
             Command::KickId(id) => self.kick_id(id)?,
             Command::Redrive(id) => self.redrive_one(id)?,
             Command::Move { id, to } => self.move_one(id, &to)?,
-            Command::MoveAll {
-                from,
-                to,
-                state,
-                max,
-            } => self.move_all(&from, &to, state, max)?,
             Command::BulkOp(bulk_op) => self.bulk_op(*bulk_op)?,
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,

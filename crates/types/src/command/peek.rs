@@ -16,15 +16,6 @@ pub enum Peek {
     Delayed(Name),
     /// The message that was buried first.
     Buried(Name),
-    /// Up to `max` messages of one state in order, from an id on (console).
-    List {
-        queue: Name,
-        state: ListState,
-        /// Skip ids up to and including this one.
-        after: Option<MessageId>,
-        /// Messages at most.
-        max: u32,
-    },
 }
 
 named! {

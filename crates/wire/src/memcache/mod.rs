@@ -17,13 +17,11 @@ mod request;
 mod session;
 mod stats;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use quintet_types::{BackTo, LeaseOwner, LeaseRequest, LeaseTime};
 
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
-use crate::session::Session;
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -138,16 +136,11 @@ impl Shared {
     }
 }
 
-struct MemcacheListener(Arc<Shared>);
-
-impl Listener for MemcacheListener {
-    fn open(&self) -> Box<dyn Session> {
-        Box::new(session::MemcacheSession::new(Arc::clone(&self.0)))
-    }
-}
-
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    Ok(Box::new(MemcacheListener(Arc::new(Shared::new(options)?))))
+    Ok(sharing(
+        Shared::new(options)?,
+        session::MemcacheSession::new,
+    ))
 }
 
 #[cfg(test)]

@@ -382,6 +382,7 @@ impl Durable {
     /// the rest goes on without it.
     pub(crate) fn give_up(&mut self, at: BlockAt) {
         let Some(block) = self.cold.block_mut(at) else {
+            // Its run was replaced while it was read.
             return;
         };
         if !block.is_stored() {

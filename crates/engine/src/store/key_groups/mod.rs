@@ -517,6 +517,7 @@ impl KeyGroups {
             return;
         }
         let Some(old) = self.idle.replace(number) else {
+            // No other is left so.
             return;
         };
         if self.group(old).is_idle() {
@@ -665,6 +666,7 @@ impl KeyGroups {
     pub(super) fn ring(&mut self, now: Ms) {
         for _ in 0..RUNG_AT_ONCE {
             let Some(&(at, number)) = self.rings.first() else {
+                // No group waits for a time.
                 return;
             };
             if at > now {

@@ -521,8 +521,6 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(queue, how, max)| Command::SettleHeld { queue, how, max }),
         3 => (name(), state(), 0..4u64)
             .prop_map(|(queue, state, max)| Command::Kick { queue, state, max }),
-        2 => (name(), name(), state(), 0..4u64)
-            .prop_map(|(from, to, state, max)| Command::MoveAll { from, to, state, max }),
         8 => by_name().prop_map(|by_name| Command::ByName(Box::new(by_name))),
         4 => bulk_op().prop_map(|bulk_op| Command::BulkOp(Box::new(bulk_op))),
         2 => (name(), of(&[None, Some(0), Some(15)]))
@@ -559,9 +557,6 @@ fn command() -> impl Strategy<Value = Command> {
             name().prop_map(Peek::Ready),
             name().prop_map(Peek::Delayed),
             name().prop_map(Peek::Buried),
-            (name(), state(), prop::option::of(1..9u64), 1..4u32).prop_map(
-                |(queue, state, after, max)| Peek::List { queue, state, after: after.map(MessageId), max }
-            ),
         ].prop_map(Command::Peek),
     ]
 }

@@ -549,6 +549,8 @@ impl World {
             Outcome::BulkDone(mut done) => {
                 let messages = std::mem::take(&mut done.messages).into_iter();
                 done.messages = messages.map(|m| self.plain_message(m)).collect();
+                // The model's leases have another form.
+                done.leases.clear();
                 // Turns of buried messages are the engine's to know.
                 done.next = done.next.map(|next| Cursor {
                     order: (0, 0, next.order.2),
