@@ -677,24 +677,6 @@ impl Engine {
             .map(|(&segment_ref, _)| segment_ref)
     }
 
-    /// Writes images of what lives in `segment_ref`, a slice of `max` slots from
-    /// `from` on, so that the segment can be retired when they are durable.
-    pub fn copy_out<J: Journal>(
-        &mut self,
-        segment_ref: SegmentRef,
-        from: u32,
-        max: u32,
-        journal: &mut J,
-    ) -> CopiedOut {
-        let into = self.segment_ref;
-        self.store
-            .copy_out(segment_ref, into, from, max, &mut |fact, memory| {
-                if !memory {
-                    journal.record(fact);
-                }
-            })
-    }
-
     /// Tells how much room there is; puts and leases are refused accordingly.
     pub fn set_space(&mut self, space: Space) {
         self.space = space;

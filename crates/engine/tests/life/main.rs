@@ -7,6 +7,7 @@ mod after_limits;
 mod aging;
 mod awaited;
 mod batches;
+mod begun;
 mod bounds;
 mod bulk_done;
 mod buried;

@@ -13,6 +13,8 @@ mod shelf;
 pub(crate) use run::{Cold, ColdBlock, Shelf};
 pub(crate) use shelf::{QueueCold, Shelved};
 
+use std::collections::BTreeSet;
+
 use super::Durable;
 use quintet_types::{
     At, Body, ColdStats, Ended, Message, MessageId, Ms, Order, QueueId, RunId, SegmentRef, State,
@@ -440,6 +442,12 @@ impl Durable {
     /// True if a message of this id may be in a run and not in memory.
     pub(crate) fn may_be_cold(&self, id: MessageId) -> bool {
         id.0 != 0 && !self.cold.is_empty() && self.ids.get(id.0).is_none() && id <= self.last_id()
+    }
+
+    /// Those with a block in force.
+    pub(super) fn queues_in_runs(&self) -> BTreeSet<QueueId> {
+        let blocks = self.cold.runs.values().flat_map(|run| run.blocks.values());
+        blocks.map(|block| block.row.queue).collect()
     }
 
     /// The facts that tell a new segment of what is in force.
