@@ -98,7 +98,7 @@ pub(crate) struct Durable {
     /// `None`: the segment that is written has all that it begins with.
     restating: Option<restate::Restating>,
     /// Rises with each segment that begins so; 0: none did.
-    restate_round: u64,
+    restate_round: u32,
     /// Numbers of queues that were never recorded and are free again.
     pub(crate) free_queues: Vec<QueueId>,
     /// Cancelled messages whose leases an epoch ended, and whose removal may not be reported yet.

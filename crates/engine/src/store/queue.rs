@@ -109,8 +109,8 @@ pub(crate) struct Live {
     pub(crate) recorded: bool,
     /// Dropped, but messages of it are still reserved; not found by name.
     pub(crate) dropped: bool,
-    /// The round of [`Durable::restate`] in which it was told last.
-    pub(super) restated: u64,
+    /// The round of [`Durable::restate`] that came by last.
+    pub(super) restated: u32,
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,
     /// Those of them that are peeking subscriptions.

@@ -33,7 +33,7 @@ impl Durable {
     /// Begins the beginning of a segment: with runs, which standbys compare, up to the shard's
     /// counters. [`Durable::restate`] goes on.
     pub(super) fn begin_restating(&mut self, record: &mut dyn FnMut(&Fact)) {
-        self.restate_round += 1;
+        self.restate_round = self.restate_round.wrapping_add(1);
         self.restating = Some(Restating::Queues(0));
         self.restate_ids(record);
         // A block is in force in a queue that is there.
@@ -111,10 +111,11 @@ impl Durable {
             let Some(queue) = self.queue_mut(id) else {
                 continue;
             };
-            if !queue.is_restated() || queue.live.restated == round {
+            let before = std::mem::replace(&mut queue.live.restated, round);
+            // Of one that no record has yet, facts of this segment make all.
+            if before == round || !queue.is_restated() {
                 continue;
             }
-            queue.live.restated = round;
             image::restate(queue, &mut count, record);
             if !queue.children.is_empty() {
                 open.extend_from_slice(&queue.children);

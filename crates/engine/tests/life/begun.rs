@@ -34,7 +34,7 @@ fn step(w: &mut World, random: &mut Random) {
         17 => Command::Configure {
             queue,
             overrides: Some(Box::new(Overrides {
-                ttr_ms: Some(1 << 30),
+                ttl_ms: Some(1 << 40),
                 ..Overrides::default()
             })),
             must_exist: false,
