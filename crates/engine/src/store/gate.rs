@@ -185,7 +185,7 @@ impl Engine {
     /// Writes on at the segment's beginning, about so many bytes. False: it is whole.
     pub fn restate<J: Journal>(&mut self, bytes: u64, journal: &mut J) -> bool {
         let store = &mut self.store.0;
-        store.restate(bytes, &mut |fact| journal.restate(fact))
+        store.go_on_restating(bytes, &mut |fact| journal.restate(fact))
     }
 
     /// False if the beginning of the segment is whole.

@@ -57,7 +57,7 @@ impl Durable {
         }
     }
 
-    /// The children of a queue, which are told themselves, in the order they joined, as copies
+    /// The children of a queue, which have their own records, in the order they joined, as copies
     /// are made in that order.
     pub(super) fn restate_children(&self, parent: &Queue, record: &mut dyn FnMut(&Fact)) {
         for child in &parent.children {

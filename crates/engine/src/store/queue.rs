@@ -109,7 +109,7 @@ pub(crate) struct Live {
     pub(crate) recorded: bool,
     /// Dropped, but messages of it are still reserved; not found by name.
     pub(crate) dropped: bool,
-    /// The round of [`Durable::restate`] that came by last.
+    /// The round of [`Durable::go_on_restating`] that came by last.
     pub(super) restated: u32,
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,

@@ -31,7 +31,7 @@ impl Durable {
     }
 
     /// Begins the beginning of a segment: with runs, which standbys compare, up to the shard's
-    /// counters. [`Durable::restate`] goes on.
+    /// counters. [`Durable::go_on_restating`] goes on.
     pub(super) fn begin_restating(&mut self, record: &mut dyn FnMut(&Fact)) {
         self.restate_round = self.restate_round.wrapping_add(1);
         self.restating = Some(Restating::Queues(0));
@@ -45,7 +45,7 @@ impl Durable {
     }
 
     /// Goes on for about so many bytes. True if there is more.
-    pub(super) fn restate(&mut self, bytes: u64, record: &mut dyn FnMut(&Fact)) -> bool {
+    pub(super) fn go_on_restating(&mut self, bytes: u64, record: &mut dyn FnMut(&Fact)) -> bool {
         let mut left = bytes;
         while left > 0
             && let Some(next) = self.restating.take()

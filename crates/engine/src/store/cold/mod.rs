@@ -13,8 +13,6 @@ mod shelf;
 pub(crate) use run::{Cold, ColdBlock, Shelf};
 pub(crate) use shelf::{QueueCold, Shelved};
 
-use std::collections::BTreeSet;
-
 use super::Durable;
 use quintet_types::{
     At, Body, ColdStats, Ended, Message, MessageId, Ms, Order, QueueId, RunId, SegmentRef, State,
@@ -444,10 +442,12 @@ impl Durable {
         id.0 != 0 && !self.cold.is_empty() && self.ids.get(id.0).is_none() && id <= self.last_id()
     }
 
-    /// Those with a block in force.
-    pub(super) fn queues_in_runs(&self) -> BTreeSet<QueueId> {
+    /// Those with a block in force; some may come several times.
+    pub(super) fn queues_in_runs(&self) -> Vec<QueueId> {
         let blocks = self.cold.runs.values().flat_map(|run| run.blocks.values());
-        blocks.map(|block| block.row.queue).collect()
+        let mut queues: Vec<QueueId> = blocks.map(|block| block.row.queue).collect();
+        queues.dedup();
+        queues
     }
 
     /// The facts that tell a new segment of what is in force.
