@@ -642,7 +642,7 @@ impl Engine {
         self.segment_ref = segment_ref;
     }
 
-    /// The facts a new segment begins with.
+    /// All the facts that a segment begins with, at once.
     pub fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
         self.store.snapshot(record);
     }
