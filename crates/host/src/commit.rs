@@ -163,7 +163,8 @@ impl Committer {
             return false;
         }
         let commit_number = core.progress.take();
-        let is_late = self.is_late(core);
+        let begins = shards.iter().any(|shard| shard.engine.is_restating());
+        let is_late = begins && self.is_late(core);
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
             let Shard { engine, batch, .. } = &mut **shard;
@@ -198,7 +199,7 @@ impl Committer {
         true
     }
 
-    /// True if the segment has to end, or has long been full: what it begins with, if it is not
+    /// True if the segment has to end, or has long been full: what it begins with, which is not
     /// whole yet, is written at once.
     fn is_late(&self, core: &Core) -> bool {
         let usual = self.bytes().max(core.room.snapshot.load(Ordering::Relaxed));
