@@ -636,7 +636,7 @@ impl Engine {
         self.segment_ref = segment_ref;
     }
 
-    /// The facts a new segment begins with.
+    /// All the facts that a segment begins with, at once.
     pub fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
         self.store.snapshot(record);
     }
@@ -669,24 +669,6 @@ impl Engine {
             .segment_refs
             .first_key_value()
             .map(|(&segment_ref, _)| segment_ref)
-    }
-
-    /// Writes images of what lives in `segment_ref`, a slice of `max` slots from
-    /// `from` on, so that the segment can be retired when they are durable.
-    pub fn copy_out<J: Journal>(
-        &mut self,
-        segment_ref: SegmentRef,
-        from: u32,
-        max: u32,
-        journal: &mut J,
-    ) -> CopiedOut {
-        let into = self.segment_ref;
-        self.store
-            .copy_out(segment_ref, into, from, max, &mut |fact, memory| {
-                if !memory {
-                    journal.record(fact);
-                }
-            })
     }
 
     /// Tells how much room there is; puts and leases are refused accordingly.

@@ -439,6 +439,17 @@ impl Fact {
             | Fact::Edited { at, .. } => Some(at.queue),
         }
     }
+
+    /// The other queue that it is about, if there are two.
+    pub(crate) fn other_queue(&self) -> Option<QueueId> {
+        if let Fact::Moved { to, .. } = self {
+            Some(*to)
+        } else if let Fact::QueueMade { parent, .. } = self {
+            *parent
+        } else {
+            None
+        }
+    }
 }
 
 /// A queue's takes are not served.
@@ -533,6 +544,11 @@ pub trait Journal {
     /// Records one fact. Infallible: a journal that cannot write ends the
     /// process, as nothing may be answered then.
     fn record(&mut self, fact: &Fact);
+
+    /// Records again what the log knows: the segment that is written begins with it.
+    fn restate(&mut self, fact: &Fact) {
+        self.record(fact);
+    }
 
     /// A fact of a queue that is in memory only, which nobody records. `name` is the queue's.
     fn pass(&mut self, _fact: &Fact, _name: impl FnOnce() -> Name) {}

@@ -178,6 +178,26 @@ pub(super) const FEATURES: &[Planted] = &[
         ]],
     },
     Planted {
+        name: "fact-before-its-queue",
+        what: "a segment that begins has facts before the queues that they are about",
+        edits: &[(
+            "crates/engine/src/store/gate.rs",
+            "            self.restate_for(cx.journal, &fact);\n",
+            "",
+        )],
+        tests: &[&["--test=life", "replay_may_begin_at_a_segment"]],
+    },
+    Planted {
+        name: "retired-before-begun",
+        what: "a segment goes before what the next one begins with is written",
+        edits: &[(
+            "crates/host/src/retire.rs",
+            "        while self.restate() {\n            if !self.write_now() {\n                return;\n            }\n        }\n",
+            "",
+        )],
+        tests: &[&["--lib", "a_snapshot_in_many_frames"]],
+    },
+    Planted {
         name: "events-gone-not-told",
         what: "a reader whose position the log has passed goes on and is not told (410)",
         edits: &[(

@@ -8,6 +8,7 @@ mod aging;
 mod asserted;
 mod awaited;
 mod batches;
+mod begun;
 mod bounds;
 mod bulk_done;
 mod buried;
