@@ -44,8 +44,9 @@ enum LeaseAct {
 #[command(
     after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release 0042\n  \
                   quintet leases release --queue work\n  quintet leases release --connection \
-                  4294967299\n\nThis counts as a release by the settings of the queue. The \
-                  connections stay open, and may take the messages again."
+                  4294967299\n\nIn a queue with retry_delay or retry_max a release counts as a \
+                  failure, unless retry_on leaves it out: its message is delayed, or a dead letter \
+                  after the last try. The connections stay open, and may take the messages again."
 )]
 struct ReleaseLeases {
     #[command(flatten)]
