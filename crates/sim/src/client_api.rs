@@ -193,6 +193,7 @@ impl ClientApi for SimApi {
             limited: queue.limited_takes,
             dead: totals.buries + totals.left().failed,
             no_end_ms: 0,
+            idle_ms: 0,
         })
     }
 
