@@ -402,7 +402,19 @@ pub(in super::super) fn shown(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+
+    #[test]
+    fn the_help_of_a_release_says_when_it_is_a_failure() {
+        let mut release = ReleaseLeases::augment_args(clap::Command::new("release"));
+        let help = release.render_help().to_string();
+        assert!(
+            help.contains("retry_max") && help.contains("retry_on"),
+            "{help}"
+        );
+    }
 
     #[test]
     fn the_last_digits_of_an_id_name_its_connection_if_they_name_no_other() {
