@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::holder::Holders;
 use quintet_http::Requester;
 
 /// An attempt that ended without success.
@@ -27,12 +28,13 @@ pub struct PastAttempt {
 }
 
 impl Api {
-    /// The newest attempts of a message that ended without success, by its first id, oldest first,
-    /// with the engine times of their ends: those in queues that the requester may see.
+    /// The newest attempts of a message that ended without success, by any of its ids, oldest
+    /// first, with the engine times of their ends: those in queues that the requester may see.
     pub async fn past_attempts(
         &self,
         requester: &Requester,
         id: MessageId,
+        connections: &mut Option<Holders>,
     ) -> Vec<(Ms, PastAttempt)> {
         let client_api = self.client_api();
         let known = tokio::task::spawn_blocking(move || client_api.attempts_of(id)).await;
@@ -41,12 +43,12 @@ impl Api {
         if known.is_empty() {
             return Vec::new();
         }
-        let holders = self.holders(requester).await.unwrap_or_default();
+        let holders = self.holders_once(requester, connections).await;
         let ahead = self.client_api.ahead();
         let shown = known.into_iter().map(|attempt| {
             let by = (attempt.client_id != ClientId(0)).then(|| {
                 let by = (attempt.client_id, attempt.bound);
-                self.holder(requester, by, &holders).text
+                self.holder(requester, by, holders).text
             });
             let did = match attempt.end {
                 AttemptEnd::Failed => "failed",

@@ -53,7 +53,7 @@ use axum::routing::{delete, get, post};
 use hyper::header::RETRY_AFTER;
 use quintet_client::{ClientApi, Share};
 use quintet_types::{
-    BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Wait,
+    BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Verb, Wait,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -139,10 +139,33 @@ impl Api {
         requester: &Requester,
         command: Command,
     ) -> Result<(Outcome, Name), Problem> {
+        self.note_account(requester, &command);
         let answered = self
             .submit(requester.principal(), requester.client.as_deref(), command)
             .await;
         allowed(answered)
+    }
+
+    /// Notes the account of this machine that commands over the control socket, for the traces of
+    /// messages that may end by it.
+    fn note_account(&self, requester: &Requester, command: &Command) {
+        if requester.principal() != Principal::SERVER
+            || matches!(command.about().verb, Verb::Put | Verb::Peek | Verb::Stats)
+        {
+            return;
+        }
+        let (own, user) = (self.own(requester.client.as_deref()), requester.name());
+        let consumers = &self.app.settings().clients.consumers;
+        if let (Some(own), Some(user)) = (own, user)
+            && consumers.of(own.guest.client_id()).is_none()
+        {
+            let consumer = Consumer {
+                protocol: "http",
+                user: Some(user),
+                worker: None,
+            };
+            consumers.note(own.guest.client_id(), consumer);
+        }
     }
 
     /// Takes messages; `gather`: goes on until there are enough. A wait ends when the client ends

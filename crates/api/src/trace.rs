@@ -82,12 +82,15 @@ impl Api {
         let now = self.client_api.now();
         let ahead = self.client_api.ahead();
         let shown = MessageView::of(message, queue, now);
-        let (holder, until) = match self.held_by(requester, message, queue).await {
+        let mut connections = None;
+        let held = self.held_by(requester, message, queue, &mut connections);
+        let (holder, until) = match held.await {
             Some((holder, lease)) => (Some(holder.text), lease.until),
             None => (None, None),
         };
         let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");
-        let past = self.past_attempts(requester, message.born()).await;
+        let past = self.past_attempts(requester, message.born(), &mut connections);
+        let past = past.await;
         let by = holder.as_ref().map(|holder| format!(" by {holder}"));
         let why = match (shown.state, shown.status.lines().next()) {
             ("buried", Some(reason)) => format!(": {reason}"),
@@ -139,10 +142,12 @@ impl Api {
         if !may {
             return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
         }
+        let mut connections = None;
         let by = match end.by {
             Some(caller) => {
                 let holders = self.holders(requester).await?;
-                who(requester, (end.why, caller), &holders)
+                let holders = connections.insert(holders);
+                self.who(requester, (end.why, caller), holders)
             }
             None => None,
         };
@@ -154,7 +159,8 @@ impl Api {
                 ..Traced::default()
             });
         }
-        let past = self.past_attempts(requester, id).await;
+        let past = self.past_attempts(requester, id, &mut connections);
+        let past = past.await;
         let ahead = self.client_api.ahead();
         Ok(Traced {
             id: id.0,
@@ -175,28 +181,43 @@ impl Api {
     pub async fn how_it_went(&self, requester: &Requester, id: MessageId) -> Option<String> {
         Some(self.gone(requester, id).await.ok()?.text)
     }
-}
 
-/// The user that ended the message, or its connection if that is still there.
-fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders) -> Option<String> {
-    let known = requester.known.as_ref().filter(|_| requester.may_server());
-    let user = known
-        .filter(|_| caller.principal >= Principal::FIRST)
-        .and_then(|(_, gate)| gate.name_of(caller.principal));
-    let user = user.map(|user| format!("user {}", plain(user.as_bytes())));
-    let connection = holders.describe(caller.client_id);
-    let all: Vec<String> = user.into_iter().chain(connection).collect();
-    // Scripts only finish messages.
-    let requested = match caller.principal {
-        Principal::SERVER => why.is_asked_for() && why != Ended::Finished,
-        Principal::ANONYMOUS => why.is_asked_for(),
-        Principal(_) => false,
-    };
-    match all.is_empty() {
-        true if !requested => None,
-        true if caller.client_id >= HOOKS => Some("a hook".to_owned()),
-        true => Some("a client without a login".to_owned()),
-        false => Some(all.join(", ")),
+    /// The user that ended the message, or its connection if that is still there.
+    fn who(
+        &self,
+        requester: &Requester,
+        (why, caller): (Ended, Caller),
+        holders: &Holders,
+    ) -> Option<String> {
+        let known = requester.known.as_ref().filter(|_| requester.may_server());
+        let user = known
+            .filter(|_| caller.principal >= Principal::FIRST)
+            .and_then(|(_, gate)| gate.name_of(caller.principal));
+        let user = user.map(|user| format!("user {}", plain(user.as_bytes())));
+        let user = user.or_else(|| self.account_of(requester, caller));
+        let connection = holders.describe(caller.client_id);
+        let all: Vec<String> = user.into_iter().chain(connection).collect();
+        // Scripts only finish messages.
+        let requested = match caller.principal {
+            Principal::SERVER => why.is_asked_for() && why != Ended::Finished,
+            Principal::ANONYMOUS => why.is_asked_for(),
+            Principal(_) => false,
+        };
+        match all.is_empty() {
+            true if !requested => None,
+            true if caller.client_id >= HOOKS => Some("a hook".to_owned()),
+            true => Some("a client without a login".to_owned()),
+            false => Some(all.join(", ")),
+        }
+    }
+
+    /// The account of this machine that commanded it over the control socket, in the words of the
+    /// audit.
+    fn account_of(&self, requester: &Requester, caller: Caller) -> Option<String> {
+        let is_local = caller.principal == Principal::SERVER && requester.may_server();
+        let consumers = &self.app.settings().clients.consumers;
+        let known = consumers.of(caller.client_id).filter(|_| is_local)?;
+        Some(plain(known.user?.as_bytes()))
     }
 }
 

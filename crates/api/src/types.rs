@@ -573,7 +573,7 @@ pub(super) struct Past {
     pub(super) oldest_s: Vec<Option<u32>>,
     /// Messages that came, each second.
     pub(super) in_per_s: Vec<Option<f64>>,
-    /// Messages that left, each second.
+    /// Messages that consumers finished, or that failed for good, each second.
     pub(super) out_per_s: Vec<Option<f64>>,
     /// Delayed messages that became due, each second.
     pub(super) due_per_s: Vec<Option<f64>>,

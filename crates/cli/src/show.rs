@@ -60,8 +60,10 @@ impl Stats {
             return Ok(ExitCode::SUCCESS);
         }
         let pairs = numbers.as_object().into_iter().flatten();
-        let pairs = pairs.filter(|(_, value)| self.all || value.as_f64() != Some(0.0));
-        let pairs: Vec<_> = pairs.flat_map(|(key, value)| lines(key, value)).collect();
+        let pairs = pairs.filter(|(_, value)| self.all || !is_zero(value));
+        let pairs: Vec<_> = pairs
+            .flat_map(|(key, value)| lines(key, value, self.all))
+            .collect();
         let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         for (key, value) in pairs {
             writeln!(out, "{key:width$}  {value}")?;
@@ -94,14 +96,19 @@ fn judge(api: &mut Api, numbers: &mut Value) {
     numbers["needs_attention"] = found.into();
 }
 
-/// The lines of a value: a list has one for each, an object's numbers have one each.
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+/// The lines of a value: a list has one for each, an object's numbers have one each (`zeros`: also
+/// those that are 0).
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest is one value")]
-fn lines(key: &str, value: &Value) -> Vec<(String, String)> {
+fn lines(key: &str, value: &Value, zeros: bool) -> Vec<(String, String)> {
     match value {
         Value::Null => Vec::new(),
         Value::Array(all) => all.iter().map(|one| (key.to_owned(), plain(one))).collect(),
         Value::Object(all) => {
-            let all = all.iter();
+            let all = all.iter().filter(|(_, value)| zeros || !is_zero(value));
             all.map(|(of, value)| (format!("{key}_{of}"), plain(value)))
                 .collect()
         }
@@ -157,8 +164,8 @@ const COLUMNS: [&str; 11] = [
 /// Arguments of `queues`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-oldest is the age of the oldest ready message. in/s and out/s are the rates of the last whole
-minute; - without a history (history_queues). A narrow terminal has fewer columns.
+oldest is the age of the oldest ready message. in/s and out/s (by consumers) are the rates of
+the last whole minute; - without a history (history_queues). A narrow terminal has fewer columns.
 
 Examples:
   quintet queues
@@ -263,7 +270,15 @@ pub(super) fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::locks;
+    use super::{lines, locks};
+
+    #[test]
+    fn rates_of_nothing_are_zeros_too() {
+        let rates = serde_json::json!({ "finished": 0.0, "failed": 0.5, "moved": 0 });
+        let shown = lines("left_per_s", &rates, false);
+        assert_eq!(shown, [("left_per_s_failed".to_owned(), "0.5".to_owned())]);
+        assert_eq!(lines("left_per_s", &rates, true).len(), 3);
+    }
 
     #[test]
     fn holders_of_locks_come_by_their_longest_time() {

@@ -416,6 +416,14 @@ fn why_messages_wait_is_said_of_the_nearest_cause() {
     assert_eq!(why(|stats, _| stats.gauges.ready = 0), "");
     // Consumers that ask now and then, and hold nothing at the moment.
     assert_eq!(why(|_, recent| recent.left.finished = 1), "");
+    // The last of them has gone, minutes before its messages are counted no more.
+    let gone = |idle_ms| {
+        let (mut stats, mut recent) = (QueueStats::default(), Recent::default());
+        (stats.gauges.ready, recent.left.finished, recent.idle_ms) = (5, 1, idle_ms);
+        why_slow(&stats, Some(&recent))
+    };
+    assert_eq!(gone(59_999), "");
+    assert_eq!(gone(120_000), "No consumer has taken a message for 2m.");
     assert_eq!(
         why(|_, recent| recent.failures = 3),
         "3 of the last 3 attempts failed."

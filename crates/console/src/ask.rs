@@ -309,7 +309,10 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
 async fn worked_on(context: &PageRequest, question: &Question) -> Option<StateRow> {
     let (api, id) = (&context.console.api, question.ids.first()?);
     let (message, queue) = context.message(&id.0.to_string()).await.ok()?;
-    let (holder, _) = api.held_by(&context.requester, &message, &queue).await?;
+    let held = api
+        .held_by(&context.requester, &message, &queue, &mut None)
+        .await;
+    let (holder, _) = held?;
     Some(StateRow {
         word: "reserved",
         says: format!("by {}: its lease ends with the message", holder.text),

@@ -98,8 +98,11 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let state = ListState::of(&message, now);
     let log = run::log(&context, &message, &queue, state).await?;
     let api = &context.console.api;
-    let held = api.held_by(&context.requester, &message, &queue).await;
-    let tried = api.past_attempts(&context.requester, message.born()).await;
+    let (requester, mut connections) = (&context.requester, None);
+    let held = api.held_by(requester, &message, &queue, &mut connections);
+    let held = held.await;
+    let tried = api.past_attempts(requester, message.born(), &mut connections);
+    let tried = tried.await;
     let over = u64::from(message.reserves).saturating_sub(u64::from(held.is_some()));
     let name = Named::new(&queue);
     let extra = message.extra.as_deref();

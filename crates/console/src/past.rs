@@ -9,9 +9,9 @@ use super::words;
 /// ms.
 const HOUR: u64 = 3_600_000;
 
-/// How fast a queue moves, in words: in and out.
+/// How fast a queue moves, in words: in, and out by consumers.
 pub(super) fn speed(rates: Rates) -> [String; 2] {
-    [rates.into, rates.out()].map(per_second)
+    [rates.into, rates.consumed()].map(per_second)
 }
 
 /// A rate in words: a small one is not 0.

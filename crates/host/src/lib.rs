@@ -109,6 +109,9 @@ mod primitives {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 }
 
+/// Moves of a message from shard to shard that are followed back.
+const MOVES_MAX: usize = 100;
+
 /// The owner of a host, who answers for its log.
 pub trait Owner: Send + Sync {
     /// A write or a sync of the log failed, or the log has become somebody
@@ -485,8 +488,16 @@ impl Core {
         })
     }
 
-    /// The newest attempts of a message that ended without success, by its first id, oldest first.
-    pub fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
+    /// The newest attempts of a message that ended without success, oldest first; by its first id,
+    /// or by a later one as long as its moves from shard to shard are known.
+    pub fn attempts_of(&self, mut id: MessageId) -> Vec<Attempt> {
+        for _ in 0..MOVES_MAX {
+            let shard = self.lock(self.shard_of_id(id), Work::Server);
+            let Some(before) = shard.engine.id_before(id) else {
+                break;
+            };
+            id = before;
+        }
         let shards = 0..self.shards.len();
         let known = shards.map(|shard| self.lock(shard, Work::Server).engine.attempts_of(id));
         let mut all: Vec<Attempt> = known.flatten().collect();

@@ -22,9 +22,9 @@ pub(crate) struct Figures {
     pub(super) waiters: u64,
     /// Messages that came each second, in the last minute that is over; null: not known.
     pub(super) in_per_s: Option<f64>,
-    /// Messages that left.
+    /// Messages that consumers finished, or that failed for good.
     pub(super) out_per_s: Option<f64>,
-    /// Of those, dropped or expired.
+    /// Messages dropped or expired.
     pub(super) lost_per_s: Option<f64>,
 }
 

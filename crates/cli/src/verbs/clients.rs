@@ -44,8 +44,9 @@ enum LeaseAct {
 #[command(
     after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release 0042\n  \
                   quintet leases release --queue work\n  quintet leases release --connection \
-                  4294967299\n\nThis counts as a release by the settings of the queue. The \
-                  connections stay open, and may take the messages again."
+                  4294967299\n\nIn a queue with retry_delay or retry_max a release counts as a \
+                  failure, unless retry_on leaves it out: its message is delayed, or a dead letter \
+                  after the last try. The connections stay open, and may take the messages again."
 )]
 struct ReleaseLeases {
     #[command(flatten)]
@@ -401,7 +402,19 @@ pub(in super::super) fn shown(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+
+    #[test]
+    fn the_help_of_a_release_says_when_it_is_a_failure() {
+        let mut release = ReleaseLeases::augment_args(clap::Command::new("release"));
+        let help = release.render_help().to_string();
+        assert!(
+            help.contains("retry_max") && help.contains("retry_on"),
+            "{help}"
+        );
+    }
 
     #[test]
     fn the_last_digits_of_an_id_name_its_connection_if_they_name_no_other() {

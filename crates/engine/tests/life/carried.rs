@@ -180,6 +180,8 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
     assert_eq!(ends(0, id), [AttemptEnd::DeadLetter]);
     assert_eq!(ends(1, id), [AttemptEnd::Released]);
     assert!(ends(1, of).is_empty());
+    let before = |shard: usize, id| pair.0[shard].engine.id_before(id);
+    assert_eq!((before(1, of), before(0, id)), (Some(id), None));
     pair.ask(1, 1, bulk_op(BulkAction::Redrive { to: None }));
     pair.carry(1);
     pair.restart();

@@ -200,6 +200,26 @@ fn it_is_known_how_long_no_lease_has_ended() {
 }
 
 #[test]
+fn it_is_known_how_long_no_consumer_has_taken_a_message() {
+    let mut all = Histories::default();
+    let counted = |minute, finished| {
+        let mut queue = queue("a", 100 + minute, 0);
+        queue.totals.finished = finished;
+        queue
+    };
+    for minute in 0..4 {
+        pass(&mut all, minute, &[counted(minute, minute.min(2))], 9);
+    }
+    let idle = |finished| {
+        let now = Ms(START + 3 * MINUTE + 30_000);
+        let recent = all.recent(&counted(4, finished), now);
+        recent.map(|recent| recent.idle_ms)
+    };
+    assert_eq!(idle(2), Some(90_000));
+    assert_eq!(idle(3), Some(0));
+}
+
+#[test]
 fn while_nothing_is_held_no_lease_is_stuck() {
     let mut all = Histories::default();
     let leased = |minute, reserved| {

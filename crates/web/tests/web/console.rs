@@ -747,3 +747,27 @@ fn each_column_of_the_queues_has_its_heading() {
         cells.matches("role=\"cell\"").count() + cells.matches("role=\"rowheader\"").count();
     assert_eq!(heads, cells, "{shown}");
 }
+
+#[test]
+fn the_page_of_a_message_asks_once_for_the_connections() {
+    let world = World::new();
+    world.client_api.configure(quintet_types::Settings {
+        ends_max: 1000,
+        ..quintet_types::Settings::default()
+    });
+    let id = put(&world, "work", "x");
+    let reserve = || {
+        let path = "/api/v1/queues/work/reserve";
+        let reply = world.post_json(path, &json!({ "lease_ms": 60_000 })).json();
+        let lease = reply["messages"][0]["lease"].as_str();
+        lease.expect("a lease").to_owned()
+    };
+    let path = format!("/api/v1/leases/{}/release", reserve());
+    let released = world.post_json(&path, &json!({}));
+    assert!(released.status < 300, "{}", released.text());
+    reserve();
+    let before = world.client_api.lists();
+    let shown = page(&world, &format!("/messages/{id}"));
+    assert!(shown.contains("was released"), "{shown}");
+    assert_eq!(world.client_api.lists() - before, 1);
+}
