@@ -7,7 +7,7 @@ use axum::extract::{Extension, FromRequest, FromRequestParts, Request};
 use axum::response::Response;
 use hyper::http::request::Parts;
 use quintet_http::{RequestMemory, Requester};
-use quintet_types::{CommandError, Name};
+use quintet_types::Name;
 use serde::de::DeserializeOwned;
 
 use super::path::Path;
@@ -21,15 +21,6 @@ pub(super) type Answer = Result<Response, Problem>;
 pub(super) struct Call {
     pub(super) api: Arc<Api>,
     pub(super) requester: Requester,
-}
-
-/// # Errors
-/// The client may not operate the server.
-pub(super) fn must_operate(requester: &Requester) -> Result<(), Problem> {
-    match requester.may_server() {
-        true => Ok(()),
-        false => Err(Problem::refused(CommandError::NotPermitted)),
-    }
 }
 
 impl FromRequestParts<Arc<Api>> for Call {

@@ -24,6 +24,7 @@ mod message_events;
 mod messages;
 mod names;
 mod openapi;
+mod operations;
 mod over;
 mod path;
 mod problem;
@@ -49,7 +50,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::get;
+use hyper::Method;
 use hyper::header::RETRY_AFTER;
 use quintet_client::{ClientApi, Share};
 use quintet_types::{
@@ -67,6 +69,7 @@ use gather::{Gather, ReserveClient};
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;
+pub use operations::{Administers, operates};
 pub use over::Group;
 pub use path::Path;
 pub use problem::{Problem, in_a_line};
@@ -416,112 +419,11 @@ pub fn wrong_host(text: &str) -> Response {
 
 /// Everything below `/api/v1`.
 pub fn router(api: Arc<Api>) -> Router {
-    Router::new()
+    operations::routes()
         .route("/openapi.json", get(openapi::document))
-        .route("/events", get(stream::stream))
-        .route("/attention", get(attention::attention))
-        .route("/queues/{queue}/tail", get(tail::tail))
-        .route("/queues", get(queues::list).delete(queues::remove_many))
-        .route(
-            "/queues/{queue}",
-            get(queues::show).post(imports::make).delete(queues::remove),
-        )
-        .route("/queues/{queue}/history", get(queues::history))
-        .route(
-            "/queues/{queue}/settings",
-            get(setup::settings).patch(setup::change),
-        )
-        .route("/queues/{queue}/leases", get(leases::list))
-        .route("/queues/{queue}/leases/release", post(release::of_queue))
-        .route("/queues/{queue}/children", post(queues::join))
-        .route("/queues/{queue}/pause", post(queues::pause))
-        .route("/queues/{queue}/hold", post(hold::queue))
-        .route("/queues/{queue}/keys/held", get(hold::list))
-        .route("/queues/{queue}/keys/{key}/hold", post(hold::hold))
-        .route("/queues/{queue}/resume", post(queues::resume))
-        .route(
-            "/queues/{queue}/messages",
-            get(messages::browse).post(messages::put),
-        )
-        .route("/queues/{queue}/record", post(records::put))
-        .route("/queues/{queue}/reserve", post(leases::reserve))
-        .route(
-            "/queues/{queue}/operations/{operation}",
-            post(bulk::operate),
-        )
-        // Its old name, for one release.
-        .route("/queues/{queue}/acts/{operation}", post(bulk::operate))
-        .route("/queues/{queue}/errors", get(bulk::errors))
-        .route(
-            "/queues/{queue}/records",
-            get(records::list).post(imports::store),
-        )
-        .route("/queues/{queue}/imports/{token}", get(imports::show))
-        .route("/queues/{queue}/peek", get(records::peek))
-        .route("/take", post(records::take))
-        .route("/queues/{queue}/names/{name}", get(names::show))
-        .route("/queues/{queue}/names/{name}/finish", post(names::finish))
-        .route("/queues/{queue}/names/{name}/release", post(names::release))
-        .route("/queues/{queue}/names/{name}/fail", post(names::fail))
-        .route("/queues/{queue}/names/{name}/bury", post(names::bury))
-        .route("/queues/{queue}/names/{name}/extend", post(names::extend))
-        .route("/queues/{queue}/names/{name}/cancel", post(cancel::named))
-        .route("/queues/{queue}/names/{name}/result", get(results::named))
-        .route("/queues/{queue}/tracks/{name}", get(names::track))
-        .route("/messages", get(over::list))
-        .route(
-            "/messages/{id}",
-            get(messages::show)
-                .patch(messages::edit)
-                .delete(messages::remove),
-        )
-        .route("/messages/{id}/body", get(messages::body))
-        .route("/messages/{id}/record", get(records::show))
-        .route("/messages/{id}/cancel", post(cancel::message))
-        .route("/messages/{id}/kick", post(messages::kick))
-        .route("/messages/{id}/redrive", post(messages::redrive))
-        .route("/messages/{id}/move", post(messages::transfer))
-        .route("/messages/{id}/parents", get(after::parents))
-        .route("/messages/{id}/dependents", get(after::dependents))
-        .route("/messages/{id}/trace", get(trace::show))
-        .route("/messages/{id}/result", get(results::message))
-        .route("/messages/{id}/release", post(release::of_message))
-        .route("/leases/{token}/finish", post(leases::finish))
-        .route("/leases/{token}/release", post(leases::release))
-        .route("/leases/{token}/fail", post(leases::fail))
-        .route("/leases/{token}/bury", post(leases::bury))
-        .route("/leases/{token}/extend", post(leases::extend))
-        .route("/leases/{token}/progress", post(leases::progress))
-        .route("/leases/{token}/events", get(lease_events::stream))
-        .route("/stats", get(server::stats))
-        .route("/connections", get(server::connections))
-        .route("/connections/{id}", delete(server::close))
-        .route("/connections/{id}/release", post(release::of_connection))
-        .route("/batches", get(batches::list).post(batches::make))
-        .route("/batches/{id}", get(batches::show).delete(batches::forget))
-        .route("/batches/{id}/{act}", post(batches::operate))
-        .route("/workers", get(workers::list))
-        .route("/workers/{wid}/{act}", post(workers::operate))
-        .route("/schedules", get(schedules::list))
-        .route(
-            "/schedules/{name}",
-            get(schedules::show)
-                .put(schedules::define)
-                .delete(schedules::remove),
-        )
-        .route("/schedules/{name}/pause", post(schedules::pause))
-        .route("/schedules/{name}/resume", post(schedules::resume))
-        .route("/schedules/{name}/run", post(schedules::run))
-        // As older clients call them.
-        .route("/cron", get(schedules::list_of_file))
-        .route("/cron/{name}/pause", post(schedules::pause))
-        .route("/cron/{name}/resume", post(schedules::resume))
-        .route("/cron/{name}/run", post(schedules::run))
-        .route("/server", get(server::numbers))
-        .route("/server/config", get(server::config))
-        .route("/server/metrics", get(server::metrics))
-        .route("/server/{act}", post(server::operate))
-        .fallback(async || Problem::no_such_page())
-        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .fallback(|method: Method| operations::unknown(method, Problem::no_such_page()))
+        .method_not_allowed_fallback(|method: Method| {
+            operations::unknown(method, Problem::wrong_method())
+        })
         .with_state(api)
 }

@@ -5,7 +5,7 @@ use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
 use serde_json::{Map, Value, json};
 
-use super::call::{Answer, Call, must_operate};
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
@@ -27,24 +27,21 @@ pub(super) async fn stats(Call { api, requester }: Call) -> Answer {
 /// Every number the server tells, by name, with its version and the last errors of hooks.
 #[utoipa::path(get, path = "/api/v1/server", operation_id = "show_server", tag = "server",
     responses((status = 200, body = Object)))]
-pub(super) async fn numbers(Call { api, requester }: Call) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn numbers(Call { api, .. }: Call) -> Answer {
     Ok(reply::written(api.client_api.numbers()))
 }
 
 /// The configuration in force, as a TOML file with its secrets hidden.
 #[utoipa::path(get, path = "/api/v1/server/config", operation_id = "show_config", tag = "server",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn config(Call { api, requester }: Call) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn config(Call { api, .. }: Call) -> Answer {
     Ok(reply::plain(StatusCode::OK, api.client_api.config()))
 }
 
 /// The same numbers as Prometheus reads them, without series of single queues.
 #[utoipa::path(get, path = "/api/v1/server/metrics", operation_id = "show_metrics", tag = "server",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn metrics(Call { api, .. }: Call) -> Answer {
     let written = api.client_api.metrics(Exposition::Prometheus, &[], false);
     Ok(reply::plain(StatusCode::OK, written.unwrap_or_default()))
 }
@@ -54,8 +51,7 @@ pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
 #[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
     params(("after" = Option<u64>, Query, description = "a connection's id: those behind it")),
     responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\"")))))]
-pub(super) async fn connections(Call { api, requester }: Call, uri: Uri) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn connections(Call { api, .. }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["after"], &[])?;
     let after = query.number("after", u64::MAX)?;
     let (list, next, _room) = api.connections(after).await?;
@@ -65,8 +61,7 @@ pub(super) async fn connections(Call { api, requester }: Call, uri: Uri) -> Answ
 /// Closes a connection: its waits end, and its leases, but those of HTTP, which are their tokens'.
 #[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "server",
     params(("id" = u64, Path)), responses((status = 204)))]
-pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn close(Call { api, .. }: Call, Path(id): Path<String>) -> Answer {
     let id = id.parse();
     let id = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
     let (sender, receiver) = reply::channel();
@@ -90,7 +85,6 @@ pub(super) async fn operate(
     Path(operation): Path<String>,
     uri: Uri,
 ) -> Answer {
-    must_operate(&requester)?;
     let query = read::Query::of(&uri, &["wait"], &[])?;
     let waits = query.flag("wait")?;
     let mut ordered = json!({ "ordered": operation });

@@ -10,7 +10,6 @@ use serde::Deserialize;
 
 use super::frame::Frame;
 use super::names::Piece;
-use super::operate::must_operate;
 use super::{Answer, PageRequest, names, words};
 use quintet_api::{Path, Problem};
 use quintet_http::reply;
@@ -120,7 +119,6 @@ impl ThrottledRow {
 
 /// `/connections`.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let form = context.query()?;
     let protocol = form.get("protocol").unwrap_or_default();
     let peer = form.get("peer").unwrap_or_default();
@@ -195,7 +193,6 @@ pub(super) async fn close(
     Path(id): Path<String>,
     request: Request,
 ) -> Answer {
-    must_operate(&context)?;
     context.form(request).await?;
     let id = id.parse().map_err(|_| Problem::no_such_page())?;
     let (sender, receiver) = reply::channel();

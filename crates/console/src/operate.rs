@@ -6,7 +6,6 @@ use askama::Template;
 use axum::extract::Request;
 use hyper::StatusCode;
 use quintet_client::{AuditLine, HookEvent, Setting, Source};
-use quintet_types::CommandError;
 
 use super::frame::Frame;
 use super::names::seen;
@@ -20,17 +19,6 @@ const LINES: usize = 500;
 /// Memory of this page while it is made, bytes: 256 KiB of lines as they are, as they are shown, and
 /// as HTML.
 const LOG_BYTES: u64 = 1 << 20;
-
-/// Refuses who may not do what concerns all queues.
-///
-/// # Errors
-/// 403.
-pub(super) fn must_operate(context: &PageRequest) -> Result<(), Problem> {
-    match context.requester.may_server() {
-        true => Ok(()),
-        false => Err(Problem::refused(CommandError::NotPermitted)),
-    }
-}
 
 struct Table {
     /// As the file has it; empty: the top.
@@ -73,7 +61,6 @@ struct Settings {
 
 /// `/settings`.
 pub(crate) async fn settings(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let query = context.query()?;
     let said = query.get("only") == Some("said");
     let has = query.get("has").unwrap_or_default().to_owned();
@@ -117,7 +104,6 @@ const RELOADED: Duration = Duration::from_secs(5);
 
 /// `POST /settings/do/reload`.
 pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
-    must_operate(&context)?;
     context.form(request).await?;
     let client_api = context.console.api.client_api();
     let principal = context.requester.known.as_ref().map(|(who, _)| *who);
@@ -167,7 +153,6 @@ struct Hooks {
 
 /// `/hooks`.
 pub(super) async fn hooks(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let mut events = context.console.api.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
     let page = Hooks {
@@ -223,7 +208,6 @@ struct Log {
 
 /// `/log`: the newest lines of the audit.
 pub(super) async fn log(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let _room = context.console.api.room(LOG_BYTES)?;
     let client_api = context.console.api.client_api();

@@ -10,7 +10,6 @@ use serde::Deserialize;
 
 use super::frame::Frame;
 use super::names::{in_address, of_address, seen};
-use super::operate::must_operate;
 use super::overview::Figure;
 use super::{Answer, PageRequest, words};
 use quintet_api::{Path, Problem};
@@ -146,7 +145,6 @@ async fn each(
 
 /// `/workers`.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let (mut workers, mut more) = (Vec::new(), false);
     let [mut all, mut running, mut quiet, mut ending, mut jobs] = [0; 5];
@@ -220,7 +218,6 @@ pub(super) async fn question(
     context: PageRequest,
     Path((part, act)): Path<(String, String)>,
 ) -> Answer {
-    must_operate(&context)?;
     let (wid, wanted) = named(&part, &act)?;
     let mut found = None;
     each(&context, |page| {
@@ -271,7 +268,6 @@ pub(super) async fn steer(
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    must_operate(&context)?;
     context.form(request).await?;
     let (wid, act) = named(&part, &act)?;
     let there = context.console.api.client_api().steer_worker(act, &wid);
