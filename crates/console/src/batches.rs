@@ -3,7 +3,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_types::{
     Batch, BatchId, BatchRequest, Callback, CallbackState, Command, Event, Ms, Outcome, Role, Tie,
 };
@@ -11,9 +10,8 @@ use quintet_types::{
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Path, Problem, batches_after, list_batches};
-use quintet_http::reply;
 
 /// Rows of a page, and batches asked for at once: each may have 64 KiB of callbacks.
 const ROWS: u32 = 50;
@@ -131,7 +129,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
     let ask = list_batches(after, ROWS);
     let wrong = "use the value of next from the page before";
     let mut ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
-    let now = context.console.api.client_api().now();
+    let now = context.now();
     let (mut rows, mut looked) = (Vec::new(), 0);
     let mut next = None;
     for _ in 0..SLICES {
@@ -186,7 +184,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         only: ONLY[only].0,
         has,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// The message for an event of a batch.
@@ -255,7 +253,7 @@ fn id_of(part: &str) -> Result<BatchId, Problem> {
 /// `/batches/ID`.
 pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answer {
     let batch = batch(&context, BatchRequest::Show(id_of(&part)?)).await?;
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let now = client_api.now();
     // What is stored is engine time; people read the wall clock.
     let ahead = client_api.ahead();
@@ -315,7 +313,7 @@ pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answ
         calls: calls.collect(),
         id,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 #[derive(Template)]
@@ -372,7 +370,7 @@ pub(super) async fn question(
         ),
         id,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /batches/ID/do/ACT`.
@@ -406,7 +404,7 @@ pub(super) async fn steer(
             format!("Batch {part} is forgotten. Its messages stay as ordinary messages."),
         ),
     };
-    Ok(context.console.app.redirect(&back, note))
+    context.redirect(&back, note)
 }
 
 /// Role of a message in its batch.

@@ -2,13 +2,11 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 
 use super::frame::Frame;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::reply;
 
 struct Row {
     node: String,
@@ -147,13 +145,13 @@ async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> R
 
 /// `/cluster`.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let seen = apart(move || client_api.cluster()).await?;
     let page = Cluster {
         frame: context.frame.of("Cluster", "cluster"),
         seen: seen.map(ClusterView::new),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /cluster/NODE/do/ACT`.
@@ -169,8 +167,8 @@ pub(super) async fn order(
         "undrain" => NodeOrder::Undrain,
         _ => return Err(Problem::no_such_page()),
     };
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let done = apart(move || client_api.order_node(order, &node)).await?;
     let note = done.unwrap_or_else(|why| format!("Not done: {why}"));
-    Ok(context.console.app.redirect("cluster", note))
+    context.redirect("cluster", note)
 }

@@ -43,17 +43,18 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use askama::Template;
 use axum::extract::{FromRequestParts, Request};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use hyper::Uri;
 use hyper::http::request::Parts;
-use quintet_client::Did;
+use hyper::{StatusCode, Uri};
+use quintet_client::{ClientApi, Did};
 use quintet_scripts::Rq;
 use quintet_types::{
-    BulkDone, BulkOp, Command, Message, MessageId, Name, Outcome, Peek, Principal, QueuePage,
-    QueueStats,
+    BulkDone, BulkOp, Command, Message, MessageId, Ms, Name, Outcome, Peek, Principal, QueuePage,
+    QueueSetup, QueueStats,
 };
 
 use frame::{Frame, Seal};
@@ -133,8 +134,26 @@ impl PageRequest {
         }
     }
 
+    fn client_api(&self) -> Arc<dyn ClientApi> {
+        self.console.api.client_api()
+    }
+
+    /// Engine time.
+    fn now(&self) -> Ms {
+        self.client_api().now()
+    }
+
+    /// Leads to a page of the console, which shows the note.
+    fn redirect(&self, to: &str, note: impl Into<String>) -> Answer {
+        Ok(self.console.app.redirect(to, note.into()))
+    }
+
     async fn stats(&self, queue: &Name) -> Result<QueueStats, Problem> {
         self.console.api.queue_stats(&self.requester, queue).await
+    }
+
+    async fn setup(&self, queue: &Name) -> Result<QueueSetup, Problem> {
+        self.console.api.setup(&self.requester, queue).await
     }
 
     /// A part of all queues that may be seen, from a place on.
@@ -198,6 +217,11 @@ impl PageRequest {
             )),
         }
     }
+}
+
+/// A page that shows what was asked for.
+fn render(page: &impl Template) -> Answer {
+    Ok(reply::show(StatusCode::OK, page))
 }
 
 /// The queue of an address.

@@ -263,7 +263,7 @@ async fn first(
     };
     for _ in 0..SLICES {
         let bulk_done = context.bulk_op(&bulk_op).await?;
-        let now = context.console.api.client_api().now();
+        let now = context.now();
         let leases = bulk_done
             .leases
             .iter()

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::{AuditLine, HookEvent, Setting, Source};
 
 use super::frame::Frame;
 use super::names::seen;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Problem, in_a_line};
 use quintet_http::reply;
 
@@ -70,7 +69,7 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
             .iter()
             .any(|text| text.to_lowercase().contains(&has))
     };
-    let all = context.console.api.client_api().settings();
+    let all = context.client_api().settings();
     let is_said = |setting: &Setting| setting.source != Source::Default;
     let (all_count, said_count) = (all.len(), all.iter().filter(|one| is_said(one)).count());
     let mut tables: Vec<Table> = Vec::new();
@@ -96,7 +95,7 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
         said_count,
         tables,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// How long a reload is waited for before the page says that it is still to come.
@@ -105,7 +104,7 @@ const RELOADED: Duration = Duration::from_secs(5);
 /// `POST /settings/do/reload`.
 pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
     context.form(request).await?;
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let principal = context.requester.known.as_ref().map(|(who, _)| *who);
     let (sender, receiver) = reply::channel();
     client_api.reload(principal, sender);
@@ -119,7 +118,7 @@ pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
         }
         Err(_) => "The server still reads the configuration. Its log shows the result.".to_owned(),
     };
-    Ok(context.console.app.redirect("settings", note))
+    context.redirect("settings", note)
 }
 
 struct Event {
@@ -153,14 +152,14 @@ struct Hooks {
 
 /// `/hooks`.
 pub(super) async fn hooks(context: PageRequest) -> Answer {
-    let mut events = context.console.api.client_api().hook_events();
+    let mut events = context.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
     let page = Hooks {
         frame: context.frame.of("Hooks", "hooks"),
         errors: events.iter().map(|event| event.errors).sum(),
         rows: events.into_iter().map(Event::new).collect(),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 struct Line {
@@ -210,7 +209,7 @@ struct Log {
 pub(super) async fn log(context: PageRequest) -> Answer {
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let _room = context.console.api.room(LOG_BYTES)?;
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
     let read = read
         .await
@@ -224,7 +223,7 @@ pub(super) async fn log(context: PageRequest) -> Answer {
         has,
         looked,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 #[cfg(test)]

@@ -267,7 +267,7 @@ pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
         Ok(made) => {
             let done = if made { "is created" } else { "is changed" };
             let note = format!("The schedule {} {done}.", seen(&name));
-            Ok(context.console.app.redirect("schedules", note))
+            context.redirect("schedules", note)
         }
         Err(problem) => {
             let field = problem.field.clone().unwrap_or_default();

@@ -2,15 +2,13 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::{ScheduleAct, ScheduleSeen, WhichSchedules};
 use quintet_types::Name;
 
 use super::frame::Frame;
 use super::names::{Named, seen};
-use super::{Answer, PageRequest, names, words};
+use super::{Answer, PageRequest, names, render, words};
 use quintet_api::{Path, Problem, Schedule, nexts};
-use quintet_http::reply;
 
 /// Rows of a page.
 const ROWS: usize = 100;
@@ -121,7 +119,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         ("Refused", number(&|cron| cron.outcome == "refused")),
         ("Missed last run", number(&|cron| cron.outcome == "missed")),
     ];
-    let wall = context.console.api.client_api().wall().0;
+    let wall = context.client_api().wall().0;
     let calendar = tokio::task::spawn_blocking(move || calendar(&found, wall)).await;
     let (hours, often) = calendar.unwrap_or_default();
     let page = Schedules {
@@ -133,7 +131,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         hours,
         often,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// Schedules whose name or queue has this text, and whether there may be more.
@@ -223,7 +221,7 @@ pub(super) async fn steer(
         }
         _ => format!("{name} was not paused."),
     };
-    Ok(context.console.app.redirect("schedules", note))
+    context.redirect("schedules", note)
 }
 
 #[cfg(test)]

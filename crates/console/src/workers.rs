@@ -3,7 +3,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::WorkerAction;
 use quintet_types::Name;
 use serde::Deserialize;
@@ -11,9 +10,8 @@ use serde::Deserialize;
 use super::frame::Frame;
 use super::names::{in_address, of_address, seen};
 use super::overview::Figure;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::reply;
 
 /// Rows of a page.
 const ROWS: usize = 200;
@@ -180,7 +178,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         none,
         more,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// A worker's name, by its part of an address, and what it is asked for.
@@ -259,7 +257,7 @@ pub(super) async fn question(
         act,
         wid: shown,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /workers/WID/do/ACT`.
@@ -270,7 +268,7 @@ pub(super) async fn steer(
 ) -> Answer {
     context.form(request).await?;
     let (wid, act) = named(&part, &act)?;
-    let there = context.console.api.client_api().steer_worker(act, &wid);
+    let there = context.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
     let note = match (there, act) {
         (true, WorkerAction::Quiet) => {
@@ -281,5 +279,5 @@ pub(super) async fn steer(
         }
         (false, _) => format!("{wid} is gone already."),
     };
-    Ok(context.console.app.redirect("workers", note))
+    context.redirect("workers", note)
 }
