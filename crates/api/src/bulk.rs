@@ -12,7 +12,7 @@ use quintet_types::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, RequestBody};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -190,11 +190,10 @@ struct Errors {
     responses((status = 200, body = Errors)))]
 pub(crate) async fn errors(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
-    let queue = read::queue(&queue)?;
     let state = read::state(query.get("state").unwrap_or("buried"))?;
     let mut bulk_op = BulkOp::show(queue, state, 0);
     bulk_op.after = query.get("cursor").map(cursor).transpose()?;

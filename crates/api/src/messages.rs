@@ -18,7 +18,7 @@ use quintet_types::{
     ReplyTo, Tie, Transaction, Verb, When,
 };
 
-use super::call::{Answer, Call, RequestBody};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -45,10 +45,9 @@ pub const SMALL: usize = 64 << 10;
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     request: Request,
 ) -> Answer {
-    let queue = read::queue(&queue)?;
     let token = idempotency_key(request.headers())?;
     let trace = trace_context(request.headers());
     // A wait has its place before anything is stored.

@@ -163,11 +163,10 @@ pub(super) async fn list(
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
 pub(super) async fn peek(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["state"], &[])?;
-    let queue = read::queue(&queue)?;
     let peek = match query.get("state").unwrap_or("ready") {
         "ready" => Peek::Ready(queue),
         "delayed" => Peek::Delayed(queue),

@@ -118,8 +118,7 @@ fn guarded(message: &Message) -> Command {
 #[utoipa::path(post, path = "/api/v1/connections/{id}/release", operation_id = "release_leases_of_connection", tag = "leases",
     params(("id" = u64, Path)), responses((status = 200, body = Acted)))]
 pub(super) async fn of_connection(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    let id = id.parse();
-    let id: u64 = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
+    let id = read::connection(&id)?;
     let held = api.holders(&requester).await?.leases(id);
     let held = held.ok_or_else(|| Problem::no_such_connection(id))?;
     let caller = Caller {

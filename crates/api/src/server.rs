@@ -4,13 +4,14 @@ use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot::Receiver;
 
 use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
-use super::read;
 use super::workers::linked;
-use quintet_http::reply;
+use super::{Api, read};
+use quintet_http::{Requester, reply};
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
@@ -58,18 +59,35 @@ pub(super) async fn connections(Call { api, .. }: Call, uri: Uri) -> Answer {
     Ok(linked(list, next))
 }
 
+impl Api {
+    /// Closes a connection; false: there is none of this id.
+    ///
+    /// # Errors
+    /// The server stops.
+    pub async fn close(&self, id: u64) -> Result<bool, Problem> {
+        let (sender, receiver) = reply::channel();
+        self.client_api.close_client(id, sender);
+        receiver.await.map_err(|_| Problem::stopping())
+    }
+
+    /// Has the configuration read again; what comes of it are notes, or why it was not. Nothing
+    /// comes if the server stops.
+    pub fn reload(&self, requester: &Requester) -> Receiver<Result<Vec<String>, String>> {
+        let (sender, receiver) = reply::channel();
+        let principal = requester.known.as_ref().map(|(principal, _)| *principal);
+        self.client_api.reload(principal, sender);
+        receiver
+    }
+}
+
 /// Closes a connection: its waits end, and its leases, but those of HTTP, which are their tokens'.
 #[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "server",
     params(("id" = u64, Path)), responses((status = 204)))]
 pub(super) async fn close(Call { api, .. }: Call, Path(id): Path<String>) -> Answer {
-    let id = id.parse();
-    let id = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
-    let (sender, receiver) = reply::channel();
-    api.client_api.close_client(id, sender);
-    match receiver.await {
-        Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Ok(false) => Err(Problem::no_such_connection(id)),
-        Err(_) => Err(Problem::stopping()),
+    let id = read::connection(&id)?;
+    match api.close(id).await? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(Problem::no_such_connection(id)),
     }
 }
 
@@ -92,11 +110,9 @@ pub(super) async fn operate(
         "drain" => api.client_api.drain(true),
         "undrain" => api.client_api.drain(false),
         "reload" => {
-            let (sender, receiver) = reply::channel();
-            let principal = requester.known.as_ref().map(|(principal, _)| *principal);
-            api.client_api.reload(principal, sender);
+            let came = api.reload(&requester);
             if waits {
-                let came = receiver.await.map_err(|_| Problem::stopping())?;
+                let came = came.await.map_err(|_| Problem::stopping())?;
                 ordered["notes"] = came.map_err(|why| Problem::not_reloaded(&why))?.into();
             }
             true

@@ -11,7 +11,6 @@ use super::frame::Frame;
 use super::names::Piece;
 use super::{Answer, PageRequest, names, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::reply;
 
 /// Rows of a page.
 const ROWS: usize = 200;
@@ -194,12 +193,9 @@ pub(super) async fn close(
 ) -> Answer {
     context.form(request).await?;
     let id = id.parse().map_err(|_| Problem::no_such_page())?;
-    let (sender, receiver) = reply::channel();
-    context.client_api().close_client(id, sender);
-    let note = match receiver.await {
-        Ok(true) => format!("Connection {id} is closed. Its leases have ended."),
-        Ok(false) => format!("Connection {id} was closed already."),
-        Err(_) => return Err(Problem::stopping()),
+    let note = match context.console.api.close(id).await? {
+        true => format!("Connection {id} is closed. Its leases have ended."),
+        false => format!("Connection {id} was closed already."),
     };
     context.redirect("connections", note)
 }

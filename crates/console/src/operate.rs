@@ -10,7 +10,6 @@ use super::frame::Frame;
 use super::names::seen;
 use super::{Answer, PageRequest, render, words};
 use quintet_api::{Problem, in_a_line};
-use quintet_http::reply;
 
 /// Lines of the audit on a page.
 const LINES: usize = 500;
@@ -104,11 +103,8 @@ const RELOADED: Duration = Duration::from_secs(5);
 /// `POST /settings/do/reload`.
 pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
     context.form(request).await?;
-    let client_api = context.client_api();
-    let principal = context.requester.known.as_ref().map(|(who, _)| *who);
-    let (sender, receiver) = reply::channel();
-    client_api.reload(principal, sender);
-    let note = match tokio::time::timeout(RELOADED, receiver).await {
+    let came = context.console.api.reload(&context.requester);
+    let note = match tokio::time::timeout(RELOADED, came).await {
         Ok(Err(_)) => return Err(Problem::stopping()),
         Ok(Ok(Err(why))) => format!("Not reloaded, nothing changed: {}", seen(&in_a_line(&why))),
         Ok(Ok(Ok(notes))) => {
