@@ -1,5 +1,7 @@
 //! Holding keys and queues: nothing of them is handed out.
 
+use std::future::pending;
+
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -158,7 +160,8 @@ impl Api {
         holds.hold_ms?;
         let (id, _) = read::lease(token).ok()?;
         let peek = Command::Peek(Peek::Id(id));
-        let (outcome, queue) = self.submit(Principal::SERVER, None, peek).await?;
+        let answered = self.submit(Principal::SERVER, None, peek, pending());
+        let (outcome, queue) = answered.await?;
         matches!(outcome, Outcome::Messages(_)).then_some(queue)
     }
 }

@@ -46,6 +46,7 @@ mod types;
 mod uploads;
 mod workers;
 
+use std::future::pending;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
@@ -142,10 +143,8 @@ impl Api {
         requester: &Requester,
         command: Command,
     ) -> Result<(Outcome, Name), Problem> {
-        let answered = self
-            .submit(requester.principal(), requester.client.as_deref(), command)
-            .await;
-        allowed(answered)
+        let (principal, client) = (requester.principal(), requester.client.as_deref());
+        allowed(self.submit(principal, client, command, pending()).await)
     }
 
     /// Takes messages; `gather`: goes on until there are enough. A wait ends when the client ends
@@ -233,37 +232,17 @@ impl Api {
         let replaced = async {
             match attempt {
                 Some(attempt) => attempt.is_replaced().await,
-                None => std::future::pending().await,
+                None => pending().await,
             }
         };
-        let (sender, mut answered) = oneshot::channel();
-        let losses = self.losses.clone();
-        let reply = Box::new(move |outcome, name| {
-            // The client may have gone.
-            if let Err((Outcome::Messages(unheard), _)) = sender.send((outcome, name)) {
-                losses.give_back(caller, unheard.into_vec());
+        let stop = async {
+            match waits {
+                Some(client) => either(client.is_let_go(), replaced).await,
+                None => pending().await,
             }
-        });
-        if let Some(client) = client {
-            client.waits_as(Some(caller.client_id));
-        }
-        self.client_api.submit(caller, Command::Take(take), reply);
-        let outcome = match waits {
-            None => (&mut answered).await,
-            Some(client) => tokio::select! {
-                biased;
-                outcome = &mut answered => outcome,
-                () = either(client.is_let_go(), replaced) => {
-                    // The take itself is answered with the outcome.
-                    self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
-                    (&mut answered).await
-                }
-            },
         };
-        if let Some(client) = client {
-            client.waits_as(None);
-        }
-        let (outcome, name) = allowed(outcome.ok())?;
+        let answered = self.hear(caller, client, Command::Take(take), stop).await;
+        let (outcome, name) = allowed(answered)?;
         // Any other outcome: it waited in vain.
         let mut messages = Handed::new();
         if let Outcome::Messages(taken) = outcome {
@@ -321,13 +300,46 @@ impl Api {
     /// # Errors
     /// Their error.
     async fn ask_as(&self, caller: Caller, command: Command) -> Result<Outcome, Problem> {
-        let (sender, answered) = oneshot::channel();
+        let answered = self.hear(caller, None, command, pending()).await;
+        Ok(allowed(answered)?.0)
+    }
+
+    /// Asks the shards as a client, `client` if that is a connection. A command that waits does
+    /// so until `stop`. `None`: the server is stopping.
+    async fn hear(
+        &self,
+        caller: Caller,
+        client: Option<&Client>,
+        command: Command,
+        stop: impl Future<Output = ()>,
+    ) -> Option<(Outcome, Name)> {
+        let losses = matches!(command, Command::Take(_)).then(|| self.losses.clone());
+        let (sender, mut answered) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
-            let _delivered = sender.send((outcome, name));
+            if let Err((Outcome::Messages(unheard), _)) = sender.send((outcome, name))
+                && let Some(losses) = losses
+            {
+                losses.give_back(caller, unheard.into_vec());
+            }
         });
+        if let Some(client) = client {
+            client.waits_as(Some(caller.client_id));
+        }
         self.client_api.submit(caller, command, reply);
-        Ok(allowed(answered.await.ok())?.0)
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut answered => outcome,
+            () = stop => {
+                // The wait itself is answered with the outcome.
+                self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
+                (&mut answered).await
+            }
+        };
+        if let Some(client) = client {
+            client.waits_as(None);
+        }
+        outcome.ok()
     }
 
     /// The client of a connection, if there is one.
@@ -338,38 +350,22 @@ impl Api {
         })
     }
 
-    /// Asks the shards on behalf of `principal`, who may wait at `client`. `None`: the server is
-    /// stopping.
+    /// Asks the shards on behalf of `principal`, who may wait at `client` until `stop`. `None`: the
+    /// server is stopping.
     async fn submit(
         &self,
         principal: Principal,
         client: Option<&Client>,
         command: Command,
+        stop: impl Future<Output = ()>,
     ) -> Option<(Outcome, Name)> {
         let own = self.own(client);
         let guest = own.is_none().then(|| Guest::new(&self.client_api));
-        let client_id = client_of(own, guest.as_ref());
-        let (sender, answered) = oneshot::channel();
-        let reply = Box::new(move |outcome, name| {
-            // The client may have gone.
-            let _delivered = sender.send((outcome, name));
-        });
-        if let Some(client) = client {
-            client.waits_as(Some(client_id));
-        }
-        self.client_api.submit(
-            Caller {
-                client_id,
-                principal,
-            },
-            command,
-            reply,
-        );
-        let answered = answered.await.ok();
-        if let Some(client) = client {
-            client.waits_as(None);
-        }
-        answered
+        let caller = Caller {
+            client_id: client_of(own, guest.as_ref()),
+            principal,
+        };
+        self.hear(caller, client, command, stop).await
     }
 }
 
