@@ -180,31 +180,11 @@ fn path(id: &str) -> Result<String> {
 }
 
 fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {
-    let columns = [
-        "batch",
-        "description",
-        "state",
-        "total",
-        "pending",
-        "failed",
-        "complete",
-        "success",
-    ];
-    print_list(all, as_json, columns, |batch| {
-        let state = match batch["open"].as_bool() {
-            Some(true) => "open",
-            _ => "committed",
-        };
-        let text = |key: &str| shown(&batch[key]);
-        [
-            text("id"),
-            text("description"),
-            state.to_owned(),
-            text("total"),
-            text("pending"),
-            text("failed"),
-            text("complete"),
-            text("success"),
-        ]
+    let columns = "batch description state total pending failed complete success";
+    print_list(all, as_json, columns, |batch, column| match column {
+        "batch" => shown(&batch["id"]),
+        "state" if batch["open"] == true => "open".to_owned(),
+        "state" => "committed".to_owned(),
+        key => shown(&batch[key]),
     })
 }

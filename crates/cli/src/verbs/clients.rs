@@ -322,28 +322,24 @@ impl Clients {
             return Ok(ExitCode::SUCCESS);
         }
         let all = Api::connect(&self.at)?.list(CONNECTIONS, "id")?;
-        let columns = [
-            "id", "protocol", "peer", "user", "idle", "unread", "leases", "activity",
-        ];
-        print_list(&all, self.json, columns, |client| {
-            let waits = client["waits_on"].as_array().into_iter().flatten();
-            let waits: Vec<String> = waits.map(queue).collect();
-            let does = match (&waits[..], client["asks"].as_str()) {
-                ([], None) => "-".to_owned(),
-                ([], Some(asks)) => shown(&asks.into()),
-                _ => format!("waits on {}", waits.join(" ")),
-            };
-            [
-                shown(&client["id"]),
-                shown(&client["protocol"]),
-                shown(&client["peer"]),
-                shown(&client["user"]),
-                age(client["idle_ms"].as_u64().unwrap_or(0)),
-                shown(&client["unread_bytes"]),
-                shown(&client["leases"]),
-                does,
-            ]
+        let columns = "id protocol peer user idle unread leases activity";
+        print_list(&all, self.json, columns, |client, column| match column {
+            "idle" => age(client["idle_ms"].as_u64().unwrap_or(0)),
+            "unread" => shown(&client["unread_bytes"]),
+            "activity" => activity(client),
+            key => shown(&client[key]),
         })
+    }
+}
+
+/// What a connection waits for or asks.
+fn activity(client: &Value) -> String {
+    let waits = client["waits_on"].as_array().into_iter().flatten();
+    let waits: Vec<String> = waits.map(queue).collect();
+    match (&waits[..], client["asks"].as_str()) {
+        ([], None) => "-".to_owned(),
+        ([], Some(asks)) => shown(&asks.into()),
+        _ => format!("waits on {}", waits.join(" ")),
     }
 }
 

@@ -186,10 +186,8 @@ impl Schedule {
         }
         let path = "/schedules?limit=1000";
         let all = Api::connect(&self.at)?.pages(path, "schedules", "next", "after")?;
-        let columns = [
-            "name", "schedule", "zone", "queue", "next", "last", "outcome", "missed",
-        ];
-        print_list(&all, self.json, columns, row)
+        let columns = "name schedule zone queue next last outcome missed";
+        print_list(&all, self.json, columns, cell)
     }
 }
 
@@ -301,37 +299,30 @@ impl Steer {
     }
 }
 
-fn row(cron: &Value) -> [String; 8] {
+fn cell(cron: &Value, column: &str) -> String {
     let zone = cron["zone"].as_str().unwrap_or_default();
     let when = |key: &str| {
         cron[key]
             .as_u64()
             .map_or_else(|| "-".to_owned(), |at| clock(at, zone))
     };
-    let next = match (cron["paused"].as_bool(), cron["ended"].as_bool()) {
-        (Some(true), _) => "paused".to_owned(),
-        (_, Some(true)) => "ended".to_owned(),
-        _ => when("next_ms"),
-    };
-    let outcome = match cron["outcome"].as_str() {
-        Some("put") => match cron["message"].as_u64() {
-            Some(id) => format!("put {id}"),
-            None => "put".to_owned(),
+    match column {
+        "queue" => queue(&cron["queue"]),
+        "next" if cron["paused"] == true => "paused".to_owned(),
+        "next" if cron["ended"] == true => "ended".to_owned(),
+        "next" => when("next_ms"),
+        "last" => when("last_ms"),
+        "outcome" => match (cron["outcome"].as_str(), cron["message"].as_u64()) {
+            (Some("put"), Some(id)) => format!("put {id}"),
+            (Some(bad @ ("refused" | "invalid")), _) => {
+                format!("{bad}: {}", shown(&cron["error"]))
+            }
+            (Some("none") | None, _) => "-".to_owned(),
+            (Some(other), _) => other.to_owned(),
         },
-        Some(bad @ ("refused" | "invalid")) => format!("{bad}: {}", shown(&cron["error"])),
-        Some("none") | None => "-".to_owned(),
-        Some(other) => other.to_owned(),
-    };
-    [
-        shown(&cron["name"]),
-        shown(&cron["schedule"]),
-        shown(&cron["zone"]),
-        queue(&cron["queue"]),
-        next,
-        when("last_ms"),
-        outcome,
-        shown(&cron["missed_runs"]),
-    ]
+        "missed" => shown(&cron["missed_runs"]),
+        key => shown(&cron[key]),
+    }
 }
 
 /// A moment by the clocks of a zone, with what they are ahead of UTC.

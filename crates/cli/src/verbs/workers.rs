@@ -61,32 +61,16 @@ impl Workers {
             None => {}
         }
         let all = Api::connect(&self.at)?.list("/workers", "wid")?;
-        let columns = [
-            "wid",
-            "host",
-            "pid",
-            "labels",
-            "state",
-            "jobs",
-            "connections",
-            "since",
-            "seen",
-        ];
-        print_list(&all, self.json, columns, |worker| {
-            let labels = worker["labels"].as_array().into_iter().flatten();
-            let labels: Vec<String> = labels.map(shown).collect();
+        let columns = "wid host pid labels state jobs connections since seen";
+        print_list(&all, self.json, columns, |worker, column| {
+            let labels = || worker["labels"].as_array().into_iter().flatten();
             let ago = |key: &str| age(worker[key].as_u64().unwrap_or(0));
-            [
-                shown(&worker["wid"]),
-                shown(&worker["host"]),
-                shown(&worker["pid"]),
-                labels.join(","),
-                shown(&worker["state"]),
-                shown(&worker["jobs"]),
-                shown(&worker["connections"]),
-                ago("age_ms"),
-                ago("silent_ms"),
-            ]
+            match column {
+                "labels" => labels().map(shown).collect::<Vec<_>>().join(","),
+                "since" => ago("age_ms"),
+                "seen" => ago("silent_ms"),
+                key => shown(&worker[key]),
+            }
         })
     }
 }
