@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use quintet_types::{BatchId, CancelledAs};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::api::Api;
@@ -127,23 +127,17 @@ impl New {
     }
 
     fn definition(&self) -> Value {
-        let mut of = Map::new();
-        let callbacks = [("complete", &self.complete), ("success", &self.success)];
-        for (key, callback) in callbacks {
-            if let Some((queue, body)) = callback {
-                of.insert(key.into(), json!({ "queue": queue, "body": body }));
-            }
-        }
-        for (key, text) in [
-            ("description", &self.description),
-            ("parent", &self.parent),
-            ("cancelled", &self.cancelled),
-        ] {
-            if let Some(text) = text {
-                of.insert(key.into(), json!(text));
-            }
-        }
-        of.into()
+        let callback = |of: &Option<(String, String)>| {
+            let of = of.as_ref();
+            of.map(|(queue, body)| json!({ "queue": queue, "body": body }))
+        };
+        super::given(json!({
+            "complete": callback(&self.complete),
+            "success": callback(&self.success),
+            "description": self.description,
+            "parent": self.parent,
+            "cancelled": self.cancelled,
+        }))
     }
 }
 

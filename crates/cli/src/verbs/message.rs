@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::super::Where;
 use super::super::api::Api;
@@ -114,13 +114,6 @@ pub(in super::super) struct Edit {
 
 impl Edit {
     pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut of = Map::new();
-        if let Some(priority) = self.priority {
-            of.insert("priority".into(), priority.into());
-        }
-        if let Some(delay) = self.delay {
-            of.insert("delay_ms".into(), delay.into());
-        }
         let body = match (self.body, self.file) {
             (Some(text), _) => Some(text.into_bytes()),
             (None, Some(path)) => {
@@ -129,20 +122,22 @@ impl Edit {
             }
             (None, None) => None,
         };
-        if let Some(body) = body {
-            match String::from_utf8(body) {
-                Ok(text) => of.insert("body".into(), text.into()),
-                Err(bytes) => {
-                    let coded = BASE64_STANDARD.encode(bytes.as_bytes());
-                    of.insert("body_base64".into(), coded.into())
-                }
-            };
-        }
-        if of.is_empty() {
+        let (text, base64) = match body.map(String::from_utf8) {
+            None => (None, None),
+            Some(Ok(text)) => (Some(text), None),
+            Some(Err(bytes)) => (None, Some(BASE64_STANDARD.encode(bytes.as_bytes()))),
+        };
+        let of = super::given(json!({
+            "priority": self.priority,
+            "delay_ms": self.delay,
+            "body": text,
+            "body_base64": base64,
+        }));
+        if of == json!({}) {
             bail!("nothing to change: give --priority, --delay, --body or --file");
         }
         let path = format!("/messages/{}", self.id);
-        let reply = self.at.api("PATCH", &path, Some(&of.into()))?;
+        let reply = self.at.api("PATCH", &path, Some(&of))?;
         let id = &reply["ids"][0];
         match self.json {
             true => writeln!(stdout(), "{}", json!({ "id": id }))?,

@@ -7,7 +7,7 @@ use std::str::FromStr as _;
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::api::{Api, part};
@@ -209,44 +209,27 @@ impl Define {
     }
 
     fn definition(&self) -> Result<Value> {
-        let mut of = Map::new();
-        let texts = [
-            ("queue", &self.queue),
-            ("cron", &self.cron),
-            ("zone", &self.zone),
-            ("missed", &self.missed),
-            ("overlap", &self.overlap),
-            ("body", &self.body),
-            ("key", &self.with_key),
-        ];
-        let texts = texts
-            .into_iter()
-            .filter_map(|(key, text)| Some((key, text.as_ref()?)));
-        of.extend(texts.map(|(key, text)| (key.to_owned(), text.as_str().into())));
-        let numbers = [
-            ("every_ms", self.every),
-            ("phase_ms", self.phase),
-            ("start_ms", self.start),
-            ("end_ms", self.end),
-            ("count", self.count),
-            ("priority", self.priority.map(u64::from)),
-            ("delay_ms", self.delay),
-            ("ttl_ms", self.ttl),
-        ];
-        let numbers = numbers
-            .into_iter()
-            .filter_map(|(key, number)| Some((key, number?)));
-        of.extend(numbers.map(|(key, number)| (key.to_owned(), number.into())));
-        if !self.at_time.is_empty() {
-            of.insert("at_ms".into(), json!(self.at_time));
-        }
-        if !self.attr.is_empty() {
-            of.insert("headers".into(), super::headers(&self.attr)?);
-        }
-        if let Some(id) = &self.unique {
-            of.insert("unique".into(), json!({ "id": id }));
-        }
-        Ok(Value::Object(of))
+        let headers = Some(super::headers(&self.attr)?);
+        Ok(super::given(json!({
+            "queue": self.queue,
+            "cron": self.cron,
+            "zone": self.zone,
+            "missed": self.missed,
+            "overlap": self.overlap,
+            "body": self.body,
+            "key": self.with_key,
+            "every_ms": self.every,
+            "phase_ms": self.phase,
+            "start_ms": self.start,
+            "end_ms": self.end,
+            "count": self.count,
+            "priority": self.priority,
+            "delay_ms": self.delay,
+            "ttl_ms": self.ttl,
+            "at_ms": Some(&self.at_time).filter(|at| !at.is_empty()),
+            "headers": headers.filter(|_| !self.attr.is_empty()),
+            "unique": self.unique.as_ref().map(|id| json!({ "id": id })),
+        })))
     }
 }
 
