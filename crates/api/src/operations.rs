@@ -89,6 +89,9 @@ macro_rules! operations {
         )]
         pub(super) struct Document;
 
+        #[cfg(test)]
+        const ROWS: &[(&str, &str)] = &[$((stringify!($method), $path)),*];
+
         /// A route for each operation.
         pub(super) fn routes() -> Router<Arc<Api>> {
             Router::new()
@@ -189,4 +192,24 @@ operations! {
     Operate post "/cron/{name}/pause" schedules::pause,
     Operate post "/cron/{name}/resume" schedules::resume,
     Operate post "/cron/{name}/run" schedules::run,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_the_routes() {
+        let document = serde_json::to_value(Document::openapi()).unwrap();
+        let mut documented = Vec::new();
+        for (path, operations) in document["paths"].as_object().unwrap() {
+            let path = path.strip_prefix("/api/v1").unwrap();
+            let methods = operations.as_object().unwrap().keys();
+            documented.extend(methods.map(|method| (method.as_str(), path)));
+        }
+        documented.sort_unstable();
+        let mut routes = ROWS.to_vec();
+        routes.sort_unstable();
+        assert_eq!(documented, routes);
+    }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, OfMessage};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -94,10 +94,9 @@ impl From<MessageResult> for Ended {
     responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
 pub(super) async fn message(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     request: Request,
 ) -> Answer {
-    let id = read::message(&id)?;
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
     api.show_result(&requester, id, wait_ms).await

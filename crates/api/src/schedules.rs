@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use hyper::header::{ETAG, HeaderValue, IF_MATCH};
+use hyper::header::IF_MATCH;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_client::{
     LastRun, RunSeen, ScheduleAct, ScheduleSeen, ScheduleSpec, Steered, WhichSchedules,
@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, tagged};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::MessageView;
@@ -263,14 +263,6 @@ fn respond(done: Steered) -> Response {
         *response.status_mut() = StatusCode::CREATED;
     }
     tagged(response, done.version)
-}
-
-fn tagged(mut response: Response, version: Option<u64>) -> Response {
-    let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());
-    if let Some(tag) = tag {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
 }
 
 impl Api {
