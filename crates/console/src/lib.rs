@@ -239,7 +239,7 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         questions: ask::Questions::default(),
         jobs: operations::Jobs::default(),
     });
-    let operated = Router::new()
+    let operated: Router<Arc<Console>> = Router::new()
         .route("/settings", get(operate::settings))
         .route("/settings/do/reload", post(operate::reload))
         .route("/hooks", get(operate::hooks))
