@@ -158,16 +158,8 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         }
     }
     let query = |place: Option<&str>| {
-        let mut pairs = form_urlencoded::Serializer::new(String::new());
-        let all = [
-            ("only", ONLY[only].0),
-            ("has", &has),
-            ("after", place.unwrap_or_default()),
-        ];
-        for (name, value) in all.iter().filter(|(_, value)| !value.is_empty()) {
-            pairs.append_pair(name, value);
-        }
-        pairs.finish()
+        let after = ("after", place.unwrap_or_default());
+        words::query(&[("only", ONLY[only].0), ("has", &*has), after])
     };
     let page = Batches {
         frame: context.frame.of("Batches", "batches").live(""),

@@ -244,13 +244,7 @@ pub(crate) async fn release(context: PageRequest, request: Request) -> Answer {
 }
 
 fn shown(context: &PageRequest, want: Want, found: LeaseWalk) -> Leases {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in [("queue", &want.queue), ("who", &want.who)] {
-        if !value.is_empty() {
-            query.append_pair(name, value);
-        }
-    }
-    let query = query.finish();
+    let query = words::query(&[("queue", &*want.queue), ("who", &*want.who)]);
     let path = format!("{}leases", context.frame.root);
     Leases {
         frame: context.frame.of("Leases", "leases"),

@@ -116,27 +116,19 @@ impl Want {
 
     /// The address of the list with one thing changed.
     fn link(&self, change: (&str, &str)) -> String {
-        let mut pairs = form_urlencoded::Serializer::new(String::new());
-        let sort = SORTS[self.sort].0;
-        let only = ONLY[self.only].0;
         let rows = self.rows.to_string();
-        let rows = if self.rows == ROWS { "" } else { &rows };
         let now = [
-            ("sort", sort),
-            ("only", only),
-            ("name", &self.name),
-            ("rows", rows),
+            ("sort", SORTS[self.sort].0),
+            ("only", ONLY[self.only].0),
+            ("name", &*self.name),
+            ("rows", if self.rows == ROWS { "" } else { &*rows }),
+            ("after", ""),
         ];
-        for (name, value) in now {
-            let value = if name == change.0 { change.1 } else { value };
-            if !value.is_empty() {
-                pairs.append_pair(name, value);
-            }
-        }
-        if change.0 == "after" {
-            pairs.append_pair("after", change.1);
-        }
-        format!("?{}", pairs.finish())
+        let now = now.map(|(name, value)| match name == change.0 {
+            true => change,
+            false => (name, value),
+        });
+        format!("?{}", words::query(&now))
     }
 }
 
