@@ -70,8 +70,8 @@ impl Api {
         receiver.await.map_err(|_| Problem::stopping())
     }
 
-    /// Has the configuration read again; what comes of it are notes, or why it was not. Nothing
-    /// comes if the server stops.
+    /// Has the configuration read again. The receiver gets notes, or why it was not read; nothing
+    /// if the server stops.
     pub fn reload(&self, requester: &Requester) -> Receiver<Result<Vec<String>, String>> {
         let (sender, receiver) = reply::channel();
         let principal = requester.known.as_ref().map(|(principal, _)| *principal);

@@ -219,7 +219,7 @@ impl PageRequest {
     }
 }
 
-/// A page that shows what was asked for.
+/// The page of a template.
 fn render(page: &impl Template) -> Answer {
     Ok(reply::show(StatusCode::OK, page))
 }

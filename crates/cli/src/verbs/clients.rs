@@ -332,7 +332,7 @@ impl Clients {
     }
 }
 
-/// What a connection waits for or asks.
+/// The queues that a connection waits on, or its request.
 fn activity(client: &Value) -> String {
     let waits = client["waits_on"].as_array().into_iter().flatten();
     let waits: Vec<String> = waits.map(queue).collect();
