@@ -369,6 +369,14 @@ impl Api {
     }
 }
 
+/// Returns when the client ends its side of the connection, and when the server stops.
+async fn let_go(client: Option<&Client>) {
+    match client {
+        Some(client) => client.is_let_go().await,
+        None => pending().await,
+    }
+}
+
 /// Returns with the first of both.
 async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     tokio::select! {

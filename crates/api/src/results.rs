@@ -1,6 +1,5 @@
 //! Results of messages, and requests that wait for one.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use super::call::{Answer, Call, OfMessage};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
-use super::{Api, allowed, read};
+use super::{Api, allowed, let_go, read};
 use quintet_http::{Apart, Client, ConnectionSlot, Requester, Waited, Waits, reply};
 
 /// The new id of a message that is on its way to another shard is requested so often.
@@ -247,15 +246,8 @@ impl Api {
         command: Command,
     ) -> Result<Outcome, Problem> {
         let client = requester.client.as_deref();
-        let stop = async {
-            match client {
-                Some(client) => client.is_let_go().await,
-                None => pending().await,
-            }
-        };
-        let answered = self
-            .submit(requester.principal(), client, command, stop)
-            .await;
+        let (who, stop) = (requester.principal(), let_go(client));
+        let answered = self.submit(who, client, command, stop).await;
         Ok(allowed(answered)?.0)
     }
 

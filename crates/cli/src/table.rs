@@ -1,7 +1,6 @@
 //! Names, bodies and tables on a terminal.
 
 use std::io::{IsTerminal as _, Write, stdout};
-use std::process::ExitCode;
 
 use quintet_client::shown::plain;
 use quintet_client::words::duration;
@@ -95,13 +94,13 @@ pub(super) fn print_list(
     as_json: bool,
     columns: &str,
     cell: impl Fn(&Value, &str) -> String,
-) -> anyhow::Result<ExitCode> {
+) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     if as_json {
         for value in all {
             writeln!(out, "{value}")?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let columns = || columns.split(' ');
     let mut rows: Vec<Vec<String>> = vec![columns().map(str::to_owned).collect()];
@@ -112,7 +111,7 @@ pub(super) fn print_list(
     };
     rows.extend(all.iter().map(row));
     table(&rows, &mut out)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prints rows in columns, the first row as their heads: numbers to the right, text to the left. On

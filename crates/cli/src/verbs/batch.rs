@@ -1,7 +1,6 @@
 //! `quintet batch`: messages that are counted together, seen and steered.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use quintet_types::{BatchId, CancelledAs};
@@ -97,7 +96,7 @@ struct Steer {
 }
 
 impl Batch {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         match self.act {
             Some(Act::New(new)) => return new.run(),
             Some(Act::Show(steer)) => return steer.run(""),
@@ -113,7 +112,7 @@ impl Batch {
 }
 
 impl New {
-    fn run(self) -> Result<ExitCode> {
+    fn run(self) -> Result<()> {
         let of = match &self.file {
             Some(file) => super::json_of(file)?,
             None => self.definition(),
@@ -123,7 +122,7 @@ impl New {
             true => writeln!(stdout(), "{batch}")?,
             false => writeln!(stdout(), "{}", shown(&batch["id"]))?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn definition(&self) -> Value {
@@ -143,7 +142,7 @@ impl New {
 
 impl Steer {
     /// Shows the batches, or does to each what this end of its address says.
-    fn run(self, act: &str) -> Result<ExitCode> {
+    fn run(self, act: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let method = if act.is_empty() { "GET" } else { "POST" };
         let all = self.ids.iter().map(|id| {
@@ -154,7 +153,7 @@ impl Steer {
     }
 
     /// Shows each as it was last.
-    fn forget(self) -> Result<ExitCode> {
+    fn forget(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let all = self.ids.iter().map(|id| {
             let path = path(id)?;
@@ -173,7 +172,7 @@ fn path(id: &str) -> Result<String> {
     Ok(format!("/batches/{id}"))
 }
 
-fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {
+fn list(all: &[Value], as_json: bool) -> Result<()> {
     let columns = "batch description state total pending failed complete success";
     print_list(all, as_json, columns, |batch, column| match column {
         "batch" => shown(&batch["id"]),

@@ -1,7 +1,6 @@
 //! `quintet browse`.
 
 use std::io::{Write as _, stderr, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -48,7 +47,7 @@ pub(in super::super) struct Browse {
 }
 
 impl Browse {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let bodies = if self.json { "whole" } else { "start" };
         let path = format!(
@@ -97,7 +96,7 @@ impl Browse {
         if let Some(after) = after {
             writeln!(stderr(), "there may be more: --after '{after}'")?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

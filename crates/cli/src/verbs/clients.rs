@@ -1,7 +1,6 @@
 //! `quintet leases` and `clients`: who is there, and who holds what.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_types::CommandError;
@@ -101,7 +100,7 @@ impl ReleaseLeases {
         Ok(ids)
     }
 
-    fn run(self) -> Result<ExitCode> {
+    fn run(self) -> Result<()> {
         let mut released = 0;
         for id in &self.ids {
             self.release(id)?;
@@ -133,12 +132,12 @@ impl ReleaseLeases {
             true => writeln!(stdout(), "{}", json!({ "messages": released }))?,
             false => writeln!(stdout(), "{released} {noun} released")?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
 impl Leases {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         if let Some(LeaseAct::Release(release)) = self.act {
             return release.run();
         }
@@ -175,7 +174,7 @@ impl Leases {
         if !self.json {
             table(&rows, &mut stdout().lock())?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -314,12 +313,12 @@ enum Act {
 }
 
 impl Clients {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         if let Some(Act::Close { at, id }) = self.act {
             let id = connection(&at, &id)?;
             at.api("DELETE", &format!("/connections/{id}"), None)?;
             writeln!(stdout(), "connection {id} closed")?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let all = Api::connect(&self.at)?.list(CONNECTIONS, "id")?;
         let columns = "id protocol peer user idle unread leases activity";

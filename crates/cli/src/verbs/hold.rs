@@ -1,7 +1,6 @@
 //! `quintet hold`: keys and queues of which nothing is handed out for a time.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::json;
@@ -52,14 +51,14 @@ fn hold_time(text: &str) -> Result<u64, String> {
 }
 
 impl Hold {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let queue = part(&self.queue);
         if self.time.is_none() && !self.end {
             let path = format!("/queues/{queue}/keys/held");
             let held = api.pages(&path, "keys", "cursor", "cursor")?;
             if held.is_empty() {
-                return Ok(ExitCode::SUCCESS);
+                return Ok(());
             }
             return print_list(
                 &held,
@@ -96,7 +95,7 @@ impl Hold {
             }
             (false, Some(ms)) => writeln!(stdout(), "{shown} stays held for {}", age(ms))?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// Duration of the hold after this request, ms: `asked_ms`, or more where a longer hold or

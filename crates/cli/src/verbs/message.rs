@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
@@ -36,7 +35,7 @@ pub(in super::super) struct Delete {
 }
 
 impl Delete {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for id in self.ids {
             if !self.yes && !confirmed(&mut api, id)? {
@@ -49,7 +48,7 @@ impl Delete {
                 false => writeln!(stdout(), "message {id} deleted")?,
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -113,7 +112,7 @@ pub(in super::super) struct Edit {
 }
 
 impl Edit {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let body = match (self.body, self.file) {
             (Some(text), _) => Some(text.into_bytes()),
             (None, Some(path)) => {
@@ -143,6 +142,6 @@ impl Edit {
             true => writeln!(stdout(), "{}", json!({ "id": id }))?,
             false => writeln!(stdout(), "{id}")?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! `quintet schedule`: schedules, made, seen and steered.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 use std::str::FromStr as _;
 
 use anyhow::Result;
@@ -170,7 +169,7 @@ struct Steer {
 }
 
 impl Schedule {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         match self.act {
             Some(Act::Put(define)) => return define.run(),
             Some(Act::Show(names)) => return names.show(),
@@ -192,7 +191,7 @@ impl Schedule {
 }
 
 impl Define {
-    fn run(self) -> Result<ExitCode> {
+    fn run(self) -> Result<()> {
         let of = match &self.file {
             Some(file) => super::json_of(file)?,
             None => self.definition()?,
@@ -205,7 +204,7 @@ impl Define {
             (false, Some(true)) => writeln!(stdout(), "{name} is scheduled")?,
             (false, _) => writeln!(stdout(), "{name} was so already")?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn definition(&self) -> Result<Value> {
@@ -234,22 +233,22 @@ impl Define {
 }
 
 impl Names {
-    fn show(self) -> Result<ExitCode> {
+    fn show(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
             let response = api.get(&format!("/schedules/{}", part(name)))?;
             writeln!(stdout(), "{response}")?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
-    fn remove(self) -> Result<ExitCode> {
+    fn remove(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
             api.ask("DELETE", &format!("/schedules/{}", part(name)), None)?;
             writeln!(stdout(), "{} removed", seen(name))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -261,7 +260,7 @@ fn moment(text: &str) -> Result<u64, String> {
 }
 
 impl Steer {
-    fn run(self, act: &str, done: &str, was: &str) -> Result<ExitCode> {
+    fn run(self, act: &str, done: &str, was: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
             let mut response =
@@ -278,7 +277,7 @@ impl Steer {
                 _ => writeln!(stdout(), "{name} {was}")?,
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -72,7 +72,6 @@ impl Track {
                 .map(|percent| format!("{percent} %"))
                 .unwrap_or_default(),
             key => shown(&track[key]),
-        })?;
-        Ok(())
+        })
     }
 }

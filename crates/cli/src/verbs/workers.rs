@@ -2,7 +2,6 @@
 //! asked to be quiet or to end.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -54,7 +53,7 @@ struct Steer {
 }
 
 impl Workers {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         match self.act {
             Some(Act::Quiet(steer)) => return steer.run("quiet", "gets no more jobs"),
             Some(Act::Terminate(steer)) => return steer.run("terminate", "must end"),
@@ -76,12 +75,12 @@ impl Workers {
 }
 
 impl Steer {
-    fn run(self, act: &str, done: &str) -> Result<ExitCode> {
+    fn run(self, act: &str, done: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for wid in &self.wids {
             api.ask("POST", &format!("/workers/{}/{act}", part(wid)), None)?;
             writeln!(stdout(), "{} {done}", seen(wid))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
