@@ -6,9 +6,7 @@ use std::time::Duration;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
-use quintet_types::{
-    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, MessageId, Ms, Name, Outcome,
-};
+use quintet_types::{BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -327,13 +325,8 @@ pub(super) async fn operate(
         bulk_op.state = *state;
         let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
         bulk_op.max = left.min(step);
-        let outcome = api
-            .ask(&requester, Command::BulkOp(Box::new(bulk_op.clone())))
-            .await
-            .map_err(|problem| problem.of_queue(&bulk_op.queue))?;
-        let (Outcome::BulkDone(bulk_done), _) = outcome else {
-            return Err(Problem::unexpected());
-        };
+        let bulk_done = api.slice(&requester, bulk_op.clone()).await;
+        let bulk_done = bulk_done.map_err(|problem| problem.of_queue(&bulk_op.queue))?;
         messages += bulk_done.matched;
         bulk_op.after = bulk_done.next;
         if bulk_done.next.is_none() {

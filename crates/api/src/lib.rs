@@ -265,6 +265,20 @@ impl Api {
             .ok_or_else(|| quintet_http::Problem::NoMemory.into())
     }
 
+    /// Does one slice of an operation on the messages of a queue.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub async fn slice(&self, requester: &Requester, bulk_op: BulkOp) -> Result<BulkDone, Problem> {
+        match self
+            .ask(requester, Command::BulkOp(Box::new(bulk_op)))
+            .await?
+        {
+            (Outcome::BulkDone(bulk_done), _) => Ok(*bulk_done),
+            _ => Err(Problem::unexpected()),
+        }
+    }
+
     /// Looks through a slice of a queue, of 1 MiB or one message more.
     ///
     /// # Errors
@@ -276,13 +290,8 @@ impl Api {
     ) -> Result<(BulkDone, Option<Share>), Problem> {
         let room = self.room(u64::from(bulk_op.max) * ROW_BYTES)?;
         let queue = bulk_op.queue.clone();
-        let answer = self
-            .ask(requester, Command::BulkOp(Box::new(bulk_op)))
-            .await
-            .map_err(|problem| problem.of_queue(&queue))?;
-        let (Outcome::BulkDone(bulk_done), _) = answer else {
-            return Err(Problem::unexpected());
-        };
+        let bulk_done = self.slice(requester, bulk_op).await;
+        let bulk_done = bulk_done.map_err(|problem| problem.of_queue(&queue))?;
         // As it is, as it is shown, and as text, which has six letters for some.
         let held: u64 = bulk_done.messages.iter().map(|m| 8 * m.extra_bytes()).sum();
         let room = match room {
@@ -292,7 +301,7 @@ impl Api {
             },
             None => None,
         };
-        Ok((*bulk_done, room))
+        Ok((bulk_done, room))
     }
 
     /// Asks the shards as if a client did, which may be a connection.

@@ -282,7 +282,11 @@ impl Api {
         }
     }
 
-    pub(super) async fn message(
+    /// A message, and its queue.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub async fn message(
         &self,
         requester: &Requester,
         id: MessageId,

@@ -230,21 +230,13 @@ struct BatchPage {
     calls: Vec<Call>,
 }
 
-/// A batch, if the requester may see it.
-async fn batch(context: &PageRequest, ask: BatchRequest) -> Result<Batch, Problem> {
-    let Outcome::Batch(batch) = context.ask(Command::Batch(ask)).await? else {
-        return Err(Problem::unexpected());
-    };
-    Ok(*batch)
-}
-
 fn id_of(part: &str) -> Result<BatchId, Problem> {
     BatchId::parse(part).ok_or_else(Problem::no_such_page)
 }
 
 /// `/batches/ID`.
 pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answer {
-    let batch = batch(&context, BatchRequest::Show(id_of(&part)?)).await?;
+    let batch = context.batch(BatchRequest::Show(id_of(&part)?)).await?;
     let client_api = context.client_api();
     let now = client_api.now();
     // What is stored is engine time; people read the wall clock.
@@ -326,7 +318,7 @@ pub(super) async fn question(
     if act != "forget" {
         return Err(Problem::no_such_page());
     }
-    let batch = batch(&context, BatchRequest::Show(id_of(&part)?)).await?;
+    let batch = context.batch(BatchRequest::Show(id_of(&part)?)).await?;
     let progress = &batch.progress;
     let waits = [
         (Event::Complete, progress.complete, &batch.made.complete),
@@ -379,7 +371,7 @@ pub(super) async fn steer(
         "forget" => BatchRequest::Forget(id),
         _ => return Err(Problem::no_such_page()),
     };
-    batch(&context, ask).await?;
+    context.batch(ask).await?;
     let (back, note) = match act.as_str() {
         "commit" => (
             format!("batches/{part}"),

@@ -53,8 +53,8 @@ use hyper::{StatusCode, Uri};
 use quintet_client::{ClientApi, Did};
 use quintet_scripts::Rq;
 use quintet_types::{
-    BulkDone, BulkOp, Command, Message, MessageId, Ms, Name, Outcome, Peek, Principal, QueuePage,
-    QueueSetup, QueueStats,
+    Batch, BatchRequest, BulkDone, BulkOp, Command, Message, MessageId, Ms, Name, Outcome,
+    Principal, QueuePage, QueueSetup, QueueStats,
 };
 
 use frame::{Frame, Seal};
@@ -166,26 +166,20 @@ impl PageRequest {
         let id = id.parse().ok().filter(|id| *id > 0);
         let id = MessageId(id.ok_or_else(Problem::no_such_page)?);
         let (api, requester) = (&self.console.api, &self.requester);
-        let peek = Command::Peek(Peek::Id(id));
-        let (outcome, queue) = match api.ask(requester, peek).await {
-            Ok(found) => found,
-            Err(problem) => return Err(api.why_not(requester, id, problem).await),
-        };
-        if let Outcome::Messages(messages) = outcome
-            && let Some(message) = messages.into_iter().next()
-        {
-            return Ok((message, queue));
+        match api.message(requester, id).await {
+            Ok(found) => Ok(found),
+            Err(problem) => Err(api.why_not(requester, id, problem).await),
         }
-        Err(Problem::not_found())
+    }
+
+    async fn batch(&self, ask: BatchRequest) -> Result<Batch, Problem> {
+        self.console.api.batch(&self.requester, ask).await
     }
 
     /// One slice.
     async fn bulk_op(&self, bulk_op: &BulkOp) -> Result<BulkDone, Problem> {
-        let command = Command::BulkOp(Box::new(bulk_op.clone()));
-        if let Outcome::BulkDone(bulk_done) = self.ask(command).await? {
-            return Ok(*bulk_done);
-        }
-        Err(Problem::unexpected())
+        let api = &self.console.api;
+        api.slice(&self.requester, bulk_op.clone()).await
     }
 
     /// The names of queues in another protocol.
