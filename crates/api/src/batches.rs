@@ -211,9 +211,17 @@ pub fn list_batches(after: Option<&str>, max: u32) -> Option<BatchRequest> {
 }
 
 impl Api {
-    async fn batch(&self, requester: &Requester, ask: BatchRequest) -> Result<Batch, Problem> {
+    /// Does something to a batch.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub async fn batch(
+        &self,
+        requester: &Requester,
+        ask: BatchRequest,
+    ) -> Result<quintet_types::Batch, Problem> {
         match self.ask(requester, Command::Batch(ask)).await? {
-            (Outcome::Batch(batch), _) => Ok(Batch::from(*batch)),
+            (Outcome::Batch(batch), _) => Ok(*batch),
             _ => Err(Problem::unexpected()),
         }
     }
@@ -261,7 +269,7 @@ pub(super) async fn make(
         .ask()
         .map_err(|(field, why)| Problem::field(&field, why))?;
     let batch = api.batch(&requester, ask).await?;
-    let mut response = reply::document(&json!(batch));
+    let mut response = reply::document(&json!(Batch::from(batch)));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -273,7 +281,7 @@ pub(super) async fn show(Call { api, requester }: Call, Path(text): Path<String>
     let batch = api
         .batch(&requester, BatchRequest::Show(id(&text)?))
         .await?;
-    Ok(reply::document(&json!(batch)))
+    Ok(reply::document(&json!(Batch::from(batch))))
 }
 
 /// Forgets a batch: its callbacks are not put any more, and its messages are like any other.
@@ -301,7 +309,7 @@ pub(super) async fn operate(
         _ => return Err(Problem::no_such_page()),
     };
     let batch = api.batch(&requester, ask).await?;
-    Ok(reply::document(&json!(batch)))
+    Ok(reply::document(&json!(Batch::from(batch))))
 }
 
 #[cfg(test)]

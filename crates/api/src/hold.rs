@@ -1,6 +1,7 @@
 //! Holding keys and queues: nothing of them is handed out.
 
-use axum::extract::Request;
+use std::future::pending;
+
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call, OfQueue};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
@@ -159,7 +160,8 @@ impl Api {
         holds.hold_ms?;
         let (id, _) = read::lease(token).ok()?;
         let peek = Command::Peek(Peek::Id(id));
-        let (outcome, queue) = self.submit(Principal::SERVER, None, peek).await?;
+        let answered = self.submit(Principal::SERVER, None, peek, pending());
+        let (outcome, queue) = answered.await?;
         matches!(outcome, Outcome::Messages(_)).then_some(queue)
     }
 }
@@ -186,9 +188,8 @@ fn too_long() -> Problem {
 pub(super) async fn queue(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
-    request: Request,
+    RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
-    let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
         return Err(too_long());
     }
@@ -209,10 +210,9 @@ pub(super) async fn queue(
 pub(super) async fn hold(
     Call { api, requester }: Call,
     Path((queue, key)): Path<(String, String)>,
-    request: Request,
+    RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
         return Err(too_long());
     }
@@ -231,7 +231,7 @@ pub(super) async fn hold(
     responses((status = 200, body = HeldKeyPage)))]
 pub(super) async fn list(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
@@ -239,7 +239,7 @@ pub(super) async fn list(
     let after = after.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text));
     let after = after.transpose();
     let after = after.map_err(|_| Problem::field("cursor", read::NOT_A_CURSOR))?;
-    let held = api.held_keys(&requester, &read::queue(&queue)?).await?;
+    let held = api.held_keys(&requester, &queue).await?;
     let begin = after.map_or(0, |after| behind(&held, &after));
     let mut bytes = 0;
     let page = held[begin..].iter().take_while(|held| {

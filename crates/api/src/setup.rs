@@ -6,14 +6,13 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::Uri;
-use hyper::header::{ETAG, HeaderValue};
 use quintet_client::{Change, Setting};
 use quintet_types::{Command, CommandError, Name, QueueSetup};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue};
+use super::call::{Answer, Call, OfQueue, tagged};
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
@@ -122,16 +121,13 @@ impl Api {
 
     fn respond(&self, setup: &QueueSetup) -> Response {
         let settings = self.client_api.queue_settings(setup).into_iter();
-        let mut response = reply::document(&Setup {
+        let shown = Setup {
             queue: setup.name.to_string(),
             settings: settings.map(InForce::of).collect(),
             parent: setup.parent.as_ref().map(Name::to_string),
             children: setup.children.iter().map(Name::to_string).collect(),
-        });
-        if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", version(setup))) {
-            response.headers_mut().insert(ETAG, tag);
-        }
-        response
+        };
+        tagged(reply::document(&shown), Some(version(setup)))
     }
 }
 

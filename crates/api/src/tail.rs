@@ -6,8 +6,7 @@ use quintet_types::{BulkOp, CommandError, ListState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call};
-use super::path::Path;
+use super::call::{Answer, Call, OfQueue};
 use super::problem::Problem;
 use super::read;
 use crate::bytes_in_json::{base64_unless_text, lossy};
@@ -76,12 +75,11 @@ impl Tail {
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn tail(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["after", "contains"], &[])?;
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
-    let queue = read::queue(&queue)?;
     // The stream has bodies, so it takes the right to see messages.
     let peek = BulkOp::show(queue.clone(), ListState::Ready, 1);
     match api.bulk_done(&requester, peek).await {

@@ -6,13 +6,12 @@ use quintet_types::{Caller, ClientId, Ended, Ending, Message, MessageId, Name, P
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Api;
 use super::attempts::PastAttempt;
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, OfMessage};
 use super::holder::Holders;
-use super::path::Path;
 use super::problem::Problem;
 use super::types::MessageView;
-use super::{Api, read};
 use quintet_http::{Requester, reply};
 
 /// State of a message whose end is not known, but a purge that it was part of perhaps.
@@ -60,8 +59,7 @@ pub(super) struct Traced {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
-pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    let id = read::message(&id)?;
+pub(super) async fn show(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
     let traced = match api.message(&requester, id).await {
         Ok((message, queue)) => api.live(&requester, &message, &queue).await,
         Err(problem) if problem.code == "not_found" => api.gone(&requester, id).await?,

@@ -52,7 +52,7 @@ mod ways;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use quintet_config::{ADMIN_SOCKET, CommandLine, Config};
@@ -334,7 +334,7 @@ fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Resu
     macro_rules! run {
         ($($name:ident)*) => {
             match command {
-                $(Command::$name(command) => command.run(),)*
+                $(Command::$name(command) => command.run().map(|done| done.report()),)*
                 Command::Serve(command) => command.run(server),
                 Command::Check(command) => command.run(check),
                 #[cfg(feature = "cluster")]

@@ -1,7 +1,6 @@
 //! `quintet stats`, `metrics` and `queues`.
 
 use std::io::{Write, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use quintet_types::{Name, Pattern};
@@ -36,7 +35,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let queue = self.queue.as_deref();
         let mut api = Api::connect(&self.at)?;
         let mut numbers = match queue {
@@ -53,11 +52,11 @@ impl Stats {
         let mut out = stdout().lock();
         if self.locks {
             table(&locks(numbers), &mut out)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         if self.json {
             writeln!(out, "{numbers}")?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let pairs = numbers.as_object().into_iter().flatten();
         let pairs = pairs.filter(|(_, value)| self.all || !is_zero(value));
@@ -68,7 +67,7 @@ impl Stats {
         for (key, value) in pairs {
             writeln!(out, "{key:width$}  {value}")?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -148,10 +147,10 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let text = Api::connect(&self.at)?.text("/server/metrics")?;
         write!(stdout().lock(), "{text}")?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -190,7 +189,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let mut queues = Api::connect(&self.at)?.queues()?;
         let pattern = self.pattern.as_deref().map(Name::of_shown);
         let pattern = pattern.map(|name| Pattern::of_name(name.as_bytes()));
@@ -220,13 +219,13 @@ impl Queues {
             for queue in queues {
                 writeln!(out, "{queue}")?;
             }
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let mut rows = vec![COLUMNS.map(str::to_owned)];
         let row = |queue: &Value| COLUMNS.map(|column| cell(queue, column));
         rows.extend(queues.iter().map(row));
         super::table::table_with(&self.sort, &rows, &mut out)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn sort(&self, queues: &mut [Value]) {

@@ -6,15 +6,14 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use askama::Template;
-use hyper::StatusCode;
 use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Principal, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
-use super::{Answer, PageRequest, queue_of, words};
+use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::{Form, reply};
+use quintet_http::Form;
 
 /// Questions that wait for an answer; the oldest go when there are more.
 const QUESTIONS_MAX: usize = 1024;
@@ -214,10 +213,7 @@ pub(super) async fn page(
     }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
         let note = "Nothing was selected: select rows first.".to_owned();
-        return Ok(context
-            .console
-            .app
-            .redirect(&format!("queues/{part}"), note));
+        return context.redirect(&format!("queues/{part}"), note);
     }
     let which = Which::of(&form)?;
     let mut filter = match operation {
@@ -235,7 +231,7 @@ pub(super) async fn page(
         states: states(operation, &form, which.state, !ids.is_empty())?,
         filter,
         ids,
-        requested_at: context.console.api.client_api().now(),
+        requested_at: context.now(),
         counted: 0,
         typed: false,
         queue,
@@ -401,7 +397,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
         queue: name,
         token: context.console.questions.keep(question),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 fn says(operation: BulkOperation) -> String {
@@ -460,7 +456,7 @@ pub(crate) async fn count(
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
     let mut bulk_op = BulkOp {
-        filter: question.filter_at(context.console.api.client_api().now()),
+        filter: question.filter_at(context.now()),
         action: match question.operation == BulkOperation::Cancel {
             true => BulkAction::CountToCancel,
             false => BulkAction::Count,

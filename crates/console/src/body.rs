@@ -282,7 +282,7 @@ pub(super) async fn download(context: PageRequest, Path(id): Path<String>) -> An
     if !context.requester.may_to(Verb::Peek, &queue) {
         return Err(Problem::not_found());
     }
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     Ok(download::response(
         client_api,
         message.id,

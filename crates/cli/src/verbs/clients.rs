@@ -1,7 +1,6 @@
 //! `quintet leases` and `clients`: who is there, and who holds what.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_types::CommandError;
@@ -102,7 +101,7 @@ impl ReleaseLeases {
         Ok(ids)
     }
 
-    fn run(self) -> Result<ExitCode> {
+    fn run(self) -> Result<()> {
         let mut released = 0;
         for id in &self.ids {
             self.release(id)?;
@@ -134,12 +133,12 @@ impl ReleaseLeases {
             true => writeln!(stdout(), "{}", json!({ "messages": released }))?,
             false => writeln!(stdout(), "{released} {noun} released")?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
 impl Leases {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         if let Some(LeaseAct::Release(release)) = self.act {
             return release.run();
         }
@@ -176,7 +175,7 @@ impl Leases {
         if !self.json {
             table(&rows, &mut stdout().lock())?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -315,36 +314,32 @@ enum Act {
 }
 
 impl Clients {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         if let Some(Act::Close { at, id }) = self.act {
             let id = connection(&at, &id)?;
             at.api("DELETE", &format!("/connections/{id}"), None)?;
             writeln!(stdout(), "connection {id} closed")?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let all = Api::connect(&self.at)?.list(CONNECTIONS, "id")?;
-        let columns = [
-            "id", "protocol", "peer", "user", "idle", "unread", "leases", "activity",
-        ];
-        print_list(&all, self.json, columns, |client| {
-            let waits = client["waits_on"].as_array().into_iter().flatten();
-            let waits: Vec<String> = waits.map(queue).collect();
-            let does = match (&waits[..], client["asks"].as_str()) {
-                ([], None) => "-".to_owned(),
-                ([], Some(asks)) => shown(&asks.into()),
-                _ => format!("waits on {}", waits.join(" ")),
-            };
-            [
-                shown(&client["id"]),
-                shown(&client["protocol"]),
-                shown(&client["peer"]),
-                shown(&client["user"]),
-                age(client["idle_ms"].as_u64().unwrap_or(0)),
-                shown(&client["unread_bytes"]),
-                shown(&client["leases"]),
-                does,
-            ]
+        let columns = "id protocol peer user idle unread leases activity";
+        print_list(&all, self.json, columns, |client, column| match column {
+            "idle" => age(client["idle_ms"].as_u64().unwrap_or(0)),
+            "unread" => shown(&client["unread_bytes"]),
+            "activity" => activity(client),
+            key => shown(&client[key]),
         })
+    }
+}
+
+/// The queues that a connection waits on, or its request.
+fn activity(client: &Value) -> String {
+    let waits = client["waits_on"].as_array().into_iter().flatten();
+    let waits: Vec<String> = waits.map(queue).collect();
+    match (&waits[..], client["asks"].as_str()) {
+        ([], None) => "-".to_owned(),
+        ([], Some(asks)) => shown(&asks.into()),
+        _ => format!("waits on {}", waits.join(" ")),
     }
 }
 
