@@ -34,6 +34,16 @@ pub(super) const CLUSTER: &[Planted] = &[
         tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
     },
     Planted {
+        name: "claim-answered-unseen",
+        what: "a member that claims misses an answer that comes before it listens",
+        edits: &[(
+            "crates/cluster/src/member.rs",
+            "        self.inbox.ring();\n",
+            "",
+        )],
+        tests: &[&["--test=cluster", "a_claim_that_is_answered_before"]],
+    },
+    Planted {
         name: "takeover-by-the-wall-clock",
         what: "the wall clock of a new owner says what time it is",
         edits: &[(

@@ -158,6 +158,21 @@ fn a_log_of_version_1_is_claimed_when_all_servers_begin_where_it_was_read() {
 }
 
 #[test]
+fn a_claim_that_is_answered_before_the_member_listens_is_seen() {
+    let (slow, world) = (Slow::default(), SimWorld::new());
+    let app = Arc::<Mutex<App>>::default();
+    lock(&app).lacks = true;
+    let member = member(&slow, &world, Timing::default().takeover_after, &app);
+    // From here on it only waits until it could serve: four seconds pass until it asks for the
+    // stream's ends again, which would wake it in any case.
+    world.pass(Duration::from_secs(11));
+    assert_eq!(member.status().role, Role::Standby);
+    lock(&app).lacks = false;
+    world.pass(Duration::from_secs(2));
+    assert_eq!(member.status().role, Role::Owner);
+}
+
+#[test]
 fn a_deposed_leader_that_tells_of_purged_entries_of_version_1_has_no_damaged_copy() {
     let (entries, _, [second, _]) = Old::log();
     let slow = Slow {
