@@ -428,7 +428,13 @@ impl Fleet {
     }
 
     /// Asks JetStream through this server, as `user`; the answer, if one comes.
-    fn request(&self, server: usize, user: &str, subject: &str, ask: &str) -> Result<String> {
+    pub(super) fn request(
+        &self,
+        server: usize,
+        user: &str,
+        subject: &str,
+        ask: &str,
+    ) -> Result<String> {
         let mut socket = TcpStream::connect(("127.0.0.1", self.ports[server]))?;
         socket.set_read_timeout(Some(Duration::from_secs(5)))?;
         write!(

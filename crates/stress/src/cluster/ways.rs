@@ -62,7 +62,7 @@ impl Campaign<'_> {
 
 impl Fleet {
     /// All nodes are stopped: detaches the directory of the one that owned last, and makes it the
-    /// log of a cluster of another name. That of the old cluster stays where it is.
+    /// log of a cluster of another name. Nobody needs the old one's any more.
     fn adopt(&mut self, owner: usize) -> Result<()> {
         let data = |node: usize| self.folder.join(NODES[node]);
         let alone = self.folder.join("alone");
@@ -78,7 +78,11 @@ impl Fleet {
         }
         let config = self.node_file(owner).display().to_string();
         self.command(&["adopt", "--config", &config, "--data", &to])?;
-        self.cluster = name;
+        let old = std::mem::replace(&mut self.cluster, name);
+        for (start, end) in [("Q", ""), ("OBJ_Q", "_runs"), ("OBJ_Q", "_files")] {
+            let subject = format!("$JS.API.STREAM.DELETE.{start}_{old}_0{end}");
+            self.request(0, "{}", &subject, "")?;
+        }
         Ok(fs::remove_dir_all(alone)?)
     }
 }
