@@ -34,6 +34,16 @@ pub(super) const CLUSTER: &[Planted] = &[
         tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
     },
     Planted {
+        name: "removed-peer-unseen",
+        what: "status believes that the servers that still have a copy are enough",
+        edits: &[(
+            "crates/nodes/src/report.rs",
+            "        if copies < stream.replicas_wanted {\n",
+            "        if copies < stream.replicas_wanted.min(1) {\n",
+        )],
+        tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
+    },
+    Planted {
         name: "claim-answered-unseen",
         what: "a member that claims misses an answer that comes before it listens",
         edits: &[(
