@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use super::fleet::{Fleet, NODES, Process};
 use super::inflict::{acknowledged, other};
 use super::stores::empty;
-use super::{COUNT, Campaign};
+use super::{COUNT, Campaign, SHORT};
 use crate::load::Load;
 use crate::server::PATIENCE;
 
@@ -23,6 +23,7 @@ impl Campaign<'_> {
         let began = Instant::now();
         while !self.fleet.remove_peer(leader, &name)? {
             ensure!(began.elapsed() < PATIENCE, "{name} stays a peer");
+            std::thread::sleep(SHORT * 50);
         }
         self.fleet.rename_server(server)?;
         let took = self.begin_with(load, server, |_, store| empty(store))?;
