@@ -44,6 +44,16 @@ pub(super) const CLUSTER: &[Planted] = &[
         tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
     },
     Planted {
+        name: "listeners-called-locked",
+        what: "those that listen to acknowledgements are called under a lock of the log",
+        edits: &[(
+            "crates/cluster/src/appender.rs",
+            "            let listeners = self.listeners().clone();\n",
+            "            let listeners = self.listeners();\n",
+        )],
+        tests: &[&["--test=cluster", "a_listener_is_called_without_a_lock"]],
+    },
+    Planted {
         name: "claim-answered-unseen",
         what: "a member that claims misses an answer that comes before it listens",
         edits: &[(

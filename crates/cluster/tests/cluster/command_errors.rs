@@ -2,12 +2,13 @@
 
 use crate::common;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc::channel};
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::{Node, body, passes_on, store};
 use quintet_cluster::{Answer, ClusterId, Fences, MemStream, ReplyFn, Seq, Stream, World};
-use quintet_log::{Log, LogError, SegmentNumber, Stamp, Storage as _};
+use quintet_log::{Log, LogError, SegmentNumber, Shared as _, Stamp, Storage as _};
 use quintet_sim::{
     cluster::SimWorld,
     disk::{Fault, Keep, SimDisk},
@@ -117,6 +118,26 @@ fn without_room_appends_are_refused_until_there_is_some() {
     node.append(&[2; 10]).expect("append");
     node.sync().expect("sync");
     assert_eq!(open(&stream, 2).expect("open").found, node.acknowledged());
+}
+
+#[test]
+fn a_listener_is_called_without_a_lock_of_the_log() {
+    let (_, mut node) = some(0);
+    let acks = node.log.acks();
+    let (called, calls) = channel();
+    let others = acks.clone();
+    acks.listen(Arc::new(move || {
+        let (done, listens) = channel();
+        let others = others.clone();
+        std::thread::spawn(move || {
+            others.listen(Arc::new(|| ()));
+            done.send(()).ok();
+        });
+        let listens = listens.recv_timeout(Duration::from_secs(10));
+        called.send(listens.is_ok()).ok();
+    }));
+    node.append(b"one").expect("append");
+    assert_eq!(calls.recv(), Ok(true));
 }
 
 /// A stream that stores only what is in front of some place, and a disk that loses power at each
