@@ -15,7 +15,7 @@ use crate::server::PATIENCE;
 
 impl Campaign<'_> {
     /// A server that is gone is removed from JetStream's peers. One of another name begins in its
-    /// place, with nothing: JetStream does not let the same name come back for five minutes.
+    /// place, with nothing: JetStream does not let the same name come back for minutes.
     pub(super) fn replace_peer(&mut self, load: &Load, leader: usize) -> Result<Duration> {
         let server = other(leader, &mut self.random);
         self.fleet.servers[server].kill()?;
