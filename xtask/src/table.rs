@@ -344,7 +344,7 @@ fn stress_words(run: &Run) -> Vec<String> {
 /// Every kind of fault once but those of stores, or with `--long` all twenty times.
 fn cluster_words(run: &Run) -> Vec<String> {
     let words = match run.long {
-        true => "--minutes 30 --at-least 20 --early",
+        true => "--minutes 40 --at-least 20 --early",
         false => "--minutes 6 --at-least 1 --early --plain",
     };
     with_seed(words, run)

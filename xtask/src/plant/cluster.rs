@@ -34,6 +34,36 @@ pub(super) const CLUSTER: &[Planted] = &[
         tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
     },
     Planted {
+        name: "removed-peer-unseen",
+        what: "status believes that the servers that still have a copy are enough",
+        edits: &[(
+            "crates/nodes/src/report.rs",
+            "        if copies < stream.replicas_wanted {\n",
+            "        if copies < stream.replicas_wanted.min(1) {\n",
+        )],
+        tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
+    },
+    Planted {
+        name: "listeners-called-locked",
+        what: "those that listen to acknowledgements are called under a lock of the log",
+        edits: &[(
+            "crates/cluster/src/appender.rs",
+            "            let listeners = self.listeners().clone();\n",
+            "            let listeners = self.listeners();\n",
+        )],
+        tests: &[&["--test=cluster", "a_listener_is_called_without_a_lock"]],
+    },
+    Planted {
+        name: "claim-answered-unseen",
+        what: "a member that claims misses an answer that comes before it listens",
+        edits: &[(
+            "crates/cluster/src/member.rs",
+            "        self.inbox.ring();\n",
+            "",
+        )],
+        tests: &[&["--test=cluster", "a_claim_that_is_answered_before"]],
+    },
+    Planted {
         name: "takeover-by-the-wall-clock",
         what: "the wall clock of a new owner says what time it is",
         edits: &[(

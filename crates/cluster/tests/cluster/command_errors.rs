@@ -2,24 +2,20 @@
 
 use crate::common;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc::channel};
+use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Node, body, store};
-use quintet_cluster::{
-    Answer, ClusterId, Distrusted, Ends, EntryLookup, Fences, MemStream, ReplyFn, Seq, Stream,
-    Tail, TailEvent, World,
-};
-use quintet_log::{Log, LogError, SegmentNumber, Stamp, Storage as _};
+use common::{Node, body, passes_on, store};
+use quintet_cluster::{Answer, ClusterId, Fences, MemStream, ReplyFn, Seq, Stream, World};
+use quintet_log::{Log, LogError, SegmentNumber, Shared as _, Stamp, Storage as _};
 use quintet_sim::{
     cluster::SimWorld,
     disk::{Fault, Keep, SimDisk},
 };
 
 fn open(stream: &MemStream, seed: u64) -> Result<Node, LogError> {
-    let world: Arc<dyn World> = Arc::new(SimWorld::new());
-    let stream = Arc::new(stream.clone());
-    Node::open(store(stream, world, seed, Fences::default()))
+    Node::of(stream.clone(), &SimWorld::new(), seed)
 }
 
 /// An owner's life: claim at 1, padding up to 66, frames behind it.
@@ -124,6 +120,26 @@ fn without_room_appends_are_refused_until_there_is_some() {
     assert_eq!(open(&stream, 2).expect("open").found, node.acknowledged());
 }
 
+#[test]
+fn a_listener_is_called_without_a_lock_of_the_log() {
+    let (_, mut node) = some(0);
+    let acks = node.log.acks();
+    let (called, calls) = channel();
+    let others = acks.clone();
+    acks.listen(Arc::new(move || {
+        let (done, listens) = channel();
+        let others = others.clone();
+        std::thread::spawn(move || {
+            others.listen(Arc::new(|| ()));
+            done.send(()).ok();
+        });
+        let listens = listens.recv_timeout(Duration::from_secs(10));
+        called.send(listens.is_ok()).ok();
+    }));
+    node.append(b"one").expect("append");
+    assert_eq!(calls.recv(), Ok(true));
+}
+
 /// A stream that stores only what is in front of some place, and a disk that loses power at each
 /// purge.
 struct Until(MemStream, Mutex<Seq>, SimDisk, Mutex<Option<SimDisk>>);
@@ -146,32 +162,12 @@ impl Stream for Until {
         }
     }
 
-    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
-        self.0.ends(callback);
-    }
-
-    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
-        self.0.get(seq, callback);
-    }
-
-    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
-        self.0.tail(from, each)
-    }
+    passes_on!(0: ends get tail distrust);
 
     fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
         let left = self.2.fork().power_cut(Keep::Synced);
         *self.3.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         self.0.purge_below(seq, callback);
-    }
-
-    fn distrust(
-        &self,
-        ends: Ends,
-        bad: &[String],
-        doubted: &[String],
-        callback: ReplyFn<Distrusted>,
-    ) {
-        self.0.distrust(ends, bad, doubted, callback);
     }
 }
 
@@ -180,8 +176,7 @@ fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
     let stream = MemStream::new();
     let until = Arc::new(Until::new(stream.clone(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
-    let way = Arc::clone(&until) as Arc<dyn Stream>;
-    let tested = store(way, Arc::clone(&world), 1, Fences::default());
+    let tested = store(Arc::clone(&until) as _, world, 1, Fences::default());
     let mut node = Node::open(tested).expect("open");
     node.append(b"the only segment that is whole")
         .expect("append");

@@ -93,8 +93,7 @@ impl Old {
 }
 
 fn open(stream: &MemStream, seed: u64) -> Result<Node, quintet_log::LogError> {
-    let (way, world) = (Arc::new(stream.clone()), Arc::new(SimWorld::new()));
-    Node::open(store(way, world, seed, Fences::default()))
+    Node::of(stream.clone(), &SimWorld::new(), seed)
 }
 
 /// Where the log begins, as it says last.

@@ -724,3 +724,20 @@ fn a_stop_answers_puts_that_wait_for_memory() {
     http.until(b"HTTP/1.1 201 ");
     server.kill();
 }
+
+/// SIGSTOP would stop all of them. The first thread sees to signals, and serves nobody.
+#[test]
+fn a_single_thread_stands_still_and_goes_on() {
+    let data = Data::fresh();
+    let faults = faults(&data);
+    let mut server = start(&faults, &data, "never", "");
+    let first = u64::from(server.child.id());
+    faults.hold(first);
+    await_that("it stands still", || faults.held() == first);
+    server.signal(rustix::process::Signal::TERM);
+    let mut client = server.client();
+    client.put("w", b"x");
+    client.take("w", b"x");
+    faults.hold(0);
+    assert!(server.wait().success());
+}
