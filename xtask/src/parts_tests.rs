@@ -56,6 +56,7 @@ fn run_with(strict: bool) -> Run {
         long: false,
         seed: 7,
         strict,
+        again: true,
         timings: Mutex::default(),
         left_out: Mutex::default(),
     }
