@@ -1,6 +1,6 @@
 //! The input of the parts of `cargo xtask test`, and their output beside their result.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Result, ensure};
@@ -13,15 +13,6 @@ pub(crate) struct Extra {
     pub(crate) needs: &'static [Need],
     /// Parts of their names, or for pytest their files.
     pub(crate) tests: &'static [&'static str],
-}
-
-/// A number that another commit has another one of, so that each tries something else.
-pub(crate) fn seed_of_commit(root: &Path) -> u64 {
-    let mut git = std::process::Command::new("git");
-    let output = git.args(["rev-parse", "HEAD"]).current_dir(root).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let digits = text.unwrap_or_default();
-    u64::from_str_radix(digits.get(..7).unwrap_or("0"), 16).unwrap_or_default()
 }
 
 /// One run of `cargo xtask test`: its options, and notes of its parts.

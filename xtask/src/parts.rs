@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::context::{Run, seed_of_commit};
+use crate::context::Run;
 use crate::needs::{self, Need};
 use crate::programs;
 use crate::show::say;
@@ -88,6 +88,15 @@ pub(crate) fn run(root: &Path, args: &PartsArgs) -> Result<()> {
         run.timings().write(file)?;
     }
     result
+}
+
+/// A number that another commit has another one of, so that each tries something else.
+fn seed_of_commit(root: &Path) -> u64 {
+    let mut git = std::process::Command::new("git");
+    let output = git.args(["rev-parse", "HEAD"]).current_dir(root).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let digits = text.unwrap_or_default();
+    u64::from_str_radix(digits.get(..7).unwrap_or("0"), 16).unwrap_or_default()
 }
 
 impl Part {
