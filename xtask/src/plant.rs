@@ -15,7 +15,7 @@ mod random;
 mod results;
 mod waits;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -379,6 +379,9 @@ pub(crate) struct PlantArgs {
     /// Plant also those that an earlier run noticed
     #[arg(long)]
     again: bool,
+    /// The results that this run continues; without it target/planted/results.txt
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Then change functions of types, engine, log and host by chance, for so long, as
     /// cargo-mutants lists the changes (it is built first)
     #[arg(long, default_value_t = 0)]
@@ -459,7 +462,9 @@ pub(crate) fn run(root: &Path, args: &PlantArgs) -> Result<()> {
     let is_over = || args.time.is_some_and(|time| began.elapsed() >= time);
     let position = target(root).join("planted");
     let mut field = Field::new(root, &position)?;
-    let mut results = Results::read(root, position.join("results.txt"))?;
+    let file = args.results.clone();
+    let file = file.unwrap_or_else(|| position.join("results.txt"));
+    let mut results = Results::read(root, file)?;
     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
     let seed = args.seed.unwrap_or(now.as_secs() % 1_000_000);
     if args.sample.is_some() || args.minutes > 0 {
