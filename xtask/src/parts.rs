@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -202,27 +202,30 @@ fn run_of(parts: &[&Part], run: &Run, install: Vec<Need>, out: &mut dyn Write) -
     let (first, rest): (Vec<Need>, Vec<Need>) =
         install.into_iter().partition(|need| BUILD.contains(need));
     install_all(&first);
-    let fetched = std::thread::scope(|scope| {
-        let fetching = scope.spawn(|| {
+    let files = OnceLock::new();
+    // Runs once; others wait for it meanwhile.
+    let fetch = || {
+        files.get_or_init(|| {
             in_thread("fetch", || {
                 install_all(&rest);
                 fetch_all(parts, &run.root)
             })
-        });
-        for part in of(Group::Checks).chain(of(Group::Build)) {
-            in_thread(part.name, || one(part, Ok(())));
-        }
-        let fetched = fetching.join();
-        fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
+        })
+    };
     let run_group = |group: Group| {
         for part in of(group) {
-            let failed = fetched.iter().find(|(name, _)| *name == part.name);
+            let waits = !rest.is_empty() || !part.fetches.is_empty();
+            let mut failed = waits.then(fetch).into_iter().flatten();
+            let failed = failed.find(|(name, _)| *name == part.name);
             let fetched = failed.map_or(Ok(()), |(_, error)| Err(error.clone()));
             in_thread(part.name, || one(part, fetched));
         }
     };
     std::thread::scope(|scope| {
+        scope.spawn(fetch);
+        for part in of(Group::Checks).chain(of(Group::Build)) {
+            in_thread(part.name, || one(part, Ok(())));
+        }
         for group in BESIDE {
             scope.spawn(move || run_group(group));
         }

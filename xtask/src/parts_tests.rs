@@ -38,6 +38,7 @@ const FAKES: &[Part] = &[
         })
     },
     Part {
+        fetches: "a file",
         fetch: |_: &Path| bail!("no network"),
         ..fake("five", Group::Cluster, |_, _| {
             unreachable!("nothing is fetched")
