@@ -38,6 +38,7 @@ const FAKES: &[Part] = &[
         })
     },
     Part {
+        fetches: "a file",
         fetch: |_: &Path| bail!("no network"),
         ..fake("five", Group::Cluster, |_, _| {
             unreachable!("nothing is fetched")
@@ -56,6 +57,7 @@ fn run_with(strict: bool) -> Run {
         long: false,
         seed: 7,
         strict,
+        again: true,
         timings: Mutex::default(),
         left_out: Mutex::default(),
     }

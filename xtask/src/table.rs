@@ -23,7 +23,8 @@ pub(crate) struct Part {
     pub(crate) needs: &'static [&'static [Need]],
     /// Tests of it that need more: they are left out where that is missing.
     pub(crate) extras: &'static [Extra],
-    /// The downloads into the working copy, below folders that git ignores.
+    /// The downloads into the working copy, below folders that git ignores. A part without any
+    /// does not wait for those of others.
     pub(crate) fetches: &'static str,
     /// Gets that; runs beside the build.
     pub(crate) fetch: fn(&Path) -> Result<()>,

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_auth::Password;
 use serde_json::{Value, json};
 
-use crate::common::{Client, Server, Start, await_that, eventually, text};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, eventually, text};
 
 const LISTEN: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -51,6 +51,7 @@ fn memcache(server: &Server, name: &str) -> Client {
 
 pub(crate) fn send_request(address: &str, head: &str, body: &str) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).expect("connected");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
     let request = format!(
         "{head}Host: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()

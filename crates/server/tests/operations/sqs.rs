@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use ring::{digest, hmac};
 use serde_json::{Value, json};
 
-use crate::common::{Server, Start, quintet, text};
+use crate::common::{PATIENCE, Server, Start, quintet, text};
 use crate::moving::{all, done, dying};
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -627,6 +627,7 @@ fn what_sqs_has_clients_of_sqs_see_here() {
         input["QueueUrl"] = json!("work.fifo");
         let body = input.to_string();
         let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!(
             "POST / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
              Content-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n{body}",
