@@ -27,7 +27,7 @@ enum Sign {
     Library(&'static str, &'static str, &'static str, &'static str),
 }
 
-/// The package `package` for its program.
+/// A need that is met when `name` is found in `PATH`; `package` is what to install.
 pub(crate) const fn program(name: &'static str, package: &'static str) -> Need {
     let sign = Sign::Program(name);
     Need { sign, package }

@@ -33,7 +33,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     echo::PROTOCOL,
 ];
 
-/// A protocol.
+/// A protocol that the benchmark can speak, with its requests and replies.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// As the command line names it.

@@ -21,7 +21,7 @@ const PARTS_MAX: usize = 256;
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Before {
-    /// By its id.
+    /// The id of a message.
     Id(u64),
     /// A tracked message, by its own name; of several the one that was put last.
     Name(String),

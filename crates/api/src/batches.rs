@@ -20,11 +20,11 @@ use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{Requester, reply};
 
-/// A batch that is to be created.
+/// A batch with a callback for its completion, its success or both.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBatch {
-    /// For people.
+    /// A text that lists and pages show; the server does not read it.
     description: Option<String>,
     /// The batch whose callbacks wait for this one's.
     parent: Option<String>,
@@ -51,11 +51,11 @@ pub(super) enum CancelledAs {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewCallback {
-    /// Target queue.
+    /// The queue that the callback is put into.
     queue: String,
     /// The body as text. This or `body_base64`; neither: an empty body.
     body: Option<String>,
-    /// The body in base64.
+    /// The body in base64, in place of `body`, for bytes that are not UTF-8.
     body_base64: Option<String>,
     /// The message's own name, 1 to 255 bytes.
     name: Option<String>,

@@ -79,7 +79,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     }
 }
 
-/// A batch that is known.
+/// A batch of an import that was stored before with the same token.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Known)]
 struct KnownBatch {

@@ -16,7 +16,7 @@ use super::reasons::detail;
 
 /// Of a limit of an address or a user.
 const TOO_MANY: &str = "too_many_requests";
-/// Of a lease that is over.
+/// The code for a lease that has ended; its message may be leased to another client.
 pub(super) const LEASE_OVER: &str = "lease_over";
 
 /// The error, and its subject.

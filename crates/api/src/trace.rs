@@ -36,7 +36,7 @@ pub(super) struct Traced {
     attempts: Option<u32>,
     /// Tries that failed, as the queue's policy counts them.
     failures: Option<u32>,
-    /// Its holder.
+    /// The connection, script or worker that had the lease.
     holder: Option<String>,
     /// When that lease ends; null: it has no end, or there is none.
     until_ms: Option<u64>,

@@ -25,13 +25,13 @@ use crate::bytes_in_json::{base64_unless_text, lossy, text_of};
 /// Bytes of a result at most.
 const RESULT_MAX: usize = 64 << 10;
 
-/// A new message.
+/// A message to put. Without `body` and `body_base64` its body is empty.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMessage {
     /// The body as text. This or `body_base64`; neither: an empty body.
     pub body: Option<String>,
-    /// The body in base64.
+    /// The body in base64, in place of `body`, for bytes that are not UTF-8.
     pub body_base64: Option<String>,
     /// Grouping key, 65535 bytes at most.
     pub key: Option<String>,

@@ -160,7 +160,7 @@ impl LimitTable {
         })
     }
 
-    /// Limits of this user.
+    /// The limits that hold for a user: of all users, of its groups and its own.
     pub fn of_user(&self, name: &str) -> Limits {
         let groups = self.groups.get(name).map_or(&[][..], Vec::as_slice);
         self.laid(|subject| match subject {

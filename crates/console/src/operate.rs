@@ -71,7 +71,7 @@ struct Settings {
     tables: Vec<Table>,
 }
 
-/// `/settings`.
+/// Shows `/settings`: the configuration in force, to operators only.
 pub(crate) async fn settings(context: PageRequest) -> Answer {
     must_operate(&context)?;
     let query = context.query()?;
@@ -165,7 +165,7 @@ struct Hooks {
     rows: Vec<Event>,
 }
 
-/// `/hooks`.
+/// Shows `/hooks`: the events of the loaded hooks, their calls and their errors.
 pub(super) async fn hooks(context: PageRequest) -> Answer {
     must_operate(&context)?;
     let mut events = context.console.api.client_api().hook_events();

@@ -392,7 +392,7 @@ struct Overview {
     legend: Option<&'static str>,
 }
 
-/// `/`.
+/// Shows `/`: findings, totals and the queues that the user may see.
 pub(super) async fn page(context: PageRequest) -> Answer {
     let want = Want::of(&context.query()?);
     let mut found = QueueWalk::default();

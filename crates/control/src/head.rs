@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 impl Head {
-    /// Of a message of this queue.
+    /// All but the body of a message; `queue` is where it is.
     pub fn of(message: &Message, queue: &Name) -> Self {
         let extra = message.extra.as_deref();
         let text = |bytes: &[u8]| Text(bytes.to_vec());

@@ -37,7 +37,7 @@ pub enum Fact {
         /// When.
         created: Ms,
     },
-    /// The maker of a queue.
+    /// The user that made a queue, for its quotas.
     QueueMaker {
         queue: QueueId,
         /// The user's name.
@@ -295,7 +295,6 @@ pub enum Fact {
         batch: BatchId,
         progress: Progress,
     },
-    /// A batch is gone.
     BatchGone(BatchId),
     /// Changes here of members of a batch of another shard that are not counted there yet,
     /// absolute; nothing: all of them are.

@@ -178,7 +178,7 @@ impl ShardLock {
         self.locks.load(Ordering::Relaxed)
     }
 
-    /// Locks it, as [`locked`].
+    /// Waits for the lock of the shard.
     #[inline]
     pub(crate) fn lock(&self, work: Work) -> Locked<'_> {
         #[cfg(test)]

@@ -59,7 +59,6 @@ const PATH_MAX: usize = 255;
 pub struct ClientNow {
     /// Its number as long as it is there, 1 to 2^21 - 1.
     pub id: u64,
-    /// Its protocol.
     pub protocol: &'static str,
     /// The address of its listener.
     pub listener: Arc<str>,

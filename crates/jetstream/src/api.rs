@@ -428,7 +428,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Of a group of a cluster.
+    /// The names for one group of a cluster. They must not change: data is stored under them.
     pub fn of(cluster: &str, group: u16) -> Self {
         Self {
             stream: format!("Q_{cluster}_{group}"),

@@ -297,7 +297,7 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
-    /// Reads from `files`.
+    /// A reader that shares `files`; clones of it are cheap.
     pub fn new(files: Arc<dyn ReadBodies>) -> Self {
         Self { files }
     }

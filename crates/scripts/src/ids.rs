@@ -4,7 +4,7 @@
 use chrono::{DateTime, NaiveDate, Timelike, Utc};
 use quintet_types::{Message, MessageId, Ms};
 
-/// The short id of a message.
+/// The id without its queue: `20261128.1705.56.123.42`.
 pub(crate) fn short_id(message: &Message) -> String {
     format(message.created, message.id)
 }

@@ -88,7 +88,6 @@ pub struct Rule {
     pub num: usize,
     /// Its name in the log.
     pub desc: String,
-    /// Its action.
     pub action: Action,
     /// Seconds from now until a copy is due.
     pub delay_s: u64,

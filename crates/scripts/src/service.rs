@@ -125,7 +125,7 @@ impl Rq {
         lock(&self.from_settings).iter().any(|other| other == name)
     }
 
-    /// A queue with a script.
+    /// The queue of this name, if it has a script.
     pub(crate) fn scripted(&self, name: &str) -> Option<Arc<Queue>> {
         lock(&self.queues).get(name).map(Arc::clone)
     }

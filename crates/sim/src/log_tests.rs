@@ -23,7 +23,7 @@ pub struct FrameRecord {
 }
 
 impl FrameRecord {
-    /// A frame as it is replayed.
+    /// Copies a replayed frame, so that it can be kept and compared.
     pub fn of(frame: &ReplayFrame<'_>) -> Self {
         Self {
             position: frame.position,
@@ -80,7 +80,7 @@ pub fn run(make: Make<'_>) {
     positions_go_on_after_reopening(&mut *make());
 }
 
-/// A frame of facts.
+/// A frame of the kind [`FrameKind::Facts`] that counts one fact.
 pub fn facts(payload: &[u8]) -> FrameBuf {
     let mut frame = FrameBuf::new(FrameKind::Facts);
     frame.payload_mut().extend_from_slice(payload);

@@ -57,7 +57,7 @@ impl Secrets {
         parts.join("-")
     }
 
-    /// The handle of a lease.
+    /// A receipt handle: the lease and a sum of the queue's name, signed.
     pub(crate) fn handle(&self, lease: &Lease, queue: &str) -> String {
         let mut bytes = [0; SAID + TAG];
         bytes[0] = VERSION;

@@ -48,7 +48,6 @@ pub enum Failure {
     /// A handshake of more bytes than one may have.
     #[error("a handshake that is too long")]
     TooLong,
-    /// An error of rustls.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
 }

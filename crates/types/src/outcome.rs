@@ -46,7 +46,7 @@ pub struct BulkDone {
     pub next: Option<Cursor>,
 }
 
-/// The outcome of a command.
+/// The engine's answer to a command. `Refused` changed nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Done, nothing to tell.

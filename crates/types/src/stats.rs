@@ -84,7 +84,7 @@ counters! {
         /// Messages discarded by flush; those that go with their queue are in
         /// no total.
         flushed,
-        /// Flushes.
+        /// Flush commands, whatever they found.
         flushes,
         /// Messages moved away.
         moved_out,
@@ -130,7 +130,7 @@ counters! {
         ready,
         /// Ready with priority below 1024 (beanstalkd *urgent*).
         urgent,
-        /// Not selectable.
+        /// They leave only with a companion message, by id, by ttl or by flush.
         not_selectable,
         /// Waiting for their due time.
         delayed,
@@ -245,7 +245,7 @@ pub enum TakeLimit {
     Hold,
 }
 
-/// Numbers of one queue.
+/// Totals, gauges and settings of one queue at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QueueStats {
     pub name: Name,
@@ -293,7 +293,7 @@ pub struct QueueStats {
     pub own: bool,
 }
 
-/// Numbers of one shard.
+/// Totals of one shard at one moment; queues that were dropped stay counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShardStats {
     /// Queues that exist.
@@ -389,7 +389,7 @@ impl MessageStats {
     }
 }
 
-/// Numbers of one client.
+/// Leases and waiting requests of one client, in one shard.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientStats {
     /// Leases it holds.

@@ -116,7 +116,6 @@ pub enum Step {
     ClientRequest {
         /// Bytes consumed.
         used: usize,
-        /// The request.
         ask: ClientRequest,
     },
     /// Bytes to drop that are part of no request (the body of a refused put,

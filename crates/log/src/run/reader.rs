@@ -77,7 +77,7 @@ impl Run {
         }
     }
 
-    /// Which run this is.
+    /// The name from the header of its file.
     pub fn name(&self) -> RunName {
         self.cover.name
     }
@@ -87,7 +87,7 @@ impl Run {
         self.cover.created_ms
     }
 
-    /// Bytes of the file.
+    /// Length of the file, head and footer included.
     pub fn file_bytes(&self) -> u64 {
         self.cover.file_len
     }

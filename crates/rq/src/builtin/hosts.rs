@@ -10,7 +10,7 @@ pub struct Hosts(Vec<Host>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Host {
-    /// `*`
+    /// `*`: every host.
     All,
     /// `*.example.org`: with the dot.
     Below(String, Option<u16>),

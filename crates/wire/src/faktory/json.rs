@@ -55,7 +55,6 @@ pub(super) fn whole(text: &str) -> Result<Value<'_>, Bad> {
 }
 
 impl<'a> Value<'a> {
-    /// True for `true`.
     pub(super) fn is_true(self) -> bool {
         self.text == "true"
     }
