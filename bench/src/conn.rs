@@ -210,7 +210,7 @@ impl Conn {
             let (body, tail) = (&rest[reply.head..], reply.tail);
             let here = body.len().min(reply.body);
             if body[..here] != self.body[..here] {
-                bail!("a message is not what was put");
+                bail!("a message differs from the put one");
             }
             let after = &body[here..];
             let same = after.len().min(tail.len());

@@ -283,7 +283,7 @@ fn without_a_lease_nothing_leaves_until_something_is_acknowledged_again() {
     host.pass(10);
     assert!(host.may_leave(required));
     let rung = host.rung.0.load(Ordering::SeqCst);
-    assert!(rung > before, "who held it back is told");
+    assert!(rung > before, "the thread that delayed it is notified");
     // The lease counts from when the heartbeat was sent, not from its acknowledgement.
     host.pass(1_985);
     assert!(host.may_leave(required));

@@ -108,7 +108,7 @@ fn assert_seen_to(core: &Core) {
             "the timer sleeps until {:?}, and something is due at {next:?}",
             core.timer.next()
         );
-        assert!(!shard.engine.asks(), "something is asked for");
+        assert!(!shard.engine.asks(), "the engine asks for a read");
     }
 }
 

@@ -209,14 +209,14 @@ fn an_older_epoch_is_refused(fixture: &mut dyn Fixture) {
 
 fn durable_follows_the_sync_points(fixture: &mut dyn Fixture) {
     let (mut log, _) = fixture.open();
-    assert_eq!(log.durable(), log.end(), "what was opened is durable");
+    assert_eq!(log.durable(), log.end(), "an opened log is durable");
     let start = log.end();
     append(&mut *log, 1, b"one");
     assert_eq!(log.durable(), start, "written is not durable");
     let point = log.sync_point();
     assert_eq!(point.end(), log.end());
     point.wait().expect("sync");
-    assert_eq!(log.durable(), start, "nobody told the log yet");
+    assert_eq!(log.durable(), start, "the log was not synced yet");
     log.synced(point);
     assert_eq!(log.durable(), log.end());
     let idle = log.sync_point();
@@ -247,7 +247,7 @@ fn a_point_nobody_waited_for_is_a_broken_promise(fixture: &mut dyn Fixture) {
     append(&mut *log, 1, b"one");
     let point = log.sync_point();
     let attempt = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| log.synced(point)));
-    assert!(attempt.is_err(), "the log believed what was not so");
+    assert!(attempt.is_err(), "the log accepted a wrong position");
 }
 
 fn a_segment_begins_when_told(fixture: &mut dyn Fixture) {

@@ -263,7 +263,7 @@ impl History {
                         .is_some_and(|first| first.requested > *answered)
             });
             if let Some((number, _)) = there.nth(self.hidden(queue, *answered)) {
-                let why = "somebody was told that there is nothing while it was there".to_owned();
+                let why = "an empty reply while a message was there".to_owned();
                 wrong.push((*number, why));
             }
         }

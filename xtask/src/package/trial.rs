@@ -269,7 +269,7 @@ fn container(root: &Path, unpacked: &Path, work: &Path) -> Result<()> {
     let second = start()?;
     ensure!(
         self::token(&second.stated).is_none(),
-        "a token is told again"
+        "the same token again"
     );
     let answer = second.ask("beanstalk", &format!("auth quintet {token}\r\nquit\r\n"))?;
     ensure!(answer == "OK\r\n", "the token after a restart: {answer}");

@@ -183,7 +183,7 @@ fn a_narrow_screen_leaves_columns_out_and_never_cuts_a_number() {
     let narrow = shown_in(&screen, 80, 24);
     assert!(narrow.contains("\u{2026}rs.12 "), "{narrow}");
     assert!(narrow.contains("? help"), "{narrow}");
-    assert!(narrow.contains("25.0"), "what is lost is shown: {narrow}");
+    assert!(narrow.contains("25.0"), "lost messages are shown: {narrow}");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
     );
     screen.key(Key::Escape);
     assert_eq!(screen.page, Page::Queue(name));
-    assert!(screen.why_slow.is_empty(), "it is asked for again");
+    assert!(screen.why_slow.is_empty(), "the answer is requested again");
     screen.snapshot.queues.clear();
     assert!(shown(&screen).contains("the queue is gone"));
     assert_eq!(screen.key(Key::Char('p')), Act::Nothing);

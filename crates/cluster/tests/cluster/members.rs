@@ -299,7 +299,7 @@ impl Run {
                     let kept = app.log.as_ref().map(|log| log.segments()[0].first);
                     assert!(
                         kept <= Some(self.begins),
-                        "node {number} owns and has given up what is before {kept:?}"
+                        "node {number} owns and has given up entries before {kept:?}"
                     );
                 }
                 let may = acks.has_lease() || self.without == Without::Lease;

@@ -227,7 +227,7 @@ impl Run {
             assert_eq!(
                 synced.is_err(),
                 pending,
-                "whoever waits is told: {synced:?}"
+                "waiting clients are answered: {synced:?}"
             );
         }
         self.check(&self.nodes[last].0.found);

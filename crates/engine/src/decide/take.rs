@@ -497,7 +497,7 @@ impl Engine {
         if from_run {
             self.look_ahead(at.queue);
         }
-        message.expect("what was found is taken out")
+        message.expect("a message that was found is taken out")
     }
 
     /// True if the messages that this take would get are in memory, with their companions; of many,

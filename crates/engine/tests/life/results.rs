@@ -138,7 +138,7 @@ fn each_end_of_a_message_is_an_answer_of_its_own() {
             "{expected}"
         );
         w.wait(5000);
-        assert_eq!(received(&mut w), [""; 0], "it is told once");
+        assert_eq!(received(&mut w), [""; 0], "it is sent once");
         w.verify();
     }
 }

@@ -242,7 +242,7 @@ fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
     rule(&mut w, true);
     assert!(
         !stored(&mut w, "0"),
-        "what was put under the rule still waits"
+        "a message put under the rule still waits"
     );
     w.restart();
     assert!(!stored(&mut w, "0"));

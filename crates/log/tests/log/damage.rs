@@ -294,7 +294,7 @@ fn two_files_of_one_number_are_damage() {
     disk.set_content(&name_of(SegmentNumber(3)), &content);
     assert_eq!(open_error(&disk).0, name);
     assert_eq!(repaired(&disk).lost[0].file, name);
-    open(Arc::new(disk)).expect("open what was repaired");
+    open(Arc::new(disk)).expect("open the repaired log");
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn what_was_counted_lately_is_known_from_the_first_look_on() {
             .map(|recent| (recent.came, recent.left.dropped, recent.dead))
     };
     let now = totals(100, 5, 1);
-    assert_eq!(all.recent(&now, at(0)), None, "nobody has looked");
+    assert_eq!(all.recent(&now, at(0)), None, "nothing was sampled");
     pass(&mut all, 0, std::slice::from_ref(&now), 9);
     assert_eq!(recent(&all, 0, &now), Some((0, 0, 0)));
     assert_eq!(recent(&all, 1, &totals(130, 8, 2)), Some((30, 3, 1)));
@@ -266,7 +266,7 @@ fn a_restart_is_a_gap_and_a_damaged_file_is_no_history() {
     loaded.expect("read");
     assert_eq!(all.of(&name), Some(before));
     assert_eq!(all.recent(&a(5), Ms(START + 25 * MINUTE)), None);
-    assert_eq!(all.rates(&name), None, "the last minute was not looked at");
+    assert_eq!(all.rates(&name), None, "the last minute was not sampled");
     pass(&mut all, 25, &[a(5)], 9);
     assert_eq!((all.rates(&name), all.counts().0), (None, 1));
     pass(&mut all, 30, &[a(65)], 9);

@@ -99,7 +99,7 @@ fn what_dashboard_alerts_and_runbook_name_is_told() {
         for rest in text.split("quintet_").skip(1) {
             let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
             let name = &rest[..end.unwrap_or(rest.len())];
-            assert!(listed.contains(name), "quintet_{name} is not told");
+            assert!(listed.contains(name), "quintet_{name} has no row");
             named += 1;
         }
     }

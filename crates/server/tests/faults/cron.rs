@@ -18,7 +18,7 @@ fn start(faults: &Faults, data: &Path, config: &str) -> Server {
 
 /// Waits until the table was looked at.
 fn await_look(server: &Server) {
-    await_that("nobody looks at the table", || {
+    await_that("the table is not read", || {
         text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_c_runs\"")
     });
 }
@@ -99,7 +99,7 @@ fn a_reload_counts() {
     server.await_number("cron_c_runs", |runs| runs == 1);
     let renamed = CRON.replace("'c'", "'d'");
     reload(&format!("{renamed}missed = 'once'\n"));
-    await_that("nobody looks at the new table", || {
+    await_that("the new table is not read", || {
         text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_d_runs\"")
     });
     assert_eq!(server.number("cron_d_runs"), 0);
@@ -177,7 +177,7 @@ fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
             server.kill();
             server = start(&faults, &data, CRON);
             there += 1;
-            assert_eq!(server.number("ready"), there, "told, and once");
+            assert_eq!(server.number("ready"), there, "put, and once");
             assert_ne!(last(&server), put);
         } else {
             // The kill meets it anywhere.
@@ -195,7 +195,7 @@ fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
             let ready = server.number("ready");
             let marked = last(&server) != put;
             assert_eq!(ready, there + u64::from(marked), "told: {succeeded}");
-            assert!(marked || !succeeded, "told and not there");
+            assert!(marked || !succeeded, "reported and not there");
             there = ready;
         }
         put = last(&server);

@@ -517,7 +517,7 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
         if has_moved && past["minutes"]["ready"] != json!([]) {
             break past;
         }
-        assert!(began.elapsed() < PATIENCE * 2, "nobody looks: {past}");
+        assert!(began.elapsed() < PATIENCE * 2, "no reply: {past}");
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
     assert_eq!(past["minutes"]["step_ms"], 60_000);

@@ -334,7 +334,7 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
     let (_, shown) = page(&server, "/workers");
     assert!(
         !shown.contains("/ask/quiet") && shown.contains("/ask/terminate"),
-        "what it was asked is not offered again: {shown}"
+        "a request that was sent is not offered again: {shown}"
     );
     let ask = format!("/workers/{part}/ask/terminate");
     assert_eq!(

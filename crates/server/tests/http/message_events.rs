@@ -651,7 +651,7 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
     }
     // A request of the process that was killed may wait here still: nobody counts its reply.
     takes.set_nonblocking(true).expect("set");
-    eventually("all is told, and it is counted", || {
+    eventually("all events are sent and counted", || {
         if let Ok((mut stream, _)) = takes.accept() {
             stream.set_nonblocking(false).expect("set");
             let (_, body) = next_event(&mut stream)?;

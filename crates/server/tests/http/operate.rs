@@ -482,7 +482,7 @@ fn bodies_are_searched_over_all_queues_a_part_at_a_time() {
         path = format!("/waiting?group=all&{query}&after={next}");
     }
     let messages = |page: &str| page.matches("data-row").count();
-    assert!(pages > 1, "much is looked through in parts");
+    assert!(pages > 1, "a long search has several parts");
     assert_eq!(messages(&found), 2, "{found}");
     for id in [late.trim(), &last] {
         assert!(found.contains(&format!("messages/{id}\"")), "{id}: {found}");

@@ -246,7 +246,7 @@ fn systemd_is_told() {
             match socket.recv(&mut reported) {
                 Ok(n) => return reported[..n].to_vec(),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => panic!("nothing was told: {error}"),
+                Err(error) => panic!("nothing was printed: {error}"),
             }
         }
     };
@@ -350,7 +350,7 @@ fn systemd_hears_that_the_server_answers() {
         let server = Server::await_ready(&dir.path().join("data"), command);
         let reported = || {
             let mut reported = [0; 64];
-            let n = socket.recv(&mut reported).expect("something is told");
+            let n = socket.recv(&mut reported).expect("a notification");
             text(&reported[..n])
         };
         while reported() != "READY=1" {}

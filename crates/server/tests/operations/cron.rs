@@ -116,7 +116,7 @@ fn tables_are_listed_paused_resumed_and_run() {
     ] {
         assert!(audit.contains(line), "{line}: {audit}");
     }
-    assert!(!audit.contains("GET"), "a look is none: {audit}");
+    assert!(!audit.contains("GET"), "a read is no act: {audit}");
 }
 
 #[test]

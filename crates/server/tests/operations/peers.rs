@@ -233,7 +233,7 @@ fn an_import_that_is_interrupted_gives_back_what_it_holds() {
     let (here, there) = (all(&server), all(&old));
     assert_eq!(here.len() + there.len(), count, "each once");
     let ready = there.iter().all(|message| message["state"] == "ready");
-    assert!(ready, "what it held is given back");
+    assert!(ready, "its held messages are given back");
     assert_eq!(bodies(&server).union(&bodies(&old)).count(), count);
     done(&import(&server, &from(&old), &[]));
     assert_eq!(bodies(&server).len(), count, "the same command goes on");

@@ -79,7 +79,7 @@ fn await_missed(cluster: &Cluster, node: &str, wanted: u64) {
 fn puts(node: &Node, wanted: usize) -> Vec<String> {
     let mut client = node.client();
     let mut found = Vec::new();
-    until("what is due is put", || {
+    until("the due message is put", || {
         while let Some(body) = client.take() {
             found.push(body);
         }

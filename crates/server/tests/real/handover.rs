@@ -127,5 +127,5 @@ fn an_owner_without_a_quorum_stops_all_the_same_and_says_that_it_lost_something(
     client.ask("set q 0 0 4\r\nlost\r\n");
     a.signal(Signal::TERM);
     assert_eq!(a.wait().code(), Some(1));
-    assert_eq!(client.rest(), "", "nobody was told that it is stored");
+    assert_eq!(client.rest(), "", "no client got an acknowledgement");
 }

@@ -108,7 +108,7 @@ fn another_node_has_what_a_killed_owner_acknowledged_and_one_that_stood_still_sa
     assert_eq!(found, stopped);
     owner.forget_lines();
     owner.signal(Signal::CONT);
-    assert_eq!(client.rest(), "", "what was deposed answers nothing");
+    assert_eq!(client.rest(), "", "a deposed owner answers nothing");
     owner.wait_for("quintet deposed");
     let node = format!("quintet standby of {}", other.name());
     owner.wait_for(&node);

@@ -137,7 +137,7 @@ fn a_damaged_block_is_found_and_its_messages_are_named() {
     let (code, says) = tool(&["repair"], &data);
     assert_eq!(code, 0, "{says}");
     assert!(says.contains("ids "), "{says}");
-    assert!(run.exists(), "what is outside of the damage is served");
+    assert!(run.exists(), "messages outside of the damage are served");
     let found = json(&["repair", "--json"], &data);
     let ids = found["runs"]["lost"][0]["ids"].as_array().expect("ids");
     let ids: BTreeSet<u64> = ids.iter().filter_map(Value::as_u64).collect();

@@ -568,7 +568,7 @@ fn a_claim_is_taken_with_what_it_is_for() {
     assert_eq!(
         engines[0].take_wants(),
         [Want::Key(queue, key.clone())],
-        "the one in the run is looked for"
+        "the message in the run is searched for"
     );
     let found = vec![LookupResult::Key(queue, key, Vec::new())];
     engines[0].supply(now, found, &mut log, &mut deliveries);

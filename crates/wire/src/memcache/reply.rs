@@ -72,9 +72,11 @@ pub(super) enum MemcacheReply {
     Binary(Box<BinaryReply>),
     /// To a get that fetches.
     Value { peek: bool },
+    /// To a confirm.
     Confirmed,
     /// So many.
     Count,
+    /// `VERSION`.
     Version,
     /// `STAT` lines.
     Stats,

@@ -428,7 +428,7 @@ impl World {
                 actor.margin = waited.and_then(|take| take.deadline_soon_ms);
             } else if !old {
                 let stood = actor.stands.take();
-                assert!(stood.is_some(), "a standing take served twice");
+                assert!(stood.is_some(), "a consumer served twice");
             }
         }
         match delivery.outcome {
@@ -451,7 +451,7 @@ impl World {
             (Some(take), _) => take.deadline_soon_ms,
             (None, margin) => margin,
         };
-        let margin = margin.expect("asked to be told");
+        let margin = margin.expect("the client asked for DEADLINE_SOON");
         let mut ends = actor.had.values().chain(actor.got.values());
         assert!(ends.any(|&until| until - margin <= now), "told too early");
     }
@@ -522,7 +522,7 @@ impl World {
             let notified = actor.mail.iter().any(|mail| !mail.delivery.standing);
             assert!(
                 !waited || !late || notified,
-                "{:?} was not told that a lease ends",
+                "{:?} got no DEADLINE_SOON before its lease ended",
                 actor.client_id
             );
         }
@@ -559,7 +559,7 @@ impl World {
             let shard = shard_of_queue(queue.as_bytes(), self.engines.len());
             let command = Command::Peek(Peek::Ready(queue.clone()));
             let Answer::Now(outcome, _) = self.ask(shard, ClientId(999), command) else {
-                panic!("a look waits");
+                panic!("a peek waits");
             };
             let empty = matches!(outcome, Outcome::Refused(_) | Outcome::Empty);
             assert!(empty, "somebody waits on {queue}, which has {outcome:?}");
