@@ -44,7 +44,7 @@ impl From<Until> for quintet_types::Scope {
     }
 }
 
-/// Effect of a repeat.
+/// Effect of a put whose deduplication id is remembered.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Repeat {

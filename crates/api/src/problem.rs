@@ -204,7 +204,7 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "denied", why)
     }
 
-    /// 500, with its reason.
+    /// 500 with the code `internal`; `why` is its `detail`.
     pub fn internal(why: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why)
     }

@@ -21,7 +21,7 @@ pub struct Fits {
 }
 
 impl Fits {
-    /// With a random key.
+    /// Remembers nothing yet. The caller must take `key` at random: it hides remembered passwords.
     pub fn new(key: [u8; 32]) -> Self {
         Self {
             key,

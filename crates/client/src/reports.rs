@@ -2,7 +2,7 @@
 
 use quintet_types::QueueSetup;
 
-/// A setting in force.
+/// A setting with its value and source, as `quintet settings` shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// The table of the configuration it stands in, such as `[cluster]` or
@@ -169,7 +169,7 @@ pub struct ClusterSeen {
     pub logs: Vec<LogSeen>,
 }
 
-/// A node of a cluster.
+/// A node as the cluster's status shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeSeen {
     pub node: String,

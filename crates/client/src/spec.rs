@@ -149,7 +149,7 @@ pub enum SpecUntil {
     Done,
 }
 
-/// Handling of a repeat.
+/// Effect of a run whose deduplication id is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecRepeat {

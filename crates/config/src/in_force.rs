@@ -107,7 +107,7 @@ impl Config {
 }
 
 impl Config {
-    /// The settings of a queue in force.
+    /// Each setting of a queue with its value and its source: default, file or queue.
     pub fn settings_of_queue(&self, setup: &QueueSetup) -> Vec<Setting> {
         let usual = QueueSettings::of_server();
         let rules = self.rules.iter();

@@ -169,7 +169,7 @@ quintet_types::defaults! {
     }
 }
 
-/// One `[[listen]]` table.
+/// A listener: a `[[listen]]` table, a `--listen`, or a default one.
 #[derive(Clone)]
 pub struct Listen {
     pub served: Served,

@@ -124,7 +124,7 @@ impl App {
     }
 }
 
-/// Content of a request.
+/// The body of a request: fields of a form, or JSON.
 pub struct RequestBody {
     pub form: Form,
     pub json: Option<bytes::Bytes>,

@@ -77,7 +77,7 @@ pub struct ClientNow {
     pub client_id: Option<ClientId>,
 }
 
-/// One connection.
+/// A connection with its counters, for lists of clients and to close it.
 pub struct Client {
     id: u64,
     protocol: &'static str,
@@ -295,7 +295,7 @@ impl Clients {
 }
 
 impl Present {
-    /// The connection.
+    /// The listed connection, which leaves the list when this is dropped.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }

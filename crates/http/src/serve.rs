@@ -177,7 +177,7 @@ impl std::fmt::Debug for ForwardedConnection {
     }
 }
 
-/// A connected socket.
+/// A connected socket that belongs to no runtime yet.
 #[derive(Debug)]
 pub enum Connected {
     Tcp(std::net::TcpStream),

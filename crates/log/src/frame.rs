@@ -133,7 +133,7 @@ impl FrameBuf {
         self.count = 0;
     }
 
-    /// Kind of the payload.
+    /// The kind that the next append writes.
     pub fn kind(&self) -> FrameKind {
         self.kind
     }

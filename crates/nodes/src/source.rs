@@ -28,7 +28,7 @@ pub fn report_shards(data: &Path, shards: u64) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Where it is.
+/// Directories of the log and the runs from which a cluster's log is made.
 pub struct Source {
     /// Its segments.
     pub log: PathBuf,

@@ -72,7 +72,7 @@ impl Event {
 pub struct Events(u32);
 
 impl Events {
-    /// None of them.
+    /// The empty set of events.
     pub const NONE: Self = Self(0);
     /// All of them.
     pub const ALL: Self = Self((1 << Event::COUNT) - 1);

@@ -30,7 +30,7 @@ pub enum Purpose {
     Node(Question),
 }
 
-/// A question to a node.
+/// A request of another node or of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Its view of itself and the cluster.
@@ -174,7 +174,7 @@ impl Purpose {
 }
 
 impl Answer {
-    /// The line, with its end.
+    /// The reply as sent, with its line end.
     pub fn line(&self) -> String {
         match self {
             Self::Ok => "OK\n".to_owned(),

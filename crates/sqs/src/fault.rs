@@ -130,7 +130,7 @@ impl Fault {
         ))
     }
 
-    /// A parameter is needed.
+    /// The error for a request without a required parameter.
     pub fn missing(parameter: &str) -> Self {
         Self::new(
             Shape::MissingParameter,

@@ -39,7 +39,7 @@ pub struct Scope<'a> {
     pub service: &'a str,
 }
 
-/// A request, as it is signed.
+/// The parts of a request that its signature covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Signed<'a> {
     /// `POST`.
@@ -183,7 +183,7 @@ impl Keys {
     }
 }
 
-/// A request that came.
+/// A received request, whose signature is to be checked.
 pub struct Came<'a> {
     /// `POST`.
     pub method: &'a str,

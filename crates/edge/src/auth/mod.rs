@@ -148,7 +148,7 @@ impl Auth {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The table in force.
+    /// Users and grants as last read. A reload does not change the returned table.
     pub fn table(&self) -> Arc<Table> {
         let table = self.table.read();
         Arc::clone(&table.unwrap_or_else(|poisoned| poisoned.into_inner()))

@@ -51,7 +51,7 @@ impl<const N: usize> Own<N> {
     }
 }
 
-/// Counters of a protocol.
+/// Commands, errors and reply times of a protocol since the start.
 pub struct ProtocolCounts {
     /// The protocol's own counters.
     pub tally: Tally,

@@ -255,7 +255,7 @@ fn decider() -> Who {
     }
 }
 
-/// A client of a trial.
+/// A client without a user, connected from 127.0.0.1.
 pub fn client(number: u64) -> Who {
     Who {
         caller: Caller {

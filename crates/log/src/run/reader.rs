@@ -107,7 +107,7 @@ impl Run {
         self.footer.keys.pairs
     }
 
-    /// Bytes of all payloads.
+    /// Sum of the lengths of all payloads, without chunks.
     pub fn payload_bytes(&self) -> u64 {
         self.footer.payload_bytes
     }

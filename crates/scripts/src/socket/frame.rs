@@ -22,7 +22,7 @@ pub enum FrameError {
     Short,
 }
 
-/// A payload as it is sent.
+/// A head with the length, then the payload.
 pub fn frame(payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("rq1 {:08} ", payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
