@@ -306,7 +306,7 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
     let (refused, required) = host.put();
     assert_eq!(refused, Outcome::Refused(CommandError::Unavailable));
     assert_eq!(host.core.unavailable(), 1);
-    assert!(host.may_leave(required), "that it is so can be said");
+    assert!(host.may_leave(required), "the reply may leave");
     assert!(!host.may_leave(held));
     // A queue that is only referred to leaves nothing in the log.
     let referred = host.ask(Command::Refer {

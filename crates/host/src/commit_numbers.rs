@@ -226,7 +226,7 @@ mod tests {
             let (sender, reported) = std::sync::mpsc::channel();
             let settled = || -> Settled {
                 let sender = sender.clone();
-                Box::new(move |batch| sender.send(batch).expect("heard"))
+                Box::new(move |batch| sender.send(batch).expect("sent"))
             };
             assert!(progress.notify_settled(settled(), durable));
             assert!(!progress.notify_settled(settled(), !durable));

@@ -101,7 +101,7 @@ fn brought(core: &Core) -> Vec<Vec<u8>> {
 fn assert_seen_to(core: &Core) {
     for shard in &core.shards {
         let shard = shard.lock(Work::Server);
-        assert_eq!(shard.engine.sends_to(), None, "a message lies aside");
+        assert_eq!(shard.engine.sends_to(), None, "a message is set aside");
         let next = shard.engine.next_deadline();
         assert!(
             core.timer.next() <= next,

@@ -264,7 +264,7 @@ impl SyncPoint {
     pub fn finish(&self) -> Position {
         assert!(
             self.done.load(Ordering::Acquire),
-            "synced() was given a point nobody waited for"
+            "synced() got a point without a waiter"
         );
         self.end
     }

@@ -88,7 +88,7 @@ mod tests {
             .get_or_init(|| Arc::clone(present.client()));
         let (send, events) = broadcast::channel(2);
         let mut reader = Reader::new(Some(Bytes::from_static(b"all")), events);
-        let notify = |text| send.send(Bytes::from_static(text)).expect("heard");
+        let notify = |text| send.send(Bytes::from_static(text)).expect("sent");
         notify(b"1");
         assert_eq!(
             reader.next(Some(&connection_slot), &open).await.as_deref(),

@@ -600,7 +600,7 @@ impl Engine {
                 return;
             };
             let waiter = self.waiters.get(number);
-            let waiter = waiter.expect("who stands in a queue's line waits");
+            let waiter = waiter.expect("a client in a queue's line waits");
             if waiter.claim.is_none() && lacks_key(&mut self.store, waiter, self.now) {
                 (passed, left_out) = (Some(number), true);
                 continue;

@@ -256,7 +256,7 @@ const MESSAGES: &[Row] = &[
         remove,
     ),
     (
-        "somebody waits on a queue that was found or made",
+        "a consumer waits on a queue that was found or made",
         ready,
         |s| s.queues.clear(),
         |s| s.enter_line(Q, 1, WaitsTo::Take),

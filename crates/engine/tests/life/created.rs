@@ -25,7 +25,7 @@ fn shown_tags(w: &mut World, queue: &str) -> Vec<(String, String)> {
         panic!("the queue is there");
     };
     let StatsReply::Setup(setup) = *stats else {
-        panic!("that was asked");
+        panic!("another reply came");
     };
     let word = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let all = setup.settings.tags.iter();
@@ -190,7 +190,7 @@ fn names_of_queues_are_told_in_order_by_pages() {
             max,
         };
         let Some(Outcome::Stats(stats)) = w.ask(9, Command::Stats(names)) else {
-            panic!("numbers were asked");
+            panic!("another reply came");
         };
         let StatsReply::Names(page) = *stats else {
             panic!("of names");

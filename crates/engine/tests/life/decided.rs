@@ -464,7 +464,7 @@ fn a_lease_that_ends_is_decided_at_its_old_place() {
     assert_eq!(w.take(2, reserve("q")), "a");
     w.wait(1001);
     let [(PendingDecisionKind::LeaseEnd, id)] = decisions_of(&mut w)[..] else {
-        panic!("nothing was asked");
+        panic!("no decision is pending");
     };
     // Its holder has lost it.
     let finish = Command::Settle {
@@ -523,7 +523,7 @@ fn a_dropped_queue_takes_pending_messages_along() {
     w.put_as(expiring("q", "a", 1000));
     w.wait(1001);
     let [(_, id)] = decisions_of(&mut w)[..] else {
-        panic!("nothing was asked");
+        panic!("no decision is pending");
     };
     w.ask(1, Command::Drop("q".into()));
     do_all(&mut w, vec![], vec![Effect::Conclude(id)], None);

@@ -258,7 +258,7 @@ fn a_dead_letter_tells_how_often_it_failed_why_and_where() {
     let all = ["reason", "failures", "attempts", "error", "queue"].map(&mut stored);
     let expected = ["failures", "2", "2", "no route", "q"];
     assert_eq!(all.map(Option::unwrap), expected.map(str::to_owned));
-    assert_eq!(message(&mut w, id).failures(), 0, "it begins anew there");
+    assert_eq!(message(&mut w, id).failures(), 0, "it begins again there");
     assert_eq!(w.pop("dead"), "a");
 }
 
@@ -317,7 +317,7 @@ fn a_policy_that_changes_counts_from_the_next_failure_on() {
         },
     );
     w.wait(99);
-    assert_eq!(w.take(1, reserve("q")), "empty", "it rests as was said");
+    assert_eq!(w.take(1, reserve("q")), "empty", "it waits as configured");
     w.wait(1);
     assert_eq!(w.take(1, reserve("q")), "a");
     settle(&mut w, 1, id, release(When::Now));

@@ -74,7 +74,7 @@ fn a_file_comes_back_and_goes() {
     assert_eq!(used(other.put(NAME, &*late)), io::ErrorKind::AlreadyExists);
     assert_eq!(one.list().expect("listed"), ["run-00000-0000000008.qrun"]);
     let to = files.file("nothing", b"");
-    assert!(!one.get(NAME, &*to).expect("asked"));
+    assert!(!one.get(NAME, &*to).expect("an answer"));
 }
 
 /// Keeps a file, also if the leader changes meanwhile.

@@ -253,7 +253,7 @@ fn a_segment_that_was_only_begun_may_have_no_header() {
         assert_eq!(repaired(&torn).replaced, 0);
         let (mut log, recovery, seen) = open(Arc::new(torn.clone())).expect("open");
         assert_eq!(payloads(&seen), expected);
-        assert_eq!(recovery.cut.expect("it is said").file, name);
+        assert_eq!(recovery.cut.expect("a cut is reported").file, name);
         assert_eq!(torn.content(&name), None, "it is gone");
         // Its number comes again, if not its name.
         log.begin_segment();

@@ -443,7 +443,7 @@ fn webhooks_become_messages() {
         "test",
         json!({"post_run_webhook": ["http://one/", "http://two/"]}),
     );
-    let received = eventually("both are told", || {
+    let received = eventually("both are received", || {
         let done = world.rq.list("webhook", "done", 10).expect("a list");
         (done.len() == 2).then_some(done)
     });
@@ -467,7 +467,7 @@ fn webhooks_hear_that_a_message_was_cancelled() {
         status.starts_with("run - ").then_some(())
     });
     cancel(&world, 600_000);
-    let received = eventually("it is told", || {
+    let received = eventually("it is received", || {
         let done = world.rq.list("webhook", "done", 10).expect("a list");
         done.into_iter().next()
     });

@@ -233,7 +233,7 @@ fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
     });
 
     let pid = rustix::process::Pid::from_child(&demo);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signalled");
     assert!(demo.wait().expect("waited").success());
     let left = std::fs::read_dir(folder.path()).expect("read").count();
     assert_eq!(left, 0, "everything is removed");

@@ -74,7 +74,7 @@ fn a_poll_whose_client_is_gone_takes_nothing() {
             let taken = post(&server, "/queues/q/reserve", &json!({"lease_ms": 60_000}));
             assert_eq!(
                 taken.json["messages"][0]["body"], body,
-                "nobody else got it"
+                "no other client got it"
             );
         };
         // It ends in good order, and by a reset.
@@ -198,7 +198,7 @@ fn a_poll_with_bytes_behind_it_ends_with_its_client() {
         let asks = json!({"lease_ms": 60_000, "max": 10});
         let taken = post(&server, "/queues/q/reserve", &asks);
         let taken = taken.json["messages"].as_array().map(Vec::len);
-        assert_eq!(taken, Some(2), "somebody else got one: {requested}");
+        assert_eq!(taken, Some(2), "another client got one: {requested}");
     };
     for (first, behind) in [
         (&poll, &*poll),

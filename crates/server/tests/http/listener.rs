@@ -106,9 +106,9 @@ fn sighup_makes_changed_settings_in_a_folder_count() {
         std::fs::write(&path, text).expect("written");
         let file = std::fs::File::options().append(true).open(&path);
         let file = file.expect("opened");
-        let about = file.metadata().expect("told");
+        let about = file.metadata().expect("there");
         // By the time of its change it would not be looked at again.
-        let first = *changed.get_or_insert(about.modified().expect("told"));
+        let first = *changed.get_or_insert(about.modified().expect("there"));
         file.set_modified(first).expect("set");
         server.signal(rustix::process::Signal::HUP);
         eventually("it counts", || {

@@ -227,7 +227,7 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
         let taken = all
             .iter()
             .find(|one| one["queue"] == "mem" && one["kind"] == "finished");
-        assert_eq!(taken.expect("told")["why"], "taken");
+        assert_eq!(taken.expect("there")["why"], "taken");
         let gone = all.iter().filter(|one| one["queue"] == "bulk");
         assert!(
             gone.clone()
@@ -781,7 +781,7 @@ fn a_webhook_under_tls_tells_only_whom_it_is_told_to_trust() {
     // With its own authority nothing was lost.
     let config = config(&own);
     let server = Start::of(&config).listen(LISTEN).serve_at(&data);
-    let body = eventually("it is told", || {
+    let body = eventually("the event is sent", || {
         receive_under_tls(&listener, &receiver).ok()
     });
     let body: Value = serde_json::from_str(&body).expect("JSON");

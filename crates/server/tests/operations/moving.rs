@@ -34,7 +34,7 @@ impl Beanstalkd {
                 .expect("beanstalkd is installed: cargo xtask test unit --yes does it");
             let address = format!("127.0.0.1:{port}");
             let listens = eventually("beanstalkd listens", || {
-                let ended = child.try_wait().expect("asked").is_some();
+                let ended = child.try_wait().expect("waited").is_some();
                 (ended || is_at(&address, child.id())).then_some(!ended)
             });
             if listens {
@@ -236,7 +236,11 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
             .any(|line| line.starts_with("10 messages stored (")),
         "{printed}"
     );
-    assert_eq!(old.jobs(), [0, 0, 0, 1], "what nobody holds is gone there");
+    assert_eq!(
+        old.jobs(),
+        [0, 0, 0, 1],
+        "messages without a lease are gone there"
+    );
 
     let mut bodies: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for message in all(&server) {
@@ -572,7 +576,11 @@ fn all_of_a_kestrel_moves_in_order_with_flags() {
     let taken = server.run(&["take", "large"]).stdout;
     assert!(taken == large, "the large one");
     let held: Vec<Value> = all(&old);
-    assert_eq!(held.len(), 1, "what somebody reads stays there: {held:?}");
+    assert_eq!(
+        held.len(),
+        1,
+        "a message under a lease stays there: {held:?}"
+    );
     let none = import(&server, &format!("{from}/none"), &[]);
     assert!(text(&none.stderr).contains("has no queue none"));
     // beanstalkd is none.

@@ -140,11 +140,7 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     found.retain(|name, _| !name.starts_with("\"other\""));
     assert_eq!(found, wanted);
     let left = all(&old);
-    assert_eq!(
-        left.len(),
-        1,
-        "what somebody works on stays there: {left:?}"
-    );
+    assert_eq!(left.len(), 1, "a reserved message stays there: {left:?}");
     assert_eq!(left[0]["body"], "in work");
 
     let output = import(&server, &format!("{}/none", from(&old)), &[]);

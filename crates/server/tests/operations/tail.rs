@@ -283,7 +283,7 @@ fn a_slow_tail_is_told_how_many_events_it_missed() {
     });
     assert_eq!(first["event"], "put");
     let pid = rustix::process::Pid::from_child(&tail.child);
-    let send_signal = |signal| rustix::process::kill_process(pid, signal).expect("told");
+    let send_signal = |signal| rustix::process::kill_process(pid, signal).expect("signalled");
     send_signal(rustix::process::Signal::STOP);
     await_that("it stands still", || stands_still(tail.child.id()));
     for _ in 0..PUTS {

@@ -146,7 +146,7 @@ fn bytes_in_flight_are_bounded_by_address() {
             other => panic!("{other}"),
         }
     }
-    assert!(reply > 0, "none heard why");
+    assert!(reply > 0, "no client got the reason");
     server.client_of("memcache").take("other", b"hi");
     server.stop();
 }

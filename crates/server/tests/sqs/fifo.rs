@@ -31,7 +31,7 @@ cases! {
     case_50_numbers_of_messages(s) {
         create(s);
         let (first, second) = (send(s, "g", "1", "a"), send(s, "g", "2", "b"));
-        let number = |of: &Value| of["SequenceNumber"].as_str().expect("told").to_owned();
+        let number = |of: &Value| of["SequenceNumber"].as_str().expect("there").to_owned();
         assert_eq!(number(&first).len(), 20);
         assert!(number(&first) < number(&second));
         let got = s.receive("q.fifo", json!({"AttributeNames": ["All"]}));

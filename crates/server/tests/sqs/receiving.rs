@@ -112,13 +112,13 @@ cases! {
         s.create("q");
         s.send("q", "x");
         let of = |input: Value| s.receive("q", input)[0]["Attributes"].as_object().cloned();
-        let first = of(json!({"AttributeNames": ["All"], "VisibilityTimeout": 3})).expect("told");
+        let first = of(json!({"AttributeNames": ["All"], "VisibilityTimeout": 3})).expect("there");
         let names: Vec<&str> = first.keys().map(String::as_str).collect();
         assert_eq!(names, ["ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "SenderId", "SentTimestamp"]);
         assert_eq!(first["ApproximateReceiveCount"], "1");
         assert_eq!(first["SenderId"], "000000000000");
         let again = json!({"MessageSystemAttributeNames": ["All"], "VisibilityTimeout": 1, "WaitTimeSeconds": 20});
-        let second = of(again).expect("told");
+        let second = of(again).expect("there");
         assert_eq!(second["ApproximateReceiveCount"], "2");
         let at = |of: &serde_json::Map<String, Value>| {
             of["ApproximateFirstReceiveTimestamp"].as_str().and_then(|ms| ms.parse::<i64>().ok()).expect("a time")

@@ -279,7 +279,7 @@ fn hooks_are_told_until_they_take_it() {
     from.queue("test", "echo done fine >&3");
     let id = from.message("test", json!({"param1": "a b", "post_run_webhook": [url]}));
     for answer in ["500 No", "204 Yes"] {
-        let (mut stream, _) = hook.accept().expect("asked");
+        let (mut stream, _) = hook.accept().expect("a connection");
         let mut request = Vec::new();
         let mut piece = [0; 4096];
         let text = loop {
@@ -348,5 +348,5 @@ fn nobody_is_asked_whom_the_settings_do_not_name() {
         }
     }
     listener.set_nonblocking(true).expect("set");
-    assert!(listener.accept().is_err(), "somebody was asked");
+    assert!(listener.accept().is_err(), "a host was called");
 }

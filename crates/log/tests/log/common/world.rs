@@ -83,7 +83,7 @@ impl World {
         );
         assert!(self.firsts.contains(&start), "begins inside a segment");
         let end = start + found.len();
-        assert!(end <= self.requested.len(), "found more than was asked");
+        assert!(end <= self.requested.len(), "found more than was appended");
         assert_eq!(
             found,
             self.requested[start..end],

@@ -210,7 +210,7 @@ fn deadline_soon_is_told_whatever_is_watched() {
                 // The lease was over where the server slept through its second, and the job
                 // came again.
                 assert!(received.matches(&held).count() > 1, "{received}");
-                assert!(began.elapsed() < PATIENCE, "never told");
+                assert!(began.elapsed() < PATIENCE, "no notification");
             }
             // One that waits is told when it begins; where the server slept
             // through the last second, it is over, and so it waits once more.
@@ -226,7 +226,7 @@ fn deadline_soon_is_told_whatever_is_watched() {
                     break;
                 }
                 assert_eq!(received, "TIMED_OUT\r\n");
-                assert!(began.elapsed() < PATIENCE, "never told");
+                assert!(began.elapsed() < PATIENCE, "no notification");
             }
             // Held or back in its queue, which is the next round's.
             worker.ask(format!("delete {later}\r\n").as_bytes(), b"DELETED\r\n");

@@ -453,7 +453,10 @@ impl World {
         };
         let margin = margin.expect("the client asked for DEADLINE_SOON");
         let mut ends = actor.had.values().chain(actor.got.values());
-        assert!(ends.any(|&until| until - margin <= now), "told too early");
+        assert!(
+            ends.any(|&until| until - margin <= now),
+            "DEADLINE_SOON too early"
+        );
     }
 
     /// A client has messages; one that is gone loses none.
