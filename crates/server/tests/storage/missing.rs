@@ -105,7 +105,7 @@ fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
             true => assert!(server.stop().success()),
             false => {
                 // What must be there is written down right behind what it is about.
-                await_that("the newest is never reported", || newest_is_told(&data));
+                await_that("the newest is never recorded", || newest_is_told(&data));
                 server.kill();
             }
         }
