@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_once() {
+    fn a_missing_program_is_reported_once() {
         assert_eq!(missing(NEEDS), &NEEDS[1..3]);
     }
 

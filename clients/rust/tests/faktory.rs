@@ -185,7 +185,7 @@ async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_that_wait_are_changed_by_what_they_are() {
+async fn waiting_jobs_are_changed_by_their_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
@@ -309,7 +309,7 @@ async fn jobs_that_wait_are_changed_by_what_they_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_asked_to_be_quiet_takes_nothing_more_and_ends_when_it_is_asked_to() {
+async fn a_quiet_worker_takes_nothing_more_and_ends_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
@@ -352,7 +352,7 @@ async fn a_worker_that_is_asked_to_be_quiet_takes_nothing_more_and_ends_when_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_fails_when_its_worker_is_asked_to_end() {
+async fn a_running_job_fails_when_its_worker_must_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
@@ -475,7 +475,7 @@ async fn a_wrong_password_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sold_works() {
+async fn features_of_the_enterprise_version_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;

@@ -330,7 +330,7 @@ async fn a_fifo_queue_keeps_each_groups_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_tried_too_often_is_a_dead_letter_and_comes_back() {
+async fn a_message_tried_too_often_is_a_dead_letter_and_comes_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = start(folder.path());
     let sqs = client(&server);

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_asked_for_as_they_are_told() {
+    fn pages_are_requested_by_their_cursor() {
         let listed = batches_after((3, BatchId(3 << 55 | 1)));
         let listing = BatchRequest::List {
             shard: 3,

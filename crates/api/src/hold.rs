@@ -264,7 +264,7 @@ mod tests {
 
     /// A list of these keys goes on behind each of them, also behind long ones that begin alike.
     #[test]
-    fn a_cursor_is_short_and_tells_every_key_from_the_others() {
+    fn a_cursor_is_short_and_different_for_every_key() {
         let long = |end: &str| format!("{}{end}", "k".repeat(50_000)).into_bytes();
         let all_of = "k".repeat(CURSOR_BYTES).into_bytes();
         let keys = [b"a".to_vec(), all_of, long("a"), long("b"), b"z".to_vec()];

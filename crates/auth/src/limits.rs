@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_and_no_limit_limit_nothing() {
+    fn an_absent_limit_and_limit_zero_limit_nothing() {
         assert!(Limits::default().is_none());
         let none = Limits {
             connections_max: Some(0),

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn a_contradiction_is_named() {
         for (fields, field) in [
             ("", "cron"),
             (r#""cron": "0 3 * * *", "every_ms": 1000,"#, "cron"),
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_words_and_tell_schedules_apart() {
+    fn times_have_words_that_differ_between_schedules() {
         let every = |every_ms, phase_ms| ScheduleSpec {
             every_ms: Some(every_ms),
             phase_ms,

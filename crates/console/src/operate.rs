@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_a_file_was_not_read_is_told_without_its_lines() {
+    fn the_error_of_a_file_is_shown_without_its_lines() {
         let why = "quintet.toml: TOML parse error at line 12, column 9\n   |\n12 | token = 'hush\n   \
                    |         ^\ninvalid basic string\n";
         assert_eq!(

@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_anything() {
         for (text, pattern, fits) in [
             ("mail.outbound", "mail*", true),
             ("mail.outbound", "*out*", true),

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_text_reads_back() {
         for head in [full(), Head::default()] {
             let text = serde_json::to_string(&head).unwrap();
             assert_eq!(serde_json::from_str::<Head>(&text).unwrap(), head, "{text}");

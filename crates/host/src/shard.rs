@@ -300,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_counted_and_given_way() {
+    fn waiting_threads_are_counted_and_go_first() {
         const PATIENCE: Duration = Duration::from_secs(120);
         let lock = ShardLock::new(Shard::new(Engine::new(0, 1, Settings::default())));
         let waiting = || lock.waiting.load(Ordering::Relaxed);

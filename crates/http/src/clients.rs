@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn those_that_are_there_are_told_and_closed() {
+    async fn connected_clients_are_listed_and_closed() {
         let clients = Arc::new(Clients::default());
         let listener: Arc<str> = "127.0.0.1:1".into();
         let peer = Some(SocketAddr::from(([192, 0, 2, 1], 5)));

@@ -243,7 +243,7 @@ mod tests {
     /// Only the error about a missing quorum names a time to ask again: a queue that is down stays
     /// down.
     #[test]
-    fn without_quorum_a_client_is_told_when_to_come_back() {
+    fn without_quorum_a_client_gets_retry_after() {
         let response = Problem::Unavailable.into_response();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(response.headers()[RETRY_AFTER], "1");

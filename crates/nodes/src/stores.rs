@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_a_server_froze_is_told_of_in_its_words() {
+    fn a_frozen_stream_is_reported_in_the_servers_words() {
         let health = "JetStream stream '$G > OBJ_Q_quintet_0_runs' write error: write 1.blk: no \
                       space left on device";
         let report = |health: &str| ServerReport {

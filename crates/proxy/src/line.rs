@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_looks_as_the_page_says() {
+    fn a_line_has_the_documented_form() {
         let ask = Purpose::Tunnel(Tunnel {
             protocol: "beanstalk".to_owned(),
             nth: 0,
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_said_is_heard(
+        fn a_written_line_is_read(
             protocol in texts(), principal in texts(), nth: u16, cluster: u64,
             peer in prop::option::of(any::<SocketAddr>()), epoch: u64, why in texts(),
         ) {

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id() {
+    fn invalid_ids_are_refused() {
         for text in [
             "",
             "1",

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_rq_left_is_counted() {
+    fn messages_of_rq_are_counted() {
         let root = tempfile::tempdir().expect("a folder");
         assert_eq!(unread(root.path()), []);
         let message = |path: &str| {

@@ -67,9 +67,9 @@ pub fn run(make: Make<'_>) {
     an_append_at_another_position_is_refused(&mut *make());
     an_older_epoch_is_refused(&mut *make());
     durable_follows_the_sync_points(&mut *make());
-    a_point_covers_what_came_before_it_only(&mut *make());
+    a_point_covers_earlier_frames_only(&mut *make());
     a_point_nobody_waited_for_is_a_broken_promise(&mut *make());
-    a_segment_begins_when_told(&mut *make());
+    a_segment_begins_on_request(&mut *make());
     room_in_a_segment_falls_and_comes_back(&mut *make());
     retired_segments_are_gone(&mut *make());
     the_segment_being_written_stays(&mut *make());
@@ -225,7 +225,7 @@ fn durable_follows_the_sync_points(fixture: &mut dyn Fixture) {
     log.synced(idle);
 }
 
-fn a_point_covers_what_came_before_it_only(fixture: &mut dyn Fixture) {
+fn a_point_covers_earlier_frames_only(fixture: &mut dyn Fixture) {
     let (mut log, _) = fixture.open();
     append(&mut *log, 1, b"one");
     let first = log.sync_point();
@@ -250,7 +250,7 @@ fn a_point_nobody_waited_for_is_a_broken_promise(fixture: &mut dyn Fixture) {
     assert!(attempt.is_err(), "the log accepted a wrong position");
 }
 
-fn a_segment_begins_when_told(fixture: &mut dyn Fixture) {
+fn a_segment_begins_on_request(fixture: &mut dyn Fixture) {
     let (mut log, _) = fixture.open();
     log.begin_segment();
     let one = append(&mut *log, 1, b"one");

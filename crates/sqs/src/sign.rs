@@ -569,7 +569,7 @@ mod tests {
 
     /// A good signature over too little: an attacker between could ask for something else with it.
     #[test]
-    fn what_says_what_is_asked_has_to_be_signed_where_it_is_sent() {
+    fn headers_that_name_the_request_must_be_signed_if_sent() {
         let at = Utc.with_ymd_and_hms(2026, 11, 22, 1, 26, 4).unwrap();
         let scope = Scope {
             now: at,

@@ -183,7 +183,7 @@ fn bytes_arrive_however_they_are_cut_and_count_when_their_record_has_left() {
 }
 
 #[test]
-fn goodbyes_are_heard_and_the_other_way_stays_open() {
+fn a_close_notify_is_read_and_the_other_direction_stays_open() {
     let mut pair = Pair::new(1 << 20, 1 << 20);
     pair.settle();
     let (up, scratch) = (&mut pair.up, &mut pair.scratch);
@@ -200,7 +200,7 @@ fn goodbyes_are_heard_and_the_other_way_stays_open() {
 }
 
 #[test]
-fn what_is_no_tls_or_was_changed_is_named_and_the_peer_told() {
+fn bytes_that_are_no_tls_or_were_changed_are_named_and_the_peer_gets_an_alert() {
     let mut pair = Pair::new(1 << 20, 1 << 20);
     pair.up.write_all(b"get x\r\n").expect("room");
     let plain = pair.server.read(

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_is_forgotten_and_starts_anew() {
+    fn a_silent_worker_is_forgotten_and_starts_again() {
         let mut workers = Workers::new();
         let worker = join(&mut workers, "w", 0);
         assert!(beat(&mut workers, "w", 59_999).is_some());

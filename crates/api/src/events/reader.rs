@@ -77,7 +77,7 @@ mod tests {
     use quintet_http::StreamCounts;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn who_does_not_read_or_falls_behind_is_dropped_and_counted() {
+    async fn a_client_that_does_not_read_is_dropped_and_counted() {
         let counts = Arc::new(StreamCounts::default());
         let open = OpenStream::new(&counts);
         let places = Slots::new(1, 1);

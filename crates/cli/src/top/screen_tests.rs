@@ -80,7 +80,7 @@ fn purge_asks_with_the_count_and_only_yes_does_it() {
 }
 
 #[test]
-fn pause_resumes_what_is_paused_and_retry_is_of_the_picked_one() {
+fn the_key_for_pause_resumes_a_paused_queue_and_retry_is_of_the_picked_one() {
     let mut screen = screen();
     assert_eq!(screen.key(Key::Char('p')), Act::Resume("mails".to_owned()));
     screen.key(Key::Down);

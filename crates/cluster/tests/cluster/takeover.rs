@@ -240,7 +240,7 @@ impl Run {
 }
 
 #[test]
-fn what_was_acknowledged_survives_any_owner() {
+fn acknowledged_entries_survive_any_owner() {
     let mut total = SeedCounts::default();
     for seed in seeds(500) {
         eprintln!("seed {seed}");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_keep_no_message_back_and_their_queue_is_listed_once() {
+    fn forgotten_dedupe_records_block_no_message_and_their_queue_is_listed_once() {
         let mut tombstones = Tombstones::default();
         tombstones.timed(BTreeMap::from([((Ms(1), MessageId(1)), 7)]));
         for _ in 0..3 {

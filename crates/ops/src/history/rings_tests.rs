@@ -33,7 +33,7 @@ fn pass(all: &mut Histories, minute: u64, queues: &[QueueStats], most: usize) {
 }
 
 #[test]
-fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
+fn only_queues_with_traffic_have_a_history_and_rates_are_per_second() {
     let mut all = Histories::default();
     pass(&mut all, 0, &[queue("a", 600, 0), queue("still", 5, 0)], 9);
     assert_eq!(all.counts(), (0, 0), "nothing is known to have moved");
@@ -61,7 +61,7 @@ fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
 }
 
 #[test]
-fn a_new_queue_counts_from_its_birth_and_one_made_anew_is_another() {
+fn a_new_queue_counts_from_its_creation_and_a_recreated_one_is_another() {
     let mut all = Histories::default();
     pass(&mut all, 0, &[], 9);
     let mut new = queue("a", 60, 0);
@@ -141,7 +141,7 @@ fn rings_are_bounded_in_number_and_in_length_and_idle_ones_are_forgotten() {
 }
 
 #[test]
-fn what_was_counted_lately_is_known_from_the_first_look_on() {
+fn recent_counts_are_known_from_the_first_sample_on() {
     let mut all = Histories::default();
     let name = Name::from("a");
     let totals = |puts, discarded, buries| {

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame() {
+    fn invalid_frames_are_refused() {
         for (bytes, wrong) in [
             (&b""[..], FrameError::Short),
             (b"rq1 0000000", FrameError::Short),

@@ -303,7 +303,7 @@ fn settings_changed_by_hand() {
 }
 
 #[test]
-fn a_reload_looks_at_all_at_once() {
+fn a_reload_reads_all_queues_at_once() {
     let day = Duration::from_secs(24 * 3600);
     let world = World::with(|options| {
         let limits = &mut options.limits;
@@ -335,7 +335,7 @@ fn a_reload_looks_at_all_at_once() {
 }
 
 #[test]
-fn files_tell_the_process_while_it_looks_after_queues() {
+fn files_have_the_process_while_it_serves_queues() {
     let world = World::new();
     world.queue("test", "echo done >&3");
     let pid = |name: &str| fs::read_to_string(world.root().join(name)).ok();

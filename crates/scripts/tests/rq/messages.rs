@@ -452,7 +452,7 @@ fn bodies_that_fit_no_environment_become_files() {
 }
 
 #[test]
-fn a_wire_consumer_has_what_the_script_did_not_get() {
+fn a_wire_consumer_gets_messages_that_the_script_did_not_get() {
     let world = World::new();
     world.queue("test", "echo done >&3");
     world.rq.admin("test", AdminOp::Pause).expect("paused");

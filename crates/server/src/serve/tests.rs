@@ -100,7 +100,7 @@ fn everywhere(test: impl Fn(&Running)) {
 }
 
 #[test]
-fn what_is_put_through_the_client_api_is_taken_through_it() {
+fn the_client_api_takes_messages_that_it_put() {
     everywhere(|running| {
         let client_api = running.client_api();
         let client = ScopedClient::new(&client_api);
@@ -180,7 +180,7 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
 }
 
 #[test]
-fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client() {
+fn a_subscription_gets_messages_under_a_lease_that_ends_with_the_client() {
     everywhere(|running| {
         let client_api = running.client_api();
         let (sender, receiver) = channel();
@@ -251,7 +251,7 @@ fn a_source_that_breaks_off_stores_nothing() {
 }
 
 #[test]
-fn who_waits_when_the_server_stops_is_told_so() {
+fn a_client_that_waits_when_the_server_stops_gets_an_answer() {
     let dir = tempfile::tempdir().expect("directory");
     let running = Running::start(dir.path(), 1, SyncPolicy::Always);
     let client_api = running.client_api();
@@ -342,7 +342,7 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
 }
 
 #[test]
-fn a_take_that_is_told_draining_took_nothing() {
+fn a_take_that_gets_draining_took_nothing() {
     for shards in [1, 1, 1, 4, 4, 4] {
         let dir = tempfile::tempdir().expect("directory");
         let running = Running::start(dir.path(), shards, SyncPolicy::Never);

@@ -356,7 +356,7 @@ fn a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later() {
 }
 
 #[test]
-fn what_is_refused_here_stays_there_as_it_was() {
+fn a_message_that_is_refused_here_stays_unchanged_there() {
     let config = "[[queue]]\nname = \"work\"\nmessages_max = 300\n[[queue]]\nname = \"cellar\"\n\
                   messages_max = 1\n";
     let server = Start::of(config).serve();
@@ -416,7 +416,7 @@ fn what_is_refused_here_stays_there_as_it_was() {
 }
 
 #[test]
-fn interrupted_it_gives_back_what_it_holds() {
+fn an_interrupted_move_gives_back_its_messages() {
     const JOBS: usize = 3000;
     let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
@@ -470,7 +470,7 @@ fn a_job_of_one_second_is_stored_before_its_time_is_over() {
 }
 
 #[test]
-fn somebody_else_is_named_and_nothing_there_is_not_an_error() {
+fn another_holder_is_named_and_an_absent_file_is_no_error() {
     let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
     let output = import(&server, &old.from(), &[]);

@@ -205,7 +205,7 @@ fn pours(server: &Server, over: &AtomicBool) -> usize {
 }
 
 #[test]
-fn an_import_that_is_interrupted_gives_back_what_it_holds() {
+fn an_interrupted_import_gives_back_its_messages() {
     let dir = tempfile::tempdir().unwrap();
     let old = served(&dir, None);
     let server = Server::start(&dir.path().join("data"));
@@ -236,7 +236,7 @@ fn an_import_that_is_interrupted_gives_back_what_it_holds() {
 }
 
 #[test]
-fn another_quintet_is_asked_as_a_user_and_under_tls() {
+fn another_quintet_is_read_as_a_user_and_under_tls() {
     let dir = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));

@@ -92,7 +92,7 @@ fn requests_over_the_rate_wait() {
 }
 
 #[test]
-fn http_is_told_when_to_come_again() {
+fn http_gets_retry_after() {
     let server = start(&here("requests_per_second = 1\nrequests_burst = 1"));
     let began = Instant::now();
     let mut waiting = Vec::new();

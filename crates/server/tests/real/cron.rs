@@ -91,7 +91,7 @@ fn puts(node: &Node, wanted: usize) -> Vec<String> {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn what_is_due_is_put_once_whoever_owns_and_a_pause_goes_along() {
+fn a_due_message_is_put_once_over_changes_of_owner_and_a_pause_stays() {
     let cluster = Cluster::start("cron");
     let (of_a, of_b) = (faults(&cluster, "a"), faults(&cluster, "b"));
     let begin = |name, faults: &Faults| cluster.node_under(name, CRONS, faults);

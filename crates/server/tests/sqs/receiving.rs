@@ -328,7 +328,7 @@ fn case_48_retention() {
 /// Messages that come back, or are received again, while a purge removes those in flight go as
 /// well.
 #[test]
-fn what_comes_back_while_it_is_purged_is_purged() {
+fn a_message_that_comes_back_during_a_purge_is_purged() {
     let s = Sqs::start(1, "limits=open");
     s.create("q");
     let bodies: Vec<Value> = (0..1000)
@@ -366,7 +366,7 @@ fn what_comes_back_while_it_is_purged_is_purged() {
 }
 
 #[test]
-fn purges_and_names_have_their_times_as_aws_where_it_is_asked_for() {
+fn an_option_gives_purges_and_names_the_times_of_aws() {
     let s = Sqs::start(1, "purge_interval=60s,recreate_after=60s");
     s.create("q");
     s.jq("PurgeQueue", "q", json!({})).yes();
@@ -385,7 +385,7 @@ fn purges_and_names_have_their_times_as_aws_where_it_is_asked_for() {
 }
 
 #[test]
-fn queues_are_made_by_their_first_use_where_it_is_asked_for() {
+fn an_option_creates_queues_at_their_first_use() {
     let s = Sqs::start(1, "auto_create");
     s.send("q", "x");
     assert_eq!(s.attribute("q", "VisibilityTimeout").as_deref(), Some("30"));

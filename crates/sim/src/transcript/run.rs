@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told() {
+    fn differences_are_reported() {
         assert!(
             run("> a\n< b\n")
                 .unwrap_err()
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_recorded() {
+    fn received_bytes_are_recorded() {
         let source = "# say\n> a{now}\n> b\n< wrong\nc2> c\n# tail\n";
         let recorded = Transcript::parse(source)
             .unwrap()

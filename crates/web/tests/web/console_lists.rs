@@ -69,7 +69,7 @@ fn a_lease_is_put_back_and_extended_from_the_list() {
 }
 
 #[test]
-fn acts_are_listed_newest_first_with_what_came_of_them() {
+fn operations_are_listed_newest_first_with_their_result() {
     let world = World::new();
     assert!(page(&world, "/operations").contains("No bulk operation"));
     for queue in ["one", "two"] {

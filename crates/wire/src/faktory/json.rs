@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told() {
+    fn invalid_json_is_an_error() {
         for (text, why) in [
             ("", "a value is missing at byte 0"),
             ("{", "a name is missing at byte 1"),

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_alone_tells_what_is_unwanted() {
+    fn the_head_alone_decides_what_is_unwanted() {
         let head = b"\x70\x00\x01\x03\xe8\x05\x00\x02\x00\x02";
         assert_eq!(first(head, 4), Frame::Part);
         assert_eq!(first(head, 3), Frame::Unwanted(15));

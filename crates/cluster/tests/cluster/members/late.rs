@@ -158,7 +158,7 @@ fn a_log_of_version_1_is_claimed_when_all_servers_begin_where_it_was_read() {
 }
 
 #[test]
-fn a_deposed_leader_that_tells_of_purged_entries_of_version_1_has_no_damaged_copy() {
+fn a_deposed_leader_with_purged_entries_of_version_1_has_no_damaged_copy() {
     let (entries, _, [second, _]) = Old::log();
     let slow = Slow {
         stream: Old::stream(&entries),

@@ -484,7 +484,7 @@ impl World {
     /// Everything has come to rest.
     pub(crate) fn check(&mut self) {
         assert!(self.enabled().is_empty());
-        self.do_what_is_due();
+        self.do_due_work();
         self.check_everybody_was_warned((self.steps + 1, self.now));
         self.check_nothing_is_lost();
         self.check_nobody_waits_in_vain();
@@ -492,7 +492,7 @@ impl World {
     }
 
     /// The work of a server's timer.
-    fn do_what_is_due(&mut self) {
+    fn do_due_work(&mut self) {
         for round in 0.. {
             assert!(round < 1000, "something is always due");
             let mut due = false;
