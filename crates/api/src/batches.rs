@@ -42,7 +42,7 @@ pub struct NewBatch {
 pub(super) enum CancelledAs {
     /// It has run, and never succeeds.
     Failed,
-    /// It has succeeded.
+    /// It counts as succeeded.
     Finished,
 }
 
@@ -160,7 +160,7 @@ pub struct Batch {
     pub complete: &'static str,
     /// The same of whether all have succeeded.
     pub success: &'static str,
-    /// When the batch is forgotten.
+    /// When the server forgets the batch, ms since 1970.
     pub until_ms: u64,
 }
 
@@ -185,7 +185,7 @@ impl From<quintet_types::Batch> for Batch {
     }
 }
 
-/// A page of them.
+/// A page of batches that the user may see.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Batches {
     batches: Vec<Batch>,

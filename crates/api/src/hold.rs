@@ -59,17 +59,17 @@ pub(super) struct HoldFor {
     hold_ms: u64,
 }
 
-/// Held keys of a queue.
+/// A page of the held keys of a queue.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Held)]
 pub(super) struct HeldKeyPage {
-    /// In their order.
+    /// Sorted by key, as bytes.
     keys: Vec<HeldOne>,
     /// Go on with this; null: there are no more.
     cursor: Option<String>,
 }
 
-/// A held key.
+/// A key whose messages are not delivered until its hold ends.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct HeldOne {
     /// The key, with U+FFFD in place of bytes that are no UTF-8.

@@ -83,7 +83,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Known)]
 struct KnownBatch {
-    /// Its first message.
+    /// The id of the first message of the batch.
     id: u64,
 }
 
