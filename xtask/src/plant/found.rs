@@ -222,7 +222,7 @@ pub(super) const FOUND: &[Planted] = &[
             "text.is_err().then(",
             "text.is_ok_and(str::is_empty).then(",
         )],
-        tests: &[&["--test=web", "bytes_that_are_no_text_are"]],
+        tests: &[&["--test=web", "bytes_that_are_no_text_are_sent"]],
     },
     Planted {
         name: "mark-not-passed-over",

@@ -245,7 +245,7 @@ fn a_watched_message_keeps_its_id_and_stays_in_memory() {
 }
 
 #[test]
-fn a_client_is_watched_only_while_a_request_waits() {
+fn a_message_is_watched_only_while_others_wait() {
     let mut all = four();
     let parent = all[1].put("b", "b");
     let children = [put(&mut all, "a", &[parent]), put(&mut all, "a", &[parent])];

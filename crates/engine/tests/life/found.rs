@@ -179,7 +179,7 @@ fn a_child_older_than_its_parent_stays_its_child() {
 }
 
 #[test]
-fn the_idle_time_begins_anew_after_a_restart_and_settings_stay() {
+fn the_idle_time_begins_again_after_a_restart_and_settings_stay() {
     let mut settings = Settings::default();
     settings.defaults.idle_ms = 5_000;
     let mut w = World::with(settings);

@@ -690,7 +690,7 @@ fn one_call_has_a_bound_of_changes() {
 }
 
 #[test]
-fn a_take_belongs_to_its_client_whatever_its_hook_noted() {
+fn a_take_belongs_to_its_client_although_its_hook_changed_data() {
     let mut t = trial(
         "function before_take(take) quintet.table('t'):add('takes') quintet.put('log', take.queue) end",
     );

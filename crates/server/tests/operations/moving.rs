@@ -416,7 +416,7 @@ fn a_message_that_is_refused_here_stays_unchanged_there() {
 }
 
 #[test]
-fn an_interrupted_move_gives_back_its_messages() {
+fn an_interrupted_import_from_beanstalkd_gives_back_its_jobs() {
     const JOBS: usize = 3000;
     let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
@@ -470,7 +470,7 @@ fn a_job_of_one_second_is_stored_before_its_time_is_over() {
 }
 
 #[test]
-fn another_holder_is_named_and_an_absent_file_is_no_error() {
+fn a_server_of_another_kind_is_named_and_an_empty_one_is_no_error() {
     let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
     let output = import(&server, &old.from(), &[]);

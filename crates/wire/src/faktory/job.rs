@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_sees_messages_that_came_beside() {
+    fn a_worker_sees_failure_time_and_batch_of_a_job() {
         let beside = Beside {
             failure: Some("{\"retry_count\":0}".to_owned()),
             enqueued: NOW,
