@@ -108,7 +108,7 @@ cases! {
         }
     }
 
-    case_37_what_is_told_of_a_message(s) {
+    case_37_attributes_of_a_message(s) {
         s.create("q");
         s.send("q", "x");
         let of = |input: Value| s.receive("q", input)[0]["Attributes"].as_object().cloned();
