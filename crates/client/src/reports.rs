@@ -80,7 +80,6 @@ quintet_types::named! {
     pub enum Source, name {
         /// Nobody said otherwise.
         Default = "default",
-        /// The configuration file.
         File = "file",
         /// The command line, which wins over the file.
         CommandLine = "command line",
@@ -182,7 +181,6 @@ pub struct NodeSeen {
     /// Since when, ms ago.
     pub since_ms: u64,
     pub epoch: u64,
-    /// It owns the queues.
     pub owns: bool,
     /// It could own at once.
     pub ready: bool,

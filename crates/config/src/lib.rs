@@ -60,7 +60,6 @@ quintet_types::defaults! {
     /// All settings of the server.
     #[derive(Clone)]
     pub struct Config {
-        /// Data directory.
         pub data: PathBuf = PathBuf::from("data"),
         pub sync: SyncPolicy = SyncPolicy::Always,
         pub shards: u64 = 1,

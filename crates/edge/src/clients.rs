@@ -31,7 +31,6 @@ pub struct Client {
     pub worker: Option<String>,
     /// Queues its takes wait for, the first of them.
     pub waits_on: Vec<String>,
-    /// Leases it holds.
     pub leases: u64,
 }
 

@@ -99,7 +99,6 @@ pub enum LoginCredentials<'a> {
     Nothing,
     /// A name and a password.
     Basic(&'a [u8], &'a [u8]),
-    /// A token.
     Bearer(&'a [u8]),
     /// A certificate that was checked; this is its subject's common name.
     Certificate(&'a str),

@@ -181,7 +181,6 @@ impl std::fmt::Debug for ForwardedConnection {
 #[derive(Debug)]
 pub enum Connected {
     Tcp(std::net::TcpStream),
-    /// A unix socket.
     Unix(std::os::unix::net::UnixStream),
 }
 

@@ -194,7 +194,6 @@ impl FrameBuf {
 pub struct FrameView<'a> {
     /// Writer and time of the frame.
     pub stamp: Stamp,
-    /// Kind of the payload.
     pub kind: FrameKind,
     /// How many records the writer counted in the payload.
     pub count: u32,

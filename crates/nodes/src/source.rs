@@ -33,7 +33,6 @@ pub struct Source {
     /// Its segments.
     pub log: PathBuf,
     pub runs: PathBuf,
-    /// The data directory.
     data: PathBuf,
 }
 

@@ -49,7 +49,6 @@ pub struct BucketCopy {
 const AGAIN: Duration = Duration::from_millis(500);
 
 struct ServerReport {
-    /// Its name.
     server: String,
     streams: Value,
     /// The server's fault; empty: none.

@@ -7,7 +7,6 @@ quintet_types::named! {
     pub enum Event, name {
         /// The server has started, or the file was loaded anew.
         Start = "start",
-        /// The server stops.
         Stop = "stop",
         /// A client has connected.
         Connect = "connect",

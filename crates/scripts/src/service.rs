@@ -89,7 +89,6 @@ pub struct QueueInfo {
 /// Messages of a queue by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Prepared.
     pub prep: u64,
     /// Waiting, those that are not due yet included.
     pub que: u64,

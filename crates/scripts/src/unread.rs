@@ -12,7 +12,6 @@ const STATES: [&str; 4] = ["prep", "que", "run", "err"];
 /// Messages of one queue in one state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unread {
-    /// Name of the queue.
     pub queue: String,
     /// `prep`, `que`, `run` or `err`.
     pub state: &'static str,

@@ -14,7 +14,6 @@ pub struct FrameRecord {
     pub position: Position,
     /// Its writer and time.
     pub stamp: Stamp,
-    /// Kind of its content.
     pub kind: FrameKind,
     pub count: u32,
     /// Whether its segment begins with it.

@@ -92,7 +92,6 @@ impl Shape {
 /// An error: its kind and its words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// The kind.
     pub shape: Shape,
     /// For people.
     pub text: Cow<'static, str>,

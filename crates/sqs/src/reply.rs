@@ -18,7 +18,6 @@ pub(crate) enum Reply {
     Done,
     /// So many messages were removed, which only the audit tells.
     Removed(u64),
-    /// The URL of a queue.
     Queue(String),
     Queues {
         urls: Vec<String>,

@@ -35,7 +35,6 @@ pub struct Scope<'a> {
     pub now: DateTime<Utc>,
     /// `us-east-1`.
     pub region: &'a str,
-    /// `sqs`.
     pub service: &'a str,
 }
 

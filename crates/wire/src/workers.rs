@@ -32,7 +32,6 @@ pub enum WorkerState {
     Running = 0,
     /// It finishes what it has and takes nothing more.
     Quiet = 1,
-    /// It is to end.
     Terminate = 2,
 }
 

@@ -149,7 +149,6 @@ impl Host for World {
 
 /// Hooks over a [`World`].
 pub struct Trial {
-    /// The engine.
     pub world: World,
     pub state: HookState,
     arrived: Vec<(ClientId, Decided)>,

@@ -170,7 +170,6 @@ pub struct Model {
     /// Of this process.
     epoch: u64,
     pub batches: Vec<batch::Kept>,
-    /// The tracked messages.
     pub tracks: Vec<(MessageId, Track)>,
     /// Held messages, and what they wait for.
     pub held: Vec<(MessageId, After)>,

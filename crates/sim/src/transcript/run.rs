@@ -37,7 +37,6 @@ pub trait Link {
 pub enum Received {
     /// Bytes were appended.
     Some,
-    /// Nothing came.
     Nothing,
     /// The server has closed the connection, and all it sent was received.
     End,

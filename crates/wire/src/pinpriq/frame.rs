@@ -27,7 +27,6 @@ pub(super) enum Frame<'a> {
     Push(Push<'a>),
     /// A frame that names a queue.
     Named(Verb, &'a [u8]),
-    /// The ready byte.
     Ready,
     /// No frame begins like this.
     Unknown,
