@@ -54,9 +54,9 @@ impl Api {
     }
 
     /// Held keys of a queue with the ends of their holds.
-    /// ///
-    /// /// # Errors
-    /// /// There is no such queue, or `requester` has no right to see it.
+    ///
+    /// # Errors
+    /// There is no such queue, or `requester` has no right to see it.
     pub async fn held_keys(
         &self,
         requester: &Requester,

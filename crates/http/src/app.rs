@@ -86,9 +86,9 @@ impl App {
     }
 
     /// The fields of the query.
-    /// ///
-    /// /// # Errors
-    /// /// More fields or bytes than the listener allows.
+    ///
+    /// # Errors
+    /// More fields or bytes than the listener allows.
     pub fn query(&self, uri: &Uri) -> Result<Form, Problem> {
         let mut form = Form::default();
         let query = uri.query().unwrap_or_default();
