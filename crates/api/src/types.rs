@@ -567,7 +567,7 @@ pub(super) struct Past {
     pub(super) step_ms: u64,
     /// End of the last step, ms since 1970.
     pub(super) end_ms: u64,
-    /// Ready messages at the end of each step.
+    /// Ready messages; a quarter of an hour shows its maximum.
     pub(super) ready: Vec<Option<u32>>,
     /// Age of the oldest ready message, s.
     pub(super) oldest_s: Vec<Option<u32>>,

@@ -56,7 +56,7 @@ impl Throttle {
         }
     }
 
-    /// Counts a failed login; the next try from there must wait longer.
+    /// Counts a failed login; after several of them the address must wait.
     pub fn failed(&mut self, address: IpAddr, now_ms: u64) {
         let place = place_of(address);
         if self.failed.len() >= ADDRESSES_MAX && !self.failed.contains_key(&place) {
