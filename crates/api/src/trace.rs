@@ -36,7 +36,7 @@ pub(super) struct Traced {
     attempts: Option<u32>,
     /// Tries that failed, as the queue's policy counts them.
     failures: Option<u32>,
-    /// The connection, script or worker that had the lease.
+    /// The connection, script or worker that has the lease; null: none has.
     holder: Option<String>,
     /// When that lease ends; null: it has no end, or there is none.
     until_ms: Option<u64>,
