@@ -155,7 +155,7 @@ fn the_command_line_is_read() {
 }
 
 #[test]
-fn a_list_tells_seconds_and_missing_programs() {
+fn a_list_has_seconds_and_missing_programs() {
     let mut out = Vec::new();
     list(FAKES, &mut out).unwrap();
     let output = String::from_utf8(out).unwrap();

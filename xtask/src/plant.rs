@@ -138,7 +138,7 @@ const PLANTED: &[Planted] = &[
             "                engine.replay(fact, segment_ref);\n",
             "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, segment_ref);\n                }\n",
         )],
-        tests: &[&["--lib", "what_is_read_from_the_log"]],
+        tests: &[&["--lib", "bytes_read_from_the_log"]],
     },
     Planted {
         name: "cancelled-comes-back",
@@ -268,7 +268,7 @@ const PLANTED: &[Planted] = &[
             "            if at != thread {\n",
             "            if at == usize::MAX - thread {\n",
         )],
-        tests: &[&["--test=faults", "on_another_thread_is_told"]],
+        tests: &[&["--test=faults", "on_another_thread_gets_only_durable"]],
     },
     Planted {
         name: "answered-early",
@@ -328,7 +328,10 @@ const PLANTED: &[Planted] = &[
             "            self.jobs += 1;\n",
             "            self.jobs |= 1;\n",
         )],
-        tests: &[&["--test=operations", "what_administers_is_written_down"]],
+        tests: &[&[
+            "--test=operations",
+            "administrative_commands_are_in_the_audit",
+        ]],
     },
     Planted {
         name: "move-task-not-audited",
@@ -338,7 +341,10 @@ const PLANTED: &[Planted] = &[
             "                if is_stored {\n                    self.audit_move",
             "                if is_stored && task.moved > 99 {\n                    self.audit_move",
         )],
-        tests: &[&["--test=operations", "what_administers_is_written_down"]],
+        tests: &[&[
+            "--test=operations",
+            "administrative_commands_are_in_the_audit",
+        ]],
     },
 ];
 

@@ -118,7 +118,7 @@ mod tests {
     use super::both;
 
     #[test]
-    fn what_failed_beside_something_else_is_told() {
+    fn both_of_two_errors_are_reported() {
         let fails = |what: &'static str| Err(anyhow!(what));
         assert!(both(Ok(()), Ok(())).is_ok());
         for (one, other, expected) in [

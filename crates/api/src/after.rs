@@ -16,23 +16,23 @@ use quintet_http::{Requester, reply};
 /// Shards and parts of them that are read for one page at most.
 const PARTS_MAX: usize = 256;
 
-/// A message to wait for.
+/// A message that must end before another one is ready.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Before {
-    /// By its id.
+    /// The id of a message.
     Id(u64),
     /// A tracked message, by its own name; of several the one that was put last.
     Name(String),
 }
 
-/// Ends that count.
+/// Ends of the other messages that free a held message.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// That it has succeeded.
+    /// All of them must succeed.
     Success,
-    /// Any.
+    /// All of them must end, in any way.
     End,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct ShownParent {
     pub(super) id: u64,
     /// `waiting`, `done` or `failed`.
     pub(super) state: &'static str,
-    /// The address of its result.
+    /// The path to get its result from.
     #[schema(value_type = String)]
     pub(super) result: ResultOf,
 }
@@ -98,7 +98,7 @@ impl From<&Parent> for ShownParent {
     }
 }
 
-/// A parent in a list of its own.
+/// A message that another one waits for, as `parents` lists it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ListedParent {
     #[serde(flatten)]

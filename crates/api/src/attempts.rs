@@ -14,7 +14,7 @@ use quintet_http::Requester;
 pub struct PastAttempt {
     /// Which attempt of the message it was; a dead letter counts from 1 again.
     number: u32,
-    /// When it ended.
+    /// When the attempt ended, ms since 1970.
     at_ms: u64,
     /// `failed`, `timeout`, `lost` (its connection or process ended), `released`, `buried`,
     /// `dead_letter` (moved as one) or `hook` (a hook decided about the message).
@@ -23,7 +23,7 @@ pub struct PastAttempt {
     error: String,
     /// The worker, user or connection, as of a lease; null: not known, as after a restart.
     pub by: Option<String>,
-    /// A sentence.
+    /// The attempt in a sentence for people.
     pub text: String,
 }
 

@@ -162,7 +162,7 @@ struct Kind {
     #[serde(skip_serializing_if = "Option::is_none")]
     error_base64: Option<String>,
     messages: u64,
-    /// The id of the newest.
+    /// The id of the newest of these messages.
     newest: u64,
     /// How long ago that was buried, or became a dead letter.
     newest_ms: u64,
@@ -174,7 +174,7 @@ struct Kind {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Errors {
     errors: Vec<Kind>,
-    /// Messages that were counted.
+    /// Messages that this page counted.
     messages: u64,
     /// Go on with this; null: all were counted.
     cursor: Option<String>,

@@ -60,17 +60,17 @@ pub(super) struct HoldFor {
     hold_ms: u64,
 }
 
-/// Held keys of a queue.
+/// A page of the held keys of a queue.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Held)]
 pub(super) struct HeldKeyPage {
-    /// In their order.
+    /// Sorted by key, as bytes.
     keys: Vec<HeldOne>,
     /// Go on with this; null: there are no more.
     cursor: Option<String>,
 }
 
-/// A held key.
+/// A key whose messages are not delivered until its hold ends.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct HeldOne {
     /// The key, with U+FFFD in place of bytes that are no UTF-8.
@@ -264,7 +264,7 @@ mod tests {
 
     /// A list of these keys goes on behind each of them, also behind long ones that begin alike.
     #[test]
-    fn a_cursor_is_short_and_tells_every_key_from_the_others() {
+    fn a_cursor_is_short_and_different_for_every_key() {
         let long = |end: &str| format!("{}{end}", "k".repeat(50_000)).into_bytes();
         let all_of = "k".repeat(CURSOR_BYTES).into_bytes();
         let keys = [b"a".to_vec(), all_of, long("a"), long("b"), b"z".to_vec()];

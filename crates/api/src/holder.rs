@@ -32,7 +32,7 @@ pub struct Holders {
     _rooms: Vec<Option<Share>>,
 }
 
-/// The holder of a lease.
+/// The connection and worker that have a lease, as far as the requester may see them.
 #[derive(Clone, Debug, Default)]
 pub struct Holder {
     pub connection: Option<u64>,

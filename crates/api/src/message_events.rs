@@ -37,7 +37,7 @@ const STREAM_PAGE: usize = 32 << 10;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MessageEvents {
     pub(super) events: Vec<Event>,
-    /// `since` of the next request.
+    /// The position behind this page; send it as `since` of the next request.
     pub(super) next: String,
     /// There may be more behind these at once.
     pub(super) more: bool,

@@ -231,7 +231,7 @@ mod tests {
     use super::whole;
 
     #[test]
-    fn what_fields_take_is_said() {
+    fn fields_have_their_allowed_values() {
         let document = whole();
         for (schema, field, range) in super::FIELDS {
             let of = &document["components"]["schemas"][schema]["properties"][field];

@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_say_the_same_have_one_sum() {
+    fn equal_requests_have_one_sum() {
         let first =
             sum(br#"{"messages":[{"body":"\u0061","headers":{"a":"1","b":"2"},"priority":1}]}"#);
         let same =

@@ -22,7 +22,7 @@ use quintet_http::{Apart, Client, ConnectionSlot, Requester, Waited, Waits, repl
 /// The new id of a message that is on its way to another shard is requested so often.
 const MOVES: Duration = Duration::from_millis(20);
 
-/// How a message ended.
+/// State of a message and, if it has ended, its result or error.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Ended {
     /// Its id now: a new body, and a move to another shard, give it another one.
@@ -45,10 +45,10 @@ pub(super) struct Ended {
     error_base64: Option<String>,
 }
 
-/// The stored message.
+/// Reply to a put.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Stored {
-    /// In the order of the messages.
+    /// Ids of the stored messages, in the order of the request.
     pub(super) ids: Vec<u64>,
     /// With `wait_ms`: how the message ended.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -122,7 +122,7 @@ struct Listed {
     next: Option<String>,
 }
 
-/// One schedule.
+/// A schedule with its definition, next due times and last runs.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct One {
     #[serde(flatten)]
@@ -139,18 +139,18 @@ struct One {
     last_runs: Vec<LastRunShown>,
 }
 
-/// A run of a schedule.
+/// A past due time of a schedule and its outcome.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct LastRunShown {
-    /// When it was due.
+    /// When it was due, ms since 1970; of several missed times the first.
     due_ms: u64,
-    /// When it was dealt with.
+    /// When the server put or skipped it or noticed the miss, ms since 1970.
     at_ms: u64,
     /// `put`, `by_hand`, `skipped` (an earlier run was not done) or `missed`.
     outcome: &'static str,
-    /// Due times that it stands for.
+    /// Number of due times that this run stands for.
     times: u64,
-    /// Message that it put.
+    /// The id of the message that it put; null: none, or not known.
     message: Option<u64>,
     /// State of the message (`ready`, `reserved`, ...), or how it ended
     /// (`finished`, `failed`, ...); null: that is not known, or you may not see it.
@@ -160,7 +160,7 @@ struct LastRunShown {
 /// Result of an operation on a schedule.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 struct SteeredShown {
-    /// False: it was so already.
+    /// False: the schedule was in this state already.
     changed: bool,
     /// The message that was put.
     message: Option<u64>,

@@ -18,10 +18,10 @@ use super::problem::Problem;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
-/// A setting of a queue that is in force.
+/// A setting of a queue with its value in force and the source of that.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct InForce {
-    /// As in a `[[queue]]` table.
+    /// The key of a `[[queue]]` table.
     key: String,
     /// As such a table says it: a number, true or false, a text, a list.
     #[schema(value_type = Value)]
@@ -35,7 +35,7 @@ struct InForce {
     /// Of the source `queue`: the user who set it, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_by: Option<String>,
-    /// When, ms since 1970.
+    /// When that user set it, ms since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_at_ms: Option<u64>,
     /// Its effect, with unit and range.
@@ -63,7 +63,7 @@ impl InForce {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Setup {
     queue: String,
-    /// In the order of the documentation.
+    /// All settings, in the order of the documentation.
     settings: Vec<InForce>,
     /// The queue whose puts it gets copies of.
     parent: Option<String>,

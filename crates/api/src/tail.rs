@@ -15,9 +15,9 @@ use quintet_http::reply;
 /// The events of a queue's messages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Tail {
-    /// Oldest first.
+    /// The newest events, oldest first.
     pub(super) events: Vec<Event>,
-    /// For `after` of the next request.
+    /// Number of the last event; send it as `after` of the next request.
     pub(super) next: u64,
     /// Events before these that are kept no longer.
     pub(super) missed: u64,
@@ -27,7 +27,7 @@ pub(super) struct Tail {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Event {
     pub(super) at_ms: u64,
-    /// 0: it happened to many.
+    /// The message's id; 0: the event is about many messages.
     pub(super) id: u64,
     /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked,
     /// edited, taken, finished, deleted, dropped, expired, replaced, cancelled, moved, dead_letter

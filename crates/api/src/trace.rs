@@ -20,22 +20,22 @@ const UNKNOWN: &str = "unknown";
 /// The first of the ids under which hooks run on nobody's behalf.
 const HOOKS: ClientId = ClientId(u64::MAX - 1);
 
-/// The trace of a message.
+/// Where a message is, or how it ended.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Traced {
     id: u64,
     /// As in a list of messages; `gone`: it is none of them.
     state: &'static str,
-    /// A sentence.
+    /// State or end of the message in a sentence for people.
     text: String,
     /// The queue that has, had or gets the message; null: that queue is gone.
     queue: Option<String>,
     created_ms: Option<u64>,
-    /// Leases so far.
+    /// Number of leases that the message had.
     attempts: Option<u32>,
     /// Tries that failed, as the queue's policy counts them.
     failures: Option<u32>,
-    /// Its holder.
+    /// The connection, script or worker that has the lease; null: none has.
     holder: Option<String>,
     /// When that lease ends; null: it has no end, or there is none.
     until_ms: Option<u64>,
@@ -44,7 +44,7 @@ pub(super) struct Traced {
     /// enough), `replaced` (by a repeat), `failed`, `cancelled`, `edited` (with a new body it has
     /// another id), `moved` (to another shard, where it has another id).
     end: Option<&'static str>,
-    /// When it went.
+    /// When the message ended, ms since 1970; null: it is there.
     at_ms: Option<u64>,
     /// The user or connection that did it, as far as it is known.
     by: Option<String>,

@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_a_text_also_if_the_server_says_nothing() {
+    fn an_error_has_a_text_also_if_the_server_sends_none() {
         assert_eq!(untold(502, b" bad gateway\n"), "bad gateway");
         assert_eq!(untold(414, b""), "an argument is too long for an address");
         assert!(untold(502, b"\n").contains("HTTP 502"));

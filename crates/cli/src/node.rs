@@ -110,7 +110,7 @@ mod tests {
                 let mut question = String::new();
                 let read = BufReader::new(&stream).read_line(&mut question);
                 if read.expect("a question") > 0 {
-                    writeln!(stream, "{answer}").expect("told");
+                    writeln!(stream, "{answer}").expect("sent");
                 }
             }
         });

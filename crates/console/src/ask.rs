@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_after_the_question_is_never_a_part_of_it() {
+    fn messages_put_after_the_question_are_never_a_part_of_it() {
         let mut question = question(1000, None);
         assert_eq!(question.filter_at(Ms(1000)).older_ms, 0);
         assert_eq!(question.filter_at(Ms(1300)).older_ms, 300);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_once_by_whoever_asked_it_and_in_time() {
+    fn a_question_is_answered_once_by_its_user_and_in_time() {
         let questions = Questions::default();
         let token = questions.keep(question(0, Some(Principal(7))));
         let taken = |who, now| questions.take(&token, who, Ms(now)).is_some();

@@ -200,7 +200,7 @@ impl Line {
     }
 }
 
-/// The holder of a lease.
+/// The holder of a lease in words: a connection, a script, or a time.
 pub(crate) fn holder(lease: &Lease) -> String {
     match (lease.bound, lease.client_id.0) {
         (_, 0) => "no client: the lease is from before a restart".to_owned(),

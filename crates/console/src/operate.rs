@@ -57,7 +57,7 @@ struct Settings {
     tables: Vec<Table>,
 }
 
-/// `/settings`.
+/// Shows `/settings`: the configuration in force, to operators only.
 pub(crate) async fn settings(context: PageRequest) -> Answer {
     let query = context.query()?;
     let said = query.get("only") == Some("said");
@@ -146,7 +146,7 @@ struct Hooks {
     rows: Vec<Event>,
 }
 
-/// `/hooks`.
+/// Shows `/hooks`: the events of the loaded hooks, their calls and their errors.
 pub(super) async fn hooks(context: PageRequest) -> Answer {
     let mut events = context.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_a_file_was_not_read_is_told_without_its_lines() {
+    fn the_error_of_a_file_is_shown_without_its_lines() {
         let why = "quintet.toml: TOML parse error at line 12, column 9\n   |\n12 | token = 'hush\n   \
                    |         ^\ninvalid basic string\n";
         assert_eq!(

@@ -383,7 +383,7 @@ struct Overview {
     legend: Option<&'static str>,
 }
 
-/// `/`.
+/// Shows `/`: findings, totals and the queues that the user may see.
 pub(super) async fn page(context: PageRequest) -> Answer {
     let want = Want::of(&context.query()?);
     let mut found = QueueWalk::default();
@@ -632,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_anything() {
         for (text, pattern, fits) in [
             ("mail.outbound", "mail*", true),
             ("mail.outbound", "*out*", true),

@@ -47,7 +47,6 @@ fn values(series: &Series, of: impl Fn(&Sample) -> u64) -> Vec<Option<u64>> {
     samples.map(|sample| sample.as_ref().map(&of)).collect()
 }
 
-/// Tenths of a rate.
 fn tenths(rate: f32) -> u64 {
     // Text has no casts to lose anything by; what is no number is nothing.
     format!("{:.0}", rate * 10.0).parse().unwrap_or(0)

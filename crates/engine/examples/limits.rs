@@ -171,10 +171,7 @@ fn queues() {
 fn subscriptions() {
     let mut world = World::new();
     let stand = |take| Command::Watch(Some(Box::new(take)));
-    show(
-        "a standing take of 1,000",
-        world.ask(2, stand(subscribed())),
-    );
+    show("a consumer of 1,000", world.ask(2, stand(subscribed())));
     let on = |on| Command::WatchQueue {
         queue: named(SUBSCRIPTIONS),
         on,

@@ -65,7 +65,6 @@ pub struct Engine {
     pub(crate) wall_ahead: WallAhead,
     /// When entries whose time is over were last looked for.
     pub(crate) tables_expired: Ms,
-    /// Decisions of hooks.
     pub(crate) pending_decisions: PendingDecisions,
     /// Rights of principals; `None`: everything is permitted.
     pub(crate) permits: Option<Box<dyn Permits>>,

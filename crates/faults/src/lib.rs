@@ -219,7 +219,7 @@ impl Rule {
         Self { count, ..self }
     }
 
-    /// By this chance in a million.
+    /// The rule applies to a call with a chance of `ppm` in a million.
     pub fn by_chance(self, ppm: u64) -> Self {
         Self { ppm, ..self }
     }

@@ -30,7 +30,6 @@ pub(crate) type Stepped<T> = Result<(T, Option<Decided>, Vec<(Put, MessageId)>),
 
 /// Why a step was not taken.
 pub(crate) enum Missed {
-    /// A function failed.
     Failed(Event, HookError),
     /// The data that the functions read changes faster than they run.
     Conflict,

@@ -48,7 +48,7 @@ enum Route {
 }
 
 impl Access<'_> {
-    /// Decides one command.
+    /// Decides a command in the locked shard. Its outcome may leave once `Required` is done.
     pub fn submit(&mut self, caller: Caller, command: Command) -> Decided {
         let is_logged = !matches!(command, Command::Refer { .. });
         if !self.core.is_available() && is_logged && !leaves(&command) {

@@ -190,9 +190,9 @@ quintet_types::defaults! {
         /// Bytes of frames written since start, and of snapshots and of copies
         /// (images, chunks) in them.
         pub log_written: AtomicU64 = AtomicU64::default(),
-        /// Of snapshots.
+        /// Bytes of snapshots among them.
         pub log_snapshots: AtomicU64 = AtomicU64::default(),
-        /// Of copies.
+        /// Bytes of copies among them.
         pub log_copied: AtomicU64 = AtomicU64::default(),
         /// Duration of syncs that something waited for, microseconds.
         pub sync_times: Histogram = Histogram::new(TIMES),
@@ -313,7 +313,7 @@ impl Core {
         self.progress.durable()
     }
 
-    /// Usual duration of a sync.
+    /// Moving average of the time that a sync of the log takes.
     pub fn usual_sync(&self) -> Duration {
         self.sync_time.usual()
     }
@@ -455,7 +455,7 @@ impl Core {
         self.room.full.load(Ordering::Relaxed)
     }
 
-    /// Locks one shard.
+    /// Waits for the lock of the shard with this index; `work` is for the metrics.
     pub(crate) fn lock(&self, shard: usize, work: Work) -> Locked<'_> {
         self.shards[shard].lock(work)
     }

@@ -184,7 +184,7 @@ impl ShardLock {
         self.locks.load(Ordering::Relaxed)
     }
 
-    /// Locks it, as [`locked`].
+    /// Waits for the lock of the shard.
     #[inline]
     pub(crate) fn lock(&self, work: Work) -> Locked<'_> {
         #[cfg(test)]
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_counted_and_given_way() {
+    fn waiting_threads_are_counted_and_go_first() {
         const PATIENCE: Duration = Duration::from_secs(120);
         let lock = ShardLock::new(Shard::new(Engine::new(0, 1, Settings::default())));
         let waiting = || lock.waiting.load(Ordering::Relaxed);

@@ -127,7 +127,7 @@ fn life(seed: u64, lens: &[usize]) {
 }
 
 #[test]
-fn no_more_is_written_than_a_multiple_of_what_is_asked() {
+fn written_bytes_are_at_most_a_multiple_of_the_requests() {
     for seed in 0..12 {
         life(seed, &[5]);
         life(seed, &[5, 200, 1500]);

@@ -434,7 +434,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Of a group of a cluster.
+    /// The names for one group of a cluster. They must not change: data is stored under them.
     pub fn of(cluster: &str, group: u16) -> Self {
         Self {
             stream: format!("Q_{cluster}_{group}"),
@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn that_nobody_is_there_to_ask_is_no_answer() {
+    fn an_error_of_no_responders_is_no_answer() {
         let nobody = br#"{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}"#;
         assert!(is_unavailable(nobody));
         let absent = br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_a_place_is_what_was_asked_for() {
+    fn an_entry_counts_only_at_its_sequence() {
         let entry = br#"{"type":"x","message":{"subject":"s","seq":3,"data":"YWJj","time":"t"}}"#;
         assert_eq!(found(Seq(3), entry), EntryLookup::Entry("abc".into()));
         assert_eq!(found(Seq(4), entry), EntryLookup::Unknown);
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_something_is_named() {
+    fn settings_that_may_lose_messages_are_named() {
         let names = Names::of("a", 0);
         let wanted = Config::of_log(&names, 3, &[], "1");
         let text = serde_json::to_string(&wanted).unwrap();
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_of_none_of_its_followers_leads_no_more() {
+    fn a_leader_without_followers_leads_no_more() {
         let response = |leader: &str, active: [u64; 2]| {
             let config = serde_json::to_value(Config::of_log(&Names::of("a", 0), 3, &[], "1"))
                 .expect("JSON");

@@ -19,7 +19,7 @@ const WRONG_LAST: [u64; 2] = [10_071, 10_164];
 /// "stream name already in use with a different configuration".
 const IN_USE: u64 = 10_058;
 
-/// A bucket of a cluster.
+/// A key-value bucket in JetStream.
 pub struct Bucket<'a> {
     jetstream: &'a JetStream,
     name: String,

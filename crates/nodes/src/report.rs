@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_is_wrong_is_said() {
+    fn each_fault_is_in_the_verdict() {
         type Break = fn(&mut ClusterReport);
         fn report(of: &mut ClusterReport, at: usize) -> &mut NodeReport {
             of.nodes[at].report.as_mut().expect("one")

@@ -16,7 +16,7 @@ pub fn worlds(count: u8) -> Vec<World> {
     (0..count).map(shard).collect()
 }
 
-/// The shard of a queue.
+/// The index in `worlds` of the shard that has a queue of this name.
 pub fn shard_of(worlds: &[World], queue: &Name) -> usize {
     shard_of_queue(queue.as_bytes(), worlds.len())
 }

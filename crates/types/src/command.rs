@@ -46,11 +46,9 @@ pub enum When {
     /// Of a put: as its queue says ([`crate::QueueSettings::default_delay_ms`]). Else at once.
     #[default]
     Default,
-    /// At once.
     Now,
     /// So many milliseconds after the command is decided.
     In(u64),
-    /// At this time.
     At(Ms),
 }
 
@@ -270,7 +268,6 @@ pub enum Wait {
     No,
     /// So many milliseconds.
     For(u64),
-    /// Until this time.
     Until(Ms),
     /// Until there is one.
     Forever,
@@ -681,7 +678,6 @@ pub enum Command {
     /// Changes a queue's settings until cleared (`None`: clears all changes).
     Configure {
         queue: Name,
-        /// The changes.
         overrides: Option<Box<Overrides>>,
         /// Refused with [`crate::CommandError::QueueNotFound`] if there is no such queue, rather
         /// than making it.

@@ -58,7 +58,6 @@ impl Cancel {
 pub struct Cancelled {
     /// The lease ends then at the latest.
     pub until: Ms,
-    /// Why.
     pub reason: Box<[u8]>,
 }
 
@@ -113,7 +112,6 @@ coded! {
         Replaced = 7,
         /// It failed and says itself that it is not tried again.
         Failed = 8,
-        /// It was cancelled.
         Cancelled = 9,
         /// By an operation on many messages of its queue.
         Purged = 10,
@@ -166,7 +164,6 @@ coded! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Transfer, "transfer" {
         Command = 0,
-        /// By the dead-letter rule.
         DeadLetter = 1,
         /// Its time ran out and the queue says where such messages go.
         Expired = 2,

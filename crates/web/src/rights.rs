@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_says_what_it_needs() {
+    fn each_request_has_its_right() {
         let of = |verbs: &'static [Verb], queue| Needs::Of(verbs, Cow::Borrowed(queue));
         let peek = |queue| of(&[Verb::Peek], queue);
         for (method, path, expected) in [

@@ -89,7 +89,6 @@ macro_rules! options {
 pub enum Value<'a> {
     /// true or false.
     Bool(bool),
-    /// A whole number.
     Number(u64),
     /// Bytes, written as a number or as "64MiB".
     Bytes(u64),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told_and_what_is_gone_is_null() {
+    fn only_changed_queues_are_sent_and_gone_ones_are_null() {
         let before = queues(&[("a", 1), ("b", 2), ("c", 3)]);
         assert_eq!(change(&before, &before), None);
         let now = queues(&[("a", 1), ("b", 5), ("d\n", 1)]);

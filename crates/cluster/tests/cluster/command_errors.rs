@@ -38,7 +38,7 @@ fn refused(stream: &MemStream) -> (u64, String) {
 }
 
 #[test]
-fn a_flipped_bit_stops_a_start_and_says_where() {
+fn a_flipped_bit_stops_a_start_with_its_place() {
     let (stream, _) = some(5);
     let (_, before) = stream.entries();
     stream.damage(Seq(69), |entry| entry[80] ^= 4);
@@ -63,7 +63,7 @@ fn a_stream_of_another_cluster_is_refused() {
 }
 
 #[test]
-fn a_purge_by_somebody_else_is_seen() {
+fn a_foreign_purge_is_seen() {
     let (stream, _) = some(5);
     stream.purge_below(Seq(68), Box::new(|_| ()));
     let (entry, why) = refused(&stream);
@@ -172,7 +172,7 @@ impl Stream for Until {
 }
 
 #[test]
-fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
+fn nothing_is_purged_for_a_segment_that_is_stored_in_part() {
     let stream = MemStream::new();
     let until = Arc::new(Until::new(stream.clone(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
@@ -199,7 +199,7 @@ fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
 }
 
 #[test]
-fn what_a_purge_keeps_is_on_the_owners_disk_before() {
+fn entries_that_a_purge_keeps_are_on_the_owners_disk_before() {
     let until = Arc::new(Until::new(MemStream::new(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
     let mut tested = store(Arc::clone(&until) as _, world, 1, Fences::default());

@@ -519,7 +519,7 @@ impl Engine {
     /// Records that an event was reported, with the callback's put in the same step.
     pub(crate) fn has_said<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId, event: Event) {
         let batch = self.store.batches.get(id);
-        let batch = batch.expect("a batch that says something stays until it is said");
+        let batch = batch.expect("a batch with a due callback stays until it is put");
         let (mut progress, parent) = (batch.progress, batch.made.parent);
         *progress.callback_state_mut(event) = match batch.callback(event) {
             Some(_) => CallbackState::Put,
@@ -604,7 +604,7 @@ mod tests {
                 engine.end_batch(cx, BatchId(1));
             }),
             (
-                "a batch that says something stays until it is said",
+                "a batch with a due callback stays until it is put",
                 |engine, cx| engine.has_said(cx, BatchId(1), Event::Complete),
             ),
         ];

@@ -455,7 +455,7 @@ impl Engine {
         }
     }
 
-    /// The message of this id.
+    /// The slot of a message, or [`CommandError::NotFound`]. Stops the step if a run must be read.
     #[inline]
     pub(super) fn found(&mut self, id: MessageId) -> Result<u32, Stop> {
         Ok(self.look_up(id)?.ok_or(CommandError::NotFound)?)

@@ -18,7 +18,6 @@ const STEPS: usize = 256;
 
 /// The effect of a fact that is about to be applied on messages that clients wait for.
 pub(crate) enum Fate {
-    /// A message ends.
     Ends(Box<MessageResult>),
     /// A message goes to another queue of this shard.
     Goes(MessageId, QueueId),

@@ -17,7 +17,6 @@ const TABLE_KEY_MAX: usize = 65_535;
 /// Messages that wait for a hook at most; others have what happens by itself.
 const PENDING_MAX: usize = 4096;
 
-/// The put that an effect is.
 fn stored(effect: &Effect) -> Option<&Put> {
     if let Effect::Put(put) = effect {
         Some(put)

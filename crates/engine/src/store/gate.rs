@@ -107,7 +107,7 @@ impl Engine {
         }
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "what is no exception is recorded as it is"
+            reason = "other facts are recorded unchanged"
         )]
         match &fact {
             Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {

@@ -13,7 +13,6 @@ pub(super) const COPIED_BYTES: u64 = 128 << 10;
 pub struct CopiedOut {
     /// Start of the next slice; `None`: all was looked at.
     pub next: Option<u32>,
-    /// Images written.
     pub images: u64,
     /// Large bodies with a chunk in the segment: their owner copies the chunks,
     /// sets their places, and copies out again.

@@ -167,7 +167,7 @@ impl Durable {
         let Self { queues, sums, .. } = self;
         let queue = queues.get_mut(queue.0 as usize);
         let queue = queue.and_then(Option::as_deref_mut);
-        let queue = queue.expect("somebody waits on a queue that was found or made");
+        let queue = queue.expect("a consumer waits on a queue that was found or made");
         if queue.live.line.insert(number) {
             let stands = what_for == WaitsTo::Watch;
             queue.live.waiting_peeks += u32::from(stands);

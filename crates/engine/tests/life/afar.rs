@@ -169,7 +169,7 @@ impl Permits for Rights {
 }
 
 #[test]
-fn rights_are_asked_in_the_shard_of_the_message() {
+fn rights_are_checked_in_the_shard_of_the_message() {
     let mut all = four();
     let parent = all[1].put("b", "b");
     for world in &mut all {
@@ -251,7 +251,7 @@ fn a_watched_message_keeps_its_id_and_stays_in_memory() {
 }
 
 #[test]
-fn nobody_is_watched_for_whom_nobody_waits() {
+fn a_message_is_watched_only_while_others_wait() {
     let mut all = four();
     let parent = all[1].put("b", "b");
     let children = [put(&mut all, "a", &[parent]), put(&mut all, "a", &[parent])];

@@ -39,7 +39,7 @@ fn longest_tick(w: &mut World) -> usize {
 }
 
 #[test]
-fn what_is_due_all_at_once_becomes_ready_step_by_step_and_in_order() {
+fn messages_due_at_once_become_ready_in_steps_and_in_order() {
     let mut w = World::new();
     puts(&mut w, |_| Put {
         due: When::In(1000),
@@ -88,7 +88,7 @@ fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
 
 /// No client gets the reply that there is nothing while something stands behind them.
 #[test]
-fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
+fn no_take_behind_many_expired_messages_gets_empty() {
     let peek = Take {
         peek: true,
         ..plain("q")
@@ -128,7 +128,7 @@ fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
 
 /// Where all have expired, that is its reply, when they are gone.
 #[test]
-fn behind_many_that_expired_and_nothing_else_a_take_is_told_so() {
+fn a_take_behind_only_expired_messages_gets_empty() {
     let mut w = World::new();
     puts(&mut w, |_| Put {
         expires: Expiry::In(1000),
@@ -147,7 +147,7 @@ fn behind_many_that_expired_and_nothing_else_a_take_is_told_so() {
 }
 
 #[test]
-fn what_a_connection_held_comes_back_step_by_step_and_in_order() {
+fn messages_of_a_closed_connection_return_in_steps_and_in_order() {
     let mut w = World::new();
     puts(&mut w, |_| Put::default());
     let many = Take {

@@ -196,7 +196,7 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
 }
 
 #[test]
-fn what_is_sent_is_nobodys_until_it_is_carried() {
+fn a_sent_message_belongs_to_no_queue_until_it_is_carried() {
     let (a, b) = names();
     let mut pair = Pair::new(&[]);
     for body in ["one", "two", "three"] {
@@ -233,7 +233,7 @@ fn what_is_sent_is_nobodys_until_it_is_carried() {
 }
 
 #[test]
-fn a_dead_letter_tells_the_other_shard_why() {
+fn a_dead_letter_carries_its_reason_to_the_other_shard() {
     let (a, b) = names();
     let rule = Overrides {
         attempts_max: Some(1),

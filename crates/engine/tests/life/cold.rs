@@ -343,7 +343,7 @@ fn a_take_behind_effects_waits_for_a_run_alone() {
 /// While memory is short what is due in runs is read block by block, so that
 /// puts need not wait for it; one who takes does not wait for that.
 #[test]
-fn what_is_due_is_read_no_faster_than_there_is_memory() {
+fn due_messages_are_read_no_faster_than_memory_allows() {
     let due_in_runs = |room| {
         let (mut w, mut runs) = (World::new(), Runs::default());
         for body in ["1", "2", "3", "4"] {

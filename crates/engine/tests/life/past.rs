@@ -80,7 +80,7 @@ fn leases_and_times_to_come_stay_behind() {
 }
 
 #[test]
-fn buried_ones_stand_behind_those_that_are_there() {
+fn buried_messages_come_behind_earlier_ones() {
     let mut w = World::new();
     let buried = |w: &mut World, body: &str| {
         w.put_as(with_past(

@@ -159,7 +159,7 @@ fn many_puts_are_stored_before_they_are_answered() {
 /// A start reads the state that was there, to the last lease's end: replay in the server leaves out
 /// no kind of fact.
 #[test]
-fn what_is_read_from_the_log_is_what_was_there() {
+fn bytes_read_from_the_log_are_the_written_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let q = names();
     let core = core(folder.path(), &Settings::default());
@@ -489,7 +489,7 @@ fn put_unwritten(core: &Core, body: &str) -> u64 {
 }
 
 #[test]
-fn a_thread_syncs_itself_what_is_small_while_nobody_else_does() {
+fn a_thread_syncs_a_small_batch_itself_while_no_other_does() {
     let folder = tempfile::tempdir().expect("a folder");
     let core = core(folder.path(), &Settings::default());
     let first = put_unwritten(&core, "small");

@@ -199,7 +199,7 @@ fn the_manager_makes_and_deletes_queues_with_their_sockets() {
 }
 
 #[test]
-fn what_makes_no_sense_is_answered_and_harms_nobody() {
+fn an_invalid_request_gets_an_error_and_harms_no_other_client() {
     let socket_test = SocketTest::new();
     let path = socket_test.world.root().join("queue/test/queue.sock");
     for (bytes, why) in [

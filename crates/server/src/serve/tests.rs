@@ -102,7 +102,7 @@ fn everywhere(test: impl Fn(&Running)) {
 }
 
 #[test]
-fn what_is_put_through_the_client_api_is_taken_through_it() {
+fn the_client_api_takes_messages_that_it_put() {
     everywhere(|running| {
         let client_api = running.client_api();
         let client = ScopedClient::new(&client_api);
@@ -131,7 +131,7 @@ fn a_take_that_waits_is_answered_by_a_later_put() {
         client_api.submit(
             caller,
             wait,
-            Box::new(move |outcome, name| sender.send((outcome, name)).expect("told")),
+            Box::new(move |outcome, name| sender.send((outcome, name)).expect("sent")),
         );
         ask(
             &client_api,
@@ -164,7 +164,7 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
             let sender = sender.clone();
             let wait = Command::Take(take(&["line"], Wait::Forever, false));
             let reply = Box::new(move |outcome: Outcome, _| {
-                sender.send((number, bodies(&outcome))).expect("told");
+                sender.send((number, bodies(&outcome))).expect("sent");
             });
             client_api.submit(caller, wait, reply);
         }
@@ -181,12 +181,12 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
 }
 
 #[test]
-fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client() {
+fn a_subscription_gets_messages_under_a_lease_that_ends_with_the_client() {
     everywhere(|running| {
         let client_api = running.client_api();
         let (sender, receiver) = channel();
         let arrive = Box::new(move |messages: quintet_types::Handed, _| {
-            sender.send(Outcome::Messages(messages)).expect("told");
+            sender.send(Outcome::Messages(messages)).expect("sent");
         });
         let client_id = client_api.enter(arrive);
         let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
@@ -250,7 +250,7 @@ fn a_source_that_breaks_off_stores_nothing() {
 }
 
 #[test]
-fn who_waits_when_the_server_stops_is_told_so() {
+fn a_client_that_waits_when_the_server_stops_gets_an_answer() {
     let dir = tempfile::tempdir().expect("directory");
     let running = Running::start(dir.path(), 1, SyncPolicy::Always);
     let client_api = running.client_api();
@@ -259,7 +259,7 @@ fn who_waits_when_the_server_stops_is_told_so() {
         let client_api = running.client_api();
         move || {
             let client_id = client_api.enter(Box::new(|_, _| {}));
-            sender.send(()).expect("told");
+            sender.send(()).expect("sent");
             let take = Command::Take(take(&["never"], Wait::Forever, false));
             ask(&client_api, client_id, take)
         }
@@ -308,7 +308,7 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
                 ..Default::default()
             };
             let sender = sender.clone();
-            let reply = Box::new(move |outcome, _| sender.send(outcome).expect("told"));
+            let reply = Box::new(move |outcome, _| sender.send(outcome).expect("sent"));
             client_api.submit(caller, command, reply);
         };
         let began = Instant::now();
@@ -341,7 +341,7 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
 }
 
 #[test]
-fn a_take_that_is_told_draining_took_nothing() {
+fn a_take_that_gets_draining_took_nothing() {
     for shards in [1, 1, 1, 4, 4, 4] {
         let dir = tempfile::tempdir().expect("directory");
         let running = Running::start(dir.path(), shards, SyncPolicy::Never);

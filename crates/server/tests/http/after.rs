@@ -100,7 +100,7 @@ fn a_message_is_free_once_when_all_have_succeeded_over_kills() {
 }
 
 #[test]
-fn what_a_failure_means_is_the_puts_to_say() {
+fn the_put_decides_the_effect_of_a_failed_parent() {
     let data = Data::fresh();
     let server = start(&data, 1);
     for (rules, state) in [

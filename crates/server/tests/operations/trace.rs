@@ -37,7 +37,7 @@ fn says(server: &Server, id: u64) -> String {
 }
 
 #[test]
-fn what_became_of_a_message_is_told_also_after_kill_9() {
+fn trace_shows_the_end_of_a_message_also_after_kill_9() {
     let data = Data::fresh();
     let config = "log_level = 'warn'\n[[queue]]\nname = 'full'\nmessages_max = 1\nwhen_full = 'drop_oldest'\n";
     let start = || Start {
@@ -201,7 +201,7 @@ fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
 }
 
 #[test]
-fn attempts_are_told_with_worker_and_error_and_without_the_worker_after_kill_9() {
+fn trace_shows_attempts_with_worker_and_error_and_without_the_worker_after_kill_9() {
     let data = Data::fresh();
     let start = || Start {
         listen: HTTP,
@@ -247,7 +247,7 @@ fn attempts_are_told_with_worker_and_error_and_without_the_worker_after_kill_9()
 }
 
 #[test]
-fn a_purge_is_named_for_a_message_whose_end_it_made_unknown() {
+fn trace_names_the_purge_that_made_an_end_unknown() {
     let server = Start::of("ends_max = 3\n").listen(&["http=0"]).serve();
     let ids: Vec<u64> = (0..4).map(|_| put(&server, "work")).collect();
     server.printed(&["purge", "work", "--yes"]);
@@ -284,7 +284,7 @@ fn a_purge_is_named_for_a_message_whose_end_it_made_unknown() {
 }
 
 #[test]
-fn the_audit_tells_how_many_messages_and_which_new_id() {
+fn the_audit_has_counts_of_messages_and_new_ids() {
     let server = Start {
         listen: HTTP,
         ..Start::default()
@@ -339,7 +339,7 @@ fn purged(server: &Server, queue: &str, way: impl FnOnce()) -> Value {
 }
 
 #[test]
-fn a_purge_says_so_by_whom_and_when_whichever_way_it_came() {
+fn trace_shows_user_and_time_of_a_purge_of_any_interface() {
     let listen = ["memcache=0", "beanstalk=0", "sqs=0", "http=0"];
     let server = Start::default().listen(&listen).serve();
     let mut memcache = server.client_of("memcache");

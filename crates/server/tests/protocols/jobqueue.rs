@@ -31,7 +31,7 @@ fn add_all(client: &mut Client, queue: &str, count: usize, data: &[u8]) {
 /// A worker that dies without reading: jobs whose replies could not begin to
 /// leave are there for others at once, the rest when their ttp is over.
 #[test]
-fn a_reservation_nobody_could_hear_of_is_undone() {
+fn a_reservation_without_a_sent_reply_is_undone() {
     for shards in [1, 4] {
         let server = start(&format!("shards = {shards}"));
         let mut memcache = server.client();

@@ -88,7 +88,7 @@ fn longest(load: &Load, act: impl FnOnce() -> Result<()> + Send) -> Result<Durat
         }
         match acting.join() {
             Ok(done) => done.map(|()| longest),
-            Err(_) => bail!("what was to be done has panicked"),
+            Err(_) => bail!("the step has panicked"),
         }
     })
 }

@@ -300,7 +300,7 @@ impl Campaign<'_> {
         put(STRICT[0], 1)?;
         put(STRICT[1], 2)?;
         let taken = client.take(STRICT[0], true)?;
-        ensure!(taken.is_some(), "what was put is not there");
+        ensure!(taken.is_some(), "the put message is missing");
         let found = |load: &Load| {
             let ledger = load.ledger();
             (ledger.lost, ledger.twice)
@@ -316,7 +316,7 @@ impl Campaign<'_> {
         );
         let mut ledger = self.load.ledger();
         let failed = ledger.settled().is_err();
-        ensure!(failed, "what was planted did not fail the check");
+        ensure!(failed, "the planted defect did not fail the check");
         (ledger.lost, ledger.twice) = (lost, twice);
         ledger.violations.clear();
         println!("cluster: a lost and a doubled message were planted, and found");

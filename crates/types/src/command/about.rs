@@ -12,7 +12,6 @@ use crate::tie::BatchId;
 /// depends on nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About<'a> {
-    /// The verb.
     pub verb: Verb,
     pub subject: Subject<'a>,
 }
@@ -26,7 +25,7 @@ macro_rules! verbs {
         }
 
         impl Verb {
-            /// All there are.
+            /// Every verb, in the order of the declaration.
             pub const ALL: &'static [Verb] = &[$(Verb::$verb),*];
 
             /// One word in lower case.

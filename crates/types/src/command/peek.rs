@@ -40,7 +40,6 @@ named! {
 /// The statistics that are requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatsOf {
-    /// The shard as a whole.
     Shard,
     Queue(Name),
     /// Some of the queues, in the order they were made: as many as bear looking

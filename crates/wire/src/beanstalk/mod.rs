@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_out_of_range_are_told() {
+    fn options_out_of_range_are_errors() {
         for (name, value) in [
             ("max_job_size", Value::Number(0)),
             ("max_job_size", Value::Number((1 << 30) + 1)),

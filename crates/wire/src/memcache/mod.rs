@@ -109,7 +109,7 @@ impl Shared {
         })
     }
 
-    /// The lease of an open read.
+    /// A lease that ends with the connection; its message goes back to the head of the queue.
     fn open_read(&self) -> LeaseRequest {
         LeaseRequest {
             owner: LeaseOwner::Connection,

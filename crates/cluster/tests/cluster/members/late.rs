@@ -163,7 +163,7 @@ fn a_claim_that_is_answered_before_the_member_listens_is_seen() {
 }
 
 #[test]
-fn a_deposed_leader_that_tells_of_purged_entries_of_version_1_has_no_damaged_copy() {
+fn a_deposed_leader_with_purged_entries_of_version_1_has_no_damaged_copy() {
     let (entries, _, [second, _]) = Old::log();
     let slow = Slow {
         stream: Old::stream(&entries),

@@ -497,7 +497,7 @@ fn overrides() -> impl Strategy<Value = Overrides> {
 }
 
 /// A take that may also name no queue.
-fn standing() -> impl Strategy<Value = Take> {
+fn subscription() -> impl Strategy<Value = Take> {
     (take(), prop::bool::weighted(0.2)).prop_map(|(mut take, none)| {
         if none {
             take.queues.clear();
@@ -511,8 +511,8 @@ fn command() -> impl Strategy<Value = Command> {
         20 => put().prop_map(Command::Put),
         4 => prop::collection::vec(put(), 0..4).prop_map(Command::PutMany),
         20 => take().prop_map(Command::Take),
-        3 => prop::option::weighted(0.8, standing()).prop_map(|t| Command::Watch(t.map(Box::new))),
-        2 => standing().prop_map(|t| Command::Rewatch(Box::new(t))),
+        3 => prop::option::weighted(0.8, subscription()).prop_map(|t| Command::Watch(t.map(Box::new))),
+        2 => subscription().prop_map(|t| Command::Rewatch(Box::new(t))),
         3 => (name(), any::<bool>()).prop_map(|(queue, on)| Command::WatchQueue { queue, on }),
         1 => Just(Command::StopWaiting),
         4 => (name(), of(&[None, Some(true), Some(false)]), of(&[None, Some(true), Some(false)]))
