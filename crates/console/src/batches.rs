@@ -401,7 +401,7 @@ pub(super) struct Member {
 
 /// The batch of a message.
 pub(crate) async fn of(context: &PageRequest, tie: Tie) -> Member {
-    let seen = batch(context, BatchRequest::Show(tie.batch)).await;
+    let seen = context.batch(BatchRequest::Show(tie.batch)).await;
     Member {
         id: tie.batch.to_string(),
         role: match tie.role {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_refused_for_want_of_a_quorum_is_asked_for_again() {
+    fn a_decision_refused_without_quorum_is_requested_again() {
         let dir = tempfile::tempdir().expect("a directory");
         let rule = Overrides {
             attempts_max: Some(1),
