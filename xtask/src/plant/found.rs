@@ -464,4 +464,34 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=life", "a_queue_that_is_over_its_limit_at_a_start"]],
     },
+    Planted {
+        name: "reserve-for-who-is-gone",
+        what: "a `RESERVE` (jobqueue) waits on when its client has closed its side",
+        edits: &[(
+            "crates/wire/src/jobqueue/session.rs",
+            "Some(_) => HalfClose::StopWaiting,",
+            "Some(_) => HalfClose::LastWord,",
+        )],
+        tests: &[&["--test=wire", "every_transcript_is_answered"]],
+    },
+    Planted {
+        name: "repair-forgets-losses",
+        what: "a repair notes its losses nowhere before it replaces a segment",
+        edits: &[(
+            "crates/cli/src/check.rs",
+            "            note(&unfinished, &lost)\n",
+            "            note(&unfinished, &[])\n",
+        )],
+        tests: &[&["--test=faults", "a_repair_that_fails_is_run_again"]],
+    },
+    Planted {
+        name: "repair-begins-unsaid",
+        what: "a repair tells its losses when it has replaced them",
+        edits: &[(
+            "crates/log/src/repair.rs",
+            "    if !survey.damage.is_empty() {\n        begin(&survey.damage)?;\n    }\n",
+            "    begin(&[])?;\n",
+        )],
+        tests: &[&["--test=log", "a_repair_cut_short_can_be_run_again"]],
+    },
 ];

@@ -371,7 +371,7 @@ impl IoThread {
                     self.stop_waiting(slot);
                 }
                 HalfClose::StopWaiting => self.stop_waiting(slot),
-                HalfClose::Finish | HalfClose::LastWord => {}
+                HalfClose::LastWord => {}
             }
             return;
         }
