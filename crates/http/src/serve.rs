@@ -28,6 +28,7 @@ use tokio::time::timeout;
 
 use crate::gate::{AuthenticatedClient, Counted};
 use crate::head::{HEAD_SLACK, wrong_head};
+use crate::interruptible::interruptible;
 use crate::paced::Paced;
 use crate::reply::{self, Problem};
 use crate::secure;
@@ -748,12 +749,17 @@ fn connection<S>(
                             let mut response = serve.turn_away(problem, &request);
                             let close = HeaderValue::from_static("close");
                             response.headers_mut().insert(CONNECTION, close);
+                            // Its body may still be on its way.
+                            drop(interruptible(request));
                             response
                         }
                         None if always || connection_slot.takes_place(timeout).await => {
                             serve.answer(peer, request).await
                         }
-                        None => full(),
+                        None => {
+                            drop(interruptible(request));
+                            full()
+                        }
                     };
                     let leaving = response.extensions_mut().remove::<Leaving>();
                     let undo = leaving.and_then(|leaving| leaving.take());

@@ -494,4 +494,44 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=log", "a_repair_cut_short_can_be_run_again"]],
     },
+    Planted {
+        name: "error-repeats-all",
+        what: "an error of SQS repeats what a client sent, however long",
+        edits: &[(
+            "crates/sqs/src/fault.rs",
+            "const TEXT_MAX: usize = 4 << 10;",
+            "const TEXT_MAX: usize = 4 << 20;",
+        )],
+        tests: &[&["--lib", "an_error_does_not_repeat"]],
+    },
+    Planted {
+        name: "host-of-any-length",
+        what: "a request names a host as long as its head may be",
+        edits: &[(
+            "crates/http/src/guard.rs",
+            "host.len() > HOST_BYTES_MAX",
+            "host.len() > 100 * HOST_BYTES_MAX",
+        )],
+        tests: &[&["--lib", "hosts_that_are_not_ours"]],
+    },
+    Planted {
+        name: "half-read-body-cut",
+        what: "the connection of a body that is refused in its middle is reset",
+        edits: &[(
+            "crates/http/src/interruptible.rs",
+            "this.goes_on = matches!(&frame, Some(Ok(_))) && !body.is_end_stream();",
+            "this.goes_on = false;",
+        )],
+        tests: &[&["--lib", "a_body_that_nobody_reads"]],
+    },
+    Planted {
+        name: "turned-away-body-cut",
+        what: "the connection of a request with a wrong head is reset while its body comes",
+        edits: &[(
+            "crates/http/src/serve.rs",
+            "                            drop(interruptible(request));\n                            response\n",
+            "                            response\n",
+        )],
+        tests: &[&["--test=web", "a_second_host_is_refused"]],
+    },
 ];
