@@ -534,4 +534,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=web", "a_second_host_is_refused"]],
     },
+    Planted {
+        name: "hooks-error-each-time",
+        what: "hooks that a thread cannot load are an error in the log each time it tries",
+        edits: &[(
+            "crates/edge/src/hooks/mod.rs",
+            "self.failed.swap(version, Ordering::Relaxed) != version",
+            "self.failed.swap(version, Ordering::Relaxed) <= version",
+        )],
+        tests: &[&["--test=hooks", "hooks_that_a_thread_cannot_load"]],
+    },
 ];
