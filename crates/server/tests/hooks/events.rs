@@ -590,7 +590,9 @@ fn hooks_that_a_thread_cannot_load_are_told_once() {
     client.take("q", b"a");
     // The thread that looks for a change has tried the first file several times by then.
     place.write("if quintet.time.now() > 0 then error('nor here') end");
-    await_that("the second file", || server.stderr_text().contains("nor here"));
+    await_that("the second file", || {
+        server.stderr_text().contains("nor here")
+    });
     let log = server.stderr_text();
     assert_eq!(log.matches("not here").count(), 1, "{log}");
     assert!(server.stop().success());
