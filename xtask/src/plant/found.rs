@@ -544,4 +544,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=hooks", "hooks_that_a_thread_cannot_load"]],
     },
+    Planted {
+        name: "pending-not-counted",
+        what: "requests behind one that waits take memory that nobody counts",
+        edits: &[(
+            "crates/edge/src/io/inbox.rs",
+            "            false => self.pending_bytes,",
+            "            false => self.pending_bytes.min(1),",
+        )],
+        tests: &[&["--test=protocols", "requests_behind_one_that_waits"]],
+    },
 ];
