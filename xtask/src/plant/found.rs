@@ -554,4 +554,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=protocols", "requests_behind_one_that_waits"]],
     },
+    Planted {
+        name: "subscriptions-not-counted",
+        what: "what a client of pinpriq subscribes to takes memory that nobody counts",
+        edits: &[(
+            "crates/wire/src/pinpriq/session.rs",
+            "self.subscribed_bytes + self.subscribed.len() * size_of::<Name>()",
+            "0",
+        )],
+        tests: &[&["--test=protocols", "subscriptions_are_memory"]],
+    },
 ];

@@ -155,7 +155,7 @@ fn bytes_in_flight_are_bounded_by_address() {
 #[test]
 fn requests_behind_one_that_waits_are_counted() {
     let config = "[[listen]]\nprotocol = 'memcache'\naddress = 0\n[[listen]]\n\
-                  protocol = 'faktory'\naddress = 0\nfetch_wait = '10s'";
+                  protocol = 'faktory'\naddress = 0\nfetch_wait_ms = 10000";
     let server = Start::of(config).serve_as_configured();
     let mut memcache = server.client();
     let mut client = server.client_of("faktory");
