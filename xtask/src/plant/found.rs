@@ -564,4 +564,24 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=protocols", "subscriptions_are_memory"]],
     },
+    Planted {
+        name: "unknown-batch-sent-again",
+        what: "messages of a batch of SQS whose outcome is not known are put once more, one by one",
+        edits: &[(
+            "crates/sqs/src/send.rs",
+            "if let Outcome::Refused(CommandError::Unknown) = all {",
+            "if let Outcome::Refused(CommandError::Draining) = all {",
+        )],
+        tests: &[&["--test=sqs", "a_send_that_nobody_acknowledges"]],
+    },
+    Planted {
+        name: "unknown-jobs-put-again",
+        what: "jobs of a PUSHB whose outcome is not known are put once more, one by one",
+        edits: &[(
+            "crates/wire/src/faktory/reply.rs",
+            "Some(_) if self.requested > 1 && !unknown =>",
+            "Some(_) if self.requested > 1 && (!unknown || self.singly == 0) =>",
+        )],
+        tests: &[&["--lib", "jobs_that_may_have_been_put"]],
+    },
 ];
