@@ -18,7 +18,7 @@ use quintet_http::{
     LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, held, interruptible,
     pace, whole,
 };
-use quintet_types::{Caller, Name, Principal, QueueSettings};
+use quintet_types::{Caller, CommandError, Name, Principal, QueueSettings, Verb};
 use tokio::sync::{oneshot, watch};
 
 use crate::ask::{ShardClient, unexpected};
@@ -428,6 +428,24 @@ impl Sqs {
     /// There is none.
     pub(crate) fn room(&self, bytes: u64) -> Result<Option<Share>, Fault> {
         held::room(&self.settings, bytes).map_err(|problem| of_problem(&problem))
+    }
+
+    /// Before anything of a queue is looked up as the server.
+    ///
+    /// # Errors
+    /// The client has not this right on it.
+    pub(crate) fn must_have(
+        &self,
+        context: &RequestContext,
+        verb: Verb,
+        queue: &Name,
+    ) -> Result<(), Fault> {
+        let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
+        let principal = context.shards.caller.principal;
+        match gate.is_none_or(|gate| gate.may(principal, verb, queue)) {
+            true => Ok(()),
+            false => Err(CommandError::NotPermitted.into()),
+        }
     }
 
     /// The client: by the signature, where keys are known; then by the server's users, if there are

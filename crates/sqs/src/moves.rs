@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, CommandError, Cursor, Filter, ListState, Message, Name, Outcome,
-    Overrides, Principal, Tags, Verb,
+    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Outcome, Overrides,
+    Principal, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -183,10 +183,9 @@ impl Sqs {
                     )
                 };
                 let name = names::of_arn(arn).ok_or_else(absent)?;
-                let numbers = shards
-                    .as_server()
-                    .numbers(&Name::new(name.as_bytes()))
-                    .await;
+                let destination = Name::new(name.as_bytes());
+                self.must_have(context, Verb::Put, &destination)?;
+                let numbers = shards.as_server().numbers(&destination).await;
                 numbers.map_err(|_| absent())?;
                 if name == source {
                     return Err(Fault::parameter(
@@ -202,7 +201,10 @@ impl Sqs {
                 Some(name.to_owned())
             }
         };
-        let back_to = self.may_move_to(context, &queue, to.as_deref()).await?;
+        let back_to = match &to {
+            Some(_) => None,
+            None => self.may_move_back(context, &queue).await?,
+        };
         if there.iter().any(|task| task.status == Status::Running) {
             return Err(Fault::parameter(
                 "There is already a task running. Only one active task is allowed for a source \
@@ -229,34 +231,23 @@ impl Sqs {
         Ok(Reply::TaskBegun(handle))
     }
 
-    /// Looks at whether the client may put where the messages would go, as the move itself is the
-    /// server's. Returns the queues they may go back to, if there are users and no destination.
-    async fn may_move_to(
+    /// Looks at whether the client may put where the messages came from, as the move itself is the
+    /// server's. Returns the queues they may go back to, if there are users.
+    async fn may_move_back(
         &self,
         context: &RequestContext,
         from: &Name,
-        to: Option<&str>,
     ) -> Result<Option<Vec<String>>, Fault> {
-        let names = match to {
-            Some(to) => vec![to.to_owned()],
-            None => {
-                let sources = Listed {
-                    dead_letter: Some(from.clone()),
-                    ..Listed::default()
-                };
-                listed(&context.shards.as_server(), sources).await?
-            }
+        let sources = Listed {
+            dead_letter: Some(from.clone()),
+            ..Listed::default()
         };
-        let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
-        let principal = context.shards.caller.principal;
-        let may = |name: &String| {
-            let queue = Name::new(name.as_bytes());
-            gate.is_none_or(|gate| gate.may(principal, Verb::Put, &queue))
-        };
-        match names.iter().all(may) {
-            true => Ok(gate.filter(|_| to.is_none()).map(|_| names)),
-            false => Err(CommandError::NotPermitted.into()),
+        let names = listed(&context.shards.as_server(), sources).await?;
+        for name in &names {
+            self.must_have(context, Verb::Put, &Name::new(name.as_bytes()))?;
         }
+        let gate = self.guard.gate.as_ref();
+        Ok(gate.filter(|gate| gate.is_used()).map(|_| names))
     }
 
     pub(crate) async fn cancel_move(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quintet_types::{
     Command, CommandError, Dedupe, Expiry, Name, OnRepeat, Outcome, Put, PutMore, QueueSetup,
-    Scope, Tags, When,
+    Scope, Tags, Verb, When,
 };
 use ring::digest;
 
@@ -185,6 +185,7 @@ impl Sqs {
             return Ok(None);
         }
         let queue = Name::new(name.as_bytes());
+        self.must_have(context, Verb::Put, &queue)?;
         match context.shards.as_server().setup(&queue).await {
             Ok(setup) => Ok(Some(setup)),
             Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {

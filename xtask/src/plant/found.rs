@@ -584,4 +584,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--lib", "jobs_that_may_have_been_put"]],
     },
+    Planted {
+        name: "forbidden-queue-told",
+        what: "SQS tells clients without rights whether there is a queue to delete",
+        edits: &[(
+            "crates/sqs/src/queues.rs",
+            "        self.must_have(context, Verb::Drop, &queue)?;\n",
+            "",
+        )],
+        tests: &[&["--test=operations", "nobody_learns_over_sqs"]],
+    },
 ];
