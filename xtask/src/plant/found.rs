@@ -594,4 +594,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=operations", "nobody_learns_over_sqs"]],
     },
+    Planted {
+        name: "other-host-asked",
+        what: "a webhook goes to a host behind a `#`, which no setting allows",
+        edits: &[(
+            "crates/rq/src/builtin/client.rs",
+            "rest.find(['/', '?', '#'])",
+            "rest.find(['/', '?'])",
+        )],
+        tests: &[&["--lib", "the_host_stays_the_same"]],
+    },
 ];
