@@ -604,4 +604,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--lib", "the_host_stays_the_same"]],
     },
+    Planted {
+        name: "webhook-of-long-message",
+        what: "of a message with two long parameters no webhook is told",
+        edits: &[(
+            "crates/scripts/src/run.rs",
+            "            if payload.len() > bytes_max\n",
+            "            if payload.len() > bytes_max && long == \"param1\"\n",
+        )],
+        tests: &[&["--test=rq", "webhooks_hear_of_long_messages"]],
+    },
 ];
