@@ -614,4 +614,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=rq", "webhooks_hear_of_long_messages"]],
     },
+    Planted {
+        name: "reserves-not-counted",
+        what: "the watched tubes of reserves that wait behind another are not counted",
+        edits: &[(
+            "crates/wire/src/beanstalk/session.rs",
+            "self.tubes.bytes() * self.owed.len().max(1)",
+            "self.tubes.bytes() * self.owed.len().clamp(1, 1)",
+        )],
+        tests: &[&["--test=protocols", "reserves_behind_one_that_waits"]],
+    },
 ];
