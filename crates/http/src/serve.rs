@@ -485,13 +485,17 @@ async fn accept(
 ) {
     let limits = &site.settings().limits;
     let slots = Slots::new(limits.connections_max, limits.apart_max);
+    let mut failed = 0_u64;
     loop {
         let place = slots.connection_slot().await;
         let (stream, mut from) = match slots.watched(listeners.accept()).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of files, mostly: those who hold them need time to end.
-                tracing::warn!("http: cannot accept: {error}");
+                failed += 1;
+                if failed.is_power_of_two() {
+                    tracing::warn!("http: cannot accept a connection, {failed} times: {error}");
+                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -624,4 +624,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=protocols", "reserves_behind_one_that_waits"]],
     },
+    Planted {
+        name: "accept-failure-each-time",
+        what: "an HTTP listener without files says so ten times a second",
+        edits: &[(
+            "crates/http/src/serve.rs",
+            "if failed.is_power_of_two() {",
+            "if failed > 0 {",
+        )],
+        tests: &[&["--test=protocols", "http_without_a_file_to_be_had"]],
+    },
 ];
