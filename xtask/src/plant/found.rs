@@ -529,8 +529,8 @@ pub(super) const FOUND: &[Planted] = &[
         what: "the connection of a request with a wrong head is reset while its body comes",
         edits: &[(
             "crates/http/src/serve.rs",
-            "                            drop(interruptible(request));\n                            response\n",
-            "                            response\n",
+            "    drop(interruptible(request));\n    response\n",
+            "    drop((interruptible, request));\n    response\n",
         )],
         tests: &[&["--test=web", "a_second_host_is_refused"]],
     },
@@ -633,5 +633,15 @@ pub(super) const FOUND: &[Planted] = &[
             "if failed > 0 {",
         )],
         tests: &[&["--test=protocols", "http_without_a_file_to_be_had"]],
+    },
+    Planted {
+        name: "head-refused-in-plain-text",
+        what: "a client of SQS gets plain text for a head that is too long",
+        edits: &[(
+            "crates/sqs/src/listener.rs",
+            "        with_id(Answered::of(written).response, &id)\n",
+            "        let _json = with_id(Answered::of(written).response, &id);\n        axum::response::IntoResponse::into_response(problem)\n",
+        )],
+        tests: &[&["--test=sqs", "requests_that_are_too_long"]],
     },
 ];
