@@ -38,6 +38,8 @@ const KEPT: usize = 10;
 const RATE_MAX: i64 = 500;
 /// How long a move rests between two steps: it takes the processors from nobody.
 const REST: Duration = Duration::from_millis(4);
+/// The same after a step that could not be done, or be stored, for now.
+const LONG_REST: Duration = Duration::from_secs(1);
 
 /// A move, as it is stored.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -357,9 +359,10 @@ impl Sqs {
         let queue = Name::new(source.as_bytes());
         let mut stops = self.stopping();
         let mut after = None;
+        let mut told = false;
         while task.status == Status::Running {
             let began = Instant::now();
-            let (step, rest) = match task.rate {
+            let (step, mut rest) = match task.rate {
                 None => (STEP, REST),
                 Some(rate) => (u64::from(rate), Duration::from_secs(1)),
             };
@@ -393,7 +396,7 @@ impl Sqs {
                         stored.status = Status::Completed;
                     }
                 }
-                Err(fault) if fault.shape == Shape::RequestThrottled => {}
+                Err(fault) if fault.shape == Shape::RequestThrottled => rest = LONG_REST,
                 Err(fault) => {
                     stored.status = Status::Failed;
                     stored.failure = Some(fault.shape.code().to_owned());
@@ -406,10 +409,14 @@ impl Sqs {
             let is_stored = match store(&shards, &queue, &there).await {
                 Ok(()) => true,
                 Err(fault) => {
-                    tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
+                    if !told {
+                        tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
+                    }
+                    rest = LONG_REST;
                     false
                 }
             };
+            told = !is_stored;
             drop(changes);
             if task.status != Status::Running {
                 // Else it goes on at the next start, and ends then.

@@ -644,4 +644,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=sqs", "requests_that_are_too_long"]],
     },
+    Planted {
+        name: "move-without-rest",
+        what: "a move of dead letters is tried 250 times a second while the disk is full",
+        edits: &[(
+            "crates/sqs/src/moves.rs",
+            "const LONG_REST: Duration = Duration::from_secs(1);",
+            "const LONG_REST: Duration = REST;",
+        )],
+        tests: &[&["--test=sqs", "a_move_rests_while_nothing"]],
+    },
 ];
