@@ -606,7 +606,7 @@ pub(super) const FOUND: &[Planted] = &[
     },
     Planted {
         name: "webhook-of-long-message",
-        what: "of a message with two long parameters no webhook is told",
+        what: "a message with two long parameters calls no webhook",
         edits: &[(
             "crates/scripts/src/run.rs",
             "            if payload.len() > bytes_max\n",

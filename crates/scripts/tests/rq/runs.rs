@@ -455,7 +455,7 @@ fn webhooks_become_messages() {
     assert_eq!(payload["orig_msg_id"], json!(id));
 }
 
-/// Parameters that one variable does not hold together are left out, and the address is told.
+/// Webhooks leave out parameters that one variable does not hold together.
 #[test]
 fn webhooks_hear_of_long_messages() {
     let world = World::new();
