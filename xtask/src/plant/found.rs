@@ -654,4 +654,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=sqs", "a_move_rests_while_nothing"]],
     },
+    Planted {
+        name: "rq-socket-not-audited",
+        what: "a message that is deleted over a socket of RQ leaves no line in the audit",
+        edits: &[(
+            "crates/scripts/src/socket/answer.rs",
+            "    \"environment\",\n    \"get_message\",\n",
+            "    \"delete_message\",\n    \"get_message\",\n",
+        )],
+        tests: &[&["--test=rq", "what_administers_is_written_down"]],
+    },
 ];
