@@ -210,7 +210,7 @@ impl Conn {
             let (body, tail) = (&rest[reply.head..], reply.tail);
             let here = body.len().min(reply.body);
             if body[..here] != self.body[..here] {
-                bail!("a message is not what was put");
+                bail!("a message differs from the put one");
             }
             let after = &body[here..];
             let same = after.len().min(tail.len());
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_put_is_an_error() {
+    fn a_message_that_was_not_put_is_an_error() {
         for reply in [
             &b"VALUE q 0 3\r\nabX\r\nEND\r\n"[..],
             b"VALUE q 0 4\r\nabcd\r\nEND\r\n",

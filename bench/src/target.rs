@@ -36,7 +36,7 @@ impl Target {
             .ok_or_else(|| format!("\"{text}\" has no address; {usage}"))
     }
 
-    /// A port of 127.0.0.1.
+    /// A TCP address that only this machine reaches.
     pub fn local(port: u16) -> Self {
         Target::Tcp(SocketAddr::from(([127, 0, 0, 1], port)))
     }

@@ -30,7 +30,7 @@ fn run(load: &Load) -> Report {
 }
 
 #[test]
-fn a_closed_loop_asks_as_often_as_it_is_told() {
+fn a_closed_loop_sends_the_configured_number_of_requests() {
     for (connections, depth, threads) in [(1, 1, 1), (10, 1, 2), (7, 16, 3)] {
         let mut load = load(echo(), 1000);
         (load.connections, load.depth, load.threads) = (connections, depth, threads);

@@ -24,6 +24,8 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     /// A missing program or library is a failure: all were to be installed.
     pub(crate) strict: bool,
+    /// Test programs run again that passed and have not changed since.
+    pub(crate) again: bool,
     pub(crate) timings: Mutex<Timings>,
     pub(crate) left_out: Mutex<Vec<String>>,
 }

@@ -82,7 +82,7 @@ mod tests {
     use super::missing;
 
     #[test]
-    fn items_are_asked_and_fields_are_not() {
+    fn items_need_a_comment_and_fields_do_not() {
         let text = "\
 pub mod told;
 pub mod silent;

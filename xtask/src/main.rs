@@ -12,6 +12,7 @@ mod needs;
 mod package;
 mod pages;
 mod parts;
+mod passed;
 mod plant;
 mod programs;
 mod prose;

@@ -27,7 +27,7 @@ enum Sign {
     Library(&'static str, &'static str, &'static str, &'static str),
 }
 
-/// The package `package` for its program.
+/// A need that is met when `name` is found in `PATH`; `package` is what to install.
 pub(crate) const fn program(name: &'static str, package: &'static str) -> Need {
     let sign = Sign::Program(name);
     Need { sign, package }
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_once() {
+    fn a_missing_program_is_reported_once() {
         assert_eq!(missing(NEEDS), &NEEDS[1..3]);
     }
 

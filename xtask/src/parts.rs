@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -16,7 +16,10 @@ use crate::table::{BESIDE, BUILD, Group, PARTS, Part};
 pub(crate) const HELP: &str = "\
 A part that fails stops no other; the end says how to repeat the parts that failed, and names the
 slowest tests. Where a program of the system stays missing, the tests that need it are left out, and
-the end names them.";
+the end names them.
+
+The part unit leaves out a test program that passed with the same seed, if neither it nor anything
+that it uses has changed since; --all runs it again, and so do --long, --yes and CI.";
 
 /// The parts to run.
 #[derive(clap::Parser, Default, PartialEq, Eq, Debug)]
@@ -32,6 +35,9 @@ pub(crate) struct PartsArgs {
     /// More seeds and faults, and planted defects: some hours, as every night
     #[arg(long)]
     long: bool,
+    /// Run also test programs that passed and have not changed since
+    #[arg(long)]
+    all: bool,
     /// The seed of random choices; without it the commit chooses
     #[arg(long)]
     seed: Option<u64>,
@@ -68,6 +74,7 @@ pub(crate) fn run(root: &Path, args: &PartsArgs) -> Result<()> {
         long: args.long,
         seed: args.seed.unwrap_or_else(|| seed_of_commit(root)),
         strict: needs::may_install(args.yes),
+        again: args.all,
         timings: Mutex::default(),
         left_out: Mutex::default(),
     };
@@ -195,27 +202,30 @@ fn run_of(parts: &[&Part], run: &Run, install: Vec<Need>, out: &mut dyn Write) -
     let (first, rest): (Vec<Need>, Vec<Need>) =
         install.into_iter().partition(|need| BUILD.contains(need));
     install_all(&first);
-    let fetched = std::thread::scope(|scope| {
-        let fetching = scope.spawn(|| {
+    let files = OnceLock::new();
+    // Runs once; others wait for it meanwhile.
+    let fetch = || {
+        files.get_or_init(|| {
             in_thread("fetch", || {
                 install_all(&rest);
                 fetch_all(parts, &run.root)
             })
-        });
-        for part in of(Group::Checks).chain(of(Group::Build)) {
-            in_thread(part.name, || one(part, Ok(())));
-        }
-        let fetched = fetching.join();
-        fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
+        })
+    };
     let run_group = |group: Group| {
         for part in of(group) {
-            let failed = fetched.iter().find(|(name, _)| *name == part.name);
+            let waits = !rest.is_empty() || !part.fetches.is_empty();
+            let mut failed = waits.then(fetch).into_iter().flatten();
+            let failed = failed.find(|(name, _)| *name == part.name);
             let fetched = failed.map_or(Ok(()), |(_, error)| Err(error.clone()));
             in_thread(part.name, || one(part, fetched));
         }
     };
     std::thread::scope(|scope| {
+        scope.spawn(fetch);
+        for part in of(Group::Checks).chain(of(Group::Build)) {
+            in_thread(part.name, || one(part, Ok(())));
+        }
         for group in BESIDE {
             scope.spawn(move || run_group(group));
         }
@@ -353,7 +363,7 @@ fn sum_up(ends: &[End], run: &Run, out: &mut dyn Write) -> Result<()> {
             failed.join(" ")
         );
     }
-    match left_out.is_empty() {
+    match left_out.is_empty() && timings.unchanged == 0 {
         true => writeln!(out, "xtask: everything passed")?,
         false => writeln!(out, "xtask: everything that ran passed")?,
     }

@@ -38,6 +38,7 @@ const FAKES: &[Part] = &[
         })
     },
     Part {
+        fetches: "a file",
         fetch: |_: &Path| bail!("no network"),
         ..fake("five", Group::Cluster, |_, _| {
             unreachable!("nothing is fetched")
@@ -56,6 +57,7 @@ fn run_with(strict: bool) -> Run {
         long: false,
         seed: 7,
         strict,
+        again: true,
         timings: Mutex::default(),
         left_out: Mutex::default(),
     }
@@ -153,7 +155,7 @@ fn the_command_line_is_read() {
 }
 
 #[test]
-fn a_list_tells_seconds_and_missing_programs() {
+fn a_list_has_seconds_and_missing_programs() {
     let mut out = Vec::new();
     list(FAKES, &mut out).unwrap();
     let output = String::from_utf8(out).unwrap();

@@ -8,24 +8,34 @@
 
 mod cluster;
 mod features;
+mod field;
 mod found;
+mod libraries;
 mod random;
+mod results;
 mod waits;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 
-use crate::{cargo_command, files_of_git, target};
+use field::Field;
+pub(crate) use field::copy;
+use results::Results;
+
+use crate::target;
 
 pub(crate) const HELP: &str = "\
 Plants defects in a copy of the tree, one after the other, and runs the tests that should notice.
 Fails if a listed one survives. A change by chance that survives needs a test, or a reason in
-docs/reliability.md. The first run builds everything in a folder of its own; plan for an hour on two
-cores.";
+docs/reliability.md. The first run builds everything in a folder of its own; plan for hours on two
+cores, or for several runs: target/planted/results.txt keeps which ones were noticed, at which
+commit, and the next run goes on with the others.
+
+  cargo xtask plant --time 20m                       as many as begin in 20 minutes
+  cargo xtask plant --sample 10 --seed 7 --time 20m  ten by chance
+  cargo xtask plant --only sync-not-called           one";
 
 /// Arguments of `cargo test`, options before filters.
 type Tests = &'static [&'static [&'static str]];
@@ -128,7 +138,7 @@ const PLANTED: &[Planted] = &[
             "                engine.replay(fact, segment_ref);\n",
             "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, segment_ref);\n                }\n",
         )],
-        tests: &[&["--lib", "what_is_read_from_the_log"]],
+        tests: &[&["--lib", "bytes_read_from_the_log"]],
     },
     Planted {
         name: "cancelled-comes-back",
@@ -258,7 +268,7 @@ const PLANTED: &[Planted] = &[
             "            if at != thread {\n",
             "            if at == usize::MAX - thread {\n",
         )],
-        tests: &[&["--test=faults", "on_another_thread_is_told"]],
+        tests: &[&["--test=faults", "on_another_thread_gets_only_durable"]],
     },
     Planted {
         name: "answered-early",
@@ -318,7 +328,10 @@ const PLANTED: &[Planted] = &[
             "            self.jobs += 1;\n",
             "            self.jobs |= 1;\n",
         )],
-        tests: &[&["--test=operations", "what_administers_is_written_down"]],
+        tests: &[&[
+            "--test=operations",
+            "administrative_commands_are_in_the_audit",
+        ]],
     },
     Planted {
         name: "move-task-not-audited",
@@ -328,7 +341,10 @@ const PLANTED: &[Planted] = &[
             "                if is_stored {\n                    self.audit_move",
             "                if is_stored && task.moved > 99 {\n                    self.audit_move",
         )],
-        tests: &[&["--test=operations", "what_administers_is_written_down"]],
+        tests: &[&[
+            "--test=operations",
+            "administrative_commands_are_in_the_audit",
+        ]],
     },
 ];
 
@@ -352,7 +368,7 @@ struct Defect {
 }
 
 /// The defects to plant.
-#[derive(clap::Parser)]
+#[derive(clap::Parser, Default)]
 pub(crate) struct PlantArgs {
     /// Print the listed defects
     #[arg(long)]
@@ -360,11 +376,24 @@ pub(crate) struct PlantArgs {
     /// Of the listed defects only this one; may be repeated. `none`: no listed one
     #[arg(long, value_name = "NAME", value_parser = known)]
     only: Vec<String>,
+    /// Of the listed defects so many by chance
+    #[arg(long, value_name = "N")]
+    sample: Option<usize>,
+    /// Begin with no listed defect after this time: 90s, 20m, 2h
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Plant also those that an earlier run noticed
+    #[arg(long)]
+    again: bool,
+    /// The results that this run continues; without it target/planted/results.txt
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Then change functions of types, engine, log and host by chance, for so long, as
     /// cargo-mutants lists the changes (it is built first)
     #[arg(long, default_value_t = 0)]
     minutes: u64,
-    /// The order of these changes; without it one is chosen and printed
+    /// The choice of `--sample`, and the order of the changes by chance; without it one is chosen
+    /// and printed
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -373,11 +402,39 @@ impl PlantArgs {
     /// All listed defects, then changes by chance.
     pub(crate) fn all(minutes: u64) -> Self {
         Self {
-            list: false,
-            only: Vec::new(),
+            again: true,
             minutes,
-            seed: None,
+            ..Self::default()
         }
+    }
+
+    /// The listed defects to plant, without those that `results` has as noticed.
+    fn chosen(&self, results: &Results, seed: u64) -> Vec<&'static Planted> {
+        let mut chosen: Vec<_> = all()
+            .filter(|one| match self.only.is_empty() {
+                true => self.again || !results.is_noticed(one.name),
+                false => self.only.iter().any(|only| only == one.name),
+            })
+            .collect();
+        if let Some(count) = self.sample {
+            let mut state = seed;
+            while chosen.len() > count {
+                let out = random::next(&mut state) % chosen.len() as u64;
+                chosen.swap_remove(usize::try_from(out).unwrap_or_default());
+            }
+        }
+        chosen.sort_by_key(|one| one.place());
+        chosen
+    }
+}
+
+impl Planted {
+    /// The test program and the crate. Behind a defect of the same crate only that crate and those
+    /// that depend on it are built.
+    fn place(&self) -> (&'static str, &'static str) {
+        let file = self.edits[0].0;
+        let folder = file.split_once("/src/").map_or(file, |(folder, _)| folder);
+        (self.tests[0][0], folder)
     }
 }
 
@@ -385,6 +442,16 @@ fn known(name: &str) -> Result<String> {
     let known = name == "none" || all().any(|one| one.name == name);
     ensure!(known, "no such defect; see cargo xtask plant --list");
     Ok(name.to_owned())
+}
+
+/// A time with its unit.
+fn duration(text: &str) -> Result<Duration> {
+    let (number, seconds) = [("s", 1), ("m", 60), ("h", 3_600)]
+        .into_iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))
+        .context("a number and s, m or h: 20m")?;
+    let number: u32 = number.parse()?;
+    Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 
 /// Plants them.
@@ -397,38 +464,57 @@ pub(crate) fn run(root: &Path, args: &PlantArgs) -> Result<()> {
         all().for_each(|one| println!("{:26} {}", one.name, one.what));
         return Ok(());
     }
+    let began = Instant::now();
+    let is_over = || args.time.is_some_and(|time| began.elapsed() >= time);
     let position = target(root).join("planted");
-    let mut field = Field {
-        tree: position.join("tree"),
-        build: position.join("build"),
-        took: BTreeMap::new(),
-    };
-    copy(root, &field.tree)?;
-    let wanted =
-        |one: &&Planted| args.only.is_empty() || args.only.iter().any(|only| only == one.name);
-    let listed = all().filter(wanted).map(|one| changed(&field.tree, one));
-    let listed: Vec<Defect> = listed.collect::<Result<_>>()?;
-    println!("xtask: plant: the tests pass without a defect");
-    let tests: BTreeSet<_> = listed.iter().flat_map(|one| one.tests).collect();
-    for tests in tests {
-        field.time(tests)?;
+    let mut field = Field::new(root, &position)?;
+    let file = args.results.clone();
+    let file = file.unwrap_or_else(|| position.join("results.txt"));
+    let mut results = Results::read(root, file)?;
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let seed = args.seed.unwrap_or(now.as_secs() % 1_000_000);
+    if args.sample.is_some() || args.minutes > 0 {
+        println!("xtask: plant: by chance: --seed {seed}");
     }
-    let mut rows = Rows::default();
-    for one in listed {
-        rows.add(&one, field.planted(&one)?)?;
+    let chosen = args.chosen(&results, seed);
+    for one in &chosen {
+        changed(&field.tree, one)?;
+    }
+    // Tests run without a defect first. Of few crates at a time where the time may end, of all where
+    // it does not, as then less is built again.
+    let group = |one: &Planted| match (one.place(), args.time) {
+        (place, Some(_)) => place,
+        ((program, _), None) => (program, ""),
+    };
+    for planted in chosen.chunk_by(|one, other| group(one) == group(other)) {
+        let (program, _) = planted[0].place();
+        println!("xtask: plant: {program}: the tests pass without a defect");
+        for tests in planted.iter().flat_map(|one| one.tests) {
+            if !is_over() {
+                field.time(tests)?;
+            }
+        }
+        for one in planted {
+            if is_over() {
+                break;
+            }
+            let defect = changed(&field.tree, one)?;
+            let end = field.planted(&defect)?;
+            results.add(&defect, end)?;
+        }
     }
     if args.minutes > 0 {
-        let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let seed = args.seed.unwrap_or(time.as_secs() % 1_000_000);
-        println!("xtask: plant: by chance: --seed {seed}");
         let end = Instant::now() + Duration::from_secs(args.minutes * 60);
         let changes = random::Changes::list(root, &field.tree, seed)?;
         for one in changes.take_while(|_| Instant::now() < end) {
             let one = one?;
-            rows.add(&one, field.planted(&one)?)?;
+            let end = field.planted(&one)?;
+            results.add(&one, end)?;
         }
     }
-    rows.end()
+    let is_shown =
+        |one: &&Planted| args.only.is_empty() || chosen.iter().any(|it| it.name == one.name);
+    results.print(all().filter(is_shown))
 }
 
 /// The outcome of a defect.
@@ -437,52 +523,6 @@ enum End {
     Survived,
     /// With what the compiler says.
     NotBuilt(String),
-}
-
-/// The report.
-#[derive(Default)]
-struct Rows {
-    rows: Vec<String>,
-    /// By chance: noticed, survived, not built.
-    random: [usize; 3],
-    survived: usize,
-}
-
-impl Rows {
-    fn add(&mut self, one: &Defect, end: End) -> Result<()> {
-        let (kind, end) = match end {
-            End::Noticed(by) => (0, format!("killed by {by}")),
-            End::Survived => (1, "SURVIVED".to_owned()),
-            End::NotBuilt(_) if one.random => (2, "does not build".to_owned()),
-            End::NotBuilt(printed) => bail!("{}: it does not build:\n{printed}", one.name),
-        };
-        println!("xtask: plant: {}: {end}", one.name);
-        match one.random {
-            true => self.random[kind] += 1,
-            false => self.survived += usize::from(kind == 1),
-        }
-        // Of changes by chance the others are many, and say nothing.
-        if !one.random || kind == 1 {
-            let Defect { name, what, .. } = one;
-            self.rows.push(format!("| `{name}` | {what} | {end} |"));
-        }
-        Ok(())
-    }
-
-    fn end(&self) -> Result<()> {
-        println!(
-            "\n| name | planted | |\n|---|---|---|\n{}",
-            self.rows.join("\n")
-        );
-        let [noticed, survived, unbuilt] = self.random;
-        if self.random != [0; 3] {
-            println!(
-                "\nby chance: {noticed} noticed, {survived} survived, {unbuilt} did not build"
-            );
-        }
-        ensure!(self.survived == 0, "{} survived", self.survived);
-        Ok(())
-    }
 }
 
 /// The listed defect as it is planted.
@@ -511,164 +551,9 @@ fn changed(root: &Path, one: &Planted) -> Result<Defect> {
     })
 }
 
-/// Makes `tree` what `root` is, and leaves alone what is so already: cargo goes
-/// by the times of files.
-pub(crate) fn copy(root: &Path, tree: &Path) -> Result<()> {
-    for file in files_of_git(root)? {
-        let (from, to) = (root.join(&file), tree.join(&file));
-        let Ok(new) = std::fs::read(&from) else {
-            continue;
-        };
-        if std::fs::read(&to).is_ok_and(|old| old == new) {
-            continue;
-        }
-        std::fs::create_dir_all(to.parent().context("a folder")?)?;
-        std::fs::copy(&from, &to).with_context(|| to.display().to_string())?;
-    }
-    Ok(())
-}
-
-/// The copy of the tree in which defects are planted.
-struct Field {
-    tree: PathBuf,
-    build: PathBuf,
-    /// How long tests take without a defect.
-    took: BTreeMap<&'static [&'static str], Duration>,
-}
-
-/// The longest time that tests may take without a defect.
-const HOUR: Duration = Duration::from_secs(3_600);
-/// With a defect they may take so many times as long, and this longer: listed, and by chance.
-const TIMES: [u32; 2] = [5, 2];
-const LONGER: Duration = Duration::from_secs(60);
-
-impl Field {
-    /// Plants a defect, runs its tests, and takes it out again. The tree is as it was copied:
-    /// somebody may go on working in the root meanwhile.
-    fn planted(&mut self, one: &Defect) -> Result<End> {
-        println!("xtask: plant: {}: {}", one.name, one.what);
-        for tests in one.tests {
-            self.time(tests)?;
-        }
-        let mut before = Vec::new();
-        for (file, text) in &one.files {
-            let path = self.tree.join(file);
-            before.push((std::fs::read(&path)?, path.clone()));
-            std::fs::write(path, text)?;
-        }
-        let end = self.end_of(one);
-        for (text, path) in before {
-            std::fs::write(path, text)?;
-        }
-        end.with_context(|| one.name.clone())
-    }
-
-    fn end_of(&mut self, one: &Defect) -> Result<End> {
-        for tests in one.tests {
-            if let Some(printed) = self.build(tests)? {
-                return Ok(End::NotBuilt(printed));
-            }
-            let limit = self.time(tests)? * TIMES[usize::from(one.random)] + LONGER;
-            match self.fails(tests, limit) {
-                Ok(None) => {}
-                Ok(Some(by)) => return Ok(End::Noticed(by)),
-                // A change may overflow the stack, or exhaust memory.
-                Err(error) if one.random => return Ok(End::Noticed(format!("{error:#}"))),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(End::Survived)
-    }
-
-    /// How long these tests take without a defect.
-    ///
-    /// # Errors
-    /// They do not build, or fail without one.
-    fn time(&mut self, tests: &'static [&'static str]) -> Result<Duration> {
-        if let Some(took) = self.took.get(tests) {
-            return Ok(*took);
-        }
-        let printed = self.build(tests)?;
-        ensure!(
-            printed.is_none(),
-            "it does not build:\n{}",
-            printed.unwrap_or_default()
-        );
-        let began = Instant::now();
-        if let Some(by) = self.fails(tests, HOUR)? {
-            bail!("{} fails without a planted defect: {by}", tests.join(" "));
-        }
-        let took = began.elapsed();
-        self.took.insert(tests, took);
-        Ok(took)
-    }
-
-    /// Builds these tests; what the compiler says if they do not build.
-    fn build(&self, tests: &[&str]) -> Result<Option<String>> {
-        let built = self.cargo(tests, HOUR, &["--no-run"])?;
-        let printed = String::from_utf8_lossy(&built.stderr).into_owned();
-        Ok((!built.status.success()).then_some(printed))
-    }
-
-    /// The first test that fails, if one does.
-    fn fails(&self, tests: &[&str], limit: Duration) -> Result<Option<String>> {
-        let mut words = vec!["--", "--format=pretty"];
-        words.extend(tests.iter().filter(|word| !word.starts_with('-')));
-        let output = self.cargo(tests, limit, &words)?;
-        let printed = String::from_utf8_lossy(&output.stdout);
-        let mut lines = printed
-            .lines()
-            .filter_map(|line| line.strip_prefix("test "));
-        let failed = lines.find_map(|line| line.strip_suffix(" ... FAILED"));
-        if matches!(output.status.code(), Some(TIMED_OUT | KILLED)) {
-            return Ok(Some(format!("the time: over {} s", limit.as_secs())));
-        }
-        let ran = failed.is_some() || printed.contains(" ... ok");
-        ensure!(ran, "no test is called {}", tests.join(" "));
-        match (output.status.success(), failed) {
-            (true, _) => Ok(None),
-            (false, Some(name)) => Ok(Some(format!("`{name}`"))),
-            (false, None) => bail!("the tests ended otherwise: {}", output.status),
-        }
-    }
-
-    /// The output of `cargo test`, which is stopped after `limit`.
-    fn cargo(&self, tests: &[&str], limit: Duration, more: &[&str]) -> Result<Output> {
-        let cargo = cargo_command();
-        let mut command = Command::new("timeout");
-        command
-            .arg("--kill-after=30")
-            .arg(limit.as_secs().to_string())
-            .arg(cargo.get_program())
-            .args(["test", "--quiet"]);
-        if !tests[0].starts_with("--package") {
-            command.arg("--workspace");
-        }
-        command
-            .args(tests.iter().filter(|word| word.starts_with('-')))
-            .args(more)
-            .current_dir(&self.tree)
-            // Built more often than run.
-            .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
-            .env("CARGO_PROFILE_DEV_DEBUG", "0")
-            .env("CARGO_TARGET_DIR", &self.build);
-        for (name, value) in cargo.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.output().context("timeout (of coreutils)")
-    }
-}
-
-/// The exit status of `timeout` if the time was over, and if the tests went on all the same.
-const TIMED_OUT: i32 = 124;
-const KILLED: i32 = 137;
-
 #[cfg(test)]
 mod tests {
-    use super::{Planted, all, changed, known};
+    use super::{Planted, all, changed, duration, known};
 
     #[test]
     fn each_planted_defect_still_fits_the_tree() {
@@ -689,5 +574,9 @@ mod tests {
     fn names_are_checked() {
         assert!(known("none").is_ok() && known("run-not-synced").is_ok());
         assert!(known("nothing").is_err());
+        assert_eq!(duration("2h").unwrap(), duration("120m").unwrap());
+        for wrong in ["20", "m", "-1s", "1.5h"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
     }
 }

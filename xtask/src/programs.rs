@@ -18,7 +18,7 @@ pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) file: PathBuf,
     /// Cargo runs a test program in the folder of its package.
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// How the one build ended.

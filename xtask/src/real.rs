@@ -11,9 +11,10 @@ use crate::programs::built;
 use crate::unit::{REAL, run_one};
 use crate::{cluster, stress};
 
-/// Tests at a time. Each has three servers, which sync each entry: more would wait for each other's
-/// elections.
-const AT_A_TIME: usize = 2;
+/// Tests of nodes at a time, and of the log alone beside them. Each has three servers, which sync
+/// each entry: more would wait for each other's elections.
+const NODES: usize = 2;
+const LOG: usize = 1;
 /// The tests that need the program of an older build.
 const UPGRADE: &str = "upgrade::";
 
@@ -64,9 +65,8 @@ fn both(one: Result<()>, other: Result<()>) -> Result<()> {
     }
 }
 
-/// Without an `old` program no nodes are upgraded.
+/// Runs the programs side by side. Without an `old` program no nodes are upgraded.
 fn tests(run: &Run, server: &Path, old: Option<PathBuf>) -> Result<()> {
-    let mut failed = Vec::new();
     let mut environment: Vec<(&str, OsString)> = vec![("QUINTET_NATS_SERVER", server.into())];
     let mut skipped = vec![UPGRADE];
     match old {
@@ -79,9 +79,30 @@ fn tests(run: &Run, server: &Path, old: Option<PathBuf>) -> Result<()> {
             run.note_left_out(format!("cluster: an upgrade of nodes: {why}"));
         }
     }
-    for program in built(&run.root)?.iter().filter(|one| one.name == REAL) {
-        failed.extend(run_one(run, program, AT_A_TIME, &skipped, &environment)?);
-    }
+    let programs = built(&run.root)?;
+    let failed = std::thread::scope(|scope| {
+        let real = programs.iter().filter(|program| program.name == REAL);
+        let started = real.map(|program| {
+            let threads = match program.package.as_str() {
+                "quintet" => NODES,
+                _ => LOG,
+            };
+            let (skipped, environment) = (&skipped, &environment);
+            let thread = std::thread::Builder::new().name("real".to_owned());
+            thread
+                .spawn_scoped(scope, move || {
+                    run_one(run, program, threads, skipped, environment)
+                })
+                .expect("a thread starts")
+        });
+        let started: Vec<_> = started.collect();
+        let ends = started.into_iter().map(|thread| {
+            let ended = thread.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        ends.collect::<Result<Vec<_>>>()
+    })?
+    .concat();
     ensure!(
         failed.is_empty(),
         "tests over real servers failed:\n{}",
@@ -97,7 +118,7 @@ mod tests {
     use super::both;
 
     #[test]
-    fn what_failed_beside_something_else_is_told() {
+    fn both_of_two_errors_are_reported() {
         let fails = |what: &'static str| Err(anyhow!(what));
         assert!(both(Ok(()), Ok(())).is_ok());
         for (one, other, expected) in [

@@ -199,7 +199,7 @@ mod tests {
 
     /// A name that is none would never be repeated.
     #[test]
-    fn what_is_repeated_is_there() {
+    fn a_repeated_test_exists() {
         let root = crate::root();
         for (package, file) in WAITING {
             let folder = match *package {

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_repeated_and_what_did_not_is_not() {
+    fn only_the_output_of_failures_is_printed() {
         assert_eq!(sh("echo well"), (true, String::new()));
         let (ended_well, printed) = sh("echo out; echo err >&2; exit 3");
         assert!(!ended_well);
@@ -173,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_left_behind_holds_nobody_up() {
+    fn a_process_left_behind_delays_no_other() {
         let (ended_well, printed) = sh("echo first; sleep 60 & exit 1");
         assert!(!ended_well);
         assert_eq!(printed, "first");
     }
 
     #[test]
-    fn lines_that_tell_are_kept_from_long_before_the_end() {
+    fn important_lines_are_kept_from_long_before_the_end() {
         let mut kept = Kept::default();
         kept.line("test one ... ok");
         kept.line("stress:    18 s  round    6: 7340 acknowledged, lost 0, twice 0");

@@ -40,8 +40,8 @@ pub(crate) fn run_cluster(root: &Path, arguments: &[String]) -> Result<()> {
     let plain = arguments.iter().any(|word| word == "--plain");
     match crate::cluster::no_power() {
         _ if plain => println!(
-            "left out: old copies, damage of one store, full disks, power cuts and silent machines, \
-             which --long has"
+            "left out: old copies, damage of one store, full disks, power cuts, silent machines, \
+             replaced peers, reseed, adopt and a thread held for long, which --long has"
         ),
         Some(why) => println!("left out: power cuts of servers: {why}"),
         None => more.push("--power".into()),

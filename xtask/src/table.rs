@@ -23,7 +23,8 @@ pub(crate) struct Part {
     pub(crate) needs: &'static [&'static [Need]],
     /// Tests of it that need more: they are left out where that is missing.
     pub(crate) extras: &'static [Extra],
-    /// The downloads into the working copy, below folders that git ignores.
+    /// The downloads into the working copy, below folders that git ignores. A part without any
+    /// does not wait for those of others.
     pub(crate) fetches: &'static str,
     /// Gets that; runs beside the build.
     pub(crate) fetch: fn(&Path) -> Result<()>,
@@ -141,10 +142,10 @@ const UNIT_EXTRAS: &[Extra] = &[
             "all_of_a_beanstalkd_moves_with_states_priorities_and_times",
             "one_tube_moves_into_a_queue_of_another_name",
             "a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later",
-            "what_is_refused_here_stays_there_as_it_was",
-            "interrupted_it_gives_back_what_it_holds",
+            "a_message_that_is_refused_here_stays_unchanged_there",
+            "an_interrupted_import_from_beanstalkd_gives_back_its_jobs",
             "a_job_of_one_second_is_stored_before_its_time_is_over",
-            "somebody_else_is_named_and_nothing_there_is_not_an_error",
+            "a_server_of_another_kind_is_named_and_an_empty_one_is_no_error",
             "all_of_a_kestrel_moves_in_order_with_flags",
         ],
     },
@@ -344,7 +345,7 @@ fn stress_words(run: &Run) -> Vec<String> {
 /// Every kind of fault once but those of stores, or with `--long` all twenty times.
 fn cluster_words(run: &Run) -> Vec<String> {
     let words = match run.long {
-        true => "--minutes 30 --at-least 20 --early",
+        true => "--minutes 40 --at-least 20 --early",
         false => "--minutes 6 --at-least 1 --early --plain",
     };
     with_seed(words, run)

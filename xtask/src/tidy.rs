@@ -107,7 +107,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         "{} breaches of the house rules",
         breaches.len()
     );
-    println!("xtask: tidy, {} files looked at", files.len());
+    println!("xtask: tidy, {} files", files.len());
     Ok(())
 }
 

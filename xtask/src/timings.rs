@@ -20,6 +20,8 @@ pub(crate) struct Timings {
     pub(crate) programs: Vec<(String, usize, Duration)>,
     pub(crate) passed: usize,
     pub(crate) failed: usize,
+    /// Test programs that did not run, as nothing has changed since they passed.
+    pub(crate) unchanged: usize,
     /// A test with its program.
     pub(crate) tests: Vec<(String, Duration)>,
 }
@@ -38,6 +40,14 @@ impl Timings {
                 out,
                 "xtask: {:7.1} s  {name} ({tests} tests)",
                 time.as_secs_f64()
+            )?;
+        }
+        if self.unchanged > 0 {
+            writeln!(
+                out,
+                "xtask: {} test programs did not run: they passed with this seed, and nothing has \
+                 changed since; --all runs them",
+                self.unchanged
             )?;
         }
         let slowest = self.slowest();
@@ -116,6 +126,7 @@ mod tests {
             programs: vec![("log:log".into(), 3, s(1)), ("server:http".into(), 4, s(5))],
             passed: 7,
             failed: 0,
+            unchanged: 3,
             tests: (0..12).map(|at| (format!("t{at}"), s(at))).collect(),
         };
         let mut out = Vec::new();
@@ -125,6 +136,7 @@ mod tests {
             output.starts_with("xtask: building the workspace took 7 s\n"),
             "{output}"
         );
+        assert!(output.contains("3 test programs did not run"), "{output}");
         assert!(
             output.find("server:http") < output.find("log:log"),
             "{output}"

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use anyhow::{Result, ensure};
 
 use crate::context::Run;
+use crate::passed::Passed;
 use crate::programs::{Program, built};
 use crate::show::say;
 
@@ -43,6 +44,8 @@ pub(crate) const REAL: &str = "real";
 /// They do not build, or tests fail.
 pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
     let programs = built(&run.root)?;
+    let passed = Passed::of(run, skipped)?;
+    let passed = passed.as_ref();
     let programs = programs.iter().filter(|program| program.name != REAL);
     let mut programs: Vec<&Program> = programs.collect();
     let place = |program: &&Program| {
@@ -65,7 +68,9 @@ pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
             .map(|(programs, threads)| {
                 std::thread::Builder::new()
                     .name("unit".to_owned())
-                    .spawn_scoped(scope, move || run_all(run, programs, threads, skipped))
+                    .spawn_scoped(scope, move || {
+                        run_all(run, programs, threads, skipped, passed)
+                    })
                     .expect("a thread starts")
             })
             .collect();
@@ -80,12 +85,13 @@ pub(crate) fn run(run: &Run, skipped: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs `programs` one after the other, and answers what failed.
+/// Runs `programs` one after the other, without those that `passed` has, and answers what failed.
 fn run_all<'a>(
     run: &Run,
     programs: &Mutex<impl Iterator<Item = &'a Program>>,
     threads: usize,
     skipped: &[&str],
+    passed: Option<&Passed>,
 ) -> Result<Vec<String>> {
     let mut failed = Vec::new();
     loop {
@@ -93,7 +99,17 @@ fn run_all<'a>(
         let Some(program) = next else {
             return Ok(failed);
         };
-        failed.extend(run_one(run, program, threads, skipped, &[])?);
+        let state = passed.map(|passed| (passed, passed.state(program)));
+        if state.is_some_and(|(passed, state)| passed.has(program, state)) {
+            say(&format!("xtask: {}: passed and unchanged", program.label()));
+            run.timings().unchanged += 1;
+            continue;
+        }
+        let found = run_one(run, program, threads, skipped, &[])?;
+        if let Some((passed, state)) = state {
+            passed.note(program, state, found.is_empty());
+        }
+        failed.extend(found);
     }
 }
 

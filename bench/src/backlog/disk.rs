@@ -76,7 +76,7 @@ impl Disk {
 /// It does not tell.
 pub(crate) fn free(path: &Path) -> Result<u64> {
     let found = rustix::fs::statvfs(path);
-    let found = found.with_context(|| format!("cannot look at {}", path.display()))?;
+    let found = found.with_context(|| format!("cannot read {}", path.display()))?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 

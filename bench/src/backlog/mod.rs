@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_must_be_there_and_bounded() {
+    fn parameters_are_required_and_bounded() {
         let check = |line: &str| Cli::parse_from(line.split(' ')).args.check();
         check("x --only drain,disk --messages 30000000").unwrap();
         for line in [

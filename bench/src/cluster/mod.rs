@@ -384,7 +384,7 @@ mod tests {
     use super::{Sizes, Stored};
 
     #[test]
-    fn what_is_purged_says_nothing_of_an_entry() {
+    fn purged_entries_do_not_count_in_the_mean_size() {
         let stored = |first: f64, last: f64, bytes: f64| Stored { first, last, bytes };
         let mut sizes = Sizes {
             seen: stored(1.0, 10.0, 1000.0),

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_has_pairs_of_quintets_and_nobody_else() {
+    fn every_experiment_has_pairs_of_quintets_only() {
         for experiment in experiments::all() {
             let pairs = pairs(&experiment.contenders, None);
             assert!(pairs.len() >= 2, "{}", experiment.name);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_has_its_figures_asked_of_who_is_there() {
+    fn every_experiment_has_figures_of_the_peers_that_ran() {
         for experiment in experiments::all() {
             for scenario in &experiment.scenarios {
                 let samples = vec![Vec::new(); experiment.contenders.len()];

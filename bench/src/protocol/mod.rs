@@ -33,7 +33,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     echo::PROTOCOL,
 ];
 
-/// A protocol.
+/// A protocol that the benchmark can speak, with its requests and replies.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     /// As the command line names it.
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_and_their_lack_is_told() {
+    fn names_are_found_and_unknown_ones_are_errors() {
         for protocol in PROTOCOLS {
             assert_eq!(Protocol::named(protocol.name).unwrap().port, protocol.port);
         }

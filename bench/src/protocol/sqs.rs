@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_to_polls_are_told_from_each_other() {
+    fn replies_to_polls_are_distinguished() {
         let wanted = [
             ("{}", Got::Nothing),
             (r#"{"MD5OfMessageBody":"m","MessageId":"i"}"#, Got::Done),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_an_error_and_nothing_is_nothing() {
+    fn a_failed_reply_is_an_error_and_an_empty_one_is_none() {
         let read = |ask, body: &str| {
             let mut speaker = (TEN.open)("q", b"abc");
             let input = reply("{}") + &reply(body);

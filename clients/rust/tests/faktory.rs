@@ -84,7 +84,7 @@ async fn worker(url: &str, wid: &str, loops: usize, done: &Done) -> Worker<io::E
 /// Asks until what the server tells is so.
 async fn until(client: &mut Client, so: impl Fn(&FaktoryState) -> bool) {
     let end = Instant::now() + PATIENCE;
-    while !so(&client.current_info().await.expect("told")) {
+    while !so(&client.current_info().await.expect("a reply")) {
         assert!(Instant::now() < end, "it did not come to pass");
     }
 }
@@ -98,7 +98,7 @@ fn sizes(info: &FaktoryState) -> [u64; 3] {
 }
 
 async fn sizes_of(client: &mut Client) -> [u64; 3] {
-    sizes(&client.current_info().await.expect("told"))
+    sizes(&client.current_info().await.expect("a reply"))
 }
 
 /// Sends an operator's request to workers.
@@ -127,7 +127,7 @@ async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
     assert_eq!(count, 0);
     let why = &refused.expect("one was")[&jid];
     assert_eq!(why, "jobs must have a jobtype parameter");
-    let info = client.current_info().await.expect("told");
+    let info = client.current_info().await.expect("a reply");
     assert_eq!(info.data.queues.get("numbers"), Some(&4));
     assert_eq!((info.data.total_enqueued, info.data.total_queues), (4, 1));
     assert!(info.server.description.contains("Enterprise"));
@@ -143,14 +143,14 @@ async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
     let fails = JobBuilder::new("fails").queue("numbers").retry(1).build();
     client.enqueue(fails).await.expect("pushed");
     assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
-    let info = client.current_info().await.expect("told");
+    let info = client.current_info().await.expect("a reply");
     assert_eq!((sizes(&info), info.data.total_failures), ([0, 1, 0], 1));
     client
         .requeue(JobSet::Retries, &Filter::default())
         .await
         .expect("requeued");
     assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
-    let info = client.current_info().await.expect("told");
+    let info = client.current_info().await.expect("a reply");
     assert_eq!((sizes(&info), info.data.total_failures), ([0, 0, 1], 2));
     assert_eq!(info.data.total_processed, 6);
     // Put back, it comes with what is known of its failure.
@@ -172,7 +172,7 @@ async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
     let failure = seen.lock().expect("whole").take().expect("it has failed");
     assert_eq!(failure.message.as_deref(), Some("no such number"));
     assert_eq!((failure.retry_count, failure.retry_remaining), (1, 0));
-    let info = client.current_info().await.expect("told");
+    let info = client.current_info().await.expect("a reply");
     assert_eq!((sizes(&info), info.data.total_processed), ([0; 3], 7));
 
     // A paused queue gives nothing; one that is removed has nothing.
@@ -185,11 +185,11 @@ async fn jobs_are_pushed_fetched_acknowledged_and_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_that_wait_are_changed_by_what_they_are() {
+async fn waiting_jobs_are_changed_by_their_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
-    let now = client.current_info().await.expect("told").now;
+    let now = client.current_info().await.expect("a reply").now;
     let later = |kind: &str, wait: Duration| {
         let mut job = JobBuilder::new(kind);
         job.args([kind]).queue("later").at(now + wait).build()
@@ -200,7 +200,7 @@ async fn jobs_that_wait_are_changed_by_what_they_are() {
         .into();
     let ids: Vec<_> = jobs.iter().map(|job| job.id().clone()).collect();
     client.enqueue_many(jobs).await.expect("pushed");
-    let info = client.current_info().await.expect("told");
+    let info = client.current_info().await.expect("a reply");
     assert_eq!((sizes(&info), info.data.total_enqueued), ([7, 0, 0], 0));
 
     let ran = Arc::new(Mutex::new(Vec::new()));
@@ -298,18 +298,18 @@ async fn jobs_that_wait_are_changed_by_what_they_are() {
     assert_eq!(sizes_of(&mut client).await, [0, 0, 0]);
 
     // What is due comes by itself, and not before.
-    let soon = client.current_info().await.expect("told").now + Duration::from_secs(1);
+    let soon = client.current_info().await.expect("a reply").now + Duration::from_secs(1);
     let mut due = JobBuilder::new("due");
     let due = due.queue("later").at(soon).build();
     client.enqueue(due).await.expect("pushed");
     until(&mut client, |info| sizes(info) == [0; 3]).await;
-    let now = client.current_info().await.expect("told").now;
+    let now = client.current_info().await.expect("a reply").now;
     assert!(now >= soon, "{now} {soon}");
     worker_runs(&["due"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_asked_to_be_quiet_takes_nothing_more_and_ends_when_it_is_asked_to() {
+async fn a_quiet_worker_takes_nothing_more_and_ends_on_request() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
@@ -343,7 +343,7 @@ async fn a_worker_that_is_asked_to_be_quiet_takes_nothing_more_and_ends_when_it_
     let stopped = stopped.expect("it ran").expect("no error");
     assert_eq!(stopped.reason, StopReason::ServerInstruction);
     assert_eq!(stopped.workers_still_running, 0);
-    let info = client.current_info().await.expect("told");
+    let info = client.current_info().await.expect("a reply");
     assert_eq!(info.data.queues.get("numbers"), Some(&1));
     assert_eq!(
         (info.data.total_processed, info.data.total_failures),
@@ -352,7 +352,7 @@ async fn a_worker_that_is_asked_to_be_quiet_takes_nothing_more_and_ends_when_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_fails_when_its_worker_is_asked_to_end() {
+async fn a_running_job_fails_when_its_worker_must_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
@@ -448,7 +448,7 @@ async fn a_thousand_jobs_by_ten_workers_outlive_a_kill() {
     }
     // What nobody did was handed out in the moment of the kill, and is under its reservation.
     let mut client = server.client().await;
-    let info = client.current_info().await.expect("told");
+    let info = client.current_info().await.expect("a reply");
     assert_eq!((info.data.total_enqueued, sizes(&info)), (0, [0; 3]));
     let reserved = reserved(folder.path(), "many");
     let done: BTreeSet<u64> = done.lock().expect("whole").iter().copied().collect();
@@ -475,7 +475,7 @@ async fn a_wrong_password_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sold_works() {
+async fn features_of_the_enterprise_version_work() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Faktory::start(folder.path());
     let mut client = server.client().await;
@@ -503,19 +503,19 @@ async fn what_is_sold_works() {
         batch.add(job(number)).await.expect("added");
     }
     batch.commit().await.expect("committed");
-    let status = client.get_batch_status(&id).await.expect("told");
+    let status = client.get_batch_status(&id).await.expect("a reply");
     let status = status.expect("it is there");
     assert_eq!((status.total, status.pending), (2, 2));
     for queue in ["numbers", "numbers", "done"] {
         assert!(worker.run_one(0, &[queue]).await.expect("it ran"));
     }
     assert_eq!(*done.lock().expect("whole"), [1, 2, 100]);
-    let status = client.get_batch_status(&id).await.expect("told");
+    let status = client.get_batch_status(&id).await.expect("a reply");
     let status = status.expect("it is there");
     assert_eq!(status.pending, 0);
     assert_eq!(status.success_callback_state, CallbackState::FinishedOk);
     let none = BatchId::new("b-0000000000000000");
-    let opened = client.open_batch(&none).await.expect("told");
+    let opened = client.open_batch(&none).await.expect("a reply");
     assert!(opened.is_none());
 
     // What becomes of a job, which the crate has tracked unless it is told not to, and how far it
@@ -523,19 +523,19 @@ async fn what_is_sold_works() {
     let tracked = job(9);
     let jid = tracked.id().clone();
     client.enqueue(tracked).await.expect("pushed");
-    let seen = client.get_progress(&jid).await.expect("told");
-    let seen = seen.expect("told");
+    let seen = client.get_progress(&jid).await.expect("a reply");
+    let seen = seen.expect("a reply");
     assert_eq!((seen.state, seen.percent), (JobState::Enqueued, None));
     assert!(seen.updated_at.is_some());
     assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
-    let seen = client.get_progress(&jid).await.expect("told");
-    assert_eq!(seen.expect("told").state, JobState::Success);
+    let seen = client.get_progress(&jid).await.expect("a reply");
+    assert_eq!(seen.expect("a reply").state, JobState::Success);
     let mut untracked = job(10);
     untracked.custom.insert("track".to_owned(), 0.into());
     let jid = untracked.id().clone();
     client.enqueue(untracked).await.expect("pushed");
-    let seen = client.get_progress(&jid).await.expect("told");
-    assert_eq!(seen.expect("told").state, JobState::Unknown);
+    let seen = client.get_progress(&jid).await.expect("a reply");
+    assert_eq!(seen.expect("a reply").state, JobState::Unknown);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -561,8 +561,8 @@ async fn a_worker_says_how_far_a_job_is() {
                     .desc("two of five".to_owned())
                     .build();
                 client.set_progress(update).await.expect("taken down");
-                let seen = client.get_progress(&jid).await.expect("told");
-                let seen = seen.expect("told");
+                let seen = client.get_progress(&jid).await.expect("a reply");
+                let seen = seen.expect("a reply");
                 assert_eq!(seen.state, JobState::Working);
                 assert_eq!(seen.percent, Some(40));
                 assert_eq!(seen.desc.as_deref(), Some("two of five"));
@@ -574,7 +574,7 @@ async fn a_worker_says_how_far_a_job_is() {
         .expect("let in");
     assert!(worker.run_one(0, &["numbers"]).await.expect("it ran"));
     // It is not tried again, and gone, and it is known that it has failed.
-    let seen = client.get_progress(&jid).await.expect("told");
-    let seen = seen.expect("told");
+    let seen = client.get_progress(&jid).await.expect("a reply");
+    let seen = seen.expect("a reply");
     assert_eq!((seen.state, seen.percent), (JobState::Failed, Some(40)));
 }

@@ -77,7 +77,7 @@ fn handle(message: &Message) -> &str {
 async fn attribute(sqs: &Client, url: &str, name: QueueAttributeName) -> String {
     let ask = sqs.get_queue_attributes().queue_url(url);
     let got = ask.attribute_names(name.clone()).send().await;
-    let got = got.expect("told").attributes.expect("attributes");
+    let got = got.expect("a reply").attributes.expect("attributes");
     got.get(&name).expect("it is among them").clone()
 }
 
@@ -128,7 +128,7 @@ async fn a_message_comes_as_it_was_sent() {
     for (name, value) in attributes {
         assert_eq!(back[name], value.build().expect("whole"), "{name}");
     }
-    let told = got.attributes().expect("told");
+    let told = got.attributes().expect("a reply");
     let count = MessageSystemAttributeName::ApproximateReceiveCount;
     assert_eq!(told[&count], "1");
 
@@ -137,7 +137,7 @@ async fn a_message_comes_as_it_was_sent() {
     let change = change.receipt_handle(handle(got)).visibility_timeout(0);
     change.send().await.expect("changed");
     let again = receive(&sqs, &url, 600).await;
-    assert_eq!(again[0].attributes().expect("told")[&count], "2");
+    assert_eq!(again[0].attributes().expect("a reply")[&count], "2");
     let delete = sqs.delete_message().queue_url(&url);
     let deleted = delete.receipt_handle(handle(&again[0])).send().await;
     deleted.expect("deleted");
@@ -323,14 +323,14 @@ async fn a_fifo_queue_keeps_each_groups_order() {
     deleted.expect("deleted");
     let last = receive(&sqs, &url, 600).await;
     assert_eq!(bodies(&last), ["b"]);
-    let told = last[0].attributes().expect("told");
+    let told = last[0].attributes().expect("a reply");
     let number = &told[&MessageSystemAttributeName::SequenceNumber];
     assert_eq!(Some(number.as_str()), sent[1].sequence_number());
     assert!(receive_at_once(&sqs, &url).await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_tried_too_often_is_a_dead_letter_and_comes_back() {
+async fn a_message_tried_too_often_is_a_dead_letter_and_comes_back() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = start(folder.path());
     let sqs = client(&server);
@@ -344,11 +344,11 @@ async fn what_was_tried_too_often_is_a_dead_letter_and_comes_back() {
     assert_eq!(bodies(&receive(&sqs, &url, 0).await), ["x"]);
     let got = receive(&sqs, &dead, 0).await;
     assert_eq!(got[0].message_id(), sent.message_id());
-    let told = got[0].attributes().expect("told");
+    let told = got[0].attributes().expect("a reply");
     let source = &told[&MessageSystemAttributeName::DeadLetterQueueSourceArn];
     assert!(source.ends_with(":fails"), "{source}");
     let sources = sqs.list_dead_letter_source_queues().queue_url(&dead);
-    let sources = sources.send().await.expect("told");
+    let sources = sources.send().await.expect("a reply");
     assert_eq!(sources.queue_urls(), std::slice::from_ref(&url));
     let moves = sqs.start_message_move_task().source_arn(&arn);
     moves.send().await.expect("begun");

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, text_of};
-use super::call::{Answer, Call};
-use super::path::Path;
+use super::call::{Answer, Call, OfMessage};
 use super::problem::Problem;
 use super::{Api, PAGE_BYTES, read};
 use quintet_http::{Requester, reply};
@@ -17,23 +16,23 @@ use quintet_http::{Requester, reply};
 /// Shards and parts of them that are read for one page at most.
 const PARTS_MAX: usize = 256;
 
-/// A message to wait for.
+/// A message that must end before another one is ready.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Before {
-    /// By its id.
+    /// The id of a message.
     Id(u64),
     /// A tracked message, by its own name; of several the one that was put last.
     Name(String),
 }
 
-/// Ends that count.
+/// Ends of the other messages that free a held message.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// That it has succeeded.
+    /// All of them must succeed.
     Success,
-    /// Any.
+    /// All of them must end, in any way.
     End,
 }
 
@@ -74,7 +73,7 @@ pub(super) struct ShownParent {
     pub(super) id: u64,
     /// `waiting`, `done` or `failed`.
     pub(super) state: &'static str,
-    /// The address of its result.
+    /// The path to get its result from.
     #[schema(value_type = String)]
     pub(super) result: ResultOf,
 }
@@ -99,7 +98,7 @@ impl From<&Parent> for ShownParent {
     }
 }
 
-/// A parent in a list of its own.
+/// A message that another one waits for, as `parents` lists it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ListedParent {
     #[serde(flatten)]
@@ -195,7 +194,7 @@ fn parents_of(message: &Message) -> &[Parent] {
     responses((status = 200, body = ParentPage)))]
 pub(super) async fn parents(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     request: Request,
 ) -> Answer {
     let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
@@ -204,7 +203,7 @@ pub(super) async fn parents(
         Some(text) => text.parse().map_err(|_| no_cursor())?,
         None => 0,
     };
-    let (message, _) = api.message(&requester, read::message(&id)?).await?;
+    let (message, _) = api.message(&requester, id).await?;
     let all = parents_of(&message);
     let rest = &all[all.partition_point(|parent| parent.id.0 <= after)..];
     let part = &rest[..rest.len().min(max)];
@@ -247,7 +246,7 @@ pub(super) async fn parents(
     responses((status = 200, body = DependentPage)))]
 pub(super) async fn dependents(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     request: Request,
 ) -> Answer {
     let query = read::Query::of(request.uri(), &["max", "cursor"], &[])?;
@@ -256,7 +255,7 @@ pub(super) async fn dependents(
         Some(text) => place(text).ok_or_else(no_cursor)?,
         None => (0, MessageId(0)),
     };
-    let (message, _) = api.message(&requester, read::message(&id)?).await?;
+    let (message, _) = api.message(&requester, id).await?;
     let mut room = api.room(u64::from(max) * super::ROW_BYTES)?;
     let (found, next) = api.dependents(&requester, message.id, from, max).await?;
     let names = found

@@ -6,6 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::Api;
+use super::holder::Holders;
 use quintet_http::Requester;
 
 /// An attempt that ended without success.
@@ -13,7 +14,7 @@ use quintet_http::Requester;
 pub struct PastAttempt {
     /// Which attempt of the message it was; a dead letter counts from 1 again.
     number: u32,
-    /// When it ended.
+    /// When the attempt ended, ms since 1970.
     at_ms: u64,
     /// `failed`, `timeout`, `lost` (its connection or process ended), `released`, `buried`,
     /// `dead_letter` (moved as one) or `hook` (a hook decided about the message).
@@ -22,17 +23,18 @@ pub struct PastAttempt {
     error: String,
     /// The worker, user or connection, as of a lease; null: not known, as after a restart.
     pub by: Option<String>,
-    /// A sentence.
+    /// The attempt in a sentence for people.
     pub text: String,
 }
 
 impl Api {
-    /// The newest attempts of a message that ended without success, by its first id, oldest first,
-    /// with the engine times of their ends: those in queues that the requester may see.
+    /// The newest attempts of a message that ended without success, by any of its ids, oldest
+    /// first, with the engine times of their ends: those in queues that the requester may see.
     pub async fn past_attempts(
         &self,
         requester: &Requester,
         id: MessageId,
+        connections: &mut Option<Holders>,
     ) -> Vec<(Ms, PastAttempt)> {
         let client_api = self.client_api();
         let known = tokio::task::spawn_blocking(move || client_api.attempts_of(id)).await;
@@ -41,12 +43,12 @@ impl Api {
         if known.is_empty() {
             return Vec::new();
         }
-        let holders = self.holders(requester).await.unwrap_or_default();
+        let holders = self.holders_once(requester, connections).await;
         let ahead = self.client_api.ahead();
         let shown = known.into_iter().map(|attempt| {
             let by = (attempt.client_id != ClientId(0)).then(|| {
                 let by = (attempt.client_id, attempt.bound);
-                self.holder(requester, by, &holders).text
+                self.holder(requester, by, holders).text
             });
             let did = match attempt.end {
                 AttemptEnd::Failed => "failed",

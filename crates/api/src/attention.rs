@@ -31,11 +31,11 @@ pub(super) struct Finding {
     /// server, down, losing, failing, growing, dead_letters, stuck_leases, limit, paused or
     /// no_consumers.
     pub(super) rule: &'static str,
-    /// alarm or warning.
+    /// `alarm`, the worse one, or `warning`.
     pub(super) level: &'static str,
     /// null: it is about the server, or about several queues.
     pub(super) queue: Option<String>,
-    /// A sentence.
+    /// The finding in a sentence, with its numbers.
     pub(super) text: String,
     /// The cause, as far as the numbers show it; may be empty.
     pub(super) because: String,

@@ -20,11 +20,11 @@ use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
 use quintet_http::{Requester, reply};
 
-/// A batch that is to be created.
+/// A batch with a callback for its completion, its success or both.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBatch {
-    /// For people.
+    /// A text that lists and pages show; the server does not read it.
     description: Option<String>,
     /// The batch whose callbacks wait for this one's.
     parent: Option<String>,
@@ -42,7 +42,7 @@ pub struct NewBatch {
 pub(super) enum CancelledAs {
     /// It has run, and never succeeds.
     Failed,
-    /// It has succeeded.
+    /// It counts as succeeded.
     Finished,
 }
 
@@ -51,11 +51,11 @@ pub(super) enum CancelledAs {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewCallback {
-    /// Target queue.
+    /// The queue that the callback is put into.
     queue: String,
     /// The body as text. This or `body_base64`; neither: an empty body.
     body: Option<String>,
-    /// The body in base64.
+    /// The body in base64, in place of `body`, for bytes that are not UTF-8.
     body_base64: Option<String>,
     /// The message's own name, 1 to 255 bytes.
     name: Option<String>,
@@ -160,7 +160,7 @@ pub struct Batch {
     pub complete: &'static str,
     /// The same of whether all have succeeded.
     pub success: &'static str,
-    /// When the batch is forgotten.
+    /// When the server forgets the batch, ms since 1970.
     pub until_ms: u64,
 }
 
@@ -185,7 +185,7 @@ impl From<quintet_types::Batch> for Batch {
     }
 }
 
-/// A page of them.
+/// A page of batches that the user may see.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Batches {
     batches: Vec<Batch>,
@@ -211,9 +211,17 @@ pub fn list_batches(after: Option<&str>, max: u32) -> Option<BatchRequest> {
 }
 
 impl Api {
-    async fn batch(&self, requester: &Requester, ask: BatchRequest) -> Result<Batch, Problem> {
+    /// Does something to a batch.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub async fn batch(
+        &self,
+        requester: &Requester,
+        ask: BatchRequest,
+    ) -> Result<quintet_types::Batch, Problem> {
         match self.ask(requester, Command::Batch(ask)).await? {
-            (Outcome::Batch(batch), _) => Ok(Batch::from(*batch)),
+            (Outcome::Batch(batch), _) => Ok(*batch),
             _ => Err(Problem::unexpected()),
         }
     }
@@ -261,7 +269,7 @@ pub(super) async fn make(
         .ask()
         .map_err(|(field, why)| Problem::field(&field, why))?;
     let batch = api.batch(&requester, ask).await?;
-    let mut response = reply::document(&json!(batch));
+    let mut response = reply::document(&json!(Batch::from(batch)));
     *response.status_mut() = StatusCode::CREATED;
     Ok(response)
 }
@@ -273,7 +281,7 @@ pub(super) async fn show(Call { api, requester }: Call, Path(text): Path<String>
     let batch = api
         .batch(&requester, BatchRequest::Show(id(&text)?))
         .await?;
-    Ok(reply::document(&json!(batch)))
+    Ok(reply::document(&json!(Batch::from(batch))))
 }
 
 /// Forgets a batch: its callbacks are not put any more, and its messages are like any other.
@@ -301,7 +309,7 @@ pub(super) async fn operate(
         _ => return Err(Problem::no_such_page()),
     };
     let batch = api.batch(&requester, ask).await?;
-    Ok(reply::document(&json!(batch)))
+    Ok(reply::document(&json!(Batch::from(batch))))
 }
 
 #[cfg(test)]
@@ -309,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_asked_for_as_they_are_told() {
+    fn pages_are_requested_by_their_cursor() {
         let listed = batches_after((3, BatchId(3 << 55 | 1)));
         let listing = BatchRequest::List {
             shard: 3,

@@ -6,13 +6,11 @@ use std::time::Duration;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
-use quintet_types::{
-    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, MessageId, Ms, Name, Outcome,
-};
+use quintet_types::{BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, RequestBody};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
@@ -164,7 +162,7 @@ struct Kind {
     #[serde(skip_serializing_if = "Option::is_none")]
     error_base64: Option<String>,
     messages: u64,
-    /// The id of the newest.
+    /// The id of the newest of these messages.
     newest: u64,
     /// How long ago that was buried, or became a dead letter.
     newest_ms: u64,
@@ -176,7 +174,7 @@ struct Kind {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Errors {
     errors: Vec<Kind>,
-    /// Messages that were counted.
+    /// Messages that this page counted.
     messages: u64,
     /// Go on with this; null: all were counted.
     cursor: Option<String>,
@@ -190,11 +188,10 @@ struct Errors {
     responses((status = 200, body = Errors)))]
 pub(crate) async fn errors(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["state", "cursor"], &[])?;
-    let queue = read::queue(&queue)?;
     let state = read::state(query.get("state").unwrap_or("buried"))?;
     let mut bulk_op = BulkOp::show(queue, state, 0);
     bulk_op.after = query.get("cursor").map(cursor).transpose()?;
@@ -328,13 +325,8 @@ pub(super) async fn operate(
         bulk_op.state = *state;
         let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
         bulk_op.max = left.min(step);
-        let outcome = api
-            .ask(&requester, Command::BulkOp(Box::new(bulk_op.clone())))
-            .await
-            .map_err(|problem| problem.of_queue(&bulk_op.queue))?;
-        let (Outcome::BulkDone(bulk_done), _) = outcome else {
-            return Err(Problem::unexpected());
-        };
+        let bulk_done = api.slice(&requester, bulk_op.clone()).await;
+        let bulk_done = bulk_done.map_err(|problem| problem.of_queue(&bulk_op.queue))?;
         messages += bulk_done.matched;
         bulk_op.after = bulk_done.next;
         if bulk_done.next.is_none() {

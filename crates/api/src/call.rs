@@ -1,13 +1,15 @@
 //! Arguments of handlers.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{Extension, FromRequest, FromRequestParts, Request};
 use axum::response::Response;
+use hyper::header::{ETAG, HeaderValue};
 use hyper::http::request::Parts;
 use quintet_http::{RequestMemory, Requester};
-use quintet_types::{CommandError, Name};
+use quintet_types::{MessageId, Name};
 use serde::de::DeserializeOwned;
 
 use super::path::Path;
@@ -17,19 +19,19 @@ use super::{Api, read};
 /// Reply of a handler, or its problem.
 pub(super) type Answer = Result<Response, Problem>;
 
+/// A reply with the version of what it shows, for `If-Match`.
+pub(super) fn tagged(mut response: Response, version: Option<impl Display>) -> Response {
+    let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());
+    if let Some(tag) = tag {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    response
+}
+
 /// The API, and who asks it.
 pub(super) struct Call {
     pub(super) api: Arc<Api>,
     pub(super) requester: Requester,
-}
-
-/// # Errors
-/// The client may not operate the server.
-pub(super) fn must_operate(requester: &Requester) -> Result<(), Problem> {
-    match requester.may_server() {
-        true => Ok(()),
-        false => Err(Problem::refused(CommandError::NotPermitted)),
-    }
 }
 
 impl FromRequestParts<Arc<Api>> for Call {
@@ -54,6 +56,18 @@ impl FromRequestParts<Arc<Api>> for OfQueue {
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
         let Path(queue) = Path::<String>::from_request_parts(parts, api).await?;
         read::queue(&queue).map(Self)
+    }
+}
+
+/// The message that an address names.
+pub(super) struct OfMessage(pub(super) MessageId);
+
+impl FromRequestParts<Arc<Api>> for OfMessage {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Result<Self, Problem> {
+        let Path(id) = Path::<String>::from_request_parts(parts, api).await?;
+        read::message(&id).map(Self)
     }
 }
 

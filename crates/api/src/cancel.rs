@@ -4,7 +4,7 @@ use axum::response::IntoResponse;
 use hyper::StatusCode;
 use quintet_types::{By, Command, NamedAction};
 
-use super::call::{Answer, Call, RequestBody};
+use super::call::{Answer, Call, OfMessage, RequestBody};
 use super::messages::done_to;
 use super::names::by_name;
 use super::path::Path;
@@ -20,10 +20,9 @@ use super::types::Cancel;
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is cancelled or done already")))]
 pub(super) async fn message(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     RequestBody(supplied, _share): RequestBody<Cancel>,
 ) -> Answer {
-    let id = read::message(&id)?;
     let cancel = Box::new(supplied.into_cancel()?);
     api.change_message(&requester, id, Command::Cancel(id, cancel))
         .await

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// Deduplication of a put.
+/// A deduplication id and its rules; fields left out are as the queue's settings.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dedupe {
@@ -23,7 +23,7 @@ pub struct Dedupe {
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Until {
-    /// Nothing.
+    /// The end of `window_ms` only.
     Time,
     /// Its message is taken; given back, it counts again.
     Waiting,
@@ -44,7 +44,7 @@ impl From<Until> for quintet_types::Scope {
     }
 }
 
-/// Effect of a repeat.
+/// Effect of a put whose deduplication id is remembered.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Repeat {

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::{Api, read};
 
-/// How to reserve.
+/// Messages to reserve: how many, for how long, and how long to wait.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Reserve {

@@ -1,6 +1,7 @@
 //! Holding keys and queues: nothing of them is handed out.
 
-use axum::extract::Request;
+use std::future::pending;
+
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call, OfQueue};
+use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::path::Path;
 use super::problem::Problem;
 use super::read;
@@ -59,17 +60,17 @@ pub(super) struct HoldFor {
     hold_ms: u64,
 }
 
-/// Held keys of a queue.
+/// A page of the held keys of a queue.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Held)]
 pub(super) struct HeldKeyPage {
-    /// In their order.
+    /// Sorted by key, as bytes.
     keys: Vec<HeldOne>,
     /// Go on with this; null: there are no more.
     cursor: Option<String>,
 }
 
-/// A held key.
+/// A key whose messages are not delivered until its hold ends.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct HeldOne {
     /// The key, with U+FFFD in place of bytes that are no UTF-8.
@@ -159,7 +160,8 @@ impl Api {
         holds.hold_ms?;
         let (id, _) = read::lease(token).ok()?;
         let peek = Command::Peek(Peek::Id(id));
-        let (outcome, queue) = self.submit(Principal::SERVER, None, peek).await?;
+        let answered = self.submit(Principal::SERVER, None, peek, pending());
+        let (outcome, queue) = answered.await?;
         matches!(outcome, Outcome::Messages(_)).then_some(queue)
     }
 }
@@ -186,9 +188,8 @@ fn too_long() -> Problem {
 pub(super) async fn queue(
     Call { api, requester }: Call,
     OfQueue(queue): OfQueue,
-    request: Request,
+    RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
-    let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
         return Err(too_long());
     }
@@ -209,10 +210,9 @@ pub(super) async fn queue(
 pub(super) async fn hold(
     Call { api, requester }: Call,
     Path((queue, key)): Path<(String, String)>,
-    request: Request,
+    RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    let (HoldFor { hold_ms }, _share) = read::body(&api.app, request).await?;
     if hold_ms > HOLD_MAX_MS {
         return Err(too_long());
     }
@@ -231,7 +231,7 @@ pub(super) async fn hold(
     responses((status = 200, body = HeldKeyPage)))]
 pub(super) async fn list(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
@@ -239,7 +239,7 @@ pub(super) async fn list(
     let after = after.map(|text| BASE64_URL_SAFE_NO_PAD.decode(text));
     let after = after.transpose();
     let after = after.map_err(|_| Problem::field("cursor", read::NOT_A_CURSOR))?;
-    let held = api.held_keys(&requester, &read::queue(&queue)?).await?;
+    let held = api.held_keys(&requester, &queue).await?;
     let begin = after.map_or(0, |after| behind(&held, &after));
     let mut bytes = 0;
     let page = held[begin..].iter().take_while(|held| {
@@ -264,7 +264,7 @@ mod tests {
 
     /// A list of these keys goes on behind each of them, also behind long ones that begin alike.
     #[test]
-    fn a_cursor_is_short_and_tells_every_key_from_the_others() {
+    fn a_cursor_is_short_and_different_for_every_key() {
         let long = |end: &str| format!("{}{end}", "k".repeat(50_000)).into_bytes();
         let all_of = "k".repeat(CURSOR_BYTES).into_bytes();
         let keys = [b"a".to_vec(), all_of, long("a"), long("b"), b"z".to_vec()];

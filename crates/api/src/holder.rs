@@ -32,7 +32,7 @@ pub struct Holders {
     _rooms: Vec<Option<Share>>,
 }
 
-/// The holder of a lease.
+/// The connection and worker that have a lease, as far as the requester may see them.
 #[derive(Clone, Debug, Default)]
 pub struct Holder {
     pub connection: Option<u64>,
@@ -89,6 +89,18 @@ impl Api {
                 return Ok(holders);
             }
         }
+    }
+
+    /// The connections, asked for where they are not known yet.
+    pub(super) async fn holders_once<'a>(
+        &self,
+        requester: &Requester,
+        known: &'a mut Option<Holders>,
+    ) -> &'a Holders {
+        if known.is_none() {
+            *known = Some(self.holders(requester).await.unwrap_or_default());
+        }
+        known.get_or_insert_default()
     }
 
     /// The client that holds or held a lease of this kind.
@@ -168,20 +180,22 @@ impl Api {
         Ok(found.map(|(_, lease)| *lease))
     }
 
-    /// The holder of a reserved message, and its lease.
+    /// The holder of a reserved message, and its lease. `known`: the connections, for what asks
+    /// for them next.
     pub async fn held_by(
         &self,
         requester: &Requester,
         message: &Message,
         queue: &Name,
+        known: &mut Option<Holders>,
     ) -> Option<(Holder, Lease)> {
         if message.state != State::Reserved {
             return None;
         }
         let lease = self.lease_of(requester, queue, message.id).await.ok()??;
-        let all = self.holders(requester).await.unwrap_or_default();
+        let all = self.holders_once(requester, known).await;
         let by = (lease.client_id, lease.bound);
-        Some((self.holder(requester, by, &all), lease))
+        Some((self.holder(requester, by, all), lease))
     }
 
     /// Why something is not done to a message: that it is reserved is said so.
@@ -194,7 +208,7 @@ impl Api {
             let detail = went.unwrap_or_else(|| problem.detail.clone());
             return Problem { detail, ..problem };
         };
-        match self.held_by(requester, &message, &queue).await {
+        match self.held_by(requester, &message, &queue, &mut None).await {
             Some((holder, _)) => Problem::reserved(id, &holder.text),
             None => problem,
         }

@@ -79,11 +79,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
     }
 }
 
-/// A batch that is known.
+/// A batch of an import that was stored before with the same token.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Known)]
 struct KnownBatch {
-    /// Its first message.
+    /// The id of the first message of the batch.
     id: u64,
 }
 

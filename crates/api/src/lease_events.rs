@@ -33,16 +33,16 @@ const LEASES_MAX: usize = 32;
 /// A stream says after so many ms without news that it is there.
 const QUIET_MS: u64 = 15_000;
 
-/// The state of a lease.
+/// The data of an event of a lease.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct LeaseEvent {
-    /// The message.
+    /// The id of the leased message.
     id: u64,
     /// Of `lease` and `cancelled`: it lasts so long yet; null: it has no deadline.
     left_ms: Option<u64>,
     /// When that ends, ms since 1970.
     until_ms: Option<u64>,
-    /// Of `cancelled`: why.
+    /// Of `cancelled`: the reason that the canceller gave.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

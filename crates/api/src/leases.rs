@@ -9,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
-    BackTo, BulkOp, By, ClientId, Command, Guard, Keys, LeaseOwner, LeaseRequest, LeaseTime,
+    BackTo, BulkOp, By, ClientId, Command, Guard, How, Keys, LeaseOwner, LeaseRequest, LeaseTime,
     ListState, Outcome, Take, Transaction, Wait,
 };
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
 use super::gather::Reserve;
+use super::hold::Holds;
 use super::lease_events::{HeldLeases, name_cancelled};
 use super::messages::idempotency_key;
 use super::path::Path;
@@ -53,11 +54,10 @@ pub(super) fn lease_ms(supplied: Option<u64>) -> Result<Option<u64>, Problem> {
     responses((status = 200, body = Leases)))]
 pub(super) async fn list(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["max", "cursor"], &[])?;
-    let queue = read::queue(&queue)?;
     let after = query.get("cursor").map(bulk::cursor).transpose()?;
     let bulk_op = BulkOp {
         after,
@@ -197,6 +197,14 @@ pub(super) fn cancel_response(outcome: &Outcome) -> Response {
 }
 
 impl Api {
+    /// Ends the lease of this token.
+    async fn end(&self, requester: &Requester, token: &str, how: How, holds: Holds) -> Answer {
+        let settle = hold::settle(how, holds)?;
+        let held = self.to_be_held(token, holds).await;
+        let response = self.settle(requester, token, settle).await?;
+        Ok(hold::noted(response, held))
+    }
+
     /// Does it to the message of a lease, if the lease still is.
     async fn settle(
         &self,
@@ -239,10 +247,7 @@ pub(super) async fn finish(
     RequestBody(supplied, _share): RequestBody<Finish>,
 ) -> Answer {
     let holds = supplied.holds();
-    let settle = hold::settle(supplied.how()?, holds)?;
-    let held = api.to_be_held(&token, holds).await;
-    let response = api.settle(&requester, &token, settle).await?;
-    Ok(hold::noted(response, held))
+    api.end(&requester, &token, supplied.how()?, holds).await
 }
 
 /// The message goes back to its queue.
@@ -255,10 +260,7 @@ pub(crate) async fn release(
     RequestBody(supplied, _share): RequestBody<Release>,
 ) -> Answer {
     let holds = supplied.holds();
-    let settle = hold::settle(supplied.how(), holds)?;
-    let held = api.to_be_held(&token, holds).await;
-    let response = api.settle(&requester, &token, settle).await?;
-    Ok(hold::noted(response, held))
+    api.end(&requester, &token, supplied.how(), holds).await
 }
 
 /// The try failed: the message rests and is tried again, or not, as the queue's policy says.
@@ -270,9 +272,8 @@ pub(super) async fn fail(
     Path(token): Path<String>,
     RequestBody(supplied, _share): RequestBody<Fail>,
 ) -> Answer {
-    let (by, how) = (By::Anyone, supplied.how());
-    let settle = |id| Command::Settle { id, by, how };
-    api.settle(&requester, &token, settle).await
+    api.end(&requester, &token, supplied.how(), Holds::default())
+        .await
 }
 
 /// The message is set aside until somebody acts.
@@ -284,9 +285,8 @@ pub(super) async fn bury(
     Path(token): Path<String>,
     RequestBody(supplied, _share): RequestBody<Bury>,
 ) -> Answer {
-    let (by, how) = (By::Anyone, supplied.how());
-    let settle = |id| Command::Settle { id, by, how };
-    api.settle(&requester, &token, settle).await
+    api.end(&requester, &token, supplied.how(), Holds::default())
+        .await
 }
 
 /// Says how far the work has come; the message and the leases of its queue show it.

@@ -24,6 +24,7 @@ mod message_events;
 mod messages;
 mod names;
 mod openapi;
+mod operations;
 mod over;
 mod path;
 mod problem;
@@ -45,15 +46,17 @@ mod types;
 mod uploads;
 mod workers;
 
+use std::future::pending;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::get;
+use hyper::Method;
 use hyper::header::RETRY_AFTER;
 use quintet_client::{ClientApi, Share};
 use quintet_types::{
-    BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Wait,
+    BulkDone, BulkOp, Caller, ClientId, Command, Handed, Name, Outcome, Principal, Take, Verb, Wait,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -67,6 +70,7 @@ use gather::{Gather, ReserveClient};
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;
+pub use operations::{Administers, operates};
 pub use over::Group;
 pub use path::Path;
 pub use problem::{Problem, in_a_line};
@@ -139,10 +143,31 @@ impl Api {
         requester: &Requester,
         command: Command,
     ) -> Result<(Outcome, Name), Problem> {
-        let answered = self
-            .submit(requester.principal(), requester.client.as_deref(), command)
-            .await;
-        allowed(answered)
+        self.note_account(requester, &command);
+        let (principal, client) = (requester.principal(), requester.client.as_deref());
+        allowed(self.submit(principal, client, command, pending()).await)
+    }
+
+    /// Notes the account of this machine that commands over the control socket, for the traces of
+    /// messages that may end by it.
+    fn note_account(&self, requester: &Requester, command: &Command) {
+        if requester.principal() != Principal::SERVER
+            || matches!(command.about().verb, Verb::Put | Verb::Peek | Verb::Stats)
+        {
+            return;
+        }
+        let (own, user) = (self.own(requester.client.as_deref()), requester.name());
+        let consumers = &self.app.settings().clients.consumers;
+        if let (Some(own), Some(user)) = (own, user)
+            && consumers.of(own.guest.client_id()).is_none()
+        {
+            let consumer = Consumer {
+                protocol: "http",
+                user: Some(user),
+                worker: None,
+            };
+            consumers.note(own.guest.client_id(), consumer);
+        }
     }
 
     /// Takes messages; `gather`: goes on until there are enough. A wait ends when the client ends
@@ -230,37 +255,17 @@ impl Api {
         let replaced = async {
             match attempt {
                 Some(attempt) => attempt.is_replaced().await,
-                None => std::future::pending().await,
+                None => pending().await,
             }
         };
-        let (sender, mut answered) = oneshot::channel();
-        let losses = self.losses.clone();
-        let reply = Box::new(move |outcome, name| {
-            // The client may have gone.
-            if let Err((Outcome::Messages(unheard), _)) = sender.send((outcome, name)) {
-                losses.give_back(caller, unheard.into_vec());
+        let stop = async {
+            match waits {
+                Some(client) => either(client.is_let_go(), replaced).await,
+                None => pending().await,
             }
-        });
-        if let Some(client) = client {
-            client.waits_as(Some(caller.client_id));
-        }
-        self.client_api.submit(caller, Command::Take(take), reply);
-        let outcome = match waits {
-            None => (&mut answered).await,
-            Some(client) => tokio::select! {
-                biased;
-                outcome = &mut answered => outcome,
-                () = either(client.is_let_go(), replaced) => {
-                    // The take itself is answered with the outcome.
-                    self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
-                    (&mut answered).await
-                }
-            },
         };
-        if let Some(client) = client {
-            client.waits_as(None);
-        }
-        let (outcome, name) = allowed(outcome.ok())?;
+        let answered = self.hear(caller, client, Command::Take(take), stop).await;
+        let (outcome, name) = allowed(answered)?;
         // Any other outcome: it waited in vain.
         let mut messages = Handed::new();
         if let Outcome::Messages(taken) = outcome {
@@ -283,6 +288,20 @@ impl Api {
             .ok_or_else(|| quintet_http::Problem::NoMemory.into())
     }
 
+    /// Does one slice of an operation on the messages of a queue.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub async fn slice(&self, requester: &Requester, bulk_op: BulkOp) -> Result<BulkDone, Problem> {
+        match self
+            .ask(requester, Command::BulkOp(Box::new(bulk_op)))
+            .await?
+        {
+            (Outcome::BulkDone(bulk_done), _) => Ok(*bulk_done),
+            _ => Err(Problem::unexpected()),
+        }
+    }
+
     /// Looks through a slice of a queue, of 1 MiB or one message more.
     ///
     /// # Errors
@@ -294,13 +313,8 @@ impl Api {
     ) -> Result<(BulkDone, Option<Share>), Problem> {
         let room = self.room(u64::from(bulk_op.max) * ROW_BYTES)?;
         let queue = bulk_op.queue.clone();
-        let answer = self
-            .ask(requester, Command::BulkOp(Box::new(bulk_op)))
-            .await
-            .map_err(|problem| problem.of_queue(&queue))?;
-        let (Outcome::BulkDone(bulk_done), _) = answer else {
-            return Err(Problem::unexpected());
-        };
+        let bulk_done = self.slice(requester, bulk_op).await;
+        let bulk_done = bulk_done.map_err(|problem| problem.of_queue(&queue))?;
         // As it is, as it is shown, and as text, which has six letters for some.
         let held: u64 = bulk_done.messages.iter().map(|m| 8 * m.extra_bytes()).sum();
         let room = match room {
@@ -310,7 +324,7 @@ impl Api {
             },
             None => None,
         };
-        Ok((*bulk_done, room))
+        Ok((bulk_done, room))
     }
 
     /// Asks the shards as if a client did, which may be a connection.
@@ -318,13 +332,46 @@ impl Api {
     /// # Errors
     /// Their error.
     async fn ask_as(&self, caller: Caller, command: Command) -> Result<Outcome, Problem> {
-        let (sender, answered) = oneshot::channel();
+        let answered = self.hear(caller, None, command, pending()).await;
+        Ok(allowed(answered)?.0)
+    }
+
+    /// Asks the shards as a client, `client` if that is a connection. A command that waits does
+    /// so until `stop`. `None`: the server is stopping.
+    async fn hear(
+        &self,
+        caller: Caller,
+        client: Option<&Client>,
+        command: Command,
+        stop: impl Future<Output = ()>,
+    ) -> Option<(Outcome, Name)> {
+        let losses = matches!(command, Command::Take(_)).then(|| self.losses.clone());
+        let (sender, mut answered) = oneshot::channel();
         let reply = Box::new(move |outcome, name| {
             // The client may have gone.
-            let _delivered = sender.send((outcome, name));
+            if let Err((Outcome::Messages(unheard), _)) = sender.send((outcome, name))
+                && let Some(losses) = losses
+            {
+                losses.give_back(caller, unheard.into_vec());
+            }
         });
+        if let Some(client) = client {
+            client.waits_as(Some(caller.client_id));
+        }
         self.client_api.submit(caller, command, reply);
-        Ok(allowed(answered.await.ok())?.0)
+        let outcome = tokio::select! {
+            biased;
+            outcome = &mut answered => outcome,
+            () = stop => {
+                // The wait itself is answered with the outcome.
+                self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
+                (&mut answered).await
+            }
+        };
+        if let Some(client) = client {
+            client.waits_as(None);
+        }
+        outcome.ok()
     }
 
     /// The client of a connection, if there is one.
@@ -335,38 +382,30 @@ impl Api {
         })
     }
 
-    /// Asks the shards on behalf of `principal`, who may wait at `client`. `None`: the server is
-    /// stopping.
+    /// Asks the shards on behalf of `principal`, who may wait at `client` until `stop`. `None`: the
+    /// server is stopping.
     async fn submit(
         &self,
         principal: Principal,
         client: Option<&Client>,
         command: Command,
+        stop: impl Future<Output = ()>,
     ) -> Option<(Outcome, Name)> {
         let own = self.own(client);
         let guest = own.is_none().then(|| Guest::new(&self.client_api));
-        let client_id = client_of(own, guest.as_ref());
-        let (sender, answered) = oneshot::channel();
-        let reply = Box::new(move |outcome, name| {
-            // The client may have gone.
-            let _delivered = sender.send((outcome, name));
-        });
-        if let Some(client) = client {
-            client.waits_as(Some(client_id));
-        }
-        self.client_api.submit(
-            Caller {
-                client_id,
-                principal,
-            },
-            command,
-            reply,
-        );
-        let answered = answered.await.ok();
-        if let Some(client) = client {
-            client.waits_as(None);
-        }
-        answered
+        let caller = Caller {
+            client_id: client_of(own, guest.as_ref()),
+            principal,
+        };
+        self.hear(caller, client, command, stop).await
+    }
+}
+
+/// Returns when the client ends its side of the connection, and when the server stops.
+async fn let_go(client: Option<&Client>) {
+    match client {
+        Some(client) => client.is_let_go().await,
+        None => pending().await,
     }
 }
 
@@ -416,112 +455,11 @@ pub fn wrong_host(text: &str) -> Response {
 
 /// Everything below `/api/v1`.
 pub fn router(api: Arc<Api>) -> Router {
-    Router::new()
+    operations::routes()
         .route("/openapi.json", get(openapi::document))
-        .route("/events", get(stream::stream))
-        .route("/attention", get(attention::attention))
-        .route("/queues/{queue}/tail", get(tail::tail))
-        .route("/queues", get(queues::list).delete(queues::remove_many))
-        .route(
-            "/queues/{queue}",
-            get(queues::show).post(imports::make).delete(queues::remove),
-        )
-        .route("/queues/{queue}/history", get(queues::history))
-        .route(
-            "/queues/{queue}/settings",
-            get(setup::settings).patch(setup::change),
-        )
-        .route("/queues/{queue}/leases", get(leases::list))
-        .route("/queues/{queue}/leases/release", post(release::of_queue))
-        .route("/queues/{queue}/children", post(queues::join))
-        .route("/queues/{queue}/pause", post(queues::pause))
-        .route("/queues/{queue}/hold", post(hold::queue))
-        .route("/queues/{queue}/keys/held", get(hold::list))
-        .route("/queues/{queue}/keys/{key}/hold", post(hold::hold))
-        .route("/queues/{queue}/resume", post(queues::resume))
-        .route(
-            "/queues/{queue}/messages",
-            get(messages::browse).post(messages::put),
-        )
-        .route("/queues/{queue}/record", post(records::put))
-        .route("/queues/{queue}/reserve", post(leases::reserve))
-        .route(
-            "/queues/{queue}/operations/{operation}",
-            post(bulk::operate),
-        )
-        // Its old name, for one release.
-        .route("/queues/{queue}/acts/{operation}", post(bulk::operate))
-        .route("/queues/{queue}/errors", get(bulk::errors))
-        .route(
-            "/queues/{queue}/records",
-            get(records::list).post(imports::store),
-        )
-        .route("/queues/{queue}/imports/{token}", get(imports::show))
-        .route("/queues/{queue}/peek", get(records::peek))
-        .route("/take", post(records::take))
-        .route("/queues/{queue}/names/{name}", get(names::show))
-        .route("/queues/{queue}/names/{name}/finish", post(names::finish))
-        .route("/queues/{queue}/names/{name}/release", post(names::release))
-        .route("/queues/{queue}/names/{name}/fail", post(names::fail))
-        .route("/queues/{queue}/names/{name}/bury", post(names::bury))
-        .route("/queues/{queue}/names/{name}/extend", post(names::extend))
-        .route("/queues/{queue}/names/{name}/cancel", post(cancel::named))
-        .route("/queues/{queue}/names/{name}/result", get(results::named))
-        .route("/queues/{queue}/tracks/{name}", get(names::track))
-        .route("/messages", get(over::list))
-        .route(
-            "/messages/{id}",
-            get(messages::show)
-                .patch(messages::edit)
-                .delete(messages::remove),
-        )
-        .route("/messages/{id}/body", get(messages::body))
-        .route("/messages/{id}/record", get(records::show))
-        .route("/messages/{id}/cancel", post(cancel::message))
-        .route("/messages/{id}/kick", post(messages::kick))
-        .route("/messages/{id}/redrive", post(messages::redrive))
-        .route("/messages/{id}/move", post(messages::transfer))
-        .route("/messages/{id}/parents", get(after::parents))
-        .route("/messages/{id}/dependents", get(after::dependents))
-        .route("/messages/{id}/trace", get(trace::show))
-        .route("/messages/{id}/result", get(results::message))
-        .route("/messages/{id}/release", post(release::of_message))
-        .route("/leases/{token}/finish", post(leases::finish))
-        .route("/leases/{token}/release", post(leases::release))
-        .route("/leases/{token}/fail", post(leases::fail))
-        .route("/leases/{token}/bury", post(leases::bury))
-        .route("/leases/{token}/extend", post(leases::extend))
-        .route("/leases/{token}/progress", post(leases::progress))
-        .route("/leases/{token}/events", get(lease_events::stream))
-        .route("/stats", get(server::stats))
-        .route("/connections", get(server::connections))
-        .route("/connections/{id}", delete(server::close))
-        .route("/connections/{id}/release", post(release::of_connection))
-        .route("/batches", get(batches::list).post(batches::make))
-        .route("/batches/{id}", get(batches::show).delete(batches::forget))
-        .route("/batches/{id}/{act}", post(batches::operate))
-        .route("/workers", get(workers::list))
-        .route("/workers/{wid}/{act}", post(workers::operate))
-        .route("/schedules", get(schedules::list))
-        .route(
-            "/schedules/{name}",
-            get(schedules::show)
-                .put(schedules::define)
-                .delete(schedules::remove),
-        )
-        .route("/schedules/{name}/pause", post(schedules::pause))
-        .route("/schedules/{name}/resume", post(schedules::resume))
-        .route("/schedules/{name}/run", post(schedules::run))
-        // As older clients call them.
-        .route("/cron", get(schedules::list_of_file))
-        .route("/cron/{name}/pause", post(schedules::pause))
-        .route("/cron/{name}/resume", post(schedules::resume))
-        .route("/cron/{name}/run", post(schedules::run))
-        .route("/server", get(server::numbers))
-        .route("/server/config", get(server::config))
-        .route("/server/metrics", get(server::metrics))
-        .route("/server/{act}", post(server::operate))
-        .fallback(async || Problem::no_such_page())
-        .method_not_allowed_fallback(async || Problem::wrong_method())
+        .fallback(|method: Method| operations::unknown(method, Problem::no_such_page()))
+        .method_not_allowed_fallback(|method: Method| {
+            operations::unknown(method, Problem::wrong_method())
+        })
         .with_state(api)
 }

@@ -21,7 +21,7 @@ use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::results::Place;
 use super::streamed::{QUEUES_MAX, streamed};
-use super::{Api, read};
+use super::{Api, let_go, read};
 use quintet_http::{Client, ConnectionSlot, Requester, Waited, reply};
 
 /// A log that goes on is read this often at most for a reader that waits.
@@ -37,7 +37,7 @@ const STREAM_PAGE: usize = 32 << 10;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct MessageEvents {
     pub(super) events: Vec<Event>,
-    /// `since` of the next request.
+    /// The position behind this page; send it as `since` of the next request.
     pub(super) next: String,
     /// There may be more behind these at once.
     pub(super) more: bool,
@@ -240,12 +240,6 @@ impl Api {
         let notify = Arc::new(Notify::new());
         let notified = Arc::clone(&notify);
         let news: News = Arc::new(move || notified.notify_one());
-        let let_go = async {
-            match client {
-                Some(client) => client.is_let_go().await,
-                None => std::future::pending().await,
-            }
-        };
         let watch = async {
             if !self.client_api.await_events(next, &news) {
                 // A server that syncs its log seldom has it synced by the next look.
@@ -254,7 +248,7 @@ impl Api {
             tokio::time::sleep(GATHER.min(left)).await;
         };
         tokio::select! {
-            () = let_go => false,
+            () = let_go(client) => false,
             () = watch => true,
         }
     }

@@ -7,7 +7,6 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hyper::header::{ETAG, HeaderValue};
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_client::FOLDER;
 use quintet_client::trace::{TRACEPARENT, TRACESTATE, is_traceparent, is_tracestate};
@@ -18,7 +17,7 @@ use quintet_types::{
     ReplyTo, Tie, Transaction, Verb, When,
 };
 
-use super::call::{Answer, Call, RequestBody};
+use super::call::{Answer, Call, OfMessage, OfQueue, RequestBody, tagged};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -45,10 +44,9 @@ pub const SMALL: usize = 64 << 10;
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn put(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     request: Request,
 ) -> Answer {
-    let queue = read::queue(&queue)?;
     let token = idempotency_key(request.headers())?;
     let trace = trace_context(request.headers());
     // A wait has its place before anything is stored.
@@ -284,7 +282,11 @@ impl Api {
         }
     }
 
-    pub(super) async fn message(
+    /// A message, and its queue.
+    ///
+    /// # Errors
+    /// The shards' error.
+    pub async fn message(
         &self,
         requester: &Requester,
         id: MessageId,
@@ -433,18 +435,13 @@ pub(super) fn bulk_op(queue: &str, query: &read::Query) -> Result<BulkOp, Proble
     params(("id" = u64, Path)), responses((status = 200, body = MessageView, headers(("ETag" = String)))))]
 pub(super) async fn show(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     uri: Uri,
 ) -> Answer {
     read::Query::of(&uri, &[], &[])?;
-    let (message, queue) = api.message(&requester, read::message(&id)?).await?;
+    let (message, queue) = api.message(&requester, id).await?;
     let shown = MessageView::of(&message, &queue, api.client_api.now());
-    let tag = HeaderValue::from_str(&format!("\"{}\"", shown.version));
-    let mut response = reply::document(&shown);
-    if let Ok(tag) = tag {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    Ok(response)
+    Ok(tagged(reply::document(&shown), Some(&shown.version)))
 }
 
 /// A message's body as it is, of any length.
@@ -453,11 +450,11 @@ pub(super) async fn show(
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>)))]
 pub(crate) async fn body(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     uri: Uri,
 ) -> Answer {
     read::Query::of(&uri, &[], &[])?;
-    let (message, _) = api.message(&requester, read::message(&id)?).await?;
+    let (message, _) = api.message(&requester, id).await?;
     let client_api = Arc::clone(&api.client_api);
     Ok(download::response(client_api, message.id, message.body))
 }
@@ -470,11 +467,10 @@ pub(crate) async fn body(
         (status = 507, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn edit(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     headers: HeaderMap,
     RequestBody(changes, _share): RequestBody<Changes>,
 ) -> Answer {
-    let id = read::message(&id)?;
     let version = read::if_match(&headers);
     let has_body = changes.body.is_some() || changes.body_base64.is_some();
     let bytes = body_of(changes.body, changes.body_base64, "")?;
@@ -519,10 +515,9 @@ pub(super) async fn edit(
     params(("id" = u64, Path), ("If-Match" = Option<String>, Header)), responses((status = 204)))]
 pub(super) async fn remove(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     headers: HeaderMap,
 ) -> Answer {
-    let id = read::message(&id)?;
     let queue = api.queue_of(&requester, id).await;
     let by = By::Anyone;
     let command = Command::Delete { id, by };
@@ -534,8 +529,7 @@ pub(super) async fn remove(
 /// Makes a buried or delayed message ready.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/kick", tag = "messages",
     params(("id" = u64, Path)), responses((status = 204)))]
-pub(super) async fn kick(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    let id = read::message(&id)?;
+pub(super) async fn kick(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
     api.change_message(&requester, id, Command::KickId(id))
         .await
 }
@@ -543,8 +537,7 @@ pub(super) async fn kick(Call { api, requester }: Call, Path(id): Path<String>) 
 /// Sends a dead letter back to the queue it came from, where it is as new.
 #[utoipa::path(post, path = "/api/v1/messages/{id}/redrive", tag = "messages",
     params(("id" = u64, Path)), responses((status = 204)))]
-pub(super) async fn redrive(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    let id = read::message(&id)?;
+pub(super) async fn redrive(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
     api.change_message(&requester, id, Command::Redrive(id))
         .await
 }
@@ -554,10 +547,9 @@ pub(super) async fn redrive(Call { api, requester }: Call, Path(id): Path<String
     params(("id" = u64, Path)), request_body = Target, responses((status = 204)))]
 pub(super) async fn transfer(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     RequestBody(Target { to }, _share): RequestBody<Target>,
 ) -> Answer {
-    let id = read::message(&id)?;
     let to = read::queue(&to).map_err(|_| Problem::field("to", read::NOT_A_QUEUE))?;
     api.change_message(&requester, id, Command::Move { id, to })
         .await

@@ -6,43 +6,8 @@ use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::{
-    after, attention, batches, bulk, cancel, hold, imports, lease_events, leases, messages, names,
-    over, queues, records, release, results, schedules, server, setup, stream, tail, trace,
-    workers,
-};
+use super::operations::Document;
 use quintet_http::reply;
-
-#[rustfmt::skip]
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Quintet",
-        description = "Queues, messages, leases and the server. Times are in ms, moments Unix time.",
-        license(name = "Apache-2.0 OR MIT")
-    ),
-    paths(
-        attention::attention, tail::tail, queues::list, queues::show, queues::history,
-        setup::settings, setup::change, queues::join, stream::stream, queues::remove,
-        queues::remove_many, queues::pause, hold::queue, hold::hold, hold::list, queues::resume,
-        messages::browse, over::list, messages::put, messages::show, records::list, records::peek,
-        records::put, records::show, records::take, imports::store, imports::show, imports::make,
-        after::parents, after::dependents, trace::show, results::message, messages::body,
-        messages::edit, messages::remove, cancel::message, messages::kick, messages::redrive,
-        bulk::errors, messages::transfer, leases::list, lease_events::stream, leases::reserve,
-        leases::finish, leases::release, leases::fail, leases::bury, leases::extend,
-        leases::progress, release::of_message, release::of_queue, release::of_connection,
-        names::show, names::finish, names::release, names::fail, names::bury, names::extend,
-        cancel::named, names::track, results::named, bulk::operate, server::stats, server::numbers,
-        server::config, server::metrics, server::connections, server::close, batches::list,
-        batches::make, batches::show, batches::forget, batches::operate, workers::list,
-        workers::operate, schedules::list, schedules::list_of_file, schedules::show,
-        schedules::define, schedules::remove, schedules::pause, schedules::resume, schedules::run,
-        server::operate,
-    ),
-    components(schemas(crate::events::Figures))
-)]
-struct Document;
 
 /// `/api/v1/openapi.json`.
 pub(crate) async fn document() -> Response {
@@ -266,7 +231,7 @@ mod tests {
     use super::whole;
 
     #[test]
-    fn what_fields_take_is_said() {
+    fn fields_have_their_allowed_values() {
         let document = whole();
         for (schema, field, range) in super::FIELDS {
             let of = &document["components"]["schemas"][schema]["properties"][field];

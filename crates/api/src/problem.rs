@@ -16,17 +16,17 @@ use super::reasons::detail;
 
 /// Of a limit of an address or a user.
 const TOO_MANY: &str = "too_many_requests";
-/// Of a lease that is over.
+/// The code for a lease that has ended; its message may be leased to another client.
 pub(super) const LEASE_OVER: &str = "lease_over";
 
-/// The error, and its subject.
+/// An error (RFC 9457, `application/problem+json`).
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Problem {
     /// A word for programs, the same in every version.
     pub code: &'static str,
     /// The status' own words.
     pub title: &'static str,
-    /// The status again.
+    /// The status of the reply, as a number.
     pub status: u16,
     /// Description of the error, for people.
     pub detail: String,
@@ -204,7 +204,7 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "denied", why)
     }
 
-    /// 500, with its reason.
+    /// 500 with the code `internal`; `why` is its `detail`.
     pub fn internal(why: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", why)
     }

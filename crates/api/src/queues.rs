@@ -1,6 +1,5 @@
 //! Queues: lists, numbers, pauses, an end.
 
-use axum::extract::Request;
 use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::{Did, SetBy};
@@ -8,17 +7,23 @@ use quintet_types::{Command, Name, Outcome, Pattern, QueueStats, Tags};
 use serde_json::Value;
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
-use super::path::Path;
 use super::problem::Problem;
 use super::types::{Child, Dropped, Named, PastOfQueue, PauseFor, Queues};
 use super::{Api, read, types};
-use quintet_http::{DoneTo, OnlyCounted, reply};
+use quintet_http::{DoneTo, OnlyCounted, Requester, reply};
 
 impl Api {
     /// A queue's numbers, and how fast it moves.
     fn queue(&self, stats: &QueueStats) -> Value {
         let recent = self.client_api.recent(stats);
         types::queue(stats, self.client_api.rates(&stats.name), recent.as_ref())
+    }
+
+    async fn pause(&self, requester: &Requester, queue: Name, for_ms: Option<u64>) -> Answer {
+        let name = queue.clone();
+        let outcome = self.ask(requester, Command::Pause { queue, for_ms }).await;
+        outcome.map_err(|problem| problem.of_queue(&name).of_pause())?;
+        Ok(StatusCode::NO_CONTENT.into_response())
     }
 }
 
@@ -41,11 +46,10 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     params(("queue" = String, Path)), responses((status = 200, body = Object)))]
 pub(super) async fn show(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     read::Query::of(&uri, &[], &[])?;
-    let queue = read::queue(&queue)?;
     let stats = api.queue_stats(&requester, &queue).await?;
     let mut shown = api.queue(&stats);
     if stats.paused {
@@ -68,11 +72,10 @@ pub(super) async fn show(
     params(("queue" = String, Path)), responses((status = 200, body = PastOfQueue)))]
 pub(super) async fn history(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     read::Query::of(&uri, &[], &[])?;
-    let queue = read::queue(&queue)?;
     // Whether it is there, and may be seen.
     api.queue_stats(&requester, &queue).await?;
     let client_api = &api.client_api;
@@ -87,11 +90,9 @@ pub(super) async fn history(
     params(("queue" = String, Path)), request_body = Child, responses((status = 200, body = Named)))]
 pub(super) async fn join(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
-    request: Request,
+    OfQueue(parent): OfQueue,
+    RequestBody(Child { name }, _share): RequestBody<Child>,
 ) -> Answer {
-    let parent = read::queue(&queue)?;
-    let (Child { name }, _share) = read::body(&api.app, request).await?;
     let child = parent.child(&read::queue(&name)?);
     let child = child.ok_or_else(|| {
         let detail = format!(
@@ -192,19 +193,12 @@ pub(super) async fn pause(
             "takes 1 ms or more; to end a pause, send resume",
         ));
     }
-    let name = queue.clone();
-    let outcome = api.ask(&requester, Command::Pause { queue, for_ms }).await;
-    outcome.map_err(|problem| problem.of_queue(&name).of_pause())?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    api.pause(&requester, queue, for_ms).await
 }
 
 /// Ends a pause.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/resume", tag = "queues",
     params(("queue" = String, Path)), responses((status = 204)))]
 pub(super) async fn resume(Call { api, requester }: Call, OfQueue(queue): OfQueue) -> Answer {
-    let for_ms = Some(0);
-    let name = queue.clone();
-    let outcome = api.ask(&requester, Command::Pause { queue, for_ms }).await;
-    outcome.map_err(|problem| problem.of_queue(&name).of_pause())?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    api.pause(&requester, queue, Some(0)).await
 }

@@ -245,6 +245,12 @@ pub(super) fn message(text: &str) -> Result<MessageId, Problem> {
         .ok_or_else(|| Problem::field("id", "the id of a message is a number from 1 on"))
 }
 
+/// A connection of the address.
+pub(super) fn connection(text: &str) -> Result<u64, Problem> {
+    let id = text.parse();
+    id.map_err(|_| Problem::field("id", "the id of a connection is a number"))
+}
+
 /// A field gives a longer wait than [`WAIT_MAX_MS`].
 pub(super) fn wait_too_long(field: &str, ms: u64) -> Problem {
     Problem::field(field, format!("takes at most {WAIT_MAX_MS} ms; not {ms}"))
@@ -433,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_say_the_same_have_one_sum() {
+    fn equal_requests_have_one_sum() {
         let first =
             sum(br#"{"messages":[{"body":"\u0061","headers":{"a":"1","b":"2"},"priority":1}]}"#);
         let same =

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue};
+use super::call::{Answer, Call, OfMessage, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
@@ -163,11 +163,10 @@ pub(super) async fn list(
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
 pub(super) async fn peek(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["state"], &[])?;
-    let queue = read::queue(&queue)?;
     let peek = match query.get("state").unwrap_or("ready") {
         "ready" => Peek::Ready(queue),
         "delayed" => Peek::Delayed(queue),
@@ -181,8 +180,8 @@ pub(super) async fn peek(
 #[utoipa::path(get, path = "/api/v1/messages/{id}/record", operation_id = "show_record", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, content_type = "application/octet-stream", body = Vec<u8>, description = "a line of JSON, then the bodies")))]
-pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    seen(&api, &requester, Peek::Id(read::message(&id)?)).await
+pub(super) async fn show(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
+    seen(&api, &requester, Peek::Id(id)).await
 }
 
 async fn seen(api: &Api, requester: &Requester, peek: Peek) -> Result<Response, Problem> {

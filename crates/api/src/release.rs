@@ -11,7 +11,7 @@ use quintet_types::{
 };
 use tokio::task::JoinSet;
 
-use super::call::{Answer, Call, OfQueue, RequestBody, must_operate};
+use super::call::{Answer, Call, OfMessage, OfQueue, RequestBody};
 use super::messages::done_to;
 use super::path::Path;
 use super::problem::Problem;
@@ -58,8 +58,7 @@ impl Api {
 #[utoipa::path(post, path = "/api/v1/messages/{id}/release", operation_id = "release_message", tag = "leases",
     params(("id" = u64, Path)),
     responses((status = 204), (status = 409, body = Problem, content_type = "application/problem+json", description = "it is not reserved")))]
-pub(super) async fn of_message(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    let id = read::message(&id)?;
+pub(super) async fn of_message(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
     let queue = api.queue_of(&requester, id).await;
     api.release(&requester, id).await?;
     Ok(done_to(StatusCode::NO_CONTENT.into_response(), queue))
@@ -118,9 +117,7 @@ fn guarded(message: &Message) -> Command {
 #[utoipa::path(post, path = "/api/v1/connections/{id}/release", operation_id = "release_leases_of_connection", tag = "leases",
     params(("id" = u64, Path)), responses((status = 200, body = Acted)))]
 pub(super) async fn of_connection(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    must_operate(&requester)?;
-    let id = id.parse();
-    let id: u64 = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
+    let id = read::connection(&id)?;
     let held = api.holders(&requester).await?.leases(id);
     let held = held.ok_or_else(|| Problem::no_such_connection(id))?;
     let caller = Caller {

@@ -6,24 +6,23 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::response::Response;
 use quintet_types::{
-    By, ByName, Caller, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState,
+    By, ByName, Command, MessageId, MessageResult, NamedAction, Outcome, ResultState,
 };
 use serde::Serialize;
-use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::bytes_in_json::{base64_unless_text, lossy};
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, OfMessage};
 use super::path::Path;
 use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
-use super::{Api, allowed, client_of, read};
-use quintet_http::{Apart, Client, ConnectionSlot, Guest, Requester, Waited, Waits, reply};
+use super::{Api, allowed, let_go, read};
+use quintet_http::{Apart, Client, ConnectionSlot, Requester, Waited, Waits, reply};
 
 /// The new id of a message that is on its way to another shard is requested so often.
 const MOVES: Duration = Duration::from_millis(20);
 
-/// How a message ended.
+/// State of a message and, if it has ended, its result or error.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Ended {
     /// Its id now: a new body, and a move to another shard, give it another one.
@@ -46,10 +45,10 @@ pub(super) struct Ended {
     error_base64: Option<String>,
 }
 
-/// The stored message.
+/// Reply to a put.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Stored {
-    /// In the order of the messages.
+    /// Ids of the stored messages, in the order of the request.
     pub(super) ids: Vec<u64>,
     /// With `wait_ms`: how the message ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,10 +93,9 @@ impl From<MessageResult> for Ended {
     responses((status = 200, body = Ended), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
 pub(super) async fn message(
     Call { api, requester }: Call,
-    Path(id): Path<String>,
+    OfMessage(id): OfMessage,
     request: Request,
 ) -> Answer {
-    let id = read::message(&id)?;
     let (wait_ms, _apart) = waits(&requester, &request)?;
     drop(request);
     api.show_result(&requester, id, wait_ms).await
@@ -248,37 +246,9 @@ impl Api {
         command: Command,
     ) -> Result<Outcome, Problem> {
         let client = requester.client.as_deref();
-        let own = self.own(client);
-        let guest = own.is_none().then(|| Guest::new(&self.client_api));
-        let caller = Caller {
-            client_id: client_of(own, guest.as_ref()),
-            principal: requester.principal(),
-        };
-        let (sender, mut receiver) = oneshot::channel();
-        let reply = Box::new(move |outcome, name| {
-            // The client may have gone.
-            let _delivered = sender.send((outcome, name));
-        });
-        if let Some(client) = client {
-            client.waits_as(Some(caller.client_id));
-        }
-        self.client_api.submit(caller, command, reply);
-        let outcome = match client {
-            None => (&mut receiver).await,
-            Some(client) => tokio::select! {
-                biased;
-                outcome = &mut receiver => outcome,
-                () = client.is_let_go() => {
-                    // The wait itself is answered with the outcome.
-                    self.client_api.submit(caller, Command::StopWaiting, Box::new(|_, _| {}));
-                    (&mut receiver).await
-                }
-            },
-        };
-        if let Some(client) = client {
-            client.waits_as(None);
-        }
-        Ok(allowed(outcome.ok())?.0)
+        let (who, stop) = (requester.principal(), let_go(client));
+        let answered = self.submit(who, client, command, stop).await;
+        Ok(allowed(answered)?.0)
     }
 
     /// The result of a message that this request has put. The put is done, so an error of the wait

@@ -2,7 +2,7 @@
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use hyper::header::{ETAG, HeaderValue, IF_MATCH};
+use hyper::header::IF_MATCH;
 use hyper::{HeaderMap, StatusCode, Uri};
 use quintet_client::{
     LastRun, RunSeen, ScheduleAct, ScheduleSeen, ScheduleSpec, Steered, WhichSchedules,
@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, must_operate};
+use super::call::{Answer, Call, tagged};
 use super::path::Path;
 use super::problem::Problem;
 use super::types::MessageView;
@@ -122,7 +122,7 @@ struct Listed {
     next: Option<String>,
 }
 
-/// One schedule.
+/// A schedule with its definition, next due times and last runs.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct One {
     #[serde(flatten)]
@@ -139,18 +139,18 @@ struct One {
     last_runs: Vec<LastRunShown>,
 }
 
-/// A run of a schedule.
+/// A past due time of a schedule and its outcome.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct LastRunShown {
-    /// When it was due.
+    /// When it was due, ms since 1970; of several missed times the first.
     due_ms: u64,
-    /// When it was dealt with.
+    /// When the server put or skipped it or noticed the miss, ms since 1970.
     at_ms: u64,
     /// `put`, `by_hand`, `skipped` (an earlier run was not done) or `missed`.
     outcome: &'static str,
-    /// Due times that it stands for.
+    /// Number of due times that this run stands for.
     times: u64,
-    /// Message that it put.
+    /// The id of the message that it put; null: none, or not known.
     message: Option<u64>,
     /// State of the message (`ready`, `reserved`, ...), or how it ended
     /// (`finished`, `failed`, ...); null: that is not known, or you may not see it.
@@ -160,7 +160,7 @@ struct LastRunShown {
 /// Result of an operation on a schedule.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 struct SteeredShown {
-    /// False: it was so already.
+    /// False: the schedule was in this state already.
     changed: bool,
     /// The message that was put.
     message: Option<u64>,
@@ -232,13 +232,7 @@ impl Api {
         self.steer_schedule(act, name).await
     }
 
-    async fn steered(
-        &self,
-        requester: &Requester,
-        act: ScheduleAct,
-        name: &str,
-    ) -> Result<Response, Problem> {
-        must_operate(requester)?;
+    async fn steered(&self, act: ScheduleAct, name: &str) -> Answer {
         let done = self.steer_schedule(act, name).await?;
         Ok(respond(done))
     }
@@ -271,14 +265,6 @@ fn respond(done: Steered) -> Response {
     tagged(response, done.version)
 }
 
-fn tagged(mut response: Response, version: Option<u64>) -> Response {
-    let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());
-    if let Some(tag) = tag {
-        response.headers_mut().insert(ETAG, tag);
-    }
-    response
-}
-
 impl Api {
     /// The version that a request has seen; with `If-Match: *` that of now, which there has to be.
     async fn seen(&self, headers: &HeaderMap, name: &str) -> Result<Option<u64>, Problem> {
@@ -304,8 +290,7 @@ impl Api {
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules",
     params(("after" = Option<String>, Query, description = "a schedule's name: those behind it"), ("limit" = Option<u32>, Query)),
     responses((status = 200, body = Listed)))]
-pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn list(Call { api, .. }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["after", "limit"], &[])?;
     let most = match query.number("limit", 1000) {
         Err(_) | Ok(Some(0)) => {
@@ -331,8 +316,7 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
 /// The `[[cron]]` tables of the configuration. This address is for older clients.
 #[utoipa::path(get, path = "/api/v1/cron", operation_id = "list_cron", tag = "schedules",
     responses((status = 200, body = Vec<Schedule>)))]
-pub(super) async fn list_of_file(Call { api, requester }: Call) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn list_of_file(Call { api, .. }: Call) -> Answer {
     let (schedules, _) = api.schedules(WhichSchedules::OfFile).await?;
     let schedules: Vec<Schedule> = schedules.iter().map(Schedule::from).collect();
     Ok(reply::document(&json!(schedules)))
@@ -342,7 +326,6 @@ pub(super) async fn list_of_file(Call { api, requester }: Call) -> Answer {
 #[utoipa::path(get, path = "/api/v1/schedules/{name}", operation_id = "show_schedule", tag = "schedules",
     params(("name" = String, Path)), responses((status = 200, body = One)))]
 pub(super) async fn show(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
-    must_operate(&requester)?;
     let (found, _) = api.schedules(WhichSchedules::One(name.clone())).await?;
     let found = found.into_iter().next();
     let found = found.ok_or_else(|| Problem::no_such_schedule(&name))?;
@@ -406,7 +389,6 @@ pub(super) async fn define(
     Path(name): Path<String>,
     request: Request,
 ) -> Answer {
-    must_operate(&requester)?;
     let headers = request.headers().clone();
     let (spec, _share) = read::body::<ScheduleSpec>(&api.app, request).await?;
     // Invalid definitions are reported before changed ones.
@@ -424,11 +406,10 @@ pub(super) async fn define(
     responses((status = 204),
         (status = "5XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn remove(
-    Call { api, requester }: Call,
+    Call { api, .. }: Call,
     Path(name): Path<String>,
     headers: HeaderMap,
 ) -> Answer {
-    must_operate(&requester)?;
     let seen = api.seen(&headers, &name).await?;
     api.steer_schedule(ScheduleAct::Remove { seen }, &name)
         .await?;
@@ -438,23 +419,23 @@ pub(super) async fn remove(
 /// It puts nothing by itself until it is resumed, whatever restarts.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/pause", tag = "schedules",
     params(("name" = String, Path)), responses((status = 200, body = SteeredShown)))]
-pub(super) async fn pause(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
-    api.steered(&requester, ScheduleAct::Pause, &name).await
+pub(super) async fn pause(Call { api, .. }: Call, Path(name): Path<String>) -> Answer {
+    api.steered(ScheduleAct::Pause, &name).await
 }
 
 /// It puts again; what was due in the pause is let go.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/resume", tag = "schedules",
     params(("name" = String, Path)), responses((status = 200, body = SteeredShown)))]
-pub(super) async fn resume(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
-    api.steered(&requester, ScheduleAct::Resume, &name).await
+pub(super) async fn resume(Call { api, .. }: Call, Path(name): Path<String>) -> Answer {
+    api.steered(ScheduleAct::Resume, &name).await
 }
 
 /// Puts its message once, now, also if it is paused or has ended. Its due times stay.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/run", tag = "schedules",
     params(("name" = String, Path)),
     responses((status = 200, body = SteeredShown), (status = "5XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn run(Call { api, requester }: Call, Path(name): Path<String>) -> Answer {
-    api.steered(&requester, ScheduleAct::Run, &name).await
+pub(super) async fn run(Call { api, .. }: Call, Path(name): Path<String>) -> Answer {
+    api.steered(ScheduleAct::Run, &name).await
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@ use axum::response::IntoResponse;
 use hyper::{StatusCode, Uri};
 use quintet_client::Exposition;
 use serde_json::{Map, Value, json};
+use tokio::sync::oneshot::Receiver;
 
-use super::call::{Answer, Call, must_operate};
+use super::call::{Answer, Call};
 use super::path::Path;
 use super::problem::Problem;
-use super::read;
 use super::workers::linked;
-use quintet_http::reply;
+use super::{Api, read};
+use quintet_http::{Requester, reply};
 
 /// Sums over all queues. `/metrics` tells all numbers there are.
 #[utoipa::path(get, path = "/api/v1/stats", operation_id = "show_stats", tag = "server",
@@ -27,24 +28,21 @@ pub(super) async fn stats(Call { api, requester }: Call) -> Answer {
 /// Every number the server tells, by name, with its version and the last errors of hooks.
 #[utoipa::path(get, path = "/api/v1/server", operation_id = "show_server", tag = "server",
     responses((status = 200, body = Object)))]
-pub(super) async fn numbers(Call { api, requester }: Call) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn numbers(Call { api, .. }: Call) -> Answer {
     Ok(reply::written(api.client_api.numbers()))
 }
 
 /// The configuration in force, as a TOML file with its secrets hidden.
 #[utoipa::path(get, path = "/api/v1/server/config", operation_id = "show_config", tag = "server",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn config(Call { api, requester }: Call) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn config(Call { api, .. }: Call) -> Answer {
     Ok(reply::plain(StatusCode::OK, api.client_api.config()))
 }
 
 /// The same numbers as Prometheus reads them, without series of single queues.
 #[utoipa::path(get, path = "/api/v1/server/metrics", operation_id = "show_metrics", tag = "server",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn metrics(Call { api, .. }: Call) -> Answer {
     let written = api.client_api.metrics(Exposition::Prometheus, &[], false);
     Ok(reply::plain(StatusCode::OK, written.unwrap_or_default()))
 }
@@ -54,27 +52,42 @@ pub(super) async fn metrics(Call { api, requester }: Call) -> Answer {
 #[utoipa::path(get, path = "/api/v1/connections", operation_id = "list_connections", tag = "server",
     params(("after" = Option<u64>, Query, description = "a connection's id: those behind it")),
     responses((status = 200, body = Vec<Object>, headers(("Link" = String, description = "the next page, rel=\"next\"")))))]
-pub(super) async fn connections(Call { api, requester }: Call, uri: Uri) -> Answer {
-    must_operate(&requester)?;
+pub(super) async fn connections(Call { api, .. }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["after"], &[])?;
     let after = query.number("after", u64::MAX)?;
     let (list, next, _room) = api.connections(after).await?;
     Ok(linked(list, next))
 }
 
+impl Api {
+    /// Closes a connection; false: there is none of this id.
+    ///
+    /// # Errors
+    /// The server stops.
+    pub async fn close(&self, id: u64) -> Result<bool, Problem> {
+        let (sender, receiver) = reply::channel();
+        self.client_api.close_client(id, sender);
+        receiver.await.map_err(|_| Problem::stopping())
+    }
+
+    /// Has the configuration read again. The receiver gets notes, or why it was not read; nothing
+    /// if the server stops.
+    pub fn reload(&self, requester: &Requester) -> Receiver<Result<Vec<String>, String>> {
+        let (sender, receiver) = reply::channel();
+        let principal = requester.known.as_ref().map(|(principal, _)| *principal);
+        self.client_api.reload(principal, sender);
+        receiver
+    }
+}
+
 /// Closes a connection: its waits end, and its leases, but those of HTTP, which are their tokens'.
 #[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "server",
     params(("id" = u64, Path)), responses((status = 204)))]
-pub(super) async fn close(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    must_operate(&requester)?;
-    let id = id.parse();
-    let id = id.map_err(|_| Problem::field("id", "the id of a connection is a number"))?;
-    let (sender, receiver) = reply::channel();
-    api.client_api.close_client(id, sender);
-    match receiver.await {
-        Ok(true) => Ok(StatusCode::NO_CONTENT.into_response()),
-        Ok(false) => Err(Problem::no_such_connection(id)),
-        Err(_) => Err(Problem::stopping()),
+pub(super) async fn close(Call { api, .. }: Call, Path(id): Path<String>) -> Answer {
+    let id = read::connection(&id)?;
+    match api.close(id).await? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(Problem::no_such_connection(id)),
     }
 }
 
@@ -90,7 +103,6 @@ pub(super) async fn operate(
     Path(operation): Path<String>,
     uri: Uri,
 ) -> Answer {
-    must_operate(&requester)?;
     let query = read::Query::of(&uri, &["wait"], &[])?;
     let waits = query.flag("wait")?;
     let mut ordered = json!({ "ordered": operation });
@@ -98,11 +110,9 @@ pub(super) async fn operate(
         "drain" => api.client_api.drain(true),
         "undrain" => api.client_api.drain(false),
         "reload" => {
-            let (sender, receiver) = reply::channel();
-            let principal = requester.known.as_ref().map(|(principal, _)| *principal);
-            api.client_api.reload(principal, sender);
+            let came = api.reload(&requester);
             if waits {
-                let came = receiver.await.map_err(|_| Problem::stopping())?;
+                let came = came.await.map_err(|_| Problem::stopping())?;
                 ordered["notes"] = came.map_err(|why| Problem::not_reloaded(&why))?.into();
             }
             true

@@ -6,23 +6,22 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use axum::extract::Request;
 use axum::response::Response;
 use hyper::Uri;
-use hyper::header::{ETAG, HeaderValue};
 use quintet_client::{Change, Setting};
 use quintet_types::{Command, CommandError, Name, QueueSetup};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call, OfQueue};
+use super::call::{Answer, Call, OfQueue, tagged};
 use super::path::Path;
 use super::problem::Problem;
 use super::{Api, read};
 use quintet_http::{Requester, reply};
 
-/// A setting of a queue that is in force.
+/// A setting of a queue with its value in force and the source of that.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct InForce {
-    /// As in a `[[queue]]` table.
+    /// The key of a `[[queue]]` table.
     key: String,
     /// As such a table says it: a number, true or false, a text, a list.
     #[schema(value_type = Value)]
@@ -36,7 +35,7 @@ struct InForce {
     /// Of the source `queue`: the user who set it, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_by: Option<String>,
-    /// When, ms since 1970.
+    /// When that user set it, ms since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_at_ms: Option<u64>,
     /// Its effect, with unit and range.
@@ -64,7 +63,7 @@ impl InForce {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct Setup {
     queue: String,
-    /// In the order of the documentation.
+    /// All settings, in the order of the documentation.
     settings: Vec<InForce>,
     /// The queue whose puts it gets copies of.
     parent: Option<String>,
@@ -122,16 +121,13 @@ impl Api {
 
     fn respond(&self, setup: &QueueSetup) -> Response {
         let settings = self.client_api.queue_settings(setup).into_iter();
-        let mut response = reply::document(&Setup {
+        let shown = Setup {
             queue: setup.name.to_string(),
             settings: settings.map(InForce::of).collect(),
             parent: setup.parent.as_ref().map(Name::to_string),
             children: setup.children.iter().map(Name::to_string).collect(),
-        });
-        if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", version(setup))) {
-            response.headers_mut().insert(ETAG, tag);
-        }
-        response
+        };
+        tagged(reply::document(&shown), Some(version(setup)))
     }
 }
 

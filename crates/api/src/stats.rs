@@ -53,7 +53,10 @@ impl Api {
         Ok(*setup)
     }
 
-    /// The keys of a queue that are held.
+    /// Held keys of a queue with the ends of their holds.
+    ///
+    /// # Errors
+    /// There is no such queue, or `requester` has no right to see it.
     pub async fn held_keys(
         &self,
         requester: &Requester,

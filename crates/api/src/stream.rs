@@ -1,5 +1,6 @@
 //! Server-sent events: what changes in queues, as it changes.
 
+use std::future::pending;
 use std::sync::Arc;
 
 use axum::extract::Extension;
@@ -84,7 +85,7 @@ fn wanted(uri: &Uri) -> Result<Option<Vec<Name>>, Problem> {
 impl Api {
     async fn figures(&self, principal: Principal, queue: &Name) -> Result<Figures, CommandError> {
         let command = Command::Stats(StatsOf::Queue(queue.clone()));
-        match self.submit(principal, None, command).await {
+        match self.submit(principal, None, command, pending()).await {
             Some((Outcome::Stats(stats), _)) => match *stats {
                 StatsReply::Queue(stats) => Ok(Figures::of(&stats, self.client_api.rates(queue))),
                 StatsReply::Shard(_)
@@ -128,7 +129,7 @@ impl Api {
         let (mut next, mut bytes) = (Some((0, 0)), 0);
         while let Some(from) = next.take() {
             let command = Command::Stats(StatsOf::Queues { from });
-            let (outcome, _) = self.submit(principal, None, command).await?;
+            let (outcome, _) = self.submit(principal, None, command, pending()).await?;
             let Outcome::Stats(stats) = outcome else {
                 break;
             };

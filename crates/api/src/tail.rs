@@ -6,8 +6,7 @@ use quintet_types::{BulkOp, CommandError, ListState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::call::{Answer, Call};
-use super::path::Path;
+use super::call::{Answer, Call, OfQueue};
 use super::problem::Problem;
 use super::read;
 use crate::bytes_in_json::{base64_unless_text, lossy};
@@ -16,9 +15,9 @@ use quintet_http::reply;
 /// The events of a queue's messages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Tail {
-    /// Oldest first.
+    /// The newest events, oldest first.
     pub(super) events: Vec<Event>,
-    /// For `after` of the next request.
+    /// Number of the last event; send it as `after` of the next request.
     pub(super) next: u64,
     /// Events before these that are kept no longer.
     pub(super) missed: u64,
@@ -28,7 +27,7 @@ pub(super) struct Tail {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Event {
     pub(super) at_ms: u64,
-    /// 0: it happened to many.
+    /// The message's id; 0: the event is about many messages.
     pub(super) id: u64,
     /// put, arrived, reserved, released, failed, timed_out, connection_lost, buried, kicked,
     /// edited, taken, finished, deleted, dropped, expired, replaced, cancelled, moved, dead_letter
@@ -76,12 +75,11 @@ impl Tail {
         (status = 503, body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn tail(
     Call { api, requester }: Call,
-    Path(queue): Path<String>,
+    OfQueue(queue): OfQueue,
     uri: Uri,
 ) -> Answer {
     let query = read::Query::of(&uri, &["after", "contains"], &[])?;
     let after = query.number("after", u64::MAX)?.unwrap_or(0);
-    let queue = read::queue(&queue)?;
     // The stream has bodies, so it takes the right to see messages.
     let peek = BulkOp::show(queue.clone(), ListState::Ready, 1);
     match api.bulk_done(&requester, peek).await {

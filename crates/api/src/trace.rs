@@ -6,13 +6,12 @@ use quintet_types::{Caller, ClientId, Ended, Ending, Message, MessageId, Name, P
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Api;
 use super::attempts::PastAttempt;
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, OfMessage};
 use super::holder::Holders;
-use super::path::Path;
 use super::problem::Problem;
 use super::types::MessageView;
-use super::{Api, read};
 use quintet_http::{Requester, reply};
 
 /// State of a message whose end is not known, but a purge that it was part of perhaps.
@@ -21,22 +20,22 @@ const UNKNOWN: &str = "unknown";
 /// The first of the ids under which hooks run on nobody's behalf.
 const HOOKS: ClientId = ClientId(u64::MAX - 1);
 
-/// The trace of a message.
+/// Where a message is, or how it ended.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Traced {
     id: u64,
     /// As in a list of messages; `gone`: it is none of them.
     state: &'static str,
-    /// A sentence.
+    /// State or end of the message in a sentence for people.
     text: String,
     /// The queue that has, had or gets the message; null: that queue is gone.
     queue: Option<String>,
     created_ms: Option<u64>,
-    /// Leases so far.
+    /// Number of leases that the message had.
     attempts: Option<u32>,
     /// Tries that failed, as the queue's policy counts them.
     failures: Option<u32>,
-    /// Its holder.
+    /// The connection, script or worker that has the lease; null: none has.
     holder: Option<String>,
     /// When that lease ends; null: it has no end, or there is none.
     until_ms: Option<u64>,
@@ -45,7 +44,7 @@ pub(super) struct Traced {
     /// enough), `replaced` (by a repeat), `failed`, `cancelled`, `edited` (with a new body it has
     /// another id), `moved` (to another shard, where it has another id).
     end: Option<&'static str>,
-    /// When it went.
+    /// When the message ended, ms since 1970; null: it is there.
     at_ms: Option<u64>,
     /// The user or connection that did it, as far as it is known.
     by: Option<String>,
@@ -60,8 +59,7 @@ pub(super) struct Traced {
 #[utoipa::path(get, path = "/api/v1/messages/{id}/trace", operation_id = "trace_message", tag = "messages",
     params(("id" = u64, Path)),
     responses((status = 200, body = Traced), (status = 404, body = Problem, content_type = "application/problem+json", description = "nothing is known of it")))]
-pub(super) async fn show(Call { api, requester }: Call, Path(id): Path<String>) -> Answer {
-    let id = read::message(&id)?;
+pub(super) async fn show(Call { api, requester }: Call, OfMessage(id): OfMessage) -> Answer {
     let traced = match api.message(&requester, id).await {
         Ok((message, queue)) => api.live(&requester, &message, &queue).await,
         Err(problem) if problem.code == "not_found" => api.gone(&requester, id).await?,
@@ -82,12 +80,15 @@ impl Api {
         let now = self.client_api.now();
         let ahead = self.client_api.ahead();
         let shown = MessageView::of(message, queue, now);
-        let (holder, until) = match self.held_by(requester, message, queue).await {
+        let mut connections = None;
+        let held = self.held_by(requester, message, queue, &mut connections);
+        let (holder, until) = match held.await {
             Some((holder, lease)) => (Some(holder.text), lease.until),
             None => (None, None),
         };
         let attempts = words::of(u64::from(message.reserves), "attempt", "attempts");
-        let past = self.past_attempts(requester, message.born()).await;
+        let past = self.past_attempts(requester, message.born(), &mut connections);
+        let past = past.await;
         let by = holder.as_ref().map(|holder| format!(" by {holder}"));
         let why = match (shown.state, shown.status.lines().next()) {
             ("buried", Some(reason)) => format!(": {reason}"),
@@ -139,10 +140,12 @@ impl Api {
         if !may {
             return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
         }
+        let mut connections = None;
         let by = match end.by {
             Some(caller) => {
                 let holders = self.holders(requester).await?;
-                who(requester, (end.why, caller), &holders)
+                let holders = connections.insert(holders);
+                self.who(requester, (end.why, caller), holders)
             }
             None => None,
         };
@@ -154,7 +157,8 @@ impl Api {
                 ..Traced::default()
             });
         }
-        let past = self.past_attempts(requester, id).await;
+        let past = self.past_attempts(requester, id, &mut connections);
+        let past = past.await;
         let ahead = self.client_api.ahead();
         Ok(Traced {
             id: id.0,
@@ -175,28 +179,43 @@ impl Api {
     pub async fn how_it_went(&self, requester: &Requester, id: MessageId) -> Option<String> {
         Some(self.gone(requester, id).await.ok()?.text)
     }
-}
 
-/// The user that ended the message, or its connection if that is still there.
-fn who(requester: &Requester, (why, caller): (Ended, Caller), holders: &Holders) -> Option<String> {
-    let known = requester.known.as_ref().filter(|_| requester.may_server());
-    let user = known
-        .filter(|_| caller.principal >= Principal::FIRST)
-        .and_then(|(_, gate)| gate.name_of(caller.principal));
-    let user = user.map(|user| format!("user {}", plain(user.as_bytes())));
-    let connection = holders.describe(caller.client_id);
-    let all: Vec<String> = user.into_iter().chain(connection).collect();
-    // Scripts only finish messages.
-    let requested = match caller.principal {
-        Principal::SERVER => why.is_asked_for() && why != Ended::Finished,
-        Principal::ANONYMOUS => why.is_asked_for(),
-        Principal(_) => false,
-    };
-    match all.is_empty() {
-        true if !requested => None,
-        true if caller.client_id >= HOOKS => Some("a hook".to_owned()),
-        true => Some("a client without a login".to_owned()),
-        false => Some(all.join(", ")),
+    /// The user that ended the message, or its connection if that is still there.
+    fn who(
+        &self,
+        requester: &Requester,
+        (why, caller): (Ended, Caller),
+        holders: &Holders,
+    ) -> Option<String> {
+        let known = requester.known.as_ref().filter(|_| requester.may_server());
+        let user = known
+            .filter(|_| caller.principal >= Principal::FIRST)
+            .and_then(|(_, gate)| gate.name_of(caller.principal));
+        let user = user.map(|user| format!("user {}", plain(user.as_bytes())));
+        let user = user.or_else(|| self.account_of(requester, caller));
+        let connection = holders.describe(caller.client_id);
+        let all: Vec<String> = user.into_iter().chain(connection).collect();
+        // Scripts only finish messages.
+        let requested = match caller.principal {
+            Principal::SERVER => why.is_asked_for() && why != Ended::Finished,
+            Principal::ANONYMOUS => why.is_asked_for(),
+            Principal(_) => false,
+        };
+        match all.is_empty() {
+            true if !requested => None,
+            true if caller.client_id >= HOOKS => Some("a hook".to_owned()),
+            true => Some("a client without a login".to_owned()),
+            false => Some(all.join(", ")),
+        }
+    }
+
+    /// The account of this machine that commanded it over the control socket, in the words of the
+    /// audit.
+    fn account_of(&self, requester: &Requester, caller: Caller) -> Option<String> {
+        let is_local = caller.principal == Principal::SERVER && requester.may_server();
+        let consumers = &self.app.settings().clients.consumers;
+        let known = consumers.of(caller.client_id).filter(|_| is_local)?;
+        Some(plain(known.user?.as_bytes()))
     }
 }
 

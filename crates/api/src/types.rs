@@ -25,13 +25,13 @@ use crate::bytes_in_json::{base64_unless_text, lossy, text_of};
 /// Bytes of a result at most.
 const RESULT_MAX: usize = 64 << 10;
 
-/// A new message.
+/// A message to put. Without `body` and `body_base64` its body is empty.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewMessage {
     /// The body as text. This or `body_base64`; neither: an empty body.
     pub body: Option<String>,
-    /// The body in base64.
+    /// The body in base64, in place of `body`, for bytes that are not UTF-8.
     pub body_base64: Option<String>,
     /// Grouping key, 65535 bytes at most.
     pub key: Option<String>,
@@ -45,13 +45,13 @@ pub struct NewMessage {
     /// Not taken before so many ms are over.
     #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub delay_ms: Option<u64>,
-    /// Gone after so many ms.
+    /// The message expires so many ms after the put.
     #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub ttl_ms: Option<u64>,
     /// Time to run of its leases, ms; 0: no deadline.
     #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub ttr_ms: Option<u64>,
-    /// Flags of a memcache client.
+    /// Flags that memcache clients get with the message.
     #[serde(default)]
     pub flags: u32,
     /// A repeat where a message with the same id was put before.
@@ -60,7 +60,7 @@ pub struct NewMessage {
     /// (`GET /queues/Q/tracks/N`).
     #[serde(default)]
     pub tracked: bool,
-    /// The batch it is counted in.
+    /// The batch that counts the message as a member: `b-` and 16 hex digits.
     pub batch: Option<String>,
     /// The queue into which its result is put when it ends; a name of 1 to 255 bytes.
     pub reply_to: Option<String>,
@@ -79,7 +79,7 @@ pub struct NewMessage {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Puts {
-    /// 1 to 1000 of them.
+    /// 1 to 1000 messages, which are stored all or none.
     pub(super) messages: Vec<NewMessage>,
     /// The reply waits so long for the result of the message, ms, 60000 at most. One message alone.
     #[serde(default)]
@@ -129,7 +129,7 @@ impl From<Track> for Tracked {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Release {
-    /// New priority.
+    /// New priority, 0 is the most urgent; left out: unchanged.
     pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over.
     #[serde(default, deserialize_with = "super::read::duration_ms")]
@@ -140,7 +140,7 @@ pub(super) struct Release {
     pub(super) hold_ms: Option<u64>,
 }
 
-/// How a try failed.
+/// A report that a try failed; the queue's retry settings decide what follows.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Fail {
@@ -148,7 +148,7 @@ pub(super) struct Fail {
     pub(super) error: Option<String>,
 }
 
-/// How a message is finished.
+/// A report that the work on a message is done.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Finish {
@@ -235,9 +235,9 @@ pub(super) struct Progress {
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bury {
-    /// New priority.
+    /// New priority, 0 is the most urgent; left out: unchanged.
     pub(super) priority: Option<u32>,
-    /// Why, for the operator.
+    /// A text that shows why the message is buried.
     pub(super) reason: Option<String>,
 }
 
@@ -280,7 +280,7 @@ impl Cancel {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Heard)]
 pub(super) struct CancelNotice {
-    /// `true`.
+    /// Always `true`; a message that is not cancelled gets 204.
     pub(super) cancelled: bool,
 }
 
@@ -294,18 +294,18 @@ pub(super) struct ShownCancelled {
     pub(super) until_ms: u64,
 }
 
-/// Changes to a message.
+/// Changes to a message that no worker holds; fields left out stay.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Changes {
-    /// New priority.
+    /// New priority, 0 is the most urgent; left out: unchanged.
     pub(super) priority: Option<u32>,
     /// Not taken before so many ms are over; 0: ready at once.
     #[serde(default, deserialize_with = "super::read::duration_ms")]
     pub(super) delay_ms: Option<u64>,
     /// New body as text, 64 KiB at most; the message has another id then.
     pub(super) body: Option<String>,
-    /// New body in base64.
+    /// New body in base64, in place of `body`.
     pub(super) body_base64: Option<String>,
 }
 
@@ -313,7 +313,7 @@ pub(super) struct Changes {
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Target {
-    /// Name of the queue.
+    /// Name of the queue that the message goes to.
     pub(super) to: String,
 }
 
@@ -336,39 +336,39 @@ pub(super) struct OperationRequest {
     pub(super) state: Option<String>,
     /// Their body, of 64 KiB at most, contains this.
     pub(super) contains: Option<String>,
-    /// Their key.
+    /// Only messages with this key.
     pub(super) key: Option<String>,
     /// Instead of `key`, one that is no text.
     pub(super) key_base64: Option<String>,
-    /// Their name.
+    /// Only messages with this name.
     pub(super) name: Option<String>,
     /// Instead of `name`, one that is no text.
     pub(super) name_base64: Option<String>,
-    /// Attributes they have.
+    /// Only messages with all these attributes.
     #[serde(default, deserialize_with = "quintet_client::unique")]
     pub(super) headers: BTreeMap<String, String>,
-    /// Their error is this, with each number as `#`.
+    /// Only messages with this error text, each number written as `#`.
     pub(super) error: Option<String>,
-    /// They are members of this batch.
+    /// Only members of this batch.
     pub(super) batch: Option<String>,
     /// They were put so many ms ago, or earlier.
     #[serde(default)]
     pub(super) older_ms: u64,
-    /// So many at most.
+    /// Ends after so many messages.
     pub(super) max: Option<u64>,
     /// Of a purge with a `max`: that is all there is, so deduplication ids are forgotten, as
     /// without a `max`.
     #[serde(default)]
     pub(super) all: bool,
-    /// Only count them.
+    /// Counts the messages and changes nothing.
     #[serde(default)]
     pub(super) dry_run: bool,
     /// Without rests: others wait longer.
     #[serde(default)]
     pub(super) fast: bool,
-    /// Of a move: where to.
+    /// Of a move: the queue that the messages go to.
     pub(super) to: Option<String>,
-    /// Of a cancel: why.
+    /// Of a cancel: the reason, for workers and operators.
     pub(super) reason: Option<String>,
     /// Of a cancel: a worker that holds a message has so long to end its work; 30000 if left out.
     pub(super) grace_ms: Option<u64>,
@@ -376,7 +376,7 @@ pub(super) struct OperationRequest {
     pub(super) cursor: Option<String>,
 }
 
-/// Which leases end.
+/// Continuation of a release of the leases of a queue.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Released {
@@ -396,16 +396,16 @@ pub(super) struct Dropped {
     pub(super) cursor: Option<String>,
 }
 
-/// Result of an operation.
+/// Result of one request of a bulk operation; with a `cursor` more messages follow.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Acted {
-    /// Messages it was done to, or would be.
+    /// Messages that were changed, or would be with `dry_run`.
     pub(super) messages: u64,
     /// Go on with this; null: all were looked at.
     pub(super) cursor: Option<String>,
 }
 
-/// A stored message.
+/// A message as lists and `GET /messages/ID` show it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Shown)]
 pub(super) struct MessageView {
@@ -445,7 +445,7 @@ pub(super) struct MessageView {
     /// The queue that gets its result when it ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reply_to: Option<String>,
-    /// That it is cancelled, if it is.
+    /// Reason and end of the grace, if it is cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cancelled: Option<ShownCancelled>,
     /// The messages that it waits for, or waited, and how they ended.
@@ -455,7 +455,7 @@ pub(super) struct MessageView {
     pub(super) attempts: u32,
     /// Tries that failed, as the queue's policy counts them.
     pub(super) failures: u32,
-    /// Length of the body.
+    /// Length of the body, bytes; the field `body` has it up to 64 KiB.
     pub(super) bytes: u64,
     /// The body, if it is text and has at most 64 KiB.
     pub(super) body: Option<String>,
@@ -468,7 +468,7 @@ pub(super) struct MessageView {
     pub(super) lease: Option<String>,
 }
 
-/// Messages of a list.
+/// A page of messages.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Page {
     pub(super) messages: Vec<MessageView>,
@@ -476,7 +476,7 @@ pub(super) struct Page {
     pub(super) cursor: Option<String>,
 }
 
-/// Queues of a list.
+/// A page of queues with their numbers.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Queues {
     /// Each as the queue's own address tells it.
@@ -519,7 +519,7 @@ pub(super) struct Leased {
     /// Name of its holder: the field `worker` of `reserve`, a `User-Agent`, a worker's name of
     /// Faktory.
     pub(super) worker: Option<String>,
-    /// All of it in words.
+    /// The holder in words, such as its worker or connection.
     pub(super) holder: String,
     /// Condition that ends it besides its time and its holder: `connection`, `process` or `time`,
     /// which is none.
@@ -541,7 +541,7 @@ pub(super) struct Leased {
     pub(super) status_base64: Option<String>,
 }
 
-/// Leases of a list.
+/// A page of leases.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Leases {
     pub(super) leases: Vec<Leased>,
@@ -563,17 +563,17 @@ pub(super) struct PastOfQueue {
 /// Numbers in steps of the same length, oldest first; null: nobody looked.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 pub(super) struct Past {
-    /// Length of a step.
+    /// Length of a step, ms.
     pub(super) step_ms: u64,
-    /// When the last step ended.
+    /// End of the last step, ms since 1970.
     pub(super) end_ms: u64,
-    /// Messages ready.
+    /// Ready messages; a quarter of an hour shows its maximum.
     pub(super) ready: Vec<Option<u32>>,
     /// Age of the oldest ready message, s.
     pub(super) oldest_s: Vec<Option<u32>>,
     /// Messages that came, each second.
     pub(super) in_per_s: Vec<Option<f64>>,
-    /// Messages that left, each second.
+    /// Messages that consumers finished, or that failed for good, each second.
     pub(super) out_per_s: Vec<Option<f64>>,
     /// Delayed messages that became due, each second.
     pub(super) due_per_s: Vec<Option<f64>>,

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_half_of_the_turns_and_others_are_told_when_none_is_left() {
+    fn an_address_has_half_of_the_turns_and_others_get_an_error_without_one() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reserves_gets_what_comes_in_turn() {
+    fn reservations_get_tokens_in_turn() {
         let (bucket, rate) = (Bucket::default(), Rate::per_second(100, 2));
         bucket.take(rate, 0, 2);
         let turns: Vec<u64> = (0..4).map(|_| bucket.reserve(rate, 0) / MS).collect();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hash_or_too_dear_is_refused() {
+    fn a_wrong_or_too_expensive_hash_is_refused() {
         let good = Password::of_cost(b"x", [0; 16], 8, 1).expect("a hash");
         let other_kind = good.as_str().replace("argon2id", "argon2i");
         for text in ["", "hush", "$argon2id$", "$2y$10$abc", &other_kind] {

@@ -21,7 +21,7 @@ pub struct Fits {
 }
 
 impl Fits {
-    /// With a random key.
+    /// Remembers nothing yet. The caller must take `key` at random: it hides remembered passwords.
     pub fn new(key: [u8; 32]) -> Self {
         Self {
             key,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_believed_for_a_while() {
+    fn a_checked_password_is_remembered_for_a_while() {
         let hash = |password: &[u8]| Password::of_cost(password, [1; 16], 8, 1).expect("a hash");
         let (one, other) = (hash(b"one"), hash(b"other"));
         let mut fits = Fits::new([3; 32]);

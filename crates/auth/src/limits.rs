@@ -160,7 +160,7 @@ impl LimitTable {
         })
     }
 
-    /// Limits of this user.
+    /// The limits that hold for a user: of all users, of its groups and its own.
     pub fn of_user(&self, name: &str) -> Limits {
         let groups = self.groups.get(name).map_or(&[][..], Vec::as_slice);
         self.laid(|subject| match subject {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_and_no_limit_limit_nothing() {
+    fn an_absent_limit_and_limit_zero_limit_nothing() {
         assert!(Limits::default().is_none());
         let none = Limits {
             connections_max: Some(0),

@@ -35,7 +35,7 @@ rights! {
 }
 
 impl Right {
-    /// By its word.
+    /// The right with this word in a `[[grant]]`; `None`: there is none.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|right| right.name() == name)
     }

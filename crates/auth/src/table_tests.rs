@@ -27,14 +27,14 @@ fn to(name: &str) -> Holder {
 }
 
 #[test]
-fn without_users_everybody_may_do_everything() {
+fn without_users_every_client_may_do_everything() {
     let table = Register::default().table(&[], &[], false).expect("a table");
     assert!(!table.is_used() && table.lets_anonymous());
     assert!(table.may(Principal::ANONYMOUS, Verb::Drop, b"a"));
 }
 
 #[test]
-fn a_user_may_what_was_granted_and_no_more() {
+fn a_user_may_only_what_was_granted() {
     let users = [user("ann", &["staff"]), user("bob", &[])];
     let grants = [
         grant(to("ann"), &["orders"], &[Right::Put]),
@@ -79,7 +79,7 @@ fn a_user_may_what_was_granted_and_no_more() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once() {
+fn all_errors_of_a_table_come_at_once() {
     let token = Token {
         id: NewToken::of([1; 32]).id,
         until_ms: u64::MAX,
@@ -121,7 +121,7 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
-fn a_number_is_never_given_to_another() {
+fn a_number_is_never_used_for_another_user() {
     let mut register = Register::default();
     let mut number = |names: &[&str], name: &str| {
         let users: Vec<User> = names.iter().map(|name| user(name, &[])).collect();
@@ -139,7 +139,7 @@ fn a_number_is_never_given_to_another() {
 }
 
 #[test]
-fn who_somebody_is_goes_by_what_it_brings() {
+fn the_user_follows_from_the_credentials() {
     let made = NewToken::of([5; 32]);
     let mut ann = user("ann", &[]);
     ann.password = Some(Password::of_cost(b"hush", [0; 16], 8, 1).expect("a hash"));
@@ -243,7 +243,7 @@ fn grants() -> impl Strategy<Value = Vec<Grant>> {
 
 proptest! {
     #[test]
-    fn the_table_says_what_the_grants_say(
+    fn the_table_has_the_rights_of_the_grants(
         grants in grants(),
         requested in prop::collection::vec(
             (0..3usize, prop::sample::select(Verb::ALL), "[ab+]{1,4}"), 1..60),
@@ -272,7 +272,7 @@ proptest! {
 }
 
 #[test]
-fn a_login_counts_as_long_as_what_it_came_with() {
+fn a_login_counts_as_long_as_its_credentials() {
     let kept = NewToken::of([1; 32]);
     let ends = NewToken::of([2; 32]);
     let token = |id, until_ms| Token { id, until_ms };

@@ -56,7 +56,7 @@ impl Throttle {
         }
     }
 
-    /// A try at `address` failed.
+    /// Counts a failed login; after several of them the address must wait.
     pub fn failed(&mut self, address: IpAddr, now_ms: u64) {
         let place = place_of(address);
         if self.failed.len() >= ADDRESSES_MAX && !self.failed.contains_key(&place) {

@@ -20,7 +20,7 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
-/// Holder of a grant.
+/// The user or group that a grant is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A user, or [`ANONYMOUS`].

@@ -2,7 +2,6 @@
 
 use std::io::{Write as _, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use quintet_config::parse_duration_ms;
@@ -33,7 +32,7 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let since = match &self.since {
             None => 0,
             Some(time) => {
@@ -60,6 +59,6 @@ impl Audit {
                 false => writeln!(out, "{}", act.line())?,
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -2,7 +2,6 @@
 //! pasted into the configuration.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_auth::{NewToken, Password};
@@ -26,7 +25,7 @@ pub(super) struct Passwd {
 }
 
 impl Passwd {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let password = read_password()?;
         let hash = Password::of(password.as_bytes(), random()?)
             .context("the password on standard input")?;
@@ -35,7 +34,7 @@ impl Passwd {
             writeln!(out, "[[user]]\nname = \"{name}\"")?;
         }
         writeln!(out, "password = \"{}\"", hash.as_str())?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -55,7 +54,7 @@ pub(super) struct NewTokenFor {
 }
 
 impl NewTokenFor {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let token = NewToken::of(random()?);
         let until = match self.days {
             0 => String::new(),
@@ -68,7 +67,7 @@ impl NewTokenFor {
         writeln!(out, "{}", token.text)?;
         writeln!(out, "# for the [[user]] table of {}:", self.name)?;
         writeln!(out, "tokens = [\"{}{until}\"]", token.id.show())?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use quintet_host::{Contents, SHARDS_FILE};
@@ -38,7 +37,7 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         exists(&self.data)?;
         if is_of_a_node(&self.data)? {
             bail!(
@@ -86,7 +85,7 @@ impl Backup {
                 count_of(files, "file")
             )?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -1,7 +1,5 @@
 //! `quintet bench`: the load generator of `quintet-bench`.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 
 /// Arguments of `bench`.
@@ -12,8 +10,8 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         self.args.run()?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

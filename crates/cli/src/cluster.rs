@@ -66,7 +66,7 @@ impl Cluster {
 
 impl Status {
     fn run(self) -> Result<ExitCode> {
-        let report = report(&self.at.data)?;
+        let report = report(&self.at.data())?;
         let mut out = stdout().lock();
         match self.json {
             true => {

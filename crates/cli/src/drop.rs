@@ -1,7 +1,6 @@
 //! `quintet drop`.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
@@ -44,7 +43,7 @@ struct Sum {
 }
 
 impl Drop {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let mut sum = Sum::default();
         let path = format!(
@@ -67,7 +66,7 @@ impl Drop {
             }
         }
         self.print(&sum)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn print(&self, sum: &Sum) -> Result<()> {

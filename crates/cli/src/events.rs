@@ -1,7 +1,6 @@
 //! `quintet events`.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -49,7 +48,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let mut query = format!("max=1000&wait_ms={}", if self.follow { WAIT_MS } else { 0 });
         for queue in &self.queue {
             query += &format!("&queue={}", part(queue));
@@ -80,7 +79,7 @@ impl Events {
             }
             out.flush()?;
             if !goes_on {
-                return Ok(ExitCode::SUCCESS);
+                return Ok(());
             }
             since = next;
         }

@@ -4,7 +4,6 @@ mod output;
 mod walk;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use quintet_control::Head;
@@ -52,7 +51,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let (queues, total) = self.queues(&mut api)?;
         let opened = output::open(&self.output, self.format, self.resume)?;
@@ -60,7 +59,7 @@ impl Export {
             if !self.quiet {
                 eprintln!("{} is complete", self.output.display());
             }
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         };
         let mut walk = Walk {
             api,
@@ -91,7 +90,7 @@ impl Export {
         if !self.quiet {
             eprintln!("exported {}", walk.progress.text());
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// Names of the queues, in the order of the file, and how many messages

@@ -1,7 +1,7 @@
 //! `quintet cluster move`, `drain` and `undrain`: which node owns the queues, and which should not.
 
 use std::io::{Write as _, stdout};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -107,17 +107,17 @@ impl Undrain {
 }
 
 /// A node of this machine that is asked until something is done.
-struct NodePoll<'a> {
-    data: &'a Path,
+struct NodePoll {
+    data: PathBuf,
     began: Instant,
     by: Instant,
 }
 
-impl<'a> NodePoll<'a> {
-    fn new(at: &'a Node, wait: &Wait) -> Self {
+impl NodePoll {
+    fn new(at: &Node, wait: &Wait) -> Self {
         let began = Instant::now();
         Self {
-            data: &at.data,
+            data: at.data(),
             began,
             by: began + Duration::from_secs(wait.seconds),
         }
@@ -126,7 +126,7 @@ impl<'a> NodePoll<'a> {
     /// Has it done, and waits until it is; `drained`: what the node is to be, where that is given.
     fn order(&self, words: &[&str], drained: bool) -> Result<ExitCode> {
         let question = Question::Order(words.iter().map(|word| (*word).to_owned()).collect());
-        let response = ask(self.data, question, PATIENCE)?;
+        let response = ask(&self.data, question, PATIENCE)?;
         let reply = serde_json::from_str(&response)
             .context("cannot read the node's reply: are both of the same version?")?;
         let done = match reply {
@@ -207,7 +207,7 @@ impl<'a> NodePoll<'a> {
                 return Err(Fault::TimedOut);
             }
             // The node that is asked may be the one that begins again just now.
-            let report = ask(self.data, question, left.min(PATIENCE)).ok();
+            let report = ask(&self.data, question, left.min(PATIENCE)).ok();
             let report = report.and_then(|line| serde_json::from_str(&line).ok());
             if report.is_some_and(|report| is(&report)) {
                 return Ok(());

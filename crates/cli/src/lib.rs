@@ -52,7 +52,7 @@ mod ways;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination as _};
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use quintet_config::{ADMIN_SOCKET, CommandLine, Config};
@@ -252,11 +252,15 @@ impl Where {
 
     /// The data directory that is named, or the first with a server that listens, or `./data`.
     fn data(&self) -> PathBuf {
-        let mut all = self.directories();
-        let listens = |dir: &PathBuf| UnixStream::connect(dir.join(ADMIN_SOCKET)).is_ok();
-        let found = all.iter().position(listens).unwrap_or(0);
-        all.swap_remove(found)
+        with_listener(self.directories(), ADMIN_SOCKET)
     }
+}
+
+/// The first of these directories with a server that listens on this socket, or the first.
+fn with_listener(mut all: Vec<PathBuf>, socket: &str) -> PathBuf {
+    let listens = |dir: &PathBuf| UnixStream::connect(dir.join(socket)).is_ok();
+    let found = all.iter().position(listens).unwrap_or(0);
+    all.swap_remove(found)
 }
 
 /// The directory that is named, or those that a server usually has, the likeliest first.
@@ -334,7 +338,7 @@ fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Resu
     macro_rules! run {
         ($($name:ident)*) => {
             match command {
-                $(Command::$name(command) => command.run(),)*
+                $(Command::$name(command) => command.run().map(|done| done.report()),)*
                 Command::Serve(command) => command.run(server),
                 Command::Check(command) => command.run(check),
                 #[cfg(feature = "cluster")]

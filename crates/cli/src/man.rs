@@ -2,7 +2,6 @@
 
 use std::io::{Write as _, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::CommandFactory as _;
@@ -21,7 +20,7 @@ pub(super) struct Man {
 }
 
 impl Man {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         match &self.dir {
             None => {
                 let mut page = Vec::new();
@@ -34,6 +33,6 @@ impl Man {
                 written.with_context(|| format!("cannot write the manual to {}", dir.display()))?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

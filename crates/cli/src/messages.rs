@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use quintet_types::{AfterOn, CommandError, IfFailed, OnRepeat, Scope};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Where;
 use super::api::{Api, part};
@@ -126,52 +126,35 @@ pub(super) struct Put {
 
 impl Put {
     pub(super) fn run(self) -> Result<ExitCode> {
-        let mut of = Map::new();
-        let numbers = [
-            ("priority", self.priority.map(u64::from)),
-            ("flags", self.flags.map(u64::from)),
-            ("delay_ms", self.delay),
-            ("ttl_ms", self.ttl),
-        ];
-        for (key, value) in numbers {
-            if let Some(value) = value {
-                of.insert(key.into(), value.into());
-            }
-        }
-        let texts = [
-            ("key", self.with_key),
-            ("name", self.name),
-            ("batch", self.batch),
-            ("on", self.on),
-            ("if_failed", self.if_failed),
-            ("reply_to", self.reply_to),
-            ("correlation_id", self.correlation_id),
-        ];
-        for (key, value) in texts {
-            if let Some(value) = value {
-                of.insert(key.into(), value.into());
-            }
-        }
-        if self.tracked {
-            of.insert("tracked".into(), true.into());
-        }
-        if !self.after.is_empty() {
-            let after = self.after.into_iter();
-            let after = after.map(|of| of.parse::<u64>().map_or_else(|_| of.into(), Value::from));
-            of.insert("after".into(), after.collect());
-        }
-        if let Some(id) = self.unique {
-            let dedupe = json!({
+        let after = self.after.into_iter();
+        let after = after.map(|of| of.parse::<u64>().map_or_else(|_| of.into(), Value::from));
+        let after = Some(after.collect::<Vec<_>>()).filter(|after| !after.is_empty());
+        let dedupe = self.unique.map(|id| {
+            json!({
                 "id": id,
                 "window_ms": self.unique_for,
                 "until": self.unique_until,
                 "on_repeat": self.on_repeat,
-            });
-            of.insert("dedupe".into(), dedupe);
-        }
-        if !self.attr.is_empty() {
-            of.insert("headers".into(), super::verbs::headers(&self.attr)?);
-        }
+            })
+        });
+        let headers = Some(super::verbs::headers(&self.attr)?);
+        let of = super::verbs::given(json!({
+            "priority": self.priority,
+            "flags": self.flags,
+            "delay_ms": self.delay,
+            "ttl_ms": self.ttl,
+            "key": self.with_key,
+            "name": self.name,
+            "batch": self.batch,
+            "on": self.on,
+            "if_failed": self.if_failed,
+            "reply_to": self.reply_to,
+            "correlation_id": self.correlation_id,
+            "tracked": self.tracked.then_some(true),
+            "after": after,
+            "dedupe": dedupe,
+            "headers": headers.filter(|_| !self.attr.is_empty()),
+        }));
         let (bytes, mut body): (u64, Box<dyn Read>) = match (self.text, self.file) {
             (Some(text), _) => (text.len() as u64, Box::new(std::io::Cursor::new(text))),
             (None, Some(path)) => {
@@ -199,7 +182,7 @@ impl Put {
         };
         let path = format!("/queues/{}/record", part(&self.queue));
         let mut api = Api::connect(&self.at)?;
-        let reply = api.post_with(&path, &of.into(), (bytes, &mut body))?;
+        let reply = api.post_with(&path, &of, (bytes, &mut body))?;
         if let Some(wait) = self.wait {
             let id = reply["id"].as_u64().unwrap_or_default();
             return print_result(&mut api, id, wait, self.json);

@@ -15,9 +15,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Which node is asked.
 #[derive(clap::Args)]
 pub(super) struct Node {
-    /// Data directory of a node on this machine.
-    #[arg(long, value_name = "DIR", default_value = "data", env = "QUINTET_DATA")]
-    pub(super) data: PathBuf,
+    /// Data directory of a node on this machine [default: the first with a node of ./data,
+    /// $XDG_RUNTIME_DIR/quintet, /run/quintet, /var/lib/quintet].
+    #[arg(long, value_name = "DIR", env = "QUINTET_DATA")]
+    data: Option<PathBuf>,
+}
+
+impl Node {
+    /// The data directory that is named, or the first with a node that listens, or `./data`.
+    pub(super) fn data(&self) -> PathBuf {
+        super::with_listener(super::directories(self.data.as_ref()), NODE_SOCKET)
+    }
 }
 
 /// The report about its cluster of the node whose data directory this is.
@@ -102,7 +110,7 @@ mod tests {
                 let mut question = String::new();
                 let read = BufReader::new(&stream).read_line(&mut question);
                 if read.expect("a question") > 0 {
-                    writeln!(stream, "{answer}").expect("told");
+                    writeln!(stream, "{answer}").expect("sent");
                 }
             }
         });
@@ -111,6 +119,25 @@ mod tests {
         node.join().expect("it ends");
         assert!(name_owner(&[elsewhere]).is_ok());
         error.expect_err("it serves nobody").to_string()
+    }
+
+    #[test]
+    fn the_first_directory_on_which_a_node_listens_is_asked() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let all = ["ended", "runs", "runs-too"].map(|name| dir.path().join(name));
+        let nodes = all.each_ref().map(|data| {
+            std::fs::create_dir(data).expect("a folder");
+            UnixListener::bind(data.join(NODE_SOCKET)).expect("a socket")
+        });
+        let [ended, _runs, _too] = nodes;
+        // Its socket stays.
+        drop(ended);
+        let found = crate::with_listener(all.to_vec(), NODE_SOCKET);
+        assert_eq!(found, all[1]);
+        let named = Node {
+            data: Some(all[0].clone()),
+        };
+        assert_eq!(named.data(), all[0]);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Runs {
         }
     }
 
-    /// For `--json`.
+    /// The report of damaged and lost messages, for `--json`.
     pub(super) fn json(&self) -> Value {
         let damage = self.damage.iter().map(|(run, found)| {
             json!({
@@ -242,7 +242,6 @@ pub(super) fn print_lost(
     Ok(writeln!(out)?)
 }
 
-/// For `--json`.
 pub(super) fn lost_json((run, lost): &(RunName, Lost)) -> Value {
     json!({
         "file": run.to_string(), "queue": lost.queue.to_string(), "messages": lost.messages,

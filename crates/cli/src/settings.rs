@@ -1,7 +1,6 @@
 //! `quintet settings` and `quintet set`.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -37,12 +36,12 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let mut out = stdout().lock();
         let Some(queue) = self.queue else {
             write!(out, "{}", api.text("/server/config")?)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         };
         let response = api.get(&format!("/queues/{}/settings", part(&queue)))?;
         let settings = response["settings"].as_array().into_iter().flatten();
@@ -58,7 +57,7 @@ impl Settings {
         });
         if self.json {
             writeln!(out, "{setup}")?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let text = |value: &Value, key: &str| plain(&value[key]);
         let mut rows = vec![["setting", "value", "source"].map(str::to_owned)];
@@ -78,7 +77,7 @@ impl Settings {
                 named(&plain(child))
             )?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -105,7 +104,7 @@ pub(super) struct Set {
 }
 
 impl Set {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let cleared = self.clear.into_iter().map(|key| (key, Value::Null));
         // Numbers and words such as true as they are, all else as text.
         let set = self.settings.into_iter().map(|(key, value)| {
@@ -130,6 +129,6 @@ impl Set {
                 )?;
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -1,7 +1,6 @@
 //! `quintet stats`, `metrics` and `queues`.
 
 use std::io::{Write, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use quintet_types::{Name, Pattern};
@@ -36,7 +35,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let queue = self.queue.as_deref();
         let mut api = Api::connect(&self.at)?;
         let mut numbers = match queue {
@@ -53,20 +52,22 @@ impl Stats {
         let mut out = stdout().lock();
         if self.locks {
             table(&locks(numbers), &mut out)?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         if self.json {
             writeln!(out, "{numbers}")?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let pairs = numbers.as_object().into_iter().flatten();
-        let pairs = pairs.filter(|(_, value)| self.all || value.as_f64() != Some(0.0));
-        let pairs: Vec<_> = pairs.flat_map(|(key, value)| lines(key, value)).collect();
+        let pairs = pairs.filter(|(_, value)| self.all || !is_zero(value));
+        let pairs: Vec<_> = pairs
+            .flat_map(|(key, value)| lines(key, value, self.all))
+            .collect();
         let width = pairs.iter().map(|(key, _)| key.len()).max().unwrap_or(0);
         for (key, value) in pairs {
             writeln!(out, "{key:width$}  {value}")?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -94,14 +95,19 @@ fn judge(api: &mut Api, numbers: &mut Value) {
     numbers["needs_attention"] = found.into();
 }
 
-/// The lines of a value: a list has one for each, an object's numbers have one each.
+fn is_zero(value: &Value) -> bool {
+    value.as_f64() == Some(0.0)
+}
+
+/// The lines of a value: a list has one for each, an object's numbers have one each (`zeros`: also
+/// those that are 0).
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest is one value")]
-fn lines(key: &str, value: &Value) -> Vec<(String, String)> {
+fn lines(key: &str, value: &Value, zeros: bool) -> Vec<(String, String)> {
     match value {
         Value::Null => Vec::new(),
         Value::Array(all) => all.iter().map(|one| (key.to_owned(), plain(one))).collect(),
         Value::Object(all) => {
-            let all = all.iter();
+            let all = all.iter().filter(|(_, value)| zeros || !is_zero(value));
             all.map(|(of, value)| (format!("{key}_{of}"), plain(value)))
                 .collect()
         }
@@ -141,10 +147,10 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let text = Api::connect(&self.at)?.text("/server/metrics")?;
         write!(stdout().lock(), "{text}")?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -157,8 +163,8 @@ const COLUMNS: [&str; 11] = [
 /// Arguments of `queues`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-oldest is the age of the oldest ready message. in/s and out/s are the rates of the last whole
-minute; - without a history (history_queues). A narrow terminal has fewer columns.
+oldest is the age of the oldest ready message. in/s and out/s (by consumers) are the rates of
+the last whole minute; - without a history (history_queues). A narrow terminal has fewer columns.
 
 Examples:
   quintet queues
@@ -183,7 +189,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let mut queues = Api::connect(&self.at)?.queues()?;
         let pattern = self.pattern.as_deref().map(Name::of_shown);
         let pattern = pattern.map(|name| Pattern::of_name(name.as_bytes()));
@@ -213,13 +219,13 @@ impl Queues {
             for queue in queues {
                 writeln!(out, "{queue}")?;
             }
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let mut rows = vec![COLUMNS.map(str::to_owned)];
         let row = |queue: &Value| COLUMNS.map(|column| cell(queue, column));
         rows.extend(queues.iter().map(row));
         super::table::table_with(&self.sort, &rows, &mut out)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn sort(&self, queues: &mut [Value]) {
@@ -263,7 +269,15 @@ pub(super) fn plain(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::locks;
+    use super::{lines, locks};
+
+    #[test]
+    fn rates_of_nothing_are_zeros_too() {
+        let rates = serde_json::json!({ "finished": 0.0, "failed": 0.5, "moved": 0 });
+        let shown = lines("left_per_s", &rates, false);
+        assert_eq!(shown, [("left_per_s_failed".to_owned(), "0.5".to_owned())]);
+        assert_eq!(lines("left_per_s", &rates, true).len(), 3);
+    }
 
     #[test]
     fn holders_of_locks_come_by_their_longest_time() {

@@ -1,7 +1,6 @@
 //! Names, bodies and tables on a terminal.
 
 use std::io::{IsTerminal as _, Write, stdout};
-use std::process::ExitCode;
 
 use quintet_client::shown::plain;
 use quintet_client::words::duration;
@@ -85,42 +84,46 @@ pub(super) fn pad(text: &str, cells: usize, right: bool) -> String {
     }
 }
 
-/// Prints a line of JSON for each of these, or a row of a table.
+/// Prints a line of JSON for each of these, or a row of a table: columns are words, and `cell` has
+/// the text of each.
 ///
 /// # Errors
 /// Standard output takes no more.
-pub(super) fn print_list<const N: usize>(
+pub(super) fn print_list(
     all: &[Value],
     as_json: bool,
-    columns: [&str; N],
-    row: impl FnMut(&Value) -> [String; N],
-) -> anyhow::Result<ExitCode> {
+    columns: &str,
+    cell: impl Fn(&Value, &str) -> String,
+) -> anyhow::Result<()> {
     let mut out = stdout().lock();
     if as_json {
         for value in all {
             writeln!(out, "{value}")?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
-    let mut rows = vec![columns.map(str::to_owned)];
+    let columns = || columns.split(' ');
+    let mut rows: Vec<Vec<String>> = vec![columns().map(str::to_owned).collect()];
+    let row = |one| {
+        columns()
+            .map(|column| cell(one, column))
+            .collect::<Vec<_>>()
+    };
     rows.extend(all.iter().map(row));
     table(&rows, &mut out)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prints rows in columns, the first row as their heads: numbers to the right, text to the left. On
 /// a terminal that is too narrow columns are left out, then texts are elided; numbers never.
-pub(super) fn table<const N: usize>(
-    rows: &[[String; N]],
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
+pub(super) fn table(rows: &[impl AsRef<[String]>], out: &mut dyn Write) -> std::io::Result<()> {
     table_with("", rows, out)
 }
 
 /// The same; the column with this head is not left out.
-pub(super) fn table_with<const N: usize>(
+pub(super) fn table_with(
     kept: &str,
-    rows: &[[String; N]],
+    rows: &[impl AsRef<[String]>],
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     lay_out(rows, terminal_width(), kept, out)
@@ -134,17 +137,20 @@ fn terminal_width() -> Option<usize> {
     size?.ok().map(|(columns, _)| usize::from(columns))
 }
 
-fn lay_out<const N: usize>(
-    rows: &[[String; N]],
+fn lay_out(
+    rows: &[impl AsRef<[String]>],
     most: Option<usize>,
     kept: &str,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
+    let rows: Vec<&[String]> = rows.iter().map(|row| row.as_ref()).collect();
+    let all = 0..rows.first().map_or(0, |row| row.len());
     let widest = |at: usize| rows.iter().map(|row| width(&row[at])).max();
-    let mut widths: Vec<usize> = (0..N).map(|at| widest(at).unwrap_or(0)).collect();
-    let right: Vec<bool> = (0..N).map(|at| at > 0 && is_of_numbers(rows, at)).collect();
+    let mut widths: Vec<usize> = all.clone().map(|at| widest(at).unwrap_or(0)).collect();
+    let right = |at: usize| at > 0 && is_of_numbers(&rows, at);
+    let right: Vec<bool> = all.clone().map(right).collect();
     let most = most.unwrap_or(usize::MAX);
-    let mut columns: Vec<usize> = (0..N).collect();
+    let mut columns: Vec<usize> = all.collect();
     let wide = |cells: usize, columns: &[usize]| cells + 2 * columns.len().saturating_sub(1);
     let least = |at: &usize| match (right[*at], *at) {
         (true, _) => widths[*at],
@@ -165,7 +171,7 @@ fn lay_out<const N: usize>(
             None => break,
         }
     }
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for &at in &columns {
             let tail = if rows[0][at] == "body" {
@@ -183,7 +189,7 @@ fn lay_out<const N: usize>(
 }
 
 /// True if all cells of a column below its head are numbers, with units or without, or dashes.
-fn is_of_numbers<const N: usize>(rows: &[[String; N]], at: usize) -> bool {
+fn is_of_numbers(rows: &[&[String]], at: usize) -> bool {
     let Some((head, rows)) = rows.split_first() else {
         return false;
     };

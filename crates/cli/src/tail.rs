@@ -1,7 +1,6 @@
 //! `quintet tail`.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self) -> Result<()> {
         let mut next = 0;
         let contains = self.contains.as_deref().unwrap_or_default();
         events(&self.at, &self.queue, &mut next, contains)?;
@@ -67,7 +66,7 @@ impl Tail {
             }
             out.flush()?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 

@@ -8,6 +8,9 @@ use quintet_types::{Name, Pattern, QueueStats, TakeLimit};
 use crate::history::Recent;
 use crate::words::{count, duration, of};
 
+/// After this without a take a queue that nobody waits for is called idle, ms.
+const IDLE_MS: u64 = 60_000;
+
 quintet_types::defaults! {
     /// From what on a queue needs attention. The settings `attention_*`.
     #[derive(Clone, PartialEq, Eq, Debug)]
@@ -305,12 +308,16 @@ fn consumers(waiters: u64) -> String {
     }
 }
 
+/// True if nobody waits for messages of a queue, or holds any.
+fn is_left_alone(stats: &QueueStats) -> bool {
+    let gauges = &stats.gauges;
+    gauges.waiters + gauges.waiting_peeks + gauges.reserved == 0
+}
+
 /// True if nobody waits for messages of a queue, holds any, or has taken one lately.
 fn lacks_consumers(stats: &QueueStats, recent: Option<&Recent>) -> bool {
-    let gauges = &stats.gauges;
     let tries = |recent: &Recent| recent.left.finished + recent.failures + recent.timeouts;
-    gauges.waiters + gauges.waiting_peeks + gauges.reserved == 0
-        && recent.is_none_or(|recent| tries(recent) == 0)
+    is_left_alone(stats) && recent.is_none_or(|recent| tries(recent) == 0)
 }
 
 /// Why messages of a queue wait, in a sentence; empty: nothing is known to hold them back.
@@ -320,6 +327,7 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
     let limited = recent_of(|recent| recent.limited);
     let failures = recent_of(|recent| recent.failures);
     let finished = recent_of(|recent| recent.left.finished);
+    let idle_ms = recent_of(|recent| recent.idle_ms);
     match () {
         () if stats.down => "The queue is down.".to_owned(),
         () if stats.paused => "The queue is paused.".to_owned(),
@@ -351,6 +359,10 @@ pub fn why_slow(stats: &QueueStats, recent: Option<&Recent>) -> String {
         }
         () if gauges.ready > 0 && lacks_consumers(stats, recent) => {
             "The queue has no consumers.".to_owned()
+        }
+        () if gauges.ready > 0 && is_left_alone(stats) && idle_ms >= IDLE_MS => {
+            let idle = duration(idle_ms);
+            format!("No consumer has taken a message for {idle}.")
         }
         () => String::new(),
     }

@@ -130,7 +130,7 @@ fn each_rule_has_its_sentence() {
 }
 
 #[test]
-fn one_less_than_each_threshold_is_quiet() {
+fn one_less_than_each_threshold_needs_no_attention() {
     assert_eq!(judged(|_, _| {}), None);
     // Half of the tries, and one less.
     let fails = |failures, finished| {
@@ -218,7 +218,7 @@ fn one_less_than_each_threshold_is_quiet() {
 }
 
 #[test]
-fn a_queue_without_consumers_is_told_only_where_that_means_something() {
+fn a_queue_without_consumers_needs_attention_only_where_that_means_something() {
     let without = |change: fn(&mut QueueStats, &mut Recent)| {
         judged(|stats, recent| {
             stats.name = Name::from("archive.2026");
@@ -362,7 +362,7 @@ fn the_worst_come_first_and_queues_without_consumers_are_one_line() {
 }
 
 #[test]
-fn of_several_faults_a_queue_is_told_of_the_worst() {
+fn of_several_faults_a_queue_shows_the_worst() {
     let mut stats = QueueStats {
         down: true,
         paused: true,
@@ -405,7 +405,7 @@ fn of_several_faults_a_queue_is_told_of_the_worst() {
 }
 
 #[test]
-fn why_messages_wait_is_said_of_the_nearest_cause() {
+fn why_messages_wait_names_the_nearest_cause() {
     let why = |change: fn(&mut QueueStats, &mut Recent)| {
         let (mut stats, mut recent) = (QueueStats::default(), Recent::default());
         stats.gauges.ready = 5;
@@ -416,6 +416,14 @@ fn why_messages_wait_is_said_of_the_nearest_cause() {
     assert_eq!(why(|stats, _| stats.gauges.ready = 0), "");
     // Consumers that ask now and then, and hold nothing at the moment.
     assert_eq!(why(|_, recent| recent.left.finished = 1), "");
+    // The last of them has gone, minutes before its messages are counted no more.
+    let gone = |idle_ms| {
+        let (mut stats, mut recent) = (QueueStats::default(), Recent::default());
+        (stats.gauges.ready, recent.left.finished, recent.idle_ms) = (5, 1, idle_ms);
+        why_slow(&stats, Some(&recent))
+    };
+    assert_eq!(gone(59_999), "");
+    assert_eq!(gone(120_000), "No consumer has taken a message for 2m.");
     assert_eq!(
         why(|_, recent| recent.failures = 3),
         "3 of the last 3 attempts failed."

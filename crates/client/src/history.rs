@@ -52,9 +52,14 @@ impl Rates {
         self.left.values().iter().sum()
     }
 
-    /// In and out, to thousandths.
+    /// Messages that consumers ended: finished, or failed for good.
+    pub fn consumed(&self) -> f32 {
+        self.left.finished + self.left.failed
+    }
+
+    /// In, and out by consumers, to thousandths.
     pub fn rounded(self) -> [f64; 2] {
-        [self.into, self.out()].map(thousandths)
+        [self.into, self.consumed()].map(thousandths)
     }
 
     /// Of delayed messages that became due, to thousandths.
@@ -112,4 +117,27 @@ pub struct Recent {
     pub dead: u64,
     /// So long no lease has ended, ms.
     pub no_end_ms: u64,
+    /// So long no consumer has taken a message, as far as counters show it, ms.
+    pub idle_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_was_not_consumed() {
+        let left = Left {
+            finished: 2.0,
+            failed: 1.0,
+            dropped: 5.0,
+            ..Left::default()
+        };
+        let rates = Rates {
+            into: 8.0,
+            left,
+            ..Rates::default()
+        };
+        assert_eq!((rates.rounded(), rates.out()), ([8.0, 3.0], 8.0));
+    }
 }

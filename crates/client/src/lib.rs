@@ -222,7 +222,8 @@ pub trait ClientApi: Send + Sync {
         None
     }
 
-    /// The newest attempts of a message that ended without success, by its first id, oldest first.
+    /// The newest attempts of a message that ended without success, by its first id or a later one,
+    /// oldest first.
     fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
         let _ = id;
         Vec::new()

@@ -2,7 +2,7 @@
 
 use quintet_types::QueueSetup;
 
-/// A setting in force.
+/// A setting with its value and source, as `quintet settings` shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// The table of the configuration it stands in, such as `[cluster]` or
@@ -80,7 +80,6 @@ quintet_types::named! {
     pub enum Source, name {
         /// Nobody said otherwise.
         Default = "default",
-        /// The configuration file.
         File = "file",
         /// The command line, which wins over the file.
         CommandLine = "command line",
@@ -169,7 +168,7 @@ pub struct ClusterSeen {
     pub logs: Vec<LogSeen>,
 }
 
-/// A node of a cluster.
+/// A node as the cluster's status shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeSeen {
     pub node: String,
@@ -182,7 +181,6 @@ pub struct NodeSeen {
     /// Since when, ms ago.
     pub since_ms: u64,
     pub epoch: u64,
-    /// It owns the queues.
     pub owns: bool,
     /// It could own at once.
     pub ready: bool,

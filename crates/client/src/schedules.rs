@@ -12,7 +12,7 @@ pub type TellSchedules = Box<dyn FnOnce(Vec<ScheduleSeen>, Option<String>) + Sen
 /// Told what came of steering one.
 pub type TellSteered = Box<dyn FnOnce(Result<Steered, NotSteered>) + Send>;
 
-/// Which schedules are requested.
+/// The schedules that a list contains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WhichSchedules {
     /// So many behind this name, in the order of names.
@@ -25,7 +25,7 @@ pub enum WhichSchedules {
     Soonest(usize),
 }
 
-/// Operation on a schedule.
+/// An operation of a user on a schedule; its reply comes when the change is durable.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ScheduleAct {
     /// It puts nothing by itself until it is resumed.
@@ -149,7 +149,7 @@ pub struct LastRun {
     pub skipped_ms: Option<u64>,
 }
 
-/// One run of a schedule.
+/// A past due time of a schedule and its outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunSeen {
     /// When it was due, by the wall clock; of several missed ones the first.

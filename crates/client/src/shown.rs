@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_what_is_there() {
+    fn shown_text_reads_back_as_the_bytes() {
         for (bytes, shown) in [
             (&b"mail.outbound"[..], "mail.outbound"),
             (b"a b", "a b"),

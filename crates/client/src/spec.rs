@@ -67,7 +67,7 @@ pub struct ScheduleSpec {
     pub body: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// Grouping key.
+    /// Grouping key of the message, 65535 bytes at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Attributes: names and values.
@@ -83,7 +83,7 @@ pub struct ScheduleSpec {
     /// Not taken before so many ms after the put.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ms: Option<u64>,
-    /// Gone after so many ms.
+    /// The message expires so many ms after the put.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
     /// Time to run of its leases, ms; 0: no deadline.
@@ -110,7 +110,7 @@ pub enum SpecMissed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecOverlap {
-    /// It is put.
+    /// The message is put all the same.
     Allow,
     /// It is not put.
     Skip,
@@ -139,7 +139,7 @@ pub struct SpecUnique {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecUntil {
-    /// Nothing but its time.
+    /// The end of `window_ms` only.
     Time,
     /// Its message is taken; given back, it counts again.
     Waiting,
@@ -149,7 +149,7 @@ pub enum SpecUntil {
     Done,
 }
 
-/// Handling of a repeat.
+/// Effect of a run whose deduplication id is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecRepeat {
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn a_contradiction_is_named() {
         for (fields, field) in [
             ("", "cron"),
             (r#""cron": "0 3 * * *", "every_ms": 1000,"#, "cron"),
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_words_and_tell_schedules_apart() {
+    fn times_have_words_that_differ_between_schedules() {
         let every = |every_ms, phase_ms| ScheduleSpec {
             every_ms: Some(every_ms),
             phase_ms,

@@ -1,6 +1,6 @@
 //! Workers of clients, as they are steered.
 
-/// A request to a worker.
+/// A request that a Faktory worker gets with its next heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkerAction {
     /// It finishes what it has and gets nothing more.

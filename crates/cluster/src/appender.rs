@@ -86,6 +86,12 @@ impl Appender {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn listeners(&self) -> MutexGuard<'_, Vec<Listener>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Asks the window something.
     pub(crate) fn with_window<T>(&self, with_window: impl FnOnce(&Window) -> T) -> T {
         with_window(&self.lock().window)
@@ -142,11 +148,8 @@ impl Appender {
         }
         self.world.wake();
         if before != after {
-            let listeners = self
-                .listeners
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let listeners = listeners.clone();
+            // The lock goes first: a listener may listen.
+            let listeners = self.listeners().clone();
             listeners.iter().for_each(|callback| callback());
         }
         if sooner {
@@ -237,11 +240,7 @@ impl Appender {
 
     /// Has `callback` called from now on whenever something was settled, or nothing will be any more.
     pub(crate) fn listen(&self, callback: Listener) {
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        listeners.push(callback);
+        self.listeners().push(callback);
     }
 
     pub(crate) fn begins(&self) -> Seq {

@@ -424,6 +424,8 @@ impl<D: Duty> Inner<D> {
         let time = time.unwrap_or_else(|| made.world.wall_ms());
         let bid = claimant.claim(&following.copy, time);
         bid.appender.listen(self.bell());
+        // It may be answered already.
+        self.inbox.ring();
         self.phase = Phase::Claiming(following, bid);
     }
 

@@ -90,7 +90,7 @@ pub enum Claimed {
     Taken,
 }
 
-/// The next action.
+/// The next step of a node on its way to the ownership or in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask the leader where the stream ends.

@@ -179,7 +179,7 @@ fn no_flipped_bit_and_no_cut_entry_passes() {
 }
 
 #[test]
-fn what_does_not_follow_is_refused_by_name() {
+fn entries_that_do_not_follow_are_refused_by_name() {
     let (owner, entries) = some();
     let frame = owner.clone().facts(3).remove(0);
     let mut reader = read(&entries).expect("all is well");

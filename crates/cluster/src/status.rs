@@ -16,7 +16,6 @@ pub enum Role {
     Standby,
     /// Its claim is on its way, or the places behind it are being filled.
     Claiming,
-    /// It decides.
     Owner,
     /// It decided until somebody else claimed the log; it is over.
     Deposed,

@@ -14,7 +14,7 @@ pub type Moment = Duration;
 pub trait Ticks: Send + Sync {
     /// When [`Ticks::tick`] should be called next, as far as is known now.
     fn deadline(&self) -> Option<Moment>;
-    /// It is `now`.
+    /// Does the work that is due at `now`; afterwards `deadline` may be another.
     fn tick(&self, now: Moment);
 }
 

@@ -40,7 +40,7 @@ impl Address {
             .ok_or_else(usage)
     }
 
-    /// A port of 127.0.0.1.
+    /// A TCP address that only this machine reaches.
     pub fn local(port: u16) -> Self {
         Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port)))
     }

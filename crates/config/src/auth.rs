@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_read_is_refused_with_what_to_type() {
+    fn a_file_that_others_can_read_is_refused_with_a_command() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("secret");
         let text = path.to_str().expect("text");

@@ -159,7 +159,7 @@ mod tests {
     use super::value_of;
 
     #[test]
-    fn a_number_beyond_64_bits_is_told_what_is_possible() {
+    fn an_error_about_a_number_beyond_64_bits_has_the_range() {
         let wrong = value_of("18446744073709551615").expect_err("too large");
         let says = "takes numbers up to 9223372036854775807; not 18446744073709551615";
         assert_eq!(wrong, says);

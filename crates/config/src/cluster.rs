@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_named() {
+    fn wrong_values_and_combinations_are_named() {
         assert_eq!(faults("node = 'a'"), "");
         for (text, says) in [
             ("name = 'a b'", "name"),

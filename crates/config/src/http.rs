@@ -7,14 +7,14 @@ use quintet_wire::{OptionSpec, Options, Value};
 use super::parse_duration_ms;
 use super::reach::{Reach, pairs};
 
-/// Its name in the configuration.
+/// The value of `protocol` in `[[listen]]`.
 pub const NAME: &str = "http";
 /// RQ's port.
 pub const PORT: u16 = 3333;
-/// One line about it.
+/// The line that `--print-config` and `quintet settings` show for a listener.
 pub const ABOUT: &str = "RQ's HTTP API and plain pages.";
 
-/// Options of its listeners.
+/// Keys that a `[[listen]]` table of this protocol takes beside the common ones.
 pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
     "relative_root" Text("/")
         "path before all addresses, for a proxy that passes a part of its own addresses on";

@@ -107,7 +107,7 @@ impl Config {
 }
 
 impl Config {
-    /// The settings of a queue in force.
+    /// Each setting of a queue with its value and its source: default, file or queue.
     pub fn settings_of_queue(&self, setup: &QueueSetup) -> Vec<Setting> {
         let usual = QueueSettings::of_server();
         let rules = self.rules.iter();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_tells_what_holds_and_who_said_so() {
+    fn a_queue_has_its_settings_and_their_source() {
         let own = Overrides {
             messages_max: Some(0),
             ..Overrides::default()
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_says_where_it_comes_from() {
+    fn each_value_has_its_source() {
         let config = from_text(
             "queues_max = 77\nsync = 'never'\n[defaults]\nmessages_max = 5\n\
              [[queue]]\nname = 'work*'\nmessages_max = 9\nttl = '5s'\n\

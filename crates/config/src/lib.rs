@@ -60,7 +60,6 @@ quintet_types::defaults! {
     /// All settings of the server.
     #[derive(Clone)]
     pub struct Config {
-        /// Data directory.
         pub data: PathBuf = PathBuf::from("data"),
         pub sync: SyncPolicy = SyncPolicy::Always,
         pub shards: u64 = 1,
@@ -169,7 +168,7 @@ quintet_types::defaults! {
     }
 }
 
-/// One `[[listen]]` table.
+/// A listener: a `[[listen]]` table, a `--listen`, or a default one.
 #[derive(Clone)]
 pub struct Listen {
     pub served: Served,

@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_say_what_is_taken() {
+    fn errors_of_values_out_of_range_have_the_range() {
         for (text, says) in [
             ("sync = 'often'", "\"always\", \"never\""),
             ("shards = 65", "1 to 64"),
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_placed_and_not_repeated() {
+    fn an_error_of_toml_has_its_place_and_no_text() {
         for (text, place) in [
             (
                 "queues_max = 7\n[[user]]\nname = 'ann'\npassword = hush-hush'\n",

@@ -330,7 +330,7 @@ mod tests {
     use super::{Secrets, print};
 
     #[test]
-    fn what_is_printed_reads_back_the_same() {
+    fn a_printed_configuration_reads_back_the_same() {
         let mut config = load(&CommandLine::default()).expect("defaults");
         config.rules = from_text("[[queue]]\nname='a?'\npaused=true\nttl='5s'")
             .expect("rule")

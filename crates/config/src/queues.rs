@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_of_a_queue_says_what_it_takes() {
+    fn errors_of_every_queue_setting_name_its_values() {
         for spec in QUEUE_SETTINGS {
             let refused = errors_of(spec.key, "[defaults]\n");
             assert!(!refused.is_empty(), "{}", spec.key);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_the_server_says_its_range_or_an_example() {
+    fn errors_of_every_number_of_the_server_have_a_range_or_an_example() {
         let mut numbers = 0;
         for spec in SETTINGS {
             let mut config = Config::default();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_of_a_listener_says_what_it_takes() {
+    fn an_error_of_a_listener_option_names_its_values() {
         for (listen, says) in [
             (
                 "http'\ntimeout = 5",

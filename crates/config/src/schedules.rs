@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn a_contradiction_is_named() {
         let large = "x".repeat(65_537);
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("large");

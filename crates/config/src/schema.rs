@@ -439,7 +439,7 @@ pub(crate) fn word(value: &toml::Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// From 0 on.
+/// A whole number from 0 on; `None` for any other value.
 fn whole(value: &toml::Value) -> Option<u64> {
     value.as_integer().and_then(|n| u64::try_from(n).ok())
 }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_cannot_be() {
+    fn wrong_keys_of_a_script_are_errors() {
         for (text, says) in [
             ("[[queue]]\nname='a*'\nscript='/x'", "invalid characters"),
             ("[[queue]]\nname='a'\nnum_workers=2", "needs script"),

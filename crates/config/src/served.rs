@@ -36,7 +36,7 @@ impl Served {
         }
     }
 
-    /// Its default port.
+    /// The port without an `address` in `[[listen]]`.
     pub fn port(self) -> u16 {
         match self {
             Served::Protocol(protocol) => protocol.port,

@@ -7,14 +7,14 @@ use quintet_wire::{OptionSpec, Options, Value};
 use super::parse_duration_ms;
 use super::reach::{Reach, pairs};
 
-/// Its name in the configuration.
+/// The value of `protocol` in `[[listen]]`.
 pub const NAME: &str = "sqs";
 /// As ElasticMQ has it.
 pub const PORT: u16 = 9324;
-/// One line about it.
+/// The line that `--print-config` and `quintet settings` show for a listener.
 pub const ABOUT: &str = "Amazon SQS, both protocols (JSON 1.0 and Query): AWS's SDKs as they are.";
 
-/// Options of its listeners.
+/// Keys that a `[[listen]]` table of this protocol takes beside the common ones.
 pub const OPTIONS: &[OptionSpec] = quintet_wire::options! {
     "account" Text("000000000000")
         "account in URLs and ARNs of queues, twelve digits; queues of other accounts are the same \

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_has_its_line_and_what_is_unknown_the_version() {
+    fn an_error_has_its_line_and_an_unknown_key_the_version() {
         let version = env!("CARGO_PKG_VERSION");
         let of_newer = format!("for this version, {version}");
         for (text, starts, says) in [
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_behind_the_reading_has_its_line_too() {
+    fn an_error_found_after_the_parser_has_its_line_too() {
         let dir = tempfile::tempdir().expect("directory");
         let path = dir.path().join("quintet.toml");
         let cron = "[[cron]]\nname = 'a'\nschedule = '0 3 * * *'\nqueue = 'w'\n";

@@ -6,15 +6,14 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use askama::Template;
-use hyper::StatusCode;
 use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Principal, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Which};
 use super::names::Named;
-use super::{Answer, PageRequest, queue_of, words};
+use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::{Form, reply};
+use quintet_http::Form;
 
 /// Questions that wait for an answer; the oldest go when there are more.
 const QUESTIONS_MAX: usize = 1024;
@@ -214,10 +213,7 @@ pub(super) async fn page(
     }
     if form.says("pick") && ids.is_empty() && form.get("scope") != Some("all") {
         let note = "Nothing was selected: select rows first.".to_owned();
-        return Ok(context
-            .console
-            .app
-            .redirect(&format!("queues/{part}"), note));
+        return context.redirect(&format!("queues/{part}"), note);
     }
     let which = Which::of(&form)?;
     let mut filter = match operation {
@@ -235,7 +231,7 @@ pub(super) async fn page(
         states: states(operation, &form, which.state, !ids.is_empty())?,
         filter,
         ids,
-        requested_at: context.console.api.client_api().now(),
+        requested_at: context.now(),
         counted: 0,
         typed: false,
         queue,
@@ -309,7 +305,10 @@ fn ids(form: &Form) -> Result<Vec<MessageId>, Problem> {
 async fn worked_on(context: &PageRequest, question: &Question) -> Option<StateRow> {
     let (api, id) = (&context.console.api, question.ids.first()?);
     let (message, queue) = context.message(&id.0.to_string()).await.ok()?;
-    let (holder, _) = api.held_by(&context.requester, &message, &queue).await?;
+    let held = api
+        .held_by(&context.requester, &message, &queue, &mut None)
+        .await;
+    let (holder, _) = held?;
     Some(StateRow {
         word: "reserved",
         says: format!("by {}: its lease ends with the message", holder.text),
@@ -398,7 +397,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
         queue: name,
         token: context.console.questions.keep(question),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 fn says(operation: BulkOperation) -> String {
@@ -457,7 +456,7 @@ pub(crate) async fn count(
     state: ListState,
 ) -> Result<(u64, bool), Problem> {
     let mut bulk_op = BulkOp {
-        filter: question.filter_at(context.console.api.client_api().now()),
+        filter: question.filter_at(context.now()),
         action: match question.operation == BulkOperation::Cancel {
             true => BulkAction::CountToCancel,
             false => BulkAction::Count,
@@ -522,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_after_the_question_is_never_a_part_of_it() {
+    fn messages_put_after_the_question_are_never_a_part_of_it() {
         let mut question = question(1000, None);
         assert_eq!(question.filter_at(Ms(1000)).older_ms, 0);
         assert_eq!(question.filter_at(Ms(1300)).older_ms, 300);
@@ -532,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_answered_once_by_whoever_asked_it_and_in_time() {
+    fn a_question_is_answered_once_by_its_user_and_in_time() {
         let questions = Questions::default();
         let token = questions.keep(question(0, Some(Principal(7))));
         let taken = |who, now| questions.take(&token, who, Ms(now)).is_some();

@@ -47,7 +47,7 @@ pub(super) static ICON: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("icon", "svg", "image/svg+xml", text)
 });
 
-/// `/assets/NAME`.
+/// Serves `/assets/NAME`: a file that is part of the program, or 404.
 pub(super) async fn asset(Path(name): Path<String>) -> Result<Response, Problem> {
     let all = [&*SHEET, &*SCRIPT, &*LOG_SCRIPT, &*ICON];
     let asset = all.into_iter().find(|asset| asset.name == name);

@@ -3,7 +3,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_types::{
     Batch, BatchId, BatchRequest, Callback, CallbackState, Command, Event, Ms, Outcome, Role, Tie,
 };
@@ -11,9 +10,8 @@ use quintet_types::{
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Path, Problem, batches_after, list_batches};
-use quintet_http::reply;
 
 /// Rows of a page, and batches asked for at once: each may have 64 KiB of callbacks.
 const ROWS: u32 = 50;
@@ -131,7 +129,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
     let ask = list_batches(after, ROWS);
     let wrong = "use the value of next from the page before";
     let mut ask = ask.ok_or_else(|| Problem::field("after", wrong))?;
-    let now = context.console.api.client_api().now();
+    let now = context.now();
     let (mut rows, mut looked) = (Vec::new(), 0);
     let mut next = None;
     for _ in 0..SLICES {
@@ -160,16 +158,8 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         }
     }
     let query = |place: Option<&str>| {
-        let mut pairs = form_urlencoded::Serializer::new(String::new());
-        let all = [
-            ("only", ONLY[only].0),
-            ("has", &has),
-            ("after", place.unwrap_or_default()),
-        ];
-        for (name, value) in all.iter().filter(|(_, value)| !value.is_empty()) {
-            pairs.append_pair(name, value);
-        }
-        pairs.finish()
+        let after = ("after", place.unwrap_or_default());
+        words::query(&[("only", ONLY[only].0), ("has", &*has), after])
     };
     let page = Batches {
         frame: context.frame.of("Batches", "batches").live(""),
@@ -186,7 +176,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         only: ONLY[only].0,
         has,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// The message for an event of a batch.
@@ -240,22 +230,14 @@ struct BatchPage {
     calls: Vec<Call>,
 }
 
-/// A batch, if the requester may see it.
-async fn batch(context: &PageRequest, ask: BatchRequest) -> Result<Batch, Problem> {
-    let Outcome::Batch(batch) = context.ask(Command::Batch(ask)).await? else {
-        return Err(Problem::unexpected());
-    };
-    Ok(*batch)
-}
-
 fn id_of(part: &str) -> Result<BatchId, Problem> {
     BatchId::parse(part).ok_or_else(Problem::no_such_page)
 }
 
 /// `/batches/ID`.
 pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answer {
-    let batch = batch(&context, BatchRequest::Show(id_of(&part)?)).await?;
-    let client_api = context.console.api.client_api();
+    let batch = context.batch(BatchRequest::Show(id_of(&part)?)).await?;
+    let client_api = context.client_api();
     let now = client_api.now();
     // What is stored is engine time; people read the wall clock.
     let ahead = client_api.ahead();
@@ -315,7 +297,7 @@ pub(super) async fn show(context: PageRequest, Path(part): Path<String>) -> Answ
         calls: calls.collect(),
         id,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 #[derive(Template)]
@@ -336,7 +318,7 @@ pub(super) async fn question(
     if act != "forget" {
         return Err(Problem::no_such_page());
     }
-    let batch = batch(&context, BatchRequest::Show(id_of(&part)?)).await?;
+    let batch = context.batch(BatchRequest::Show(id_of(&part)?)).await?;
     let progress = &batch.progress;
     let waits = [
         (Event::Complete, progress.complete, &batch.made.complete),
@@ -372,7 +354,7 @@ pub(super) async fn question(
         ),
         id,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /batches/ID/do/ACT`.
@@ -389,7 +371,7 @@ pub(super) async fn steer(
         "forget" => BatchRequest::Forget(id),
         _ => return Err(Problem::no_such_page()),
     };
-    batch(&context, ask).await?;
+    context.batch(ask).await?;
     let (back, note) = match act.as_str() {
         "commit" => (
             format!("batches/{part}"),
@@ -406,7 +388,7 @@ pub(super) async fn steer(
             format!("Batch {part} is forgotten. Its messages stay as ordinary messages."),
         ),
     };
-    Ok(context.console.app.redirect(&back, note))
+    context.redirect(&back, note)
 }
 
 /// Role of a message in its batch.

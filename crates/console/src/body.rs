@@ -282,7 +282,7 @@ pub(super) async fn download(context: PageRequest, Path(id): Path<String>) -> An
     if !context.requester.may_to(Verb::Peek, &queue) {
         return Err(Problem::not_found());
     }
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     Ok(download::response(
         client_api,
         message.id,
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hex_is_as_everybody_writes_it() {
+    fn hex_has_the_usual_form() {
         assert_eq!(
             hex(b"{\"job\":\"thumb\x00ails\""),
             "00000000  7b 22 6a 6f 62 22 3a 22  74 68 75 6d 62 00 61 69  {\"job\":\"thumb.ai\n\
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_binary() {
+    fn a_body_that_is_no_text_is_binary() {
         assert!(!is_binary("line\n\ttab ü".as_bytes(), false));
         assert!(is_binary(b"\x00\x01", false) && is_binary(b"\xff\xfe", true));
         // The first half of a letter.

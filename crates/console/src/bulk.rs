@@ -2,7 +2,6 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::Did;
 use quintet_types::{Command, Filter, Name, Verb};
 
@@ -10,9 +9,9 @@ use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::operations;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::{Form, reply};
+use quintet_http::Form;
 
 /// Queues of a selection at most: all their operations are remembered at once, and forms
 /// have 200 fields by default (`max_fields`).
@@ -136,7 +135,7 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
     let selected = queues(&context.query()?)?;
     if selected.is_empty() {
         let note = "Nothing was selected: select rows first.".to_owned();
-        return Ok(context.console.app.redirect("", note));
+        return context.redirect("", note);
     }
     let (mut rows, mut names, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
     let mut total = 0;
@@ -194,7 +193,7 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
         queues: if loses { Vec::new() } else { names },
         tokens,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 fn question(
@@ -210,7 +209,7 @@ fn question(
         states: operations::STATES.to_vec(),
         filter: Filter::default(),
         ids: Vec::new(),
-        requested_at: context.console.api.client_api().now(),
+        requested_at: context.now(),
         counted,
         typed: operation == BulkOperation::Drop,
     }
@@ -227,7 +226,7 @@ pub(super) async fn begin(
     match bulk.operation() {
         None => {
             let note = pause(&context, bulk, &fields.form).await?;
-            Ok(context.console.app.redirect("", note))
+            context.redirect("", note)
         }
         Some(operation) => lose(&context, operation, &fields.form).await,
     }
@@ -271,14 +270,14 @@ async fn lose(context: &PageRequest, operation: BulkOperation, form: &Form) -> A
     if questions.is_empty() || questions.len() != tokens.len() {
         let note = "Nothing was done: the page was used already or is older than 10 minutes. \
                     Select the queues again.";
-        return Ok(console.app.redirect("", note.to_owned()));
+        return context.redirect("", note);
     }
     let total: u64 = questions.iter().map(|question| question.counted).sum();
     let must = operation == BulkOperation::Drop || total > TYPED;
     if must && form.get("name") != Some(&sure(questions.len())) {
         let note =
             "Nothing was done: the typed number does not match. Type it as shown.".to_owned();
-        return Ok(console.app.redirect("", note));
+        return context.redirect("", note);
     }
     let many = sure(questions.len());
     let came = operations::begin_all(context, questions).await;
@@ -286,7 +285,7 @@ async fn lose(context: &PageRequest, operation: BulkOperation, form: &Form) -> A
     let mut response = match (came.over, operation == BulkOperation::Drop) {
         (false, _) => {
             let note = format!("{many}: the operations run one after the other.");
-            return Ok(console.app.redirect("operations", note));
+            return context.redirect("operations", note);
         }
         (true, true) => console.app.redirect("", format!("{many} deleted.{failed}")),
         (true, false) => {

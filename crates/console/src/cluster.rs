@@ -2,14 +2,11 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::{ClusterSeen, LogSeen, NodeOrder, NodeSeen};
 
 use super::frame::Frame;
-use super::operate::must_operate;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::reply;
 
 struct Row {
     node: String,
@@ -148,14 +145,13 @@ async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> R
 
 /// `/cluster`.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    must_operate(&context)?;
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let seen = apart(move || client_api.cluster()).await?;
     let page = Cluster {
         frame: context.frame.of("Cluster", "cluster"),
         seen: seen.map(ClusterView::new),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /cluster/NODE/do/ACT`.
@@ -164,7 +160,6 @@ pub(super) async fn order(
     Path((node, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    must_operate(&context)?;
     context.form(request).await?;
     let order = match act.as_str() {
         "move" => NodeOrder::Move,
@@ -172,8 +167,8 @@ pub(super) async fn order(
         "undrain" => NodeOrder::Undrain,
         _ => return Err(Problem::no_such_page()),
     };
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let done = apart(move || client_api.order_node(order, &node)).await?;
     let note = done.unwrap_or_else(|why| format!("Not done: {why}"));
-    Ok(context.console.app.redirect("cluster", note))
+    context.redirect("cluster", note)
 }

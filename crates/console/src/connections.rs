@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::ThrottledClient;
 use serde::Deserialize;
 
 use super::frame::Frame;
 use super::names::Piece;
-use super::operate::must_operate;
-use super::{Answer, PageRequest, names, words};
+use super::{Answer, PageRequest, names, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::reply;
 
 /// Rows of a page.
 const ROWS: usize = 200;
@@ -120,12 +117,11 @@ impl ThrottledRow {
 
 /// `/connections`.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let form = context.query()?;
     let protocol = form.get("protocol").unwrap_or_default();
     let peer = form.get("peer").unwrap_or_default();
     let shown = shown(&context, protocol, peer).await?;
-    Ok(reply::show(StatusCode::OK, &shown))
+    render(&shown)
 }
 
 async fn shown(context: &PageRequest, protocol: &str, peer: &str) -> Result<Connections, Problem> {
@@ -171,7 +167,7 @@ async fn shown(context: &PageRequest, protocol: &str, peer: &str) -> Result<Conn
         (name, words::count(count), on)
     });
     let protocols = protocols.collect();
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     Ok(Connections {
         frame: context.frame.of("Connections", "connections"),
         facts,
@@ -195,15 +191,11 @@ pub(super) async fn close(
     Path(id): Path<String>,
     request: Request,
 ) -> Answer {
-    must_operate(&context)?;
     context.form(request).await?;
     let id = id.parse().map_err(|_| Problem::no_such_page())?;
-    let (sender, receiver) = reply::channel();
-    context.console.api.client_api().close_client(id, sender);
-    let note = match receiver.await {
-        Ok(true) => format!("Connection {id} is closed. Its leases have ended."),
-        Ok(false) => format!("Connection {id} was closed already."),
-        Err(_) => return Err(Problem::stopping()),
+    let note = match context.console.api.close(id).await? {
+        true => format!("Connection {id} is closed. Its leases have ended."),
+        false => format!("Connection {id} was closed already."),
     };
-    Ok(context.console.app.redirect("connections", note))
+    context.redirect("connections", note)
 }

@@ -2,15 +2,13 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::Did;
 use quintet_types::{BulkOp, Lease, ListState, Message, MessageId, Ms, Name, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, listing, words};
+use super::{Answer, PageRequest, listing, render, words};
 use quintet_api::{Holder, Holders, Problem};
-use quintet_http::reply;
 
 /// Rows of a page: a form that selects all of them has fewer than 200 fields (`max_fields`).
 const ROWS: usize = 150;
@@ -115,7 +113,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         walk_queue(&context, &want, &queue, &holders, &mut found).await?;
     }
     found.keep_first();
-    Ok(reply::show(StatusCode::OK, &shown(&context, want, found)))
+    render(&shown(&context, want, found))
 }
 
 /// Those with leases whose messages the requester may see.
@@ -161,7 +159,7 @@ async fn walk_queue(
             Err(problem) if problem.status == 404 && want.queue.is_empty() => return Ok(()),
             Err(problem) => return Err(problem),
         };
-        let now = context.console.api.client_api().now();
+        let now = context.now();
         for (message, lease) in bulk_done.messages.iter().zip(&bulk_done.leases) {
             let held_ms = held(lease, now);
             let api = &context.console.api;
@@ -246,13 +244,7 @@ pub(crate) async fn release(context: PageRequest, request: Request) -> Answer {
 }
 
 fn shown(context: &PageRequest, want: Want, found: LeaseWalk) -> Leases {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    for (name, value) in [("queue", &want.queue), ("who", &want.who)] {
-        if !value.is_empty() {
-            query.append_pair(name, value);
-        }
-    }
-    let query = query.finish();
+    let query = words::query(&[("queue", &*want.queue), ("who", &*want.who)]);
     let path = format!("{}leases", context.frame.root);
     Leases {
         frame: context.frame.of("Leases", "leases"),

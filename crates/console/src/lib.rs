@@ -43,17 +43,18 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use askama::Template;
 use axum::extract::{FromRequestParts, Request};
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use hyper::Uri;
 use hyper::http::request::Parts;
-use quintet_client::Did;
+use hyper::{StatusCode, Uri};
+use quintet_client::{ClientApi, Did};
 use quintet_scripts::Rq;
 use quintet_types::{
-    BulkDone, BulkOp, Command, Message, MessageId, Name, Outcome, Peek, Principal, QueuePage,
-    QueueStats,
+    Batch, BatchRequest, BulkDone, BulkOp, Command, Message, MessageId, Ms, Name, Outcome,
+    Principal, QueuePage, QueueSetup, QueueStats,
 };
 
 use frame::{Frame, Seal};
@@ -133,8 +134,26 @@ impl PageRequest {
         }
     }
 
+    fn client_api(&self) -> Arc<dyn ClientApi> {
+        self.console.api.client_api()
+    }
+
+    /// Engine time.
+    fn now(&self) -> Ms {
+        self.client_api().now()
+    }
+
+    /// Leads to a page of the console, which shows the note.
+    fn redirect(&self, to: &str, note: impl Into<String>) -> Answer {
+        Ok(self.console.app.redirect(to, note.into()))
+    }
+
     async fn stats(&self, queue: &Name) -> Result<QueueStats, Problem> {
         self.console.api.queue_stats(&self.requester, queue).await
+    }
+
+    async fn setup(&self, queue: &Name) -> Result<QueueSetup, Problem> {
+        self.console.api.setup(&self.requester, queue).await
     }
 
     /// A part of all queues that may be seen, from a place on.
@@ -147,26 +166,20 @@ impl PageRequest {
         let id = id.parse().ok().filter(|id| *id > 0);
         let id = MessageId(id.ok_or_else(Problem::no_such_page)?);
         let (api, requester) = (&self.console.api, &self.requester);
-        let peek = Command::Peek(Peek::Id(id));
-        let (outcome, queue) = match api.ask(requester, peek).await {
-            Ok(found) => found,
-            Err(problem) => return Err(api.why_not(requester, id, problem).await),
-        };
-        if let Outcome::Messages(messages) = outcome
-            && let Some(message) = messages.into_iter().next()
-        {
-            return Ok((message, queue));
+        match api.message(requester, id).await {
+            Ok(found) => Ok(found),
+            Err(problem) => Err(api.why_not(requester, id, problem).await),
         }
-        Err(Problem::not_found())
+    }
+
+    async fn batch(&self, ask: BatchRequest) -> Result<Batch, Problem> {
+        self.console.api.batch(&self.requester, ask).await
     }
 
     /// One slice.
     async fn bulk_op(&self, bulk_op: &BulkOp) -> Result<BulkDone, Problem> {
-        let command = Command::BulkOp(Box::new(bulk_op.clone()));
-        if let Outcome::BulkDone(bulk_done) = self.ask(command).await? {
-            return Ok(*bulk_done);
-        }
-        Err(Problem::unexpected())
+        let api = &self.console.api;
+        api.slice(&self.requester, bulk_op.clone()).await
     }
 
     /// The names of queues in another protocol.
@@ -200,6 +213,11 @@ impl PageRequest {
     }
 }
 
+/// The page of a template.
+fn render(page: &impl Template) -> Answer {
+    Ok(reply::show(StatusCode::OK, page))
+}
+
 /// The queue of an address.
 fn queue_of(part: &str) -> Result<Name, Problem> {
     names::of_address(part).ok_or_else(Problem::no_such_page)
@@ -215,28 +233,15 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         questions: ask::Questions::default(),
         jobs: operations::Jobs::default(),
     });
-    let around = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
-    Router::new()
-        .route("/", get(overview::page))
-        .route("/find", get(overview::find))
-        .route("/put", get(put::page).post(put::put))
-        .route("/logout", post(login::logout))
-        .route("/leases", get(leases::page))
-        .route("/waiting", get(waiting::page))
-        .route("/leases/do/release", post(leases::release))
+    let operated: Router<Arc<Console>> = Router::new()
         .route("/settings", get(operate::settings))
         .route("/settings/do/reload", post(operate::reload))
-        .route("/scripts", get(scripts::page))
         .route("/hooks", get(operate::hooks))
         .route("/log", get(operate::log))
         .route("/cluster", get(cluster::page))
         .route("/cluster/{node}/do/{act}", post(cluster::order))
         .route("/connections", get(connections::page))
         .route("/connections/{id}/do/close", post(connections::close))
-        .route("/batches", get(batches::page))
-        .route("/batches/{id}", get(batches::show))
-        .route("/batches/{id}/ask/{act}", get(batches::question))
-        .route("/batches/{id}/do/{act}", post(batches::steer))
         .route("/workers", get(workers::page))
         .route("/workers/{wid}/ask/{act}", get(workers::question))
         .route("/workers/{wid}/do/{act}", post(workers::steer))
@@ -248,6 +253,21 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/schedules/{name}/do/{act}", post(schedules::steer))
         // The page's address before.
         .route("/cron", get(schedules::page))
+        .route_layer(middleware::from_fn(quintet_api::operates));
+    let around = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/find", get(overview::find))
+        .route("/put", get(put::page).post(put::put))
+        .route("/logout", post(login::logout))
+        .route("/leases", get(leases::page))
+        .route("/waiting", get(waiting::page))
+        .route("/leases/do/release", post(leases::release))
+        .route("/scripts", get(scripts::page))
+        .route("/batches", get(batches::page))
+        .route("/batches/{id}", get(batches::show))
+        .route("/batches/{id}/ask/{act}", get(batches::question))
+        .route("/batches/{id}/do/{act}", post(batches::steer))
         .route("/queues/{queue}", get(queue::page))
         .route("/queues/{queue}/settings", get(setup::page))
         .route("/queues/{queue}/settings/{key}", post(setup::change))
@@ -262,6 +282,7 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         .route("/operations", get(operations::list))
         .route("/operations/{number}", get(operations::page))
         .route("/operations/{number}/do/stop", post(operations::stop))
+        .merge(operated)
         .fallback(frame::missing)
         .layer(around)
         // Without the frame: the look of pages is no secret.

@@ -103,22 +103,14 @@ impl Which {
 
     /// The query of an address that asks for these.
     pub(crate) fn query(&self, after: Option<&str>) -> String {
-        let mut pairs = form_urlencoded::Serializer::new(String::new());
-        pairs.append_pair("state", word(self.state));
-        for (name, value) in [
-            ("has", &self.has),
-            ("key", &self.key),
-            ("error", &self.error),
-            ("older", &self.older),
-        ] {
-            if !value.is_empty() {
-                pairs.append_pair(name, value);
-            }
-        }
-        if let Some(after) = after {
-            pairs.append_pair("after", after);
-        }
-        pairs.finish()
+        words::query(&[
+            ("state", word(self.state)),
+            ("has", &*self.has),
+            ("key", &*self.key),
+            ("error", &*self.error),
+            ("older", &*self.older),
+            ("after", after.unwrap_or_default()),
+        ])
     }
 }
 
@@ -208,7 +200,7 @@ impl Line {
     }
 }
 
-/// The holder of a lease.
+/// The holder of a lease in words: a connection, a script, or a time.
 pub(crate) fn holder(lease: &Lease) -> String {
     match (lease.bound, lease.client_id.0) {
         (_, 0) => "no client: the lease is from before a restart".to_owned(),
@@ -263,7 +255,7 @@ async fn first(
     };
     for _ in 0..SLICES {
         let bulk_done = context.bulk_op(&bulk_op).await?;
-        let now = context.console.api.client_api().now();
+        let now = context.now();
         let leases = bulk_done
             .leases
             .iter()

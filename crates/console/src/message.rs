@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use askama::Template;
-use hyper::StatusCode;
 use quintet_client::trace::TRACEPARENT;
 use quintet_types::{Lease, ListState, Message, Ms, Name};
 
@@ -14,9 +13,8 @@ use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
-use super::{Answer, PageRequest, assets, listing, words};
+use super::{Answer, PageRequest, assets, listing, render, words};
 use quintet_api::{Holder, PastAttempt, Path, Problem, since};
-use quintet_http::reply;
 
 /// A fact: its word, what it is, and what is said below.
 struct Fact {
@@ -76,7 +74,7 @@ struct MessagePage {
 /// `/messages/ID`.
 pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer {
     let (message, queue) = context.message(&id).await?;
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let reader = Arc::clone(&client_api);
     let now = client_api.now();
     let body = message.body.clone();
@@ -98,8 +96,11 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let state = ListState::of(&message, now);
     let log = run::log(&context, &message, &queue, state).await?;
     let api = &context.console.api;
-    let held = api.held_by(&context.requester, &message, &queue).await;
-    let tried = api.past_attempts(&context.requester, message.born()).await;
+    let (requester, mut connections) = (&context.requester, None);
+    let held = api.held_by(requester, &message, &queue, &mut connections);
+    let held = held.await;
+    let tried = api.past_attempts(requester, message.born(), &mut connections);
+    let tried = tried.await;
     let over = u64::from(message.reserves).saturating_sub(u64::from(held.is_some()));
     let name = Named::new(&queue);
     let extra = message.extra.as_deref();
@@ -157,7 +158,7 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
         log_script: &assets::LOG_SCRIPT.name,
         queue: name,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// Where the trace of a `traceparent` is shown, if that is one and there is such a place.
@@ -182,7 +183,7 @@ fn past(
     held: Option<(Holder, Lease)>,
     (over, tried): (u64, &[(Ms, PastAttempt)]),
 ) -> Vec<(String, Vec<Piece>)> {
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let ahead = client_api.ahead();
     let mut all = vec![(message.created, "put".as_bytes().to_vec())];
     let mut then = |at: Ms, says: &str, why: &[u8]| {
@@ -242,7 +243,7 @@ fn past(
 }
 
 fn facts(context: &PageRequest, message: &Message, now: Ms) -> Vec<Fact> {
-    let ahead = context.console.api.client_api();
+    let ahead = context.client_api();
     let wall = move |at: Ms| {
         // What is stored is engine time; people read the wall clock.
         let ahead = ahead.ahead();

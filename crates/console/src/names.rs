@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_has_an_address_that_nobody_changes_on_the_way() {
+    fn every_name_has_an_address_that_stays_unchanged_on_the_way() {
         for (name, part) in [
             (&b"mail.outbound"[..], "mail.outbound"),
             (b"a:b@c,d+e-f_G", "a:b@c,d+e-f_G"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_have_short_labels_and_marks_of_their_own() {
+    fn long_names_have_short_labels_and_hashes_of_their_own() {
         let named = |text: String| Named::new(&Name::from(text.as_str()));
         let plain = named("a".repeat(64));
         assert_eq!(

@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::{AuditLine, HookEvent, Setting, Source};
-use quintet_types::CommandError;
 
 use super::frame::Frame;
 use super::names::seen;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Problem, in_a_line};
-use quintet_http::reply;
 
 /// Lines of the audit on a page.
 const LINES: usize = 500;
@@ -20,17 +17,6 @@ const LINES: usize = 500;
 /// Memory of this page while it is made, bytes: 256 KiB of lines as they are, as they are shown, and
 /// as HTML.
 const LOG_BYTES: u64 = 1 << 20;
-
-/// Refuses who may not do what concerns all queues.
-///
-/// # Errors
-/// 403.
-pub(super) fn must_operate(context: &PageRequest) -> Result<(), Problem> {
-    match context.requester.may_server() {
-        true => Ok(()),
-        false => Err(Problem::refused(CommandError::NotPermitted)),
-    }
-}
 
 struct Table {
     /// As the file has it; empty: the top.
@@ -71,9 +57,8 @@ struct Settings {
     tables: Vec<Table>,
 }
 
-/// `/settings`.
+/// Shows `/settings`: the configuration in force, to operators only.
 pub(crate) async fn settings(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let query = context.query()?;
     let said = query.get("only") == Some("said");
     let has = query.get("has").unwrap_or_default().to_owned();
@@ -83,7 +68,7 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
             .iter()
             .any(|text| text.to_lowercase().contains(&has))
     };
-    let all = context.console.api.client_api().settings();
+    let all = context.client_api().settings();
     let is_said = |setting: &Setting| setting.source != Source::Default;
     let (all_count, said_count) = (all.len(), all.iter().filter(|one| is_said(one)).count());
     let mut tables: Vec<Table> = Vec::new();
@@ -109,7 +94,7 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
         said_count,
         tables,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// How long a reload is waited for before the page says that it is still to come.
@@ -117,13 +102,9 @@ const RELOADED: Duration = Duration::from_secs(5);
 
 /// `POST /settings/do/reload`.
 pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
-    must_operate(&context)?;
     context.form(request).await?;
-    let client_api = context.console.api.client_api();
-    let principal = context.requester.known.as_ref().map(|(who, _)| *who);
-    let (sender, receiver) = reply::channel();
-    client_api.reload(principal, sender);
-    let note = match tokio::time::timeout(RELOADED, receiver).await {
+    let came = context.console.api.reload(&context.requester);
+    let note = match tokio::time::timeout(RELOADED, came).await {
         Ok(Err(_)) => return Err(Problem::stopping()),
         Ok(Ok(Err(why))) => format!("Not reloaded, nothing changed: {}", seen(&in_a_line(&why))),
         Ok(Ok(Ok(notes))) => {
@@ -133,7 +114,7 @@ pub(super) async fn reload(context: PageRequest, request: Request) -> Answer {
         }
         Err(_) => "The server still reads the configuration. Its log shows the result.".to_owned(),
     };
-    Ok(context.console.app.redirect("settings", note))
+    context.redirect("settings", note)
 }
 
 struct Event {
@@ -165,17 +146,16 @@ struct Hooks {
     rows: Vec<Event>,
 }
 
-/// `/hooks`.
+/// Shows `/hooks`: the events of the loaded hooks, their calls and their errors.
 pub(super) async fn hooks(context: PageRequest) -> Answer {
-    must_operate(&context)?;
-    let mut events = context.console.api.client_api().hook_events();
+    let mut events = context.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
     let page = Hooks {
         frame: context.frame.of("Hooks", "hooks"),
         errors: events.iter().map(|event| event.errors).sum(),
         rows: events.into_iter().map(Event::new).collect(),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 struct Line {
@@ -223,10 +203,9 @@ struct Log {
 
 /// `/log`: the newest lines of the audit.
 pub(super) async fn log(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let _room = context.console.api.room(LOG_BYTES)?;
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
     let read = read
         .await
@@ -240,7 +219,7 @@ pub(super) async fn log(context: PageRequest) -> Answer {
         has,
         looked,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 #[cfg(test)]
@@ -248,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_a_file_was_not_read_is_told_without_its_lines() {
+    fn the_error_of_a_file_is_shown_without_its_lines() {
         let why = "quintet.toml: TOML parse error at line 12, column 9\n   |\n12 | token = 'hush\n   \
                    |         ^\ninvalid basic string\n";
         assert_eq!(

@@ -10,7 +10,6 @@ use askama::Template;
 use axum::extract::Request;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hyper::StatusCode;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
     BulkAction, BulkOp, By, Cancel, Command, CommandError, Filter, HOLD_MAX_MS, How, ListState,
@@ -21,7 +20,7 @@ use super::ask::{self, BulkOperation, Question};
 use super::frame::Frame;
 use super::names::{self, Named};
 use super::queue::number;
-use super::{Answer, PageRequest, queue_of, words};
+use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{DURATION_MAX_MS, Path, Problem};
 use quintet_http::{DoneTo, Form, Requester, reply};
 
@@ -74,7 +73,7 @@ impl Jobs {
             requester: context.requester.clone(),
             operation: question.operation,
             queue: question.queue.clone(),
-            began: context.console.api.client_api().now(),
+            began: context.now(),
             counted: question.counted,
             done: AtomicU64::new(0),
             passed: AtomicU64::new(0),
@@ -188,11 +187,7 @@ pub(super) async fn on_queue(
     context.ask(pause).await?;
     let mut still = false;
     if for_ms == Some(0) {
-        let setup = context
-            .console
-            .api
-            .setup(&context.requester, &queue)
-            .await?;
+        let setup = context.setup(&queue).await?;
         still = setup.settings.paused;
         if setup.own.paused == Some(true) {
             let clear = [("paused".to_owned(), None)];
@@ -282,15 +277,11 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
     let Some(question) = question.filter(|question| question.queue == *queue) else {
         let note = "Nothing was done: the page was used already or is older than 10 minutes. \
                     Confirm again.";
-        return Ok(console
-            .app
-            .redirect(&format!("queues/{part}/ask/{operation}"), note.to_owned()));
+        return context.redirect(&format!("queues/{part}/ask/{operation}"), note);
     };
     if question.typed && form.get("name") != Some(queue.to_string().as_str()) {
         let note = "Nothing was done: the typed name does not match. Type it as shown.".to_owned();
-        return Ok(console
-            .app
-            .redirect(&format!("queues/{part}/ask/{operation}"), note));
+        return context.redirect(&format!("queues/{part}/ask/{operation}"), note);
     }
     let moves = question.operation == BulkOperation::Move;
     let to = moves.then(|| target(form, queue)).transpose()?;
@@ -302,9 +293,7 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
         if counted > question.counted + question.counted / 10 {
             let note = "Nothing was done: the number of messages has risen by more than a \
                         tenth. Confirm again.";
-            return Ok(console
-                .app
-                .redirect(&format!("queues/{part}/ask/{operation}"), note.to_owned()));
+            return context.redirect(&format!("queues/{part}/ask/{operation}"), note);
         }
     }
     let job = console.jobs.begin(context, &question);
@@ -448,7 +437,7 @@ async fn bulk_op(
             if job.stop.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            bulk_op.filter = question.filter_at(context.console.api.client_api().now());
+            bulk_op.filter = question.filter_at(context.now());
             let all = *state == ListState::Ready && bulk_op.filter == Filter::default();
             if question.operation == BulkOperation::Purge && all {
                 bulk_op.action = BulkAction::Purge;
@@ -612,7 +601,7 @@ pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> An
         counted: job.counted.max(1),
         over: job.end.get().is_some(),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 struct Row {
@@ -635,7 +624,7 @@ struct List {
 
 /// `/operations`: those that the requester began since the server's start.
 pub(super) async fn list(context: PageRequest) -> Answer {
-    let now = context.console.api.client_api().now();
+    let now = context.now();
     let rows = context
         .console
         .jobs
@@ -655,7 +644,7 @@ pub(super) async fn list(context: PageRequest) -> Answer {
         frame: context.frame.of("Bulk operations", "operations").live(""),
         rows: rows.collect(),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /operations/N/do/stop`.
@@ -668,8 +657,5 @@ pub(super) async fn stop(
     let job = context.console.jobs.get(&number, &context)?;
     job.stop.store(true, Ordering::Relaxed);
     let note = "The operation stops after its current slice.".to_owned();
-    Ok(context
-        .console
-        .app
-        .redirect(&format!("operations/{number}"), note))
+    context.redirect(&format!("operations/{number}"), note)
 }

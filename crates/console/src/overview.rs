@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use askama::Template;
-use hyper::StatusCode;
 use quintet_client::attention::{Finding, Findings, Level, Rule, Thresholds};
 use quintet_client::{ClientApi, Rates, Recent, Series};
 use quintet_types::{
@@ -14,7 +13,7 @@ use super::frame::Frame;
 use super::graph::{Chart, Spark};
 use super::names::{self, Named};
 use super::tiles::{Tiles, tiles};
-use super::{Answer, PageRequest, past, words};
+use super::{Answer, PageRequest, past, render, words};
 use quintet_http::{Form, reply};
 
 /// Queues of a page, if nothing else is requested, and at most.
@@ -117,27 +116,19 @@ impl Want {
 
     /// The address of the list with one thing changed.
     fn link(&self, change: (&str, &str)) -> String {
-        let mut pairs = form_urlencoded::Serializer::new(String::new());
-        let sort = SORTS[self.sort].0;
-        let only = ONLY[self.only].0;
         let rows = self.rows.to_string();
-        let rows = if self.rows == ROWS { "" } else { &rows };
         let now = [
-            ("sort", sort),
-            ("only", only),
-            ("name", &self.name),
-            ("rows", rows),
+            ("sort", SORTS[self.sort].0),
+            ("only", ONLY[self.only].0),
+            ("name", &*self.name),
+            ("rows", if self.rows == ROWS { "" } else { &*rows }),
+            ("after", ""),
         ];
-        for (name, value) in now {
-            let value = if name == change.0 { change.1 } else { value };
-            if !value.is_empty() {
-                pairs.append_pair(name, value);
-            }
-        }
-        if change.0 == "after" {
-            pairs.append_pair("after", change.1);
-        }
-        format!("?{}", pairs.finish())
+        let now = now.map(|(name, value)| match name == change.0 {
+            true => change,
+            false => (name, value),
+        });
+        format!("?{}", words::query(&now))
     }
 }
 
@@ -392,12 +383,12 @@ struct Overview {
     legend: Option<&'static str>,
 }
 
-/// `/`.
+/// Shows `/`: findings, totals and the queues that the user may see.
 pub(super) async fn page(context: PageRequest) -> Answer {
     let want = Want::of(&context.query()?);
     let mut found = QueueWalk::default();
     let mut from = (0, 0);
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let thresholds = client_api.thresholds();
     loop {
         let page = context.queues(from).await?;
@@ -420,21 +411,14 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         let own = found.rows.iter().map(|(_, stats)| stats);
         for stats in own.filter(|stats| stats.own && other.word(&stats.name).is_some()) {
             // It may have been deleted meanwhile.
-            let setup = context
-                .console
-                .api
-                .setup(&context.requester, &stats.name)
-                .await;
+            let setup = context.setup(&stats.name).await;
             if setup.is_ok_and(|setup| other.made(&setup)) {
                 made.insert(stats.name.clone());
             }
         }
     }
     let warning = context.console.ask_rq(|rq| rq.rules_warning()).await?;
-    Ok(reply::show(
-        StatusCode::OK,
-        &shown(&context, &want, found, &made, warning),
-    ))
+    render(&shown(&context, &want, found, &made, warning))
 }
 
 fn shown(
@@ -445,7 +429,7 @@ fn shown(
     warning: Option<String>,
 ) -> Overview {
     found.rows.sort_unstable_by(|a, b| order(&a.0, &b.0));
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let rows = found
         .rows
         .iter()
@@ -559,7 +543,7 @@ pub(super) async fn find(context: PageRequest) -> Answer {
         let api = &context.console.api;
         if let Some(mut outcome) = api.how_it_went(&context.requester, MessageId(id)).await {
             outcome.replace_range(..1, "M");
-            return Ok(context.console.app.redirect("", outcome + "."));
+            return context.redirect("", outcome + ".");
         }
     }
     if let Some(id) = BatchId::parse(&text)
@@ -648,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn a_star_matches_anything() {
         for (text, pattern, fits) in [
             ("mail.outbound", "mail*", true),
             ("mail.outbound", "*out*", true),

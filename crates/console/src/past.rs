@@ -9,9 +9,9 @@ use super::words;
 /// ms.
 const HOUR: u64 = 3_600_000;
 
-/// How fast a queue moves, in words: in and out.
+/// How fast a queue moves, in words: in, and out by consumers.
 pub(super) fn speed(rates: Rates) -> [String; 2] {
-    [rates.into, rates.out()].map(per_second)
+    [rates.into, rates.consumed()].map(per_second)
 }
 
 /// A rate in words: a small one is not 0.
@@ -47,7 +47,6 @@ fn values(series: &Series, of: impl Fn(&Sample) -> u64) -> Vec<Option<u64>> {
     samples.map(|sample| sample.as_ref().map(&of)).collect()
 }
 
-/// Tenths of a rate.
 fn tenths(rate: f32) -> u64 {
     // Text has no casts to lose anything by; what is no number is nothing.
     format!("{:.0}", rate * 10.0).parse().unwrap_or(0)

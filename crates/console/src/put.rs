@@ -11,7 +11,7 @@ use quintet_types::{Body, Command, CommandError, Edit, Message, Name, Outcome, V
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, body, words};
+use super::{Answer, PageRequest, body, render, words};
 use quintet_api::{DURATION_MAX_MS, Dedupe, NewMessage, Path, Problem, SMALL, version};
 use quintet_http::{DoneTo, Form, reply};
 
@@ -251,7 +251,7 @@ pub(super) async fn edit_page(context: PageRequest, Path(id): Path<String>) -> A
         priority: message.priority,
         seen: version(&message),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /messages/ID/edit`: what is another is changed, if nobody else changed the message.
@@ -295,7 +295,7 @@ pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: 
     let (app, now) = (&context.console.app, message.id.0);
     if edit == Edit::default() {
         let note = "Nothing was changed.".to_owned();
-        return Ok(app.redirect(&format!("messages/{now}"), note));
+        return context.redirect(&format!("messages/{now}"), note);
     }
     let command = Command::Edit(message.id, Box::new(edit));
     let (api, seen) = (&context.console.api, Some(field("seen").to_owned()));
@@ -343,7 +343,6 @@ pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
             return Ok(form.shown(status, &context.frame).into_response());
         }
     };
-    let app = &context.console.app;
     let name = names::in_address(&queue);
     let note = format!(
         "Message {id} was put into {}.",
@@ -353,11 +352,11 @@ pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
         let typed: String = form_urlencoded::Serializer::new(String::new())
             .append_pair("queue", &form.queue.value)
             .finish();
-        return Ok(app.redirect(&format!("put?{typed}&again=on"), note));
+        return context.redirect(&format!("put?{typed}&again=on"), note);
     }
     // A user that may put may not always peek; and a put that is passed on is 0.
     match id {
-        0 => Ok(app.redirect(&format!("queues/{name}"), "The message was put.".to_owned())),
-        id => Ok(app.redirect(&format!("messages/{id}"), note)),
+        0 => context.redirect(&format!("queues/{name}"), "The message was put."),
+        id => context.redirect(&format!("messages/{id}"), note),
     }
 }

@@ -3,7 +3,6 @@
 use askama::Template;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use hyper::StatusCode;
 use quintet_client::Rates;
 use quintet_client::attention::{Finding, Level, Rule, why_slow};
 use quintet_types::{
@@ -16,9 +15,9 @@ use super::listing::{self, Line, STATES, Which};
 use super::names::{self, Named, Piece};
 use super::setup::{self, Setup};
 use super::tiles::{Tiles, tiles};
-use super::{Answer, PageRequest, nearest, past, queue_of, words};
+use super::{Answer, PageRequest, nearest, past, queue_of, render, words};
 use quintet_api::Path;
-use quintet_http::{Called, CalledAs, Requester, reply};
+use quintet_http::{Called, CalledAs, Requester};
 
 /// From this age of the oldest ready message on the page says why messages wait, ms.
 const SLOW_MS: u64 = 10_000;
@@ -206,24 +205,20 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         }
     });
     let tabs = tabs.filter(|tab| tab.number > 0 || tab.on || tab.word != "prepared");
-    let queue_setup = context
-        .console
-        .api
-        .setup(&context.requester, &queue)
-        .await?;
+    let queue_setup = context.setup(&queue).await?;
     let setup = setup::of(&context, &queue_setup);
     let held = match keys(&stats, &queue_setup.settings) {
         None => None,
         Some(_) => {
             let held = context.console.api.held_keys(&context.requester, &queue);
-            let now = context.console.api.client_api().now();
+            let now = context.now();
             Some(HeldKeys::of(&held.await?, now))
         }
     };
     let elsewhere = context.elsewhere();
     let elsewhere = elsewhere.and_then(|other| other.called(&stats, &queue_setup));
     let name = Named::new(&queue);
-    let client_api = context.console.api.client_api();
+    let client_api = context.client_api();
     let history = client_api.history(&queue);
     let day = query.get("span") == Some("24h");
     let recent = client_api.recent(&stats);
@@ -278,7 +273,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         setup,
         held,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {

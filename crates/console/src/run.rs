@@ -110,7 +110,7 @@ pub(super) async fn download(
     headers: HeaderMap,
 ) -> Answer {
     let (message, queue) = context.message(&id).await?;
-    let state = ListState::of(&message, context.console.api.client_api().now());
+    let state = ListState::of(&message, context.now());
     let (path, scripted) = find(&context, &message, &queue).await?;
     let mut response = match path {
         Some(path) => files::send(&path, "Log", &headers).await,

@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 
 use super::frame::Frame;
 use super::names::seen;
-use super::operate::must_operate;
 use super::{Answer, PageRequest, words};
 use quintet_api::Problem;
 use quintet_http::{Form, reply};
@@ -163,7 +162,6 @@ impl Page {
 
 /// `GET /schedules/form`; with `name` of that schedule.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let query = context.query()?;
     let form = match query.get("name") {
         None => query,
@@ -261,7 +259,6 @@ fn choice<T: DeserializeOwned>(form: &Form, field: &str) -> Option<T> {
 
 /// `POST /schedules/form`.
 pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
-    must_operate(&context)?;
     let submitted = context.form(request).await?;
     let form = &submitted.form;
     let old = form.get("old").filter(|old| !old.is_empty());
@@ -270,7 +267,7 @@ pub(super) async fn put(context: PageRequest, request: Request) -> Answer {
         Ok(made) => {
             let done = if made { "is created" } else { "is changed" };
             let note = format!("The schedule {} {done}.", seen(&name));
-            Ok(context.console.app.redirect("schedules", note))
+            context.redirect("schedules", note)
         }
         Err(problem) => {
             let field = problem.field.clone().unwrap_or_default();

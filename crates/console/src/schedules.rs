@@ -2,16 +2,13 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::{ScheduleAct, ScheduleSeen, WhichSchedules};
 use quintet_types::Name;
 
 use super::frame::Frame;
 use super::names::{Named, seen};
-use super::operate::must_operate;
-use super::{Answer, PageRequest, names, words};
+use super::{Answer, PageRequest, names, render, words};
 use quintet_api::{Path, Problem, Schedule, nexts};
-use quintet_http::reply;
 
 /// Rows of a page.
 const ROWS: usize = 100;
@@ -101,7 +98,6 @@ struct Schedules {
 
 /// `/schedules`.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let (found, more) = match has.is_empty() {
         true => {
@@ -123,7 +119,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         ("Refused", number(&|cron| cron.outcome == "refused")),
         ("Missed last run", number(&|cron| cron.outcome == "missed")),
     ];
-    let wall = context.console.api.client_api().wall().0;
+    let wall = context.client_api().wall().0;
     let calendar = tokio::task::spawn_blocking(move || calendar(&found, wall)).await;
     let (hours, often) = calendar.unwrap_or_default();
     let page = Schedules {
@@ -135,7 +131,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         hours,
         often,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// Schedules whose name or queue has this text, and whether there may be more.
@@ -198,7 +194,6 @@ pub(super) async fn steer(
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    must_operate(&context)?;
     let form = context.console.app.form(request).await?;
     context.must_be_ours(&form.form)?;
     let name = names::of_address(&part).ok_or_else(Problem::no_such_page)?;
@@ -226,7 +221,7 @@ pub(super) async fn steer(
         }
         _ => format!("{name} was not paused."),
     };
-    Ok(context.console.app.redirect("schedules", note))
+    context.redirect("schedules", note)
 }
 
 #[cfg(test)]

@@ -1,16 +1,14 @@
 //! Queues with a script: how each is, and what failed last.
 
 use askama::Template;
-use hyper::StatusCode;
 use quintet_scripts::{Admin, Scripted};
 use quintet_types::{ListState, Name, QueueStats, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named, Piece};
 use super::overview::Figure;
-use super::{Answer, PageRequest};
+use super::{Answer, PageRequest, render};
 use quintet_api::Problem;
-use quintet_http::reply;
 
 /// Queues of a page.
 const ROWS: usize = 100;
@@ -75,7 +73,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         first,
         next,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 async fn row(context: &PageRequest, script: Scripted) -> Result<Row, Problem> {
@@ -113,7 +111,7 @@ fn state(script: &Scripted) -> (&'static str, &'static str) {
 
 /// Messages that are still buried in this queue, if they may be seen.
 async fn failures(context: &PageRequest, queue: &Name, ids: &[u64]) -> Vec<Failure> {
-    let now = context.console.api.client_api().now();
+    let now = context.now();
     let mut all = Vec::new();
     for id in ids {
         if let Ok((message, at)) = context.message(&id.to_string()).await

@@ -2,15 +2,13 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::{SetBy, Setting, Source};
 use quintet_types::{Name, QueueSetup, Tags, Verb};
 
 use super::frame::Frame;
 use super::names::{self, Named};
-use super::{Answer, PageRequest, queue_of, words};
+use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{Path, version_of_setup};
-use quintet_http::reply;
 
 /// A setting in force.
 pub(super) struct Value {
@@ -44,8 +42,8 @@ impl Value {
 }
 
 pub(crate) fn of(context: &PageRequest, setup: &QueueSetup) -> Setup {
-    let settings = context.console.api.client_api().queue_settings(setup);
-    let now = context.console.api.client_api().wall().0;
+    let settings = context.client_api().queue_settings(setup);
+    let now = context.client_api().wall().0;
     let values = settings.into_iter().map(|setting| Value {
         value: names::seen(&setting.value),
         from: match &setting.set_by {
@@ -72,7 +70,7 @@ pub(crate) fn of(context: &PageRequest, setup: &QueueSetup) -> Setup {
 /// `by anna, 12:01:05 UTC`: who paused the queue by command, if that is known.
 pub(super) fn paused_by(context: &PageRequest, setup: &QueueSetup) -> Option<String> {
     let by = SetBy::of(setup, Tags::PAUSED_BY)?;
-    Some(who(&by, context.console.api.client_api().wall().0))
+    Some(who(&by, context.client_api().wall().0))
 }
 
 /// The same of any change, with the day where that is another one.
@@ -109,11 +107,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         .get("has")
         .unwrap_or_default()
         .to_lowercase();
-    let queue_setup = context
-        .console
-        .api
-        .setup(&context.requester, &queue)
-        .await?;
+    let queue_setup = context.setup(&queue).await?;
     let mut setup = of(&context, &queue_setup);
     let says = |text: &str| text.to_lowercase().contains(&has);
     setup.values.retain(|value| {
@@ -132,7 +126,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         setup,
         has,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.
@@ -161,7 +155,7 @@ pub(crate) async fn change(
         let now = of_key(&context, setup, &key);
         now.map(|now| {
             let set_by = now.set_by.filter(|_| by);
-            let by = set_by.map(|set_by| who(&set_by, context.console.api.client_api().wall().0));
+            let by = set_by.map(|set_by| who(&set_by, context.client_api().wall().0));
             let by = by.map(|by| format!(", set {by}")).unwrap_or_default();
             format!("{key} is {}{by}", names::seen(&now.value))
         })
@@ -193,6 +187,6 @@ fn in_json(typed: &str) -> String {
 }
 
 fn of_key(context: &PageRequest, setup: &QueueSetup, key: &str) -> Option<Setting> {
-    let settings = context.console.api.client_api().queue_settings(setup);
+    let settings = context.client_api().queue_settings(setup);
     settings.into_iter().find(|setting| setting.key == key)
 }

@@ -2,15 +2,13 @@
 //! contains.
 
 use askama::Template;
-use hyper::StatusCode;
 use quintet_types::{ListState, Message, Name, Verb};
 
 use super::frame::Frame;
 use super::listing::{self, Line};
 use super::names::{Named, PAGE_BYTES, fitting};
-use super::{Answer, PageRequest};
+use super::{Answer, PageRequest, render};
 use quintet_api::Group;
-use quintet_http::reply;
 
 struct Row {
     queue: Named,
@@ -84,11 +82,11 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         first: after.is_some(),
         next: over.next.clone(),
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 fn rows_of(context: &PageRequest, messages: &[(Message, Name)]) -> Vec<Row> {
-    let now = context.console.api.client_api().now();
+    let now = context.now();
     let rows = messages.iter().map(|(message, queue)| Row {
         queue: Named::new(queue),
         line: Line::new(message, None, now),

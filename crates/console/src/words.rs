@@ -5,6 +5,13 @@ pub(super) use quintet_client::words::{count, duration, of};
 /// Stands where there is nothing to tell.
 pub(super) const NONE: &str = "–";
 
+/// The query of an address, of the pairs that have a value.
+pub(super) fn query(pairs: &[(&str, &str)]) -> String {
+    let given = pairs.iter().filter(|(_, value)| !value.is_empty());
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(given).finish()
+}
+
 /// A count in a table: from a million on with three digits, `1.24 M`.
 pub(super) fn short_count(number: u64) -> String {
     const STEPS: [(u64, &str); 4] = [

@@ -3,18 +3,15 @@
 
 use askama::Template;
 use axum::extract::Request;
-use hyper::StatusCode;
 use quintet_client::WorkerAction;
 use quintet_types::Name;
 use serde::Deserialize;
 
 use super::frame::Frame;
 use super::names::{in_address, of_address, seen};
-use super::operate::must_operate;
 use super::overview::Figure;
-use super::{Answer, PageRequest, words};
+use super::{Answer, PageRequest, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::reply;
 
 /// Rows of a page.
 const ROWS: usize = 200;
@@ -146,7 +143,6 @@ async fn each(
 
 /// `/workers`.
 pub(super) async fn page(context: PageRequest) -> Answer {
-    must_operate(&context)?;
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let (mut workers, mut more) = (Vec::new(), false);
     let [mut all, mut running, mut quiet, mut ending, mut jobs] = [0; 5];
@@ -182,7 +178,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         none,
         more,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// A worker's name, by its part of an address, and what it is asked for.
@@ -220,7 +216,6 @@ pub(super) async fn question(
     context: PageRequest,
     Path((part, act)): Path<(String, String)>,
 ) -> Answer {
-    must_operate(&context)?;
     let (wid, wanted) = named(&part, &act)?;
     let mut found = None;
     each(&context, |page| {
@@ -262,7 +257,7 @@ pub(super) async fn question(
         act,
         wid: shown,
     };
-    Ok(reply::show(StatusCode::OK, &page))
+    render(&page)
 }
 
 /// `POST /workers/WID/do/ACT`.
@@ -271,10 +266,9 @@ pub(super) async fn steer(
     Path((part, act)): Path<(String, String)>,
     request: Request,
 ) -> Answer {
-    must_operate(&context)?;
     context.form(request).await?;
     let (wid, act) = named(&part, &act)?;
-    let there = context.console.api.client_api().steer_worker(act, &wid);
+    let there = context.client_api().steer_worker(act, &wid);
     let wid = seen(&wid);
     let note = match (there, act) {
         (true, WorkerAction::Quiet) => {
@@ -285,5 +279,5 @@ pub(super) async fn steer(
         }
         (false, _) => format!("{wid} is gone already."),
     };
-    Ok(context.console.app.redirect("workers", note))
+    context.redirect("workers", note)
 }

@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 impl Head {
-    /// Of a message of this queue.
+    /// All but the body of a message; `queue` is where it is.
     pub fn of(message: &Message, queue: &Name) -> Self {
         let extra = message.extra.as_deref();
         let text = |bytes: &[u8]| Text(bytes.to_vec());
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_text_reads_back() {
         for head in [full(), Head::default()] {
             let text = serde_json::to_string(&head).unwrap();
             assert_eq!(serde_json::from_str::<Head>(&text).unwrap(), head, "{text}");

@@ -89,7 +89,7 @@ mod tests {
     use super::plain;
 
     #[test]
-    fn errors_of_the_reader_are_told_in_plain_english() {
+    fn errors_of_the_reader_are_in_plain_english() {
         for (why, expected) in [
             (
                 "missing field `messages` at line 1 column 2",

@@ -4,7 +4,7 @@
 use quintet_types::{ClientId, Name};
 use serde::Serialize;
 
-/// A client in a list.
+/// A connection as `GET /connections` and `quintet clients` show it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Client {
     /// Its number while the process lives; leases name it as their holder.
@@ -31,7 +31,6 @@ pub struct Client {
     pub worker: Option<String>,
     /// Queues its takes wait for, the first of them.
     pub waits_on: Vec<String>,
-    /// Leases it holds.
     pub leases: u64,
 }
 

@@ -17,9 +17,7 @@ const STATUSES: usize = 500;
 /// Counts of all listeners of HTTP, or of a protocol over it.
 pub struct HttpCounts {
     protocol: &'static str,
-    /// Event streams.
     pub streams: Arc<StreamCounts>,
-    /// Connections.
     pub clients: Arc<Clients>,
     latencies: [Histogram; Family::ALL.len()],
     /// There is such a listener.

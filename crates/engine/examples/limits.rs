@@ -142,9 +142,18 @@ fn queues() {
         world.ask(1, Command::Stats(StatsOf::Queues { from: (0, 0) }))
     });
     let start = Instant::now();
-    let mut bytes = Vec::new();
-    world.engine.snapshot(&mut |fact| fact.encode(&mut bytes));
-    show("what a segment begins with", start.elapsed());
+    let World {
+        engine, journal, ..
+    } = &mut world;
+    engine.begin_segment(SegmentRef(1), journal);
+    show("a segment begins", start.elapsed());
+    let (mut longest, mut more) = (Duration::ZERO, true);
+    while more {
+        let start = Instant::now();
+        more = engine.restate(256 << 10, journal);
+        longest = longest.max(start.elapsed());
+    }
+    show("  the longest slice of its beginning", longest);
     let start = Instant::now();
     world.engine.configure(Settings::default());
     show("settings read again", start.elapsed());
@@ -162,10 +171,7 @@ fn queues() {
 fn subscriptions() {
     let mut world = World::new();
     let stand = |take| Command::Watch(Some(Box::new(take)));
-    show(
-        "a standing take of 1,000",
-        world.ask(2, stand(subscribed())),
-    );
+    show("a consumer of 1,000", world.ask(2, stand(subscribed())));
     let on = |on| Command::WatchQueue {
         queue: named(SUBSCRIPTIONS),
         on,
@@ -223,13 +229,11 @@ fn messages() {
         world.ask(1, leased(queue))
     });
     show("  a tick after it", world.ticks());
-    let all = Command::MoveAll {
-        from: queue.clone(),
-        to: named(1),
-        state: ListState::Ready,
-        max: u64::MAX,
-    };
-    show("move of all of 1,000,000", world.ask(1, all));
+    let all = Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move(named(1)),
+        ..BulkOp::show(queue.clone(), ListState::Ready, u32::MAX)
+    }));
+    show("a step of a move of 1,000,000", world.ask(1, all));
     show("flush of 1,000,000", {
         world.ask(
             1,

@@ -23,7 +23,6 @@ use crate::store::{Maker, Sent};
 /// One of the shards of a carry.
 #[derive(Debug)]
 pub struct Side<'a, J> {
-    /// The shard.
     pub engine: &'a mut Engine,
     /// Where its facts go.
     pub journal: &'a mut J,

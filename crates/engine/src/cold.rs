@@ -106,7 +106,7 @@ pub struct EntryFacts {
 }
 
 impl EntryFacts {
-    /// Of this message, in this state index.
+    /// Reads them from a message that is about to be stored in a run of `state_index`.
     pub fn of(message: &Message, state_index: StateIndex) -> Self {
         Self {
             id: message.id,

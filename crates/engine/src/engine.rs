@@ -65,7 +65,6 @@ pub struct Engine {
     pub(crate) wall_ahead: WallAhead,
     /// When entries whose time is over were last looked for.
     pub(crate) tables_expired: Ms,
-    /// Decisions of hooks.
     pub(crate) pending_decisions: PendingDecisions,
     /// Rights of principals; `None`: everything is permitted.
     pub(crate) permits: Option<Box<dyn Permits>>,
@@ -326,12 +325,6 @@ impl Engine {
             Command::KickId(id) => durable(self.kick_id(cx, *id)),
             Command::Redrive(id) => durable(self.redrive_one(cx, *id)),
             Command::Move { id, to } => durable(self.move_one(cx, *id, to)),
-            Command::MoveAll {
-                from,
-                to,
-                state,
-                max,
-            } => durable(self.move_all(cx, from, to, *state, *max)),
             Command::BulkOp(bulk_op) => durable(self.bulk_op(cx, bulk_op)),
             Command::Commit(id) => durable(self.commit(cx, *id)),
             Command::Edit(id, edit) => durable(self.edit(cx, *id, edit)),
@@ -642,7 +635,7 @@ impl Engine {
         self.segment_ref = segment_ref;
     }
 
-    /// The facts a new segment begins with.
+    /// All the facts that a segment begins with, at once.
     pub fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
         self.store.snapshot(record);
     }
@@ -675,24 +668,6 @@ impl Engine {
             .segment_refs
             .first_key_value()
             .map(|(&segment_ref, _)| segment_ref)
-    }
-
-    /// Writes images of what lives in `segment_ref`, a slice of `max` slots from
-    /// `from` on, so that the segment can be retired when they are durable.
-    pub fn copy_out<J: Journal>(
-        &mut self,
-        segment_ref: SegmentRef,
-        from: u32,
-        max: u32,
-        journal: &mut J,
-    ) -> CopiedOut {
-        let into = self.segment_ref;
-        self.store
-            .copy_out(segment_ref, into, from, max, &mut |fact, memory| {
-                if !memory {
-                    journal.record(fact);
-                }
-            })
     }
 
     /// Tells how much room there is; puts and leases are refused accordingly.

@@ -37,7 +37,7 @@ pub enum Fact {
         /// When.
         created: Ms,
     },
-    /// The maker of a queue.
+    /// The user that made a queue, for its quotas.
     QueueMaker {
         queue: QueueId,
         /// The user's name.
@@ -49,7 +49,6 @@ pub enum Fact {
         /// All of them; the default clears all.
         overrides: Box<Overrides>,
     },
-    /// A queue is paused or resumed.
     QueuePaused {
         queue: QueueId,
         /// `None`: it is not paused.
@@ -169,7 +168,6 @@ pub enum Fact {
     },
     /// A lease runs from the start again.
     Touched {
-        /// Which message.
         at: At,
         /// When the lease ends now.
         until: Ms,
@@ -225,7 +223,6 @@ pub enum Fact {
     Moved {
         /// Which, as it stood.
         at: At,
-        /// Target queue.
         to: QueueId,
         /// Its place there.
         position: i64,
@@ -264,7 +261,6 @@ pub enum Fact {
     Edited {
         /// Which, as it stood.
         at: At,
-        /// How.
         change: Box<Change>,
     },
     /// A message is kept from consumers until somebody has decided what becomes of
@@ -286,7 +282,6 @@ pub enum Fact {
         /// Rises with each change.
         version: u64,
     },
-    /// A table is gone.
     TableDropped(Name),
     /// A batch came into being. Told again in snapshots, as it is then.
     BatchMade(Box<Batch>),
@@ -295,7 +290,6 @@ pub enum Fact {
         batch: BatchId,
         progress: Progress,
     },
-    /// A batch is gone.
     BatchGone(BatchId),
     /// Changes here of members of a batch of another shard that are not counted there yet,
     /// absolute; nothing: all of them are.
@@ -439,6 +433,17 @@ impl Fact {
             | Fact::Edited { at, .. } => Some(at.queue),
         }
     }
+
+    /// The other queue that it is about, if there are two.
+    pub(crate) fn other_queue(&self) -> Option<QueueId> {
+        if let Fact::Moved { to, .. } = self {
+            Some(*to)
+        } else if let Fact::QueueMade { parent, .. } = self {
+            *parent
+        } else {
+            None
+        }
+    }
 }
 
 /// A queue's takes are not served.
@@ -475,7 +480,6 @@ impl AgingClock {
 /// Counters of a shard that no queue has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ShardCounts {
-    /// Queues made.
     pub made: u64,
     /// Queues dropped by command.
     pub dropped: u64,
@@ -491,7 +495,6 @@ coded! {
     pub enum DedupeKind, "mark" {
         /// A dedupe id that refuses.
         Dedupe = 0,
-        /// An idempotency token.
         Token = 1,
         /// A message key, in a queue that dedupes by key.
         Key = 2,
@@ -533,6 +536,11 @@ pub trait Journal {
     /// Records one fact. Infallible: a journal that cannot write ends the
     /// process, as nothing may be answered then.
     fn record(&mut self, fact: &Fact);
+
+    /// Records again what the log knows: the segment that is written begins with it.
+    fn restate(&mut self, fact: &Fact) {
+        self.record(fact);
+    }
 
     /// A fact of a queue that is in memory only, which nobody records. `name` is the queue's.
     fn pass(&mut self, _fact: &Fact, _name: impl FnOnce() -> Name) {}

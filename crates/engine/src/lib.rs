@@ -37,6 +37,6 @@ pub use across::{Across, Best};
 pub use carry::{Side, carry, carry_owed, put_with_others, watch_parents};
 pub use codec::{FactError, FactKind, LargeBodies, read_message, write_message};
 pub use cold::{Block, BlockAt, EntryFacts, LookupResult, Picked, Rewritten, Want, Written};
-pub use decide::Spill;
+pub use decide::{NamedParents, Spill};
 pub use engine::{CopiedOut, Engine, PurgedBlock, Space};
 pub use fact::{AgingClock, Change, DedupeId, DedupeKind, Fact, Journal, Pause, ShardCounts};

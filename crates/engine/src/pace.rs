@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_go_now_may_at_the_moment_that_is_told() {
+    fn a_blocked_message_may_go_at_the_returned_moment() {
         let speed = Speed {
             rate: Rate {
                 count: 3,

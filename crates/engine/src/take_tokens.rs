@@ -31,7 +31,6 @@ pub(crate) struct TakeRecord {
     ends: Ms,
     /// See [`quintet_types::Take::token_sum`].
     pub(crate) sum: u64,
-    /// The leases.
     pub(crate) granted: Box<[LeaseGrant]>,
 }
 

@@ -267,13 +267,13 @@ const OTHERS: [Other; 7] = [
 ];
 
 #[test]
-fn what_messages_take_is_counted() {
+fn memory_of_messages_is_counted() {
     // The allocator gives back what an index left as it grew only if that has a mapping of its own.
     const MAPPED: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "65536");
     if std::env::var_os(MAPPED.0).is_none() {
         let program = std::env::current_exe().expect("this program");
         let mut again = std::process::Command::new(program);
-        let again = again.args(["--exact", "what_messages_take_is_counted"]);
+        let again = again.args(["--exact", "memory_of_messages_is_counted"]);
         let output = again.env(MAPPED.0, MAPPED.1).output().expect("started");
         assert!(
             output.status.success(),

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -34,7 +35,7 @@
 
 #define MAGIC 0x31534c5455414651ull
 #define WORDS 2048
-enum { W_MAGIC, W_PID, W_SEED, W_CLOCK_MS, W_UNDO, W_CUT, W_CUTS, W_UNDONE, W_UNSYNCED, W_RULES, W_READ, W_WRITTEN };
+enum { W_MAGIC, W_PID, W_SEED, W_CLOCK_MS, W_UNDO, W_CUT, W_CUTS, W_UNDONE, W_UNSYNCED, W_RULES, W_READ, W_WRITTEN, W_HOLD, W_HELD };
 enum { UNDO_PAGES = 1, UNDO_NAMES = 2, UNDO_SOME = 4, NO_SYNC = 8 };
 enum { CALLS_AT = 64, CALL_WORDS = 4, RULES_AT = 256, RULE_WORDS = 16, RULES = 64 };
 enum { N_CALLS, N_OURS, N_BYTES, N_FAILED };
@@ -45,6 +46,9 @@ enum {
     C_LINK, C_ACCEPT, C_RECV, C_SEND, C_CLOCK
 };
 enum { SEGMENT = 1, SPARE = 2, RUN = 4, DIRECTORY = 8, OTHER = 16, SOCKET = 32, OUTSIDE = 64 };
+
+/* No other part of the server uses it. */
+#define HOLD_SIGNAL (SIGRTMIN + 7)
 
 static volatile uint64_t *words;
 static volatile int active;
@@ -92,6 +96,7 @@ REAL(ssize_t, recvfrom, int, void *, size_t, int, struct sockaddr *, socklen_t *
 REAL(ssize_t, sendto, int, const void *, size_t, int, const struct sockaddr *, socklen_t)
 REAL(ssize_t, sendmsg, int, const struct msghdr *, int)
 REAL(int, clock_gettime, clockid_t, struct timespec *)
+REAL(int, execvp, const char *, char *const *)
 
 /* ---- which files are whose ----------------------------------------------- */
 
@@ -322,9 +327,25 @@ static void cut(void) {
     for (;;) pause();
 }
 
+/* One thread stands still, wherever it is: SIGSTOP stops all. */
+static void hold(int signal) {
+    int error = errno;
+    uint64_t self = (uint64_t)syscall(SYS_gettid);
+    struct timespec moment = {0, 500000};
+    set(W_HELD, self);
+    while (get(W_HOLD) == self) nanosleep(&moment, NULL);
+    set(W_HELD, 0);
+    errno = error;
+    (void)signal;
+}
+
 static void *watch(void *unused) {
+    uint64_t before = 0;
     for (;;) {
         if (get(W_CUT)) cut();
+        uint64_t thread = get(W_HOLD);
+        if (thread && thread != before) syscall(SYS_tgkill, (long)getpid(), (long)thread, (long)HOLD_SIGNAL);
+        before = thread;
         usleep(500);
     }
     return unused;
@@ -819,6 +840,16 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
 
 /* ---- the beginning ------------------------------------------------------- */
 
+static const char *const VARIABLES[] = {"LD_PRELOAD", "QUINTET_FAULTS", "QUINTET_FAULTS_DATA"};
+static char *given[3];
+
+/* A server that begins again in its own process is under the same faults. */
+int execvp(const char *file, char *const args[]) {
+    if (active && (uint64_t)getpid() == get(W_PID))
+        for (int at = 0; at < 3; at++) setenv(VARIABLES[at], given[at], 1);
+    return get_execvp()(file, args);
+}
+
 static void in_child(void) { active = 0; }
 
 __attribute__((constructor)) static void begin(void) {
@@ -845,11 +876,16 @@ __attribute__((constructor)) static void begin(void) {
     data_len = strlen(data_dir);
     while (data_len && data_dir[data_len - 1] == '/') data_dir[--data_len] = 0;
     /* Scripts and other children live without. */
-    unsetenv("LD_PRELOAD");
-    unsetenv("QUINTET_FAULTS");
-    unsetenv("QUINTET_FAULTS_DATA");
+    for (int at = 0; at < 3; at++) {
+        const char *value = getenv(VARIABLES[at]);
+        given[at] = strdup(value ? value : "");
+        unsetenv(VARIABLES[at]);
+    }
     set(W_UNSYNCED, 0);
     set(W_CUT, 0);
+    set(W_HELD, 0);
+    struct sigaction held = {.sa_handler = hold, .sa_flags = SA_RESTART};
+    sigaction(HOLD_SIGNAL, &held, NULL);
     set(W_PID, (uint64_t)getpid());
     pthread_atfork(NULL, NULL, in_child);
     sigset_t all, before;

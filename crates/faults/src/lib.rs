@@ -8,7 +8,8 @@
 //!   pages chosen by the seed, then end the process as `kill -9` does;
 //! - fail, shorten, delay calls, or cut the power before or after one, by
 //!   rules: the n-th, so many of them, or by chance from the seed;
-//! - shift the wall clock.
+//! - shift the wall clock;
+//! - stop a single thread, by a signal whose handler waits.
 //!
 //! It counts every call, so a test can tell that none goes past it. What does:
 //! rustix, which asks the kernel itself (`statvfs`, socket options, process
@@ -40,6 +41,8 @@
 //! | 8 | bytes written and not synced now |
 //! | 9 | rules in use |
 //! | 10, 11 | bytes of calls named read and write, as the kernel counts them |
+//! | 12 | the thread that is to stand still; 0: none |
+//! | 13 | the thread that stands still; set by the library |
 //! | 64 + 4 c | of each [`Call`] c: how often called; of these for our files and sockets; bytes, of all; failed by a rule |
 //! | 256 + 16 r | of each rule r: armed, call, kinds of files, action, its value, matches to skip, how often to fire (0: always), chance in a million (0: always); then matches and firings, set by the library |
 
@@ -66,6 +69,8 @@ const UNSYNCED: usize = 8;
 const RULES_USED: usize = 9;
 const READ: usize = 10;
 const WRITTEN: usize = 11;
+const HOLD: usize = 12;
+const HELD: usize = 13;
 const CALLS_AT: usize = 64;
 const CALL_WORDS: usize = 4;
 const RULES_AT: usize = 256;
@@ -214,7 +219,7 @@ impl Rule {
         Self { count, ..self }
     }
 
-    /// By this chance in a million.
+    /// The rule applies to a call with a chance of `ppm` in a million.
     pub fn by_chance(self, ppm: u64) -> Self {
         Self { ppm, ..self }
     }
@@ -328,6 +333,17 @@ impl Faults {
     /// server that starts later does not hear of it.
     pub fn cut(&self) {
         self.set(CUT, 1);
+    }
+
+    /// Stops the thread with this id until another is held; with 0 all go on. A thread in a call
+    /// that signals do not interrupt stops when the call ends.
+    pub fn hold(&self, thread: u64) {
+        self.set(HOLD, thread);
+    }
+
+    /// The id of the thread that stands still, or 0.
+    pub fn held(&self) -> u64 {
+        self.get(HELD)
     }
 
     /// How often the power was cut.

@@ -102,7 +102,7 @@ fn parents(lua: &Lua, after: Option<&After>) -> LuaResult<Value> {
     Ok(Value::Table(list))
 }
 
-/// Result of [`after_of`].
+/// The `after` of a put as a Lua table; `nil` if it has none.
 fn after_value(lua: &Lua, after: Option<&PutAfter>) -> LuaResult<Value> {
     let Some(after) = after else {
         return Ok(Value::Nil);

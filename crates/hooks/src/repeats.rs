@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_is_told_once_in_some_seconds_with_a_count() {
+    fn an_error_is_logged_once_in_some_seconds_with_a_count() {
         let mut repeats = Repeats::default();
         let mut logged = Vec::new();
         for ms in 0..3_000 {

@@ -51,7 +51,6 @@ pub struct EventStats {
     pub errors: u64,
     /// Time spent in them, ns.
     pub ns: u64,
-    /// The last failure.
     pub last: Option<HookError>,
 }
 

@@ -2,7 +2,7 @@
 
 use quintet_types::{
     ClientId, Command, CommandError, How, MessageId, Name, NamedAction, Outcome, Put, Subject,
-    Transaction,
+    Transaction, Verb,
 };
 
 use crate::error::HookError;
@@ -30,7 +30,6 @@ pub(crate) type Stepped<T> = Result<(T, Option<Decided>, Vec<(Put, MessageId)>),
 
 /// Why a step was not taken.
 pub(crate) enum Missed {
-    /// A function failed.
     Failed(Event, HookError),
     /// The data that the functions read changes faster than they run.
     Conflict,
@@ -46,66 +45,46 @@ impl HookState {
         if events.has(Event::Command) || events.has(Event::Error) {
             return false;
         }
-        match command {
-            Command::Put(_) | Command::PutMany(_) => {
+        match command.about().verb {
+            Verb::Put => {
                 !(events.has(Event::BeforePut)
                     || events.has(Event::AfterPut)
                     || events.has(Event::Full))
             }
-            Command::Take(_)
-            | Command::Watch(_)
-            | Command::Rewatch(_)
-            | Command::WatchQueue { .. } => {
+            Verb::Take => {
                 !(events.has(Event::BeforeTake)
                     || events.has(Event::AfterTake)
                     || events.has(Event::Empty))
             }
-            Command::ReserveId { .. } => !events.has(Event::AfterTake),
-            Command::Settle { .. }
-            | Command::SettleHolding { .. }
-            | Command::SettleHeld { .. }
-            | Command::Delete { .. }
-            | Command::Cancel(..)
-            | Command::ByName(_)
-            | Command::Transaction(_) => !(settles(command) && events.has(Event::Settle)),
-            Command::StopWaiting
-            | Command::Refer { .. }
-            | Command::Touch(_)
-            | Command::Extend { .. }
-            | Command::Progress { .. }
-            | Command::Peek(_)
-            | Command::AwaitResult { .. }
-            | Command::AwaitLease(_)
-            | Command::Kick { .. }
-            | Command::KickId(_)
-            | Command::Redrive(_)
-            | Command::Move { .. }
-            | Command::MoveAll { .. }
-            | Command::BulkOp(_)
-            | Command::Commit(_)
-            | Command::Edit(..)
-            | Command::Pause { .. }
-            | Command::Hold { .. }
-            | Command::Create { .. }
-            | Command::Configure { .. }
-            | Command::Reconfigure { .. }
-            | Command::Join { .. }
-            | Command::Flush { .. }
-            | Command::FlushAll
-            | Command::Drop(_)
-            | Command::DropQueues { .. }
-            | Command::FlushExpired(_)
-            | Command::Remembered { .. }
-            | Command::BurnId
-            | Command::Restore(_)
-            | Command::Table(_)
-            | Command::Batch(_)
-            | Command::Stats(_) => true,
+            Verb::Reserve => !events.has(Event::AfterTake),
+            Verb::Settle | Verb::Delete | Verb::Transaction => {
+                !(settles(command) && events.has(Event::Settle))
+            }
+            Verb::Peek
+            | Verb::StopWaiting
+            | Verb::Refer
+            | Verb::Touch
+            | Verb::Kick
+            | Verb::Move
+            | Verb::Commit
+            | Verb::Edit
+            | Verb::Pause
+            | Verb::Configure
+            | Verb::Join
+            | Verb::Flush
+            | Verb::FlushExpired
+            | Verb::Drop
+            | Verb::DropQueues
+            | Verb::BurnId
+            | Verb::Restore
+            | Verb::Table
+            | Verb::Batch
+            | Verb::Stats => true,
         }
     }
 
     /// Submits a command and runs the events around it.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "`ignores` has them all")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`ignores` has all verbs")]
     pub fn submit(&mut self, who: &Who, command: Command) -> Decided {
         self.enter(who);
         if self.has(Event::Command)

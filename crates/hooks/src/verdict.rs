@@ -203,7 +203,6 @@ pub(crate) fn of_taken((first, second): Returned) -> Result<TakenVerdict, String
 pub(crate) enum FateVerdict {
     /// The server's default.
     Default,
-    /// It is deleted.
     Drop,
     /// It is ready again at its place.
     Keep,

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use quintet_engine::Across;
 use quintet_types::{
-    Answer, Caller, ClientId, Command, CommandError, Hold, Message, Name, Outcome, ShardStats,
-    StatsReply, Subject,
+    Answer, Caller, ClientId, Command, CommandError, Hold, Message, MessageId, Name, Outcome,
+    ShardStats, StatsReply, Subject, Track, TrackState,
 };
 
 pub(crate) use step::Inside;
@@ -48,7 +48,7 @@ enum Route {
 }
 
 impl Access<'_> {
-    /// Decides one command.
+    /// Decides a command in the locked shard. Its outcome may leave once `Required` is done.
     pub fn submit(&mut self, caller: Caller, command: Command) -> Decided {
         let is_logged = !matches!(command, Command::Refer { .. });
         if !self.core.is_available() && is_logged && !leaves(&command) {
@@ -174,7 +174,11 @@ impl Access<'_> {
     /// Asks the shards one after the other, `first` before the others, until one has what the
     /// command is about.
     fn ask_in_turn(&mut self, first: usize, caller: Caller, command: &Command) -> Decided {
-        let (none, name) = (Outcome::Refused(CommandError::NotFound), Name::default());
+        let stands = |track: &Track| {
+            let lives = matches!(track.state, TrackState::Waiting | TrackState::Reserved);
+            (track.changed, lives)
+        };
+        let mut newest: Option<(MessageId, Box<Track>, Name)> = None;
         let mut missed = Required::default();
         let others = (0..self.core.shards.len()).filter(|&shard| shard != first);
         for shard in std::iter::once(first).chain(others) {
@@ -182,10 +186,22 @@ impl Access<'_> {
                 Decided::Now(Outcome::Refused(CommandError::NotFound), _, required) => {
                     missed = missed.and(required);
                 }
+                // Another shard may have a later message of the name.
+                Decided::Now(Outcome::Tracked(id, track), name, required) => {
+                    missed = missed.and(required);
+                    let known = newest.as_ref().map(|(_, track, _)| stands(track));
+                    if known < Some(stands(&track)) {
+                        newest = Some((id, track, name));
+                    }
+                }
                 decided @ (Decided::Now(..) | Decided::Later) => return decided,
             }
         }
-        Decided::Now(none, name, missed)
+        let (outcome, name) = match newest {
+            Some((id, track, name)) => (Outcome::Tracked(id, track), name),
+            None => (Outcome::Refused(CommandError::NotFound), Name::default()),
+        };
+        Decided::Now(outcome, name, missed)
     }
 
     fn route(&self, client_id: ClientId, command: &Command) -> Route {

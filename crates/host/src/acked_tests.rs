@@ -283,7 +283,7 @@ fn without_a_lease_nothing_leaves_until_something_is_acknowledged_again() {
     host.pass(10);
     assert!(host.may_leave(required));
     let rung = host.rung.0.load(Ordering::SeqCst);
-    assert!(rung > before, "who held it back is told");
+    assert!(rung > before, "the thread that delayed it is notified");
     // The lease counts from when the heartbeat was sent, not from its acknowledgement.
     host.pass(1_985);
     assert!(host.may_leave(required));
@@ -292,7 +292,7 @@ fn without_a_lease_nothing_leaves_until_something_is_acknowledged_again() {
 }
 
 #[test]
-fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
+fn without_acknowledgements_commands_are_refused_and_then_continue() {
     let host = Fixture::new();
     host.link.cut(true, true);
     let (_, held) = host.put();
@@ -306,7 +306,7 @@ fn while_nobody_acknowledges_commands_are_refused_and_then_go_on() {
     let (refused, required) = host.put();
     assert_eq!(refused, Outcome::Refused(CommandError::Unavailable));
     assert_eq!(host.core.unavailable(), 1);
-    assert!(host.may_leave(required), "that it is so can be said");
+    assert!(host.may_leave(required), "the reply may leave");
     assert!(!host.may_leave(held));
     // A queue that is only referred to leaves nothing in the log.
     let referred = host.ask(Command::Refer {
@@ -348,7 +348,7 @@ fn behind_a_handoff_nothing_is_kept_or_answered() {
 }
 
 #[test]
-fn a_handoff_is_waited_for_and_no_longer_than_told() {
+fn a_handoff_is_waited_for_and_no_longer_than_configured() {
     let host = Fixture::new();
     host.link.cut(true, true);
     let within = Duration::from_millis(20);
@@ -357,7 +357,7 @@ fn a_handoff_is_waited_for_and_no_longer_than_told() {
 
 /// The answers of an owner about a queue when its machine goes on that stood still, clock and all,
 /// while another took the queue over; whether it may answer at once, and after its log was asked.
-fn looks_after_a_frozen_clock(reads_by_log: bool) -> (bool, bool) {
+fn reads_after_a_frozen_clock(reads_by_log: bool) -> (bool, bool) {
     let host = Fixture::new();
     host.core.share(Sharing {
         reads_by_log,
@@ -385,14 +385,14 @@ fn looks_after_a_frozen_clock(reads_by_log: bool) -> (bool, bool) {
 }
 
 #[test]
-fn what_is_read_by_the_log_is_not_believed_of_a_clock_that_stood() {
+fn reads_by_the_log_do_not_trust_a_clock_that_stood() {
     // The known hole, which costs nothing to leave open.
-    assert!(looks_after_a_frozen_clock(false).0);
-    assert_eq!(looks_after_a_frozen_clock(true), (false, false));
+    assert!(reads_after_a_frozen_clock(false).0);
+    assert_eq!(reads_after_a_frozen_clock(true), (false, false));
 }
 
 #[test]
-fn what_is_read_by_the_log_waits_for_an_entry_sent_after_it_and_no_longer() {
+fn reads_by_the_log_wait_for_a_later_entry_and_no_longer() {
     let host = Fixture::new();
     host.core.share(Sharing {
         reads_by_log: true,
@@ -425,7 +425,7 @@ fn what_is_read_by_the_log_waits_for_an_entry_sent_after_it_and_no_longer() {
 }
 
 #[test]
-fn clients_are_read_no_further_while_too_much_waits_and_replies_are_given_up_in_time() {
+fn clients_are_not_read_while_too_much_waits_and_replies_end_in_time() {
     let host = Fixture::new();
     host.core.share(Sharing {
         unacked_max: 1000,

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bodies_nobody_holds_are_forgotten() {
+    fn unused_bodies_are_forgotten() {
         let bodies = Bodies::new(BTreeMap::new(), Epoch(3));
         let kept = bodies.create(5);
         drop(bodies.create(7));

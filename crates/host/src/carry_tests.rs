@@ -66,7 +66,7 @@ fn ask(shard: &mut Shard, now: Ms, command: Command) -> Outcome {
 }
 
 #[test]
-fn what_is_sent_survives_crashes_until_it_is_carried() {
+fn a_sent_message_survives_crashes_until_it_is_carried() {
     assert_eq!(
         [WORK, DEAD].map(|name| shard_of_queue(name.as_bytes(), 2)),
         [0, 1]

@@ -18,7 +18,7 @@ pub struct ClientKey {
 pub const SLOTS_MAX: u32 = 1 << 24;
 
 impl ClientKey {
-    /// The number.
+    /// Packs thread, slot and generation into the number that the engine sees.
     pub fn client_id(self) -> ClientId {
         ClientId(
             (self.thread as u64 & 0xff) << 56

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rounding_makes_of_the_clocks_shortens_no_second() {
+    fn rounded_clocks_shorten_no_second() {
         let (hand, clock) = clock(NOON, 0);
         let begun = clock.now();
         for second in 1..=20 {

@@ -7,7 +7,7 @@ use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError,
 use quintet_types::SegmentRef;
 use smallvec::SmallVec;
 
-use super::shard::{Batch, Shard, fill};
+use super::shard::{Batch, SLICE_BYTES, Shard, fill};
 use super::{Core, Locked, Work, locked};
 
 /// A slice of what is copied is no longer, bytes, where segments are of some MiB.
@@ -34,7 +34,7 @@ pub(crate) struct Committer {
     /// Bytes of the segment being written, taken ones included, but for the
     /// snapshot it begins with.
     own: u64,
-    /// Bytes of that.
+    /// Bytes of that, as far as they were taken.
     snapshot: u64,
     /// Bytes written since the last sync began.
     pub(crate) unsynced: u64,
@@ -163,9 +163,12 @@ impl Committer {
             return false;
         }
         let commit_number = core.progress.take();
+        let begins = shards.iter().any(|shard| shard.engine.is_restating());
+        let is_late = begins && self.is_late(core);
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
             let Shard { engine, batch, .. } = &mut **shard;
+            while is_late && engine.restate(SLICE_BYTES, taken) {}
             batch.observers = std::mem::take(&mut taken.observers);
             batch.observers.retain_mut(|observer| {
                 observer.batch_over(engine, commit_number);
@@ -187,8 +190,7 @@ impl Committer {
         if (ending == Ending::Now || ending == Ending::IfFull && full)
             && self.may_end(core, &mut shards)
         {
-            // What is decided from here on lands in the next segment, and the
-            // state as it is now, between the two batches, goes before it.
+            // What is decided from here on lands in the next segment.
             let segment_ref = self.segment_ref_after();
             begin_segment(core, &mut shards, segment_ref);
             self.rotate = true;
@@ -197,9 +199,19 @@ impl Committer {
         true
     }
 
-    /// True if another segment can be begun. If not, the rest of this one is
-    /// for what frees space.
+    /// True if the segment has to end, or has long been full: what it begins with, which is not
+    /// whole yet, is written at once.
+    fn is_late(&self, core: &Core) -> bool {
+        let usual = self.bytes().max(core.room.snapshot.load(Ordering::Relaxed));
+        self.own > 2 * usual || self.room() < self.reserve() && core.room.is_short()
+    }
+
+    /// True if another segment can be begun. If not, what this one begins with is not whole, or
+    /// the rest of it is for what frees space.
     fn may_end(&self, core: &Core, shards: &mut [Locked<'_>]) -> bool {
+        if shards.iter().any(|shard| shard.engine.is_restating()) {
+            return false;
+        }
         let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
         let wanted = snapshot.sum::<u64>() + self.reserve();
         let next = self
@@ -332,8 +344,8 @@ impl Committer {
     }
 }
 
-/// Puts the shards' state at the front of the segment `segment_ref`. If that may be
-/// the last one the disk has room for, it takes no puts.
+/// The shards begin the segment `segment_ref`. If that may be the last one the disk has room for,
+/// it takes no puts.
 fn begin_segment(core: &Core, shards: &mut [Locked<'_>], segment_ref: SegmentRef) {
     let snapshot = shards.iter().map(|shard| shard.engine.snapshot_bytes());
     core.room.snapshot.store(snapshot.sum(), Ordering::Relaxed);

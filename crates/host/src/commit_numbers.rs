@@ -220,13 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_what_may_be_answered_is_told_of_what_it_waits_for() {
+    fn a_thread_is_notified_when_its_replies_may_leave() {
         for durable in [false, true] {
             let progress = Progress::new();
             let (sender, reported) = std::sync::mpsc::channel();
             let settled = || -> Settled {
                 let sender = sender.clone();
-                Box::new(move |batch| sender.send(batch).expect("heard"))
+                Box::new(move |batch| sender.send(batch).expect("sent"))
             };
             assert!(progress.notify_settled(settled(), durable));
             assert!(!progress.notify_settled(settled(), !durable));

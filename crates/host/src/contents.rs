@@ -122,7 +122,7 @@ impl Contents {
         alive.then(|| read_message(payload).ok()).flatten()
     }
 
-    /// The name of a message's queue.
+    /// The name of the queue of a message in a run; empty if its shard is unknown.
     pub fn queue_of(&self, run: RunName, message: &Message) -> Name {
         self.engine(run)
             .map_or_else(Name::default, |engine| engine.queue_name(message.queue))

@@ -98,7 +98,8 @@ impl Core {
         place(self.log_to_read().durable)
     }
 
-    /// Where the segment of a place begins, with a snapshot that names the queues.
+    /// Where the segment of a place begins. Each queue is named there before the first fact about
+    /// it.
     ///
     /// # Errors
     /// The log does not reach there.

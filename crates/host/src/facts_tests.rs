@@ -139,7 +139,7 @@ fn a_reader_finds_each_durable_fact_once_wherever_its_pages_end() {
 }
 
 #[test]
-fn nothing_is_told_that_is_not_durable() {
+fn a_reader_gets_only_durable_facts() {
     let core = open_shards(&SimDisk::new(5), &Settings::default(), 1);
     let begin = core.durable_place();
     let put = Command::Put(Put {
@@ -158,7 +158,7 @@ fn nothing_is_told_that_is_not_durable() {
 }
 
 #[test]
-fn a_reader_keeps_no_segment_and_is_told_that_it_came_too_late() {
+fn a_reader_keeps_no_segment_and_gets_an_error_when_too_late() {
     let core = open_shards(&SimDisk::new(6), &Settings::default(), 1);
     let mut random = Random::new(6);
     let begin = core.durable_place();
@@ -264,7 +264,7 @@ fn listed(core: &Core, mut at: LogPlace, most: usize) -> Vec<String> {
 }
 
 #[test]
-fn damage_is_told_once_and_the_rest_of_the_log_as_well() {
+fn a_reader_gets_damage_once_and_the_rest_of_the_log() {
     let bodies: [&[u8]; 4] = [b"the first", b"the second", b"the third", b"the last"];
     let body = |at: usize| format!("{:?}", Body::new(bodies[at]));
     let lost = || "Unreadable".to_owned();
@@ -312,7 +312,7 @@ fn damage_is_told_once_and_the_rest_of_the_log_as_well() {
 
 /// The header of a segment has two copies.
 #[test]
-fn a_segment_whose_header_is_damaged_is_lost_and_the_next_one_is_told() {
+fn a_segment_with_a_damaged_header_is_lost_and_the_next_one_is_read() {
     let disk = SimDisk::new(8);
     let core = open_shards(&disk, &Settings::default(), 1);
     let begin = core.durable_place();

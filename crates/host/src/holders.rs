@@ -187,7 +187,7 @@ mod tests {
 
     /// The time counts from when somebody waits, under the work that ends it.
     #[test]
-    fn work_that_kept_others_waiting_is_told() {
+    fn work_that_kept_others_waiting_is_reported() {
         let mut holders = Holders::new();
         // Born earlier, so that its times are long ones without a wait.
         let ago = Duration::from_secs(60);

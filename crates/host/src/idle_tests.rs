@@ -101,14 +101,14 @@ fn brought(core: &Core) -> Vec<Vec<u8>> {
 fn assert_seen_to(core: &Core) {
     for shard in &core.shards {
         let shard = shard.lock(Work::Server);
-        assert_eq!(shard.engine.sends_to(), None, "a message lies aside");
+        assert_eq!(shard.engine.sends_to(), None, "a message is set aside");
         let next = shard.engine.next_deadline();
         assert!(
             core.timer.next() <= next,
             "the timer sleeps until {:?}, and something is due at {next:?}",
             core.timer.next()
         );
-        assert!(!shard.engine.asks(), "something is asked for");
+        assert!(!shard.engine.asks(), "the engine asks for a read");
     }
 }
 
@@ -145,7 +145,7 @@ fn with_pending_messages(count: usize) -> Core {
 }
 
 #[test]
-fn hooks_are_asked_when_what_they_decide_can_be_kept() {
+fn hooks_run_when_their_decisions_can_be_stored() {
     let core = with_pending_messages(1);
     core.set_available(false);
     assert!(core.take_pending_decisions().is_empty());
@@ -156,7 +156,7 @@ fn hooks_are_asked_when_what_they_decide_can_be_kept() {
 
 /// Each is copied for them.
 #[test]
-fn hooks_are_asked_about_a_few_messages_at_a_time() {
+fn hooks_decide_about_a_few_messages_at_a_time() {
     let core = with_pending_messages(20);
     for some in [16, 4, 0] {
         assert!(some == 0 || core.hooks_work.wait_for(Duration::ZERO));
@@ -180,7 +180,7 @@ fn a_message_that_hooks_decide_no_more_goes_to_another_shard() {
 
 /// A message that leaves for another shard leaves its queue empty, which is dropped after a time.
 #[test]
-fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
+fn carrying_a_message_notifies_the_timer_of_a_nearer_deadline() {
     let rule = Overrides {
         attempts_max: Some(1),
         idle_ms: Some(60_000),
@@ -209,7 +209,7 @@ fn what_carrying_a_message_brings_nearer_is_told_to_the_timer() {
 }
 
 #[test]
-fn settings_that_bring_a_deadline_nearer_tell_the_timer() {
+fn settings_notify_the_timer_of_a_nearer_deadline() {
     let stays = Overrides {
         idle_ms: Some(0),
         ..Overrides::default()
@@ -249,7 +249,7 @@ fn settings_that_bring_a_deadline_nearer_tell_the_timer() {
 }
 
 #[test]
-fn what_is_due_when_runs_are_written_again_goes_to_another_shard() {
+fn a_due_message_goes_to_another_shard_while_runs_are_rewritten() {
     let rule = Overrides {
         expire_to: Some(ELSEWHERE.into()),
         ..Overrides::default()

@@ -109,6 +109,9 @@ mod primitives {
     pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 }
 
+/// Moves of a message from shard to shard that are followed back.
+const MOVES_MAX: usize = 100;
+
 /// The owner of a host, who answers for its log.
 pub trait Owner: Send + Sync {
     /// A write or a sync of the log failed, or the log has become somebody
@@ -187,9 +190,9 @@ quintet_types::defaults! {
         /// Bytes of frames written since start, and of snapshots and of copies
         /// (images, chunks) in them.
         pub log_written: AtomicU64 = AtomicU64::default(),
-        /// Of snapshots.
+        /// Bytes of snapshots among them.
         pub log_snapshots: AtomicU64 = AtomicU64::default(),
-        /// Of copies.
+        /// Bytes of copies among them.
         pub log_copied: AtomicU64 = AtomicU64::default(),
         /// Duration of syncs that something waited for, microseconds.
         pub sync_times: Histogram = Histogram::new(TIMES),
@@ -310,7 +313,7 @@ impl Core {
         self.progress.durable()
     }
 
-    /// Usual duration of a sync.
+    /// Moving average of the time that a sync of the log takes.
     pub fn usual_sync(&self) -> Duration {
         self.sync_time.usual()
     }
@@ -452,7 +455,7 @@ impl Core {
         self.room.full.load(Ordering::Relaxed)
     }
 
-    /// Locks one shard.
+    /// Waits for the lock of the shard with this index; `work` is for the metrics.
     pub(crate) fn lock(&self, shard: usize, work: Work) -> Locked<'_> {
         self.shards[shard].lock(work)
     }
@@ -485,8 +488,16 @@ impl Core {
         })
     }
 
-    /// The newest attempts of a message that ended without success, by its first id, oldest first.
-    pub fn attempts_of(&self, id: MessageId) -> Vec<Attempt> {
+    /// The newest attempts of a message that ended without success, oldest first; by its first id,
+    /// or by a later one as long as its moves from shard to shard are known.
+    pub fn attempts_of(&self, mut id: MessageId) -> Vec<Attempt> {
+        for _ in 0..MOVES_MAX {
+            let shard = self.lock(self.shard_of_id(id), Work::Server);
+            let Some(before) = shard.engine.id_before(id) else {
+                break;
+            };
+            id = before;
+        }
         let shards = 0..self.shards.len();
         let known = shards.map(|shard| self.lock(shard, Work::Server).engine.attempts_of(id));
         let mut all: Vec<Attempt> = known.flatten().collect();

@@ -65,7 +65,7 @@ fn frame_at(
 }
 
 #[test]
-fn a_snapshot_that_counts_otherwise_is_told_of_and_believed() {
+fn a_snapshot_with_other_counts_is_logged_and_used() {
     let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
     let end = || Fact::ShardCounted(Box::default());
     // Nothing came before the first.
@@ -103,7 +103,7 @@ fn named(live: u32) -> Fact {
 }
 
 #[test]
-fn a_snapshot_that_names_other_runs_is_told_of() {
+fn a_snapshot_that_names_other_runs_is_logged() {
     let begun = || {
         let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
         let end = Fact::ShardCounted(Box::default());
@@ -192,7 +192,7 @@ fn a_message_lives_where_its_chunks_were_written_again() {
 
 /// A node may follow for months: what is over by time, so that no fact records it, must not stay.
 #[test]
-fn who_follows_forgets_what_is_over() {
+fn a_follower_forgets_finished_messages() {
     let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
     let over = [
         Fact::TableSet {

@@ -182,14 +182,30 @@ impl Core {
         false
     }
 
-    /// Retires the oldest segment if nothing lives in it or the log is too
-    /// long; `over` is since when. True if it did.
+    /// Writes on at what the newest segment begins with. When that is whole, or the log is far too
+    /// long, as [`Core::retire_oldest`]. True if it did something.
     pub(super) fn retire_one(
         &self,
         log_bytes: u64,
         over: &mut Option<Instant>,
         stop: &AtomicBool,
     ) -> bool {
+        let begins = self.restate();
+        if begins {
+            self.write_now();
+            let segments = locked(&self.committer).log.segments();
+            let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
+            // The rest would be written without a pause.
+            if total <= log_bytes.saturating_mul(2) {
+                return true;
+            }
+        }
+        self.retire_oldest(log_bytes, over, stop) || begins
+    }
+
+    /// Retires the oldest segment if nothing lives in it or the log is too
+    /// long; `over` is since when. True if it did.
+    fn retire_oldest(&self, log_bytes: u64, over: &mut Option<Instant>, stop: &AtomicBool) -> bool {
         let segments = locked(&self.committer).log.segments();
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
         self.counts.log_bytes.store(total, Ordering::Relaxed);
@@ -284,9 +300,9 @@ impl Core {
                 }
                 let mut guard = shard.lock_last(Work::Retire);
                 let super::Shard { engine, batch, .. } = &mut *guard;
-                let before = batch.records.len();
+                let before = batch.records.len() - batch.snapshot;
                 let copied = engine.copy_out(SegmentRef(segment), cursor, SLOTS, batch);
-                batch.copied += batch.records.len() - before;
+                batch.copied += batch.records.len() - batch.snapshot - before;
                 from = copied.next;
                 drop(guard);
                 self.counts
@@ -380,10 +396,25 @@ impl Core {
         }
     }
 
+    /// Writes on, a slice in each shard, at what the newest segment begins with. False: it is
+    /// whole.
+    pub(super) fn restate(&self) -> bool {
+        let mut more = false;
+        for shard in &self.shards {
+            more |= shard.lock_last(Work::Segment).restate();
+        }
+        more
+    }
+
     /// Gives a segment up that nothing lives in any more. First everything
-    /// decided so far is made durable: the copies, and the snapshot that the
-    /// next segment begins with.
+    /// decided so far is made durable: the copies, and all that the next
+    /// segment begins with.
     pub(crate) fn retire(&self, segment: SegmentNumber) {
+        while self.restate() {
+            if !self.write_now() {
+                return;
+            }
+        }
         if !self.write_now() || !self.sync() {
             return;
         }

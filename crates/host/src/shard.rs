@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     pub(crate) records: Vec<u8>,
     /// How many.
     pub(crate) count: u32,
-    /// Bytes at the front that are the snapshot of a new segment.
+    /// Bytes of what the segment begins with.
     pub(crate) snapshot: usize,
     /// Bytes of images that replace older ones.
     pub(crate) copied: usize,
@@ -37,6 +37,9 @@ pub(crate) struct Batch {
 /// A snapshot goes into frames of so many bytes: one frame has a limit, and a
 /// start holds each in memory. Small in tests, so that they cut.
 const CUT_BYTES: usize = if cfg!(test) { 512 } else { 64 << 20 };
+/// Bytes of what a segment begins with that are written in one hold of a shard's lock, at most as
+/// they are counted beforehand.
+pub(crate) const SLICE_BYTES: u64 = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 impl Journal for Batch {
     fn record(&mut self, fact: &Fact) {
@@ -44,6 +47,18 @@ impl Journal for Batch {
         self.count += 1;
         for observer in &mut self.observers {
             observer.decided(fact);
+        }
+    }
+
+    /// Each of these records may come twice, so they need not be in one frame, as what a command
+    /// decided must.
+    fn restate(&mut self, fact: &Fact) {
+        let before = self.records.len();
+        self.record(fact);
+        self.snapshot += self.records.len() - before;
+        let last = self.cuts.last().map_or(0, |cut| cut.0);
+        if self.snapshot == self.records.len() && self.snapshot - last >= CUT_BYTES {
+            self.cuts.push((self.snapshot, self.count));
         }
     }
 
@@ -70,21 +85,12 @@ impl Batch {
         (self.count, self.snapshot, self.copied, self.done) = (0, 0, 0, (0, 0));
     }
 
-    /// Begins with the shard's snapshot. Each of its records may come twice,
-    /// so it need not be in one frame, as what a command decided must.
+    /// Begins with the shard's whole snapshot.
     pub(crate) fn begin(&mut self, engine: &Engine) {
-        let mut last = 0;
         // Of the bytes it may take at most, a quarter is usual.
         let usual = usize::try_from(engine.snapshot_bytes() / 4).unwrap_or(0);
         self.records.reserve(usual);
-        engine.snapshot(&mut |fact| {
-            self.record(fact);
-            if self.records.len() - last >= CUT_BYTES {
-                last = self.records.len();
-                self.cuts.push((last, self.count));
-            }
-        });
-        self.snapshot = self.records.len();
+        engine.snapshot(&mut |fact| self.restate(fact));
     }
 }
 
@@ -178,7 +184,7 @@ impl ShardLock {
         self.locks.load(Ordering::Relaxed)
     }
 
-    /// Locks it, as [`locked`].
+    /// Waits for the lock of the shard.
     #[inline]
     pub(crate) fn lock(&self, work: Work) -> Locked<'_> {
         #[cfg(test)]
@@ -282,12 +288,16 @@ impl Shard {
         }
     }
 
-    /// Puts the shard's snapshot at the front of the open batch, which is the
-    /// first of the segment `segment_ref`.
+    /// The open batch is the first of the segment `segment_ref`.
     pub(crate) fn begin_segment(&mut self, segment_ref: SegmentRef) {
         let Self { engine, batch, .. } = self;
-        engine.set_segment_ref(segment_ref);
-        batch.begin(engine);
+        engine.begin_segment(segment_ref, batch);
+    }
+
+    /// Puts a slice of what the segment begins with into the open batch. True if there is more.
+    pub(crate) fn restate(&mut self) -> bool {
+        let Self { engine, batch, .. } = self;
+        engine.restate(SLICE_BYTES, batch)
     }
 }
 
@@ -300,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_counted_and_given_way() {
+    fn waiting_threads_are_counted_and_go_first() {
         const PATIENCE: Duration = Duration::from_secs(120);
         let lock = ShardLock::new(Shard::new(Engine::new(0, 1, Settings::default())));
         let waiting = || lock.waiting.load(Ordering::Relaxed);

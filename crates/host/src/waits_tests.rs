@@ -107,7 +107,7 @@ fn beside(
 }
 
 #[test]
-fn the_log_thread_tells_of_what_it_has_written_and_synced() {
+fn the_log_thread_notifies_of_written_and_synced_batches() {
     let (core, rung) = core(SyncPolicy::Always);
     beside(
         &core,
@@ -125,7 +125,7 @@ fn the_log_thread_tells_of_what_it_has_written_and_synced() {
 }
 
 #[test]
-fn the_sync_thread_tells_of_what_it_has_synced() {
+fn the_sync_thread_notifies_of_synced_batches() {
     for interval in [None, Some(Duration::from_secs(3600))] {
         let (core, rung) = core(SyncPolicy::Never);
         core.write(recorded(&core));
@@ -143,7 +143,7 @@ fn the_sync_thread_tells_of_what_it_has_synced() {
 
 /// Each thread that writes the open batch, for whatever reason, tells those who wait for it.
 #[test]
-fn everybody_who_writes_or_syncs_a_batch_tells_of_it() {
+fn every_thread_that_writes_or_syncs_a_batch_notifies_of_it() {
     let of = |rung: &Rung| {
         let read = |of: &AtomicU64| of.load(Ordering::SeqCst);
         (read(&rung.written), read(&rung.durable))
@@ -177,7 +177,7 @@ fn everybody_who_writes_or_syncs_a_batch_tells_of_it() {
 
 /// Messages in a run, and a peek at one of them answered by the fetch thread alone.
 #[test]
-fn the_fetch_thread_is_woken_for_what_has_to_be_read_from_a_run() {
+fn the_fetch_thread_is_woken_for_reads_of_runs() {
     let (core, rung) = core(SyncPolicy::Always);
     let id = spilled(&core);
     beside(
@@ -210,7 +210,7 @@ fn spilled(core: &Core) -> MessageId {
 /// A hook peeks at a message in a run, and keeps its thread: what was read is handed to it, and at
 /// a stop, when nobody reads any more, it learns that.
 #[test]
-fn a_peek_at_a_run_ends_with_what_was_read_and_with_the_server() {
+fn a_peek_at_a_run_ends_with_the_read_or_with_the_server() {
     for stops in [false, true] {
         let (core, _) = core(SyncPolicy::Always);
         let id = spilled(&core);

@@ -12,7 +12,9 @@ use quintet_types::{
     Pattern, Put, Settings, Take, Transaction,
 };
 
-use super::keep::tests::{SEGMENT, ask, open_with};
+use super::commit::Ending;
+use super::keep::tests::{SEGMENT, ask, open_shards, open_with};
+use super::shard::SLICE_BYTES;
 use super::{Core, Work, locked};
 
 const STEPS: usize = 60;
@@ -125,7 +127,7 @@ fn life(seed: u64, lens: &[usize]) {
 }
 
 #[test]
-fn no_more_is_written_than_a_multiple_of_what_is_asked() {
+fn written_bytes_are_at_most_a_multiple_of_the_requests() {
     for seed in 0..12 {
         life(seed, &[5]);
         life(seed, &[5, 200, 1500]);
@@ -135,7 +137,7 @@ fn no_more_is_written_than_a_multiple_of_what_is_asked() {
 }
 
 /// Every frame of a start and of a rotation where the snapshot is longer than
-/// a segment, and cut into frames.
+/// a segment, and cut into frames; then of the end of all segments before.
 #[test]
 fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
     let disk = SimDisk::new(1);
@@ -171,9 +173,17 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
         let start = std::panic::catch_unwind(|| {
             let core = open_with(&disk, &settings);
             // And the beginning of a segment.
-            locked(&core.committer).commit(&core, super::commit::Ending::Now);
-            assert!(core.write_now());
+            locked(&core.committer).commit(&core, Ending::Now);
+            for _ in 0..3 {
+                assert!(core.restate(), "it has all at once");
+                assert!(core.write_now());
+            }
             core.sync();
+            // The rest is written first.
+            let segments = locked(&core.committer).log.segments();
+            for old in &segments[..segments.len() - 1] {
+                core.retire(old.number);
+            }
         });
         for seed in 0..3 {
             let after = disk.power_cut(Keep::Random(seed));
@@ -196,4 +206,44 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
     };
     assert!(matches!(ask(&core, drop_all), Outcome::Dropped(done) if done.queues == 30));
     assert_eq!(queues(&core), 0);
+}
+
+/// Nobody holds a shard for all that a segment begins with, and none ends before that is written.
+#[test]
+fn a_segment_begins_in_slices() {
+    let core = open_shards(&SimDisk::new(1), &Settings::default(), 2);
+    for number in 0..100 {
+        let put = Put {
+            queue: Name::from(format!("a-queue-{number:0200}").as_str()),
+            ..Put::default()
+        };
+        assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
+    }
+    let rotate = || {
+        locked(&core.committer).commit(&core, Ending::Now);
+        core.counts.rotations.load(Ordering::Relaxed)
+    };
+    let longest = || {
+        let batches = core.shards.iter().map(|shard| {
+            let shard = shard.lock(Work::Server);
+            assert_eq!(shard.batch.snapshot, shard.batch.records.len());
+            shard.batch.snapshot as u64
+        });
+        batches.max().expect("two shards")
+    };
+    // As far as some began meanwhile.
+    while core.restate() {}
+    assert!(core.write_now());
+    let begun = rotate();
+    let (mut slices, mut more) = (0, true);
+    while more {
+        more = core.restate();
+        assert!(longest() <= SLICE_BYTES + 1000, "slice {slices}");
+        let begins = rotate() - begun;
+        assert_eq!(begins, u64::from(!more), "slice {slices}");
+        slices += 1;
+        assert!(slices < 100, "it goes on for ever");
+    }
+    // A queue is counted as 464 bytes: a slice has nine, and one shard at least fifty.
+    assert!(slices >= 6, "{slices}");
 }

@@ -85,7 +85,10 @@ impl App {
         })
     }
 
-    /// The query as a form.
+    /// The fields of the query.
+    ///
+    /// # Errors
+    /// More fields or bytes than the listener allows.
     pub fn query(&self, uri: &Uri) -> Result<Form, Problem> {
         let mut form = Form::default();
         let query = uri.query().unwrap_or_default();
@@ -93,7 +96,7 @@ impl App {
         Ok(form)
     }
 
-    /// The notice the address asks for.
+    /// The notice with the number in the query. It is shown once.
     pub fn notice(&self, uri: &Uri) -> Option<String> {
         let form = self.query(uri).ok()?;
         form.get("notice")
@@ -121,7 +124,7 @@ impl App {
     }
 }
 
-/// Content of a request.
+/// The body of a request: fields of a form, or JSON.
 pub struct RequestBody {
     pub form: Form,
     pub json: Option<bytes::Bytes>,

@@ -83,7 +83,7 @@ mod tests {
         let another = attempts.begin(Principal(2), b"q", b"a").await;
         let first = tokio::spawn(async move { first.is_replaced().await });
         let second = attempts.begin(USER, b"q", b"a").await;
-        assert!(first.is_finished(), "it was told, and ended");
+        assert!(first.is_finished(), "it was answered, and ended");
         drop((second, other, elsewhere, another));
         assert!(attempts.locked().is_empty());
     }

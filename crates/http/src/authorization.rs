@@ -9,7 +9,6 @@ pub(crate) enum Authorization {
     /// A name, without a colon, and a password. What is no login is one that
     /// fits nothing: both are empty.
     Basic(Vec<u8>, Vec<u8>),
-    /// A token.
     Bearer(Vec<u8>),
 }
 

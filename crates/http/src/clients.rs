@@ -59,7 +59,6 @@ const PATH_MAX: usize = 255;
 pub struct ClientNow {
     /// Its number as long as it is there, 1 to 2^21 - 1.
     pub id: u64,
-    /// Its protocol.
     pub protocol: &'static str,
     /// The address of its listener.
     pub listener: Arc<str>,
@@ -78,7 +77,7 @@ pub struct ClientNow {
     pub client_id: Option<ClientId>,
 }
 
-/// One connection.
+/// A connection with its counters, for lists of clients and to close it.
 pub struct Client {
     id: u64,
     protocol: &'static str,
@@ -296,7 +295,7 @@ impl Clients {
 }
 
 impl Present {
-    /// The connection.
+    /// The listed connection, which leaves the list when this is dropped.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -518,7 +517,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread")]
-    async fn those_that_are_there_are_told_and_closed() {
+    async fn connected_clients_are_listed_and_closed() {
         let clients = Arc::new(Clients::default());
         let listener: Arc<str> = "127.0.0.1:1".into();
         let peer = Some(SocketAddr::from(([192, 0, 2, 1], 5)));

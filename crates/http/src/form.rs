@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_by_content_type() {
+    fn the_content_type_decides_the_kind() {
         assert_eq!(kind(None), Kind::Urlencoded);
         assert_eq!(kind(Some("text/plain")), Kind::Urlencoded);
         assert_eq!(kind(Some("application/json; charset=utf-8")), Kind::Json);

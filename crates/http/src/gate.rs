@@ -93,19 +93,18 @@ pub struct Full(pub &'static str, pub Duration);
 /// Told who a client is.
 pub type Tell = Box<dyn FnOnce(Answer) + Send>;
 
-/// Credentials of a request.
+/// Credentials as a request carries them, not yet checked.
 #[derive(Clone, Copy)]
 pub enum LoginCredentials<'a> {
     Nothing,
     /// A name and a password.
     Basic(&'a [u8], &'a [u8]),
-    /// A token.
     Bearer(&'a [u8]),
     /// A certificate that was checked; this is its subject's common name.
     Certificate(&'a str),
 }
 
-/// Result of a login.
+/// Result of the check of a client's credentials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The number of the password, secret or token that showed it; 0: none of these did.
@@ -115,7 +114,7 @@ pub enum Answer {
     NotNow(&'static str),
 }
 
-/// 403.
+/// The reply to a client that is known and lacks the right: 403.
 pub fn not_permitted() -> Problem {
     Problem::with_text(StatusCode::FORBIDDEN, "not permitted")
 }

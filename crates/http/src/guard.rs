@@ -78,7 +78,6 @@ pub enum Denied {
     NotNow(&'static str),
 }
 
-/// Its credentials.
 fn shown(supplied: &Authorization) -> LoginCredentials<'_> {
     match supplied {
         Authorization::Nothing => LoginCredentials::Nothing,

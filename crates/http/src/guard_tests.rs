@@ -206,7 +206,7 @@ fn addresses() {
 }
 
 #[test]
-fn somebody_else_is_asked_first() {
+fn the_configured_logins_are_checked_first() {
     let guard = |users_text: &str| Guard {
         users: users(users_text),
         logins: Some(Logins(std::sync::Arc::new(|name, password| match name {

@@ -21,7 +21,7 @@ impl Guest {
         }
     }
 
-    /// Its number.
+    /// The number under which the shards know it.
     pub fn client_id(&self) -> ClientId {
         self.client_id
     }

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_body_that_nobody_reads_is_waited_for_within_bounds() {
+    async fn an_unread_body_is_waited_for_within_bounds() {
         let long = UNREAD_TIME_MAX.as_secs();
         for (head, parts, stops, expected) in [
             ("content-length: 1048576", 0, 60, long),

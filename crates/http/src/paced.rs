@@ -167,7 +167,7 @@ mod tests {
     use tokio::time::Instant;
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_reader_that_never_reads_is_given_up() {
+    async fn a_client_that_never_reads_is_disconnected() {
         let (ours, _theirs) = tokio::io::duplex(10);
         let clients = Arc::new(Clients::default());
         let present = clients.come("http", &"here".into(), None, false);
@@ -183,7 +183,7 @@ mod tests {
 
     /// A stop gives up who reads nothing for a second, and nobody who does.
     #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn a_stop_waits_for_readers_and_for_nobody_else() {
+    async fn a_stop_waits_for_readers_only() {
         let (ours, mut theirs) = tokio::io::duplex(10);
         let clients = Arc::new(Clients::default());
         let present = clients.come("http", &"here".into(), None, false);

@@ -69,7 +69,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_is_asked_for_is_a_path(path in "(/|//|[a-z.%]{0,3}|é){0,12}") {
+        fn every_request_target_gives_a_path(path in "(/|//|[a-z.%]{0,3}|é){0,12}") {
             for root in ["/", "/a/"] {
                 if let Some(plain) = inside(&path, root) {
                     proptest::prop_assert!(plain.starts_with('/'), "{path}: {plain}");

@@ -4,7 +4,6 @@
 /// The part of something `len` bytes long that a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// All of it.
     Whole,
     /// From the first byte up to, not including, the second.
     Bytes(u64, u64),

@@ -42,22 +42,22 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// A status with its text.
+    /// An error of any status; RQ's pages show it as `STATUS - TEXT`.
     pub fn with_text(status: StatusCode, text: impl Into<String>) -> Self {
         Problem::Text(status, text.into())
     }
 
-    /// 404.
+    /// 404 with the text `WHAT not found`.
     pub fn not_found(what: &str) -> Self {
         Problem::with_text(StatusCode::NOT_FOUND, format!("{what} not found"))
     }
 
-    /// 400.
+    /// 400, for a request that the client must change.
     pub fn bad(text: impl Into<String>) -> Self {
         Problem::with_text(StatusCode::BAD_REQUEST, text)
     }
 
-    /// 500.
+    /// 500, for a fault of the server.
     pub fn internal(text: impl Into<String>) -> Self {
         Problem::with_text(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
@@ -116,7 +116,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Text.
+/// A reply of the type `text/plain`, UTF-8.
 pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     typed(status, "text/plain; charset=utf-8", text.into())
 }
@@ -125,7 +125,7 @@ pub(crate) fn page(status: StatusCode, html: String) -> Response {
     typed(status, "text/html; charset=utf-8", html)
 }
 
-/// A JSON document.
+/// 200 with `value` as JSON; 500 if it cannot be written as JSON.
 pub fn document<T: Serialize>(value: &T) -> Response {
     match serde_json::to_string(value) {
         Ok(json) => written(json),
@@ -135,7 +135,7 @@ pub fn document<T: Serialize>(value: &T) -> Response {
     }
 }
 
-/// The same, already written.
+/// 200 with text that is JSON already.
 pub fn written(json: String) -> Response {
     typed(StatusCode::OK, "application/json", json)
 }
@@ -243,7 +243,7 @@ mod tests {
     /// Only the error about a missing quorum names a time to ask again: a queue that is down stays
     /// down.
     #[test]
-    fn without_quorum_a_client_is_told_when_to_come_back() {
+    fn without_quorum_a_client_gets_retry_after() {
         let response = Problem::Unavailable.into_response();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(response.headers()[RETRY_AFTER], "1");

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_is_as_long_as_it_says() {
+    fn the_answer_has_its_announced_length() {
         let text = PLAIN_REFUSED.split(|&byte| byte == b'\n').rev().nth(1);
         assert_eq!(text.map(|text| text.len() + 1), Some(43));
     }

@@ -178,11 +178,10 @@ impl std::fmt::Debug for ForwardedConnection {
     }
 }
 
-/// A connected socket.
+/// A connected socket that belongs to no runtime yet.
 #[derive(Debug)]
 pub enum Connected {
     Tcp(std::net::TcpStream),
-    /// A unix socket.
     Unix(std::os::unix::net::UnixStream),
 }
 

@@ -18,7 +18,7 @@ use crate::cookie::{HOST_NAME, NAME, Session, Token};
 use crate::gate::{Answer, Gate, LoginCredentials, Tell};
 use crate::requester::Requester;
 
-/// Sessions of one listener.
+/// Sessions of browsers at one listener. They are in memory: a restart ends them.
 pub struct Sessions {
     kept: Mutex<HashMap<Token, Arc<Session>>>,
     /// At once; the oldest ends for a new one beyond.

@@ -84,7 +84,7 @@ fn a_session_lasts_its_time() {
 
 /// A stream of events is a reply that has no end of its own.
 #[tokio::test(flavor = "current_thread")]
-async fn what_a_session_opened_ends_when_its_time_is_over() {
+async fn connections_of_a_session_end_with_its_time() {
     let (now, sessions) = (Instant::now(), sessions(10));
     let cookie = sessions.begin(ANN, 0, now).expect("random numbers");
     let clients = Arc::new(Clients::default());
@@ -110,7 +110,7 @@ async fn what_a_session_opened_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn a_session_ends_with_what_its_user_logged_in_with() {
+fn a_session_ends_with_the_credentials_of_its_user() {
     let (gate, now, sessions) = (Everybody::default(), Instant::now(), sessions(10));
     let token = shown(&sessions.begin(ANN, 0, now).expect("random numbers"));
     assert_eq!(sessions.find(&gate, token, now), Some((ANN, 0)));

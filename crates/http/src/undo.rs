@@ -92,7 +92,7 @@ impl Undo {
         self.messages.retain(|message| message.id != id);
     }
 
-    /// The message with this id is cancelled.
+    /// Notes in the copy for the reply that the message is cancelled.
     pub fn mark(&mut self, id: MessageId, cancelled: Box<Cancelled>) {
         let message = self.messages.iter_mut().find(|message| message.id == id);
         if let Some(message) = message {

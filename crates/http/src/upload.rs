@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_is_no_file() {
+    fn an_upload_that_breaks_off_is_an_error() {
         let cut = read(|feed| assert!(block(feed.give(Bytes::from_static(b"half")))));
         assert_eq!(cut.expect_err("cut").kind(), io::ErrorKind::UnexpectedEof);
         let late = read(|feed| block(feed.fail(too_slow(Duration::from_secs(9)))));

@@ -25,7 +25,7 @@ pub struct Item {
     pub bytes: usize,
 }
 
-/// A record of a journal.
+/// One operation of Kestrel's journal of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     Add(Item),

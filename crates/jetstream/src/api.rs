@@ -334,8 +334,8 @@ pub(crate) fn is_absent(refused: &Refused) -> bool {
     refused.err_code == NO_STREAM
 }
 
-/// The leader's content of `seq`.
-pub(crate) fn found(seq: Seq, bytes: &[u8]) -> EntryLookup {
+/// A stored message: its number in the stream, and its content.
+pub(crate) fn stored(bytes: &[u8]) -> Option<Result<(u64, Bytes), Refused>> {
     #[derive(Deserialize)]
     struct Got {
         message: Message,
@@ -346,13 +346,19 @@ pub(crate) fn found(seq: Seq, bytes: &[u8]) -> EntryLookup {
         #[serde(default)]
         data: String,
     }
-    match reply::<Got>(bytes) {
-        Some(Ok(Got { message })) if message.seq == seq.0 => {
-            match BASE64_STANDARD.decode(message.data) {
-                Ok(data) => EntryLookup::Entry(data.into()),
-                Err(_) => EntryLookup::Unknown,
-            }
+    match reply::<Got>(bytes)? {
+        Ok(Got { message }) => {
+            let data = BASE64_STANDARD.decode(message.data).ok()?;
+            Some(Ok((message.seq, data.into())))
         }
+        Err(refused) => Some(Err(refused)),
+    }
+}
+
+/// The leader's content of `seq`.
+pub(crate) fn found(seq: Seq, bytes: &[u8]) -> EntryLookup {
+    match stored(bytes) {
+        Some(Ok((at, data))) if at == seq.0 => EntryLookup::Entry(data),
         Some(Err(refused)) if refused.err_code == NO_MESSAGE => EntryLookup::Nothing,
         Some(_) | None => EntryLookup::Unknown,
     }
@@ -428,7 +434,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Of a group of a cluster.
+    /// The names for one group of a cluster. They must not change: data is stored under them.
     pub fn of(cluster: &str, group: u16) -> Self {
         Self {
             stream: format!("Q_{cluster}_{group}"),
@@ -450,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn that_nobody_is_there_to_ask_is_no_answer() {
+    fn an_error_of_no_responders_is_no_answer() {
         let nobody = br#"{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}"#;
         assert!(is_unavailable(nobody));
         let absent = br#"{"error":{"code":404,"err_code":10059,"description":"stream not found"}}"#;
@@ -489,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_a_place_is_what_was_asked_for() {
+    fn an_entry_counts_only_at_its_sequence() {
         let entry = br#"{"type":"x","message":{"subject":"s","seq":3,"data":"YWJj","time":"t"}}"#;
         assert_eq!(found(Seq(3), entry), EntryLookup::Entry("abc".into()));
         assert_eq!(found(Seq(4), entry), EntryLookup::Unknown);
@@ -512,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_something_is_named() {
+    fn settings_that_may_lose_messages_are_named() {
         let names = Names::of("a", 0);
         let wanted = Config::of_log(&names, 3, &[], "1");
         let text = serde_json::to_string(&wanted).unwrap();
@@ -555,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_of_none_of_its_followers_leads_no_more() {
+    fn a_leader_without_followers_leads_no_more() {
         let response = |leader: &str, active: [u64; 2]| {
             let config = serde_json::to_value(Config::of_log(&Names::of("a", 0), 3, &[], "1"))
                 .expect("JSON");

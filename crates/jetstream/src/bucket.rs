@@ -3,9 +3,7 @@
 //! Source: the servers' key-value stores are streams with a subject for each key, of which the
 //! newest message counts (ADR-8 of their designs).
 
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
@@ -21,7 +19,7 @@ const WRONG_LAST: [u64; 2] = [10_071, 10_164];
 /// "stream name already in use with a different configuration".
 const IN_USE: u64 = 10_058;
 
-/// A bucket of a cluster.
+/// A key-value bucket in JetStream.
 pub struct Bucket<'a> {
     jetstream: &'a JetStream,
     name: String,
@@ -155,22 +153,6 @@ impl Bucket<'_> {
 }
 
 fn value(reply: &[u8]) -> Option<Result<Value, Refused>> {
-    #[derive(Deserialize)]
-    struct Got {
-        message: Message,
-    }
-    #[derive(Deserialize)]
-    struct Message {
-        seq: u64,
-        #[serde(default)]
-        data: String,
-    }
-    match api::reply::<Got>(reply)? {
-        Ok(Got { message }) => {
-            let bytes = BASE64_STANDARD.decode(message.data).ok()?.into();
-            let revision = message.seq;
-            Some(Ok(Value { bytes, revision }))
-        }
-        Err(refused) => Some(Err(refused)),
-    }
+    let stored = api::stored(reply)?;
+    Some(stored.map(|(revision, bytes)| Value { bytes, revision }))
 }

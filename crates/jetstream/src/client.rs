@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn each_other_server_is_asked_once_to_lead_in_place_of_a_damaged_copy() {
+    fn each_other_server_gets_one_request_to_lead_for_a_damaged_copy() {
         let callback = |leader: &str, peers: [(&str, bool); 2]| {
             let replicas = peers.map(|(name, current)| {
                 serde_json::json!({"name": name, "current": current, "active": 1})

@@ -26,7 +26,6 @@ pub struct Servers {
     pub addresses: Vec<String>,
     /// Name of the server that is tried first, whatever their order; empty: none.
     pub near: String,
-    /// A file of credentials.
     pub credentials: Option<PathBuf>,
     /// A user's name and password.
     pub user: Option<(String, String)>,

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_behind_is_asked_again() {
+    fn a_server_that_is_behind_gets_the_request_again() {
         let mut follow = Follow::new(Seq(1));
         follow.found_nothing(true);
         assert!(!follow.is_behind());

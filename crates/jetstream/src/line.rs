@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_nothing_is_answered_another_is_looked_for_and_the_first_come_back_to() {
+    fn without_an_answer_another_server_is_used_until_the_first_is_back() {
         let (start, mut silence) = (Instant::now(), Silence::default());
         let at = |ms: u64| start + Duration::from_millis(ms);
         silence.note_request(at(0));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_answers_questions_and_stores_nothing_is_left() {
+    fn a_server_that_answers_and_stores_nothing_is_left() {
         let (start, mut silence) = (Instant::now(), Silence::default());
         let at = |ms: u64| start + Duration::from_millis(ms);
         for ms in (0..4_000).step_by(500) {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn who_appends_no_more_waits_for_nothing() {
+    fn a_line_without_appends_waits_for_nothing() {
         let (start, mut silence) = (Instant::now(), Silence::default());
         let at = |ms: u64| start + Duration::from_millis(ms);
         silence.appended(at(0));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_answers_now_and_then_is_kept() {
+    fn a_server_that_answers_now_and_then_is_kept() {
         let (start, mut silence) = (Instant::now(), Silence::default());
         for second in 0..100 {
             let now = start + Duration::from_secs(second);

@@ -101,7 +101,6 @@ pub enum LogError {
         process(pid.as_ref())
     )]
     Locked {
-        /// The directory.
         dir: String,
         /// Its process id, where the lock file tells.
         pid: Option<u32>,

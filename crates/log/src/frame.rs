@@ -12,7 +12,7 @@ pub const FRAME_HEADER_BYTES: usize = 52;
 /// a few MiB, and bodies at 1 MiB); it only keeps a length from being nonsense.
 pub const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
 
-/// Kind of a payload.
+/// The kind of a frame's payload. Its number is in the file and is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// The records of one group commit.
@@ -62,7 +62,7 @@ impl FrameBuf {
         self.bytes.capacity()
     }
 
-    /// An empty frame.
+    /// A frame without payload, with room for its header.
     pub fn new(kind: FrameKind) -> Self {
         Self {
             bytes: vec![0; FRAME_HEADER_BYTES],
@@ -133,7 +133,7 @@ impl FrameBuf {
         self.count = 0;
     }
 
-    /// Kind of the payload.
+    /// The kind that the next append writes.
     pub fn kind(&self) -> FrameKind {
         self.kind
     }
@@ -194,7 +194,6 @@ impl FrameBuf {
 pub struct FrameView<'a> {
     /// Writer and time of the frame.
     pub stamp: Stamp,
-    /// Kind of the payload.
     pub kind: FrameKind,
     /// How many records the writer counted in the payload.
     pub count: u32,

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_given_up_is_free_whoever_has_the_file_open() {
+    fn a_released_directory_is_free_although_its_file_is_open() {
         let dir = tempfile::tempdir().unwrap();
         let held = DirLock::acquire(dir.path()).unwrap();
         assert!(DirLock::acquire(dir.path()).is_err());

@@ -3,7 +3,7 @@
 
 /// A length or place in memory.
 pub(crate) fn to_usize(number: u64) -> usize {
-    usize::try_from(number).expect("what is in memory is counted in its own numbers")
+    usize::try_from(number).expect("sizes in memory fit their types")
 }
 
 /// Converts a number that runs and frames store in 32 bits.

@@ -233,7 +233,7 @@ impl Spares {
         self.0.bytes()
     }
 
-    /// The same at most.
+    /// The greatest length of a spare, bytes.
     pub fn most(&self) -> u64 {
         self.0.most
     }

@@ -264,7 +264,7 @@ impl SyncPoint {
     pub fn finish(&self) -> Position {
         assert!(
             self.done.load(Ordering::Acquire),
-            "synced() was given a point nobody waited for"
+            "synced() got a point without a waiter"
         );
         self.end
     }
@@ -297,7 +297,7 @@ pub struct BodyReader {
 }
 
 impl BodyReader {
-    /// Reads from `files`.
+    /// A reader that shares `files`; clones of it are cheap.
     pub fn new(files: Arc<dyn ReadBodies>) -> Self {
         Self { files }
     }

@@ -18,7 +18,7 @@ const OWED: Duration = Duration::from_millis(100);
 /// This process ends, also if it does not own the log.
 static STOPPING: AtomicBool = AtomicBool::new(false);
 
-/// The threads of the server.
+/// The threads that a node ends before its process ends, each step with a deadline.
 pub trait Threads {
     /// Connections get what they are owed, and nothing more is decided for them. True: they have it
     /// all by then.

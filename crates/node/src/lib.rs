@@ -63,7 +63,7 @@ fn timing(cluster: &quintet_config::Cluster) -> Timing {
     }
 }
 
-/// This process, as a node.
+/// A node of a cluster that runs in this process: its member, clock and signals.
 pub struct Node {
     member: Arc<Member<Work>>,
     signals: Arc<MemberSignals>,
@@ -118,7 +118,7 @@ impl Ownership {
 }
 
 impl Node {
-    /// Its role, in words.
+    /// A sentence with node, role and epoch: `n1 is owner in epoch 3`.
     pub fn role(&self) -> String {
         let status = self.member.status();
         let node = &self.signals.node;

@@ -89,7 +89,7 @@ mod tests {
     use quintet_nodes::{GroupReport, StreamReport};
 
     #[test]
-    fn a_node_that_does_not_answer_has_no_lag_and_is_told_of() {
+    fn a_node_without_a_response_has_no_lag_and_is_reported() {
         let owner = NodeReport {
             role: "owner".to_owned(),
             last_ack_ms: Some(3),

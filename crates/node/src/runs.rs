@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_waits_for_runs_that_have_what_the_log_counts_in_them() {
+    fn a_node_waits_for_runs_with_the_messages_that_the_log_counts() {
         let (bucket, data) = (tempfile::tempdir(), tempfile::tempdir());
         let (bucket, data) = (bucket.expect("a folder"), data.expect("a folder"));
         let answers = Arc::new(Mutex::new(()));

@@ -41,7 +41,7 @@ pub(super) fn line(value: &impl Serialize) -> String {
 }
 
 impl Teller {
-    /// This node.
+    /// This node's role, lag and connections, read now.
     pub(super) fn report(&self) -> NodeReport {
         let (status, now) = (self.node.status(), self.node.world.now());
         let owns = status.role == Role::Owner;
@@ -218,7 +218,7 @@ impl Teller {
         }
     }
 
-    /// The cluster as it is now.
+    /// Asks all nodes of the registry; takes as long as the slowest of them may.
     pub(super) fn report_now(&self) -> ClusterReport {
         self.report_of_all(self.nodes())
     }

@@ -21,7 +21,10 @@ pub struct Mirrors {
 }
 
 impl Mirrors {
-    /// Those in `data`.
+    /// Lists the mirrors in `data`; new ones get higher numbers.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
     pub fn new(data: &Path) -> Result<Self> {
         let newest = numbers(data).context("cannot list the data directory")?;
         Ok(Self {

@@ -25,7 +25,6 @@ pub enum Fault {
     /// The node could not serve at once.
     #[error("no complete standby")]
     NoStandby,
-    /// The node is drained.
     #[error("drained")]
     Drained,
     /// Nobody owns the queues, or the owner cannot be reached.

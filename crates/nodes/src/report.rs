@@ -424,6 +424,16 @@ impl GroupReport {
                 stream.name, stream.replicas_wanted
             ));
         }
+        // With the leader's. What was removed from the peers is in no list.
+        let copies = 1 + stream.replicas.len() as u64;
+        if copies < stream.replicas_wanted {
+            survives = false;
+            notes.push(format!(
+                "{} has {copies} of {} copies: start a nats-server in place of the one that was \
+                 removed from the peers",
+                stream.name, stream.replicas_wanted
+            ));
+        }
         for replica in &stream.replicas {
             if replica.offline || !replica.current {
                 survives = false;
@@ -581,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_that_is_wrong_is_said() {
+    fn each_fault_is_in_the_verdict() {
         type Break = fn(&mut ClusterReport);
         fn report(of: &mut ClusterReport, at: usize) -> &mut NodeReport {
             of.nodes[at].report.as_mut().expect("one")
@@ -589,7 +599,7 @@ mod tests {
         fn stream(of: &mut ClusterReport) -> &mut StreamReport {
             of.groups[0].stream.as_mut().expect("one")
         }
-        let cases: [(Break, u8, bool, &str); 20] = [
+        let cases: [(Break, u8, bool, &str); 21] = [
             (|r| drop(r.nodes.remove(0)), 2, false, "no node owns"),
             (
                 |r| report(r, 0).last_ack_ms = None,
@@ -677,6 +687,12 @@ mod tests {
                 1,
                 false,
                 "three are needed",
+            ),
+            (
+                |r| drop(stream(r).replicas.pop()),
+                1,
+                false,
+                "Q_quintet_0 has 2 of 3 copies",
             ),
             (
                 |r| stream(r).replicas[0].offline = true,

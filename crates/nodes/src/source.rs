@@ -28,12 +28,11 @@ pub fn report_shards(data: &Path, shards: u64) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Where it is.
+/// Directories of the log and the runs from which a cluster's log is made.
 pub struct Source {
     /// Its segments.
     pub log: PathBuf,
     pub runs: PathBuf,
-    /// The data directory.
     data: PathBuf,
 }
 

@@ -49,7 +49,6 @@ pub struct BucketCopy {
 const AGAIN: Duration = Duration::from_millis(500);
 
 struct ServerReport {
-    /// Its name.
     server: String,
     streams: Value,
     /// The server's fault; empty: none.
@@ -504,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_a_server_froze_is_told_of_in_its_words() {
+    fn a_frozen_stream_is_reported_in_the_servers_words() {
         let health = "JetStream stream '$G > OBJ_Q_quintet_0_runs' write error: write 1.blk: no \
                       space left on device";
         let report = |health: &str| ServerReport {

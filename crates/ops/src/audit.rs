@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_is_read_back() {
+    fn the_audit_is_read_back() {
         let dir = tempfile::tempdir().expect("a folder");
         let audit = Audit::new(dir.path());
         assert_eq!(read(dir.path(), 0).expect("read"), []);

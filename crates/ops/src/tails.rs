@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_once_and_what_is_lost_is_counted() {
+    fn events_are_sent_once_and_lost_ones_are_counted() {
         let mut tail = Tail::new();
         let put = |tail: &mut Tail, id: u64, body: Option<&[u8]>| {
             tail.add(happened(MessageId(id), "put", b""), body.map(Body::new));
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_looked_for_in_whole_bodies_of_the_newest_messages() {
+    fn a_text_is_searched_in_whole_bodies_of_the_newest_messages() {
         const ROOM: usize = 4 << 20;
         let mut tail = Tail::new();
         tail.fit_into(ROOM);
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_leaves_when_nobody_asks_any_more() {
+    fn a_watch_ends_without_requests() {
         let inner = Arc::new(Inner::default());
         inner.any.store(true, Ordering::SeqCst);
         let mut watch = Watch::of(&inner);

@@ -40,14 +40,14 @@ const GATHER: Duration = Duration::from_millis(20);
 /// A position behind which there was no event is stored after so many bytes of the log.
 const KEEP: u64 = 256 << 10;
 
-/// The webhooks of the configuration.
+/// Sends events of the log to the webhooks of the configuration.
 pub struct Webhooks {
     rows: Vec<Arc<Row>>,
     agent: Agent,
     stops: AtomicBool,
 }
 
-/// One webhook.
+/// A webhook with its counters since the start of the server.
 pub struct Row {
     webhook: Webhook,
     /// Events that were accepted.

@@ -39,7 +39,6 @@ pub struct Collector {
     pub ca: PathBuf,
     /// File of headers, `NAME: VALUE` a line, such as a token; empty: none.
     pub headers: PathBuf,
-    /// Name of the service.
     pub service: String,
     /// Which process it is.
     pub instance: String,

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_message_ends_is_told() {
+    fn a_span_has_the_end_of_its_message() {
         let mut tried = Tried::new(10, 100);
         let (first, _second) = (tried.put("work", "01"), tried.put("work", "01"));
         tried.shown_spans();
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit_to_what_is_followed_and_to_what_waits_to_be_sent() {
+    fn followed_messages_and_waiting_spans_are_limited() {
         let mut tried = Tried::new(2, 3);
         for _ in 0..3 {
             tried.put("work", "01");

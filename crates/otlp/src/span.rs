@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quintet_types::{MessageId, Name};
 
-/// Kind of a span.
+/// The part of a message's life that a span covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A message was put; ends when that may be answered.

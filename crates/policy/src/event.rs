@@ -7,7 +7,6 @@ quintet_types::named! {
     pub enum Event, name {
         /// The server has started, or the file was loaded anew.
         Start = "start",
-        /// The server stops.
         Stop = "stop",
         /// A client has connected.
         Connect = "connect",
@@ -72,7 +71,7 @@ impl Event {
 pub struct Events(u32);
 
 impl Events {
-    /// None of them.
+    /// The empty set of events.
     pub const NONE: Self = Self(0);
     /// All of them.
     pub const ALL: Self = Self((1 << Event::COUNT) - 1);

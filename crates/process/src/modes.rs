@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_may_read_is_named() {
+    fn files_that_others_may_read_are_named() {
         let dir = tempfile::tempdir().expect("a folder");
         let set = |path: &Path, mode: u32| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");

@@ -30,7 +30,7 @@ pub enum Purpose {
     Node(Question),
 }
 
-/// A question to a node.
+/// A request of another node or of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Its view of itself and the cluster.
@@ -174,7 +174,7 @@ impl Purpose {
 }
 
 impl Answer {
-    /// The line, with its end.
+    /// The reply as sent, with its line end.
     pub fn line(&self) -> String {
         match self {
             Self::Ok => "OK\n".to_owned(),
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_looks_as_the_page_says() {
+    fn a_line_has_the_documented_form() {
         let ask = Purpose::Tunnel(Tunnel {
             protocol: "beanstalk".to_owned(),
             nth: 0,
@@ -268,7 +268,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_said_is_heard(
+        fn a_written_line_is_read(
             protocol in texts(), principal in texts(), nth: u16, cluster: u64,
             peer in prop::option::of(any::<SocketAddr>()), epoch: u64, why in texts(),
         ) {

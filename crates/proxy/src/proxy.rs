@@ -123,7 +123,7 @@ impl Proxy {
         self.shared.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Its numbers.
+    /// Counters of connections, for metrics; they go on while the proxy runs.
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
     }

@@ -43,7 +43,7 @@ pub trait Intake: Send + Sync {
     fn take(&self, client: Client);
 }
 
-/// Settings of a proxy.
+/// Limits and protection of client connections that a node passes on.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub cluster: u64,

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, ClientConfig, ServerConfig};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Files, PEM.
+/// PEM files that both ends of a peer connection use.
 #[derive(Clone, Debug)]
 pub struct Files {
     /// Certificates of the authority that signs nodes.

@@ -236,7 +236,7 @@ fn a_client_of_any_node_talks_to_the_owner() {
 /// Protocols that speak first do, and so does a client that may not come: it is there with the
 /// answer.
 #[test]
-fn what_the_owner_says_at_once_is_the_clients() {
+fn the_first_bytes_of_the_owner_reach_the_client() {
     let peer_sockets = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = peer_sockets.local_addr().expect("an address").port();
     let owner = std::thread::spawn(move || {
@@ -273,7 +273,7 @@ fn what_the_owner_says_at_once_is_the_clients() {
 }
 
 #[test]
-fn bytes_wait_while_nobody_owns() {
+fn bytes_wait_without_an_owner() {
     let (owner, other) = (node("a", 0, settings()), node("b", 0, settings()));
     let client = other.client();
     (&client).write_all(b"early\n").expect("it is open");
@@ -291,7 +291,7 @@ fn bytes_wait_while_nobody_owns() {
 }
 
 #[test]
-fn who_waited_at_the_new_owner_itself_is_served() {
+fn a_client_that_waited_at_the_new_owner_is_served() {
     let owner = node("a", 0, settings());
     let client = owner.client();
     (&client).write_all(b"early\n").expect("it is open");
@@ -341,7 +341,7 @@ fn without_an_owner_a_client_is_closed_in_the_end() {
 }
 
 #[test]
-fn a_node_that_was_owner_says_who_is() {
+fn a_former_owner_names_the_owner() {
     let (old, new, other) = (
         node("a", 0, settings()),
         node("b", 0, settings()),
@@ -370,7 +370,7 @@ fn a_deposed_owner_is_left() {
 }
 
 #[test]
-fn what_the_owner_has_no_listener_for_is_closed() {
+fn a_connection_without_a_listener_at_the_owner_is_closed() {
     let (owner, other) = (node("a", 0, settings()), node("b", 1, settings()));
     owner.owns(1);
     other.follows(&owner, 1);
@@ -410,7 +410,7 @@ fn there_are_no_more_than_so_many() {
 }
 
 #[test]
-fn connections_of_no_peer_are_told_so() {
+fn connections_without_a_peer_get_an_error() {
     let owner = node("a", 0, settings());
     owner.owns(1);
     let long = "x".repeat(2 * quintet_proxy::line::LINE_MAX);
@@ -513,7 +513,7 @@ impl Node for Strict {
 }
 
 #[test]
-fn clients_count_at_the_front_for_as_long_as_their_handshake_and_if_it_fails() {
+fn clients_count_at_the_proxy_during_their_handshake_and_if_it_fails() {
     let dir = tempfile::tempdir().expect("a directory");
     let proxy_listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = proxy_listener.local_addr().expect("an address").to_string();

@@ -21,7 +21,6 @@ pub enum AdminOp {
     Up,
     /// Begins *down*.
     Down,
-    /// Begins a pause.
     Pause,
     /// Ends a pause.
     Resume,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use quintet_types::{
-    Command, Edit, ListState, Message, MessageId, Ms, Name, Outcome, Peek, Take, When,
+    BulkOp, Command, Edit, ListState, Message, MessageId, Ms, Name, Outcome, Take, When,
 };
 
 use crate::admin::Admin;
@@ -91,25 +91,23 @@ impl Consumer<'_> {
             // Both are said before either is answered: each answer waits for
             // what was recorded to be durable.
             watcher.say(Command::Take(self.peeking_take()));
-            watcher.say(Command::Peek(Peek::List {
-                queue: Name::from(self.queue.name.as_str()),
-                state: ListState::Ready,
-                after: None,
-                max: self.rq.options.limits.window,
-            }));
+            watcher.say(Command::BulkOp(Box::new(BulkOp::show(
+                Name::from(self.queue.name.as_str()),
+                ListState::Ready,
+                self.rq.options.limits.window,
+            ))));
             let mut outcomes = watcher.outcomes().into_iter();
             let (Some(Outcome::Messages(_)), Some(list)) = (outcomes.next(), outcomes.next())
             else {
                 return true;
             };
-            let mut waiting = Vec::new();
-            if let Outcome::Messages(messages) = list {
-                waiting = messages.into_vec();
+            let (mut waiting, mut is_window) = (Vec::new(), false);
+            if let Outcome::BulkDone(done) = list {
+                (is_window, waiting) = (done.next.is_some(), done.messages);
             }
             waiting.retain(|message| message.selectable);
             waiting.sort_by_key(|message| (record::due(message), message.id));
             let (mut started, mut full) = (0, Vec::new());
-            let is_window = waiting.len() >= self.rq.options.limits.window as usize;
             for message in waiting {
                 if free == 0 || self.rq.children.load(Ordering::SeqCst) >= self.children_max() {
                     return false;

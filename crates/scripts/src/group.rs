@@ -221,7 +221,7 @@ mod tests {
         record.start += 1;
         record.write(&folder.path().join("other")).expect("written");
         end_leftovers(folder.path(), Duration::from_secs(60)).expect("ended");
-        assert!(child.try_wait().expect("asked").is_none(), "it lives");
+        assert!(child.try_wait().expect("waited").is_none(), "it lives");
         record.start -= 1;
         record.write(&folder.path().join("own")).expect("written");
         end_leftovers(folder.path(), Duration::from_secs(60)).expect("ended");

@@ -4,7 +4,7 @@
 use chrono::{DateTime, NaiveDate, Timelike, Utc};
 use quintet_types::{Message, MessageId, Ms};
 
-/// The short id of a message.
+/// The id without its queue: `20261128.1705.56.123.42`.
 pub(crate) fn short_id(message: &Message) -> String {
     format(message.created, message.id)
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id() {
+    fn invalid_ids_are_refused() {
         for text in [
             "",
             "1",

@@ -86,7 +86,7 @@ impl Rq {
         }
     }
 
-    /// The full id of a message.
+    /// The id with the address of its queue: `ADDRESS/SHORT_ID`.
     pub(crate) fn full_id(&self, queue: &str, message: &Message) -> String {
         format!("{}/{}", self.address(queue), short_id(message))
     }

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_text_is_refused() {
         for bad in [
             json!("x"),
             json!({"count": "many"}),

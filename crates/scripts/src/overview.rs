@@ -6,7 +6,7 @@ use crate::admin::Admin;
 use crate::locks::lock;
 use crate::service::Rq;
 
-/// A queue with a script.
+/// A script queue with its state and its runs, for lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scripted {
     pub name: String,

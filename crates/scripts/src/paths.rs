@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_given_up_is_free_whoever_has_the_file_open() {
+    fn a_released_folder_is_free_although_its_file_is_open() {
         let folder = tempfile::tempdir().unwrap();
         let paths = Paths::make(folder.path()).unwrap();
         let held = paths.lock().unwrap();

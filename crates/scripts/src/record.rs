@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_of_one_burial() {
+    fn an_acknowledgement_is_of_one_burial() {
         let message = buried(7, 2, "7 2 test");
         assert!(is_acknowledged("test", &message));
         assert!(!is_acknowledged("other", &message), "moved");

@@ -12,7 +12,7 @@ use crate::new::{Method, NewMessage};
 use crate::rules::{RUBY_FILE, RULES_FILE, Rules, RulesState};
 use crate::service::Rq;
 
-/// The queue.
+/// The queue whose messages the rules send on.
 pub const ROUTER: &str = "rq_router";
 
 /// Its script, unless the settings have another.

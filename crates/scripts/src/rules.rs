@@ -33,7 +33,7 @@ const DELAY_MAX_S: i64 = 315_360_000;
 /// RQ's port, where a route has none.
 const PORT: u16 = 3333;
 
-/// How the rules are.
+/// Whether rules are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RulesState {
     /// There is no file: nothing is routed.
@@ -59,7 +59,7 @@ pub(crate) struct RulesRead {
 pub(crate) type Stamp = (Option<SystemTime>, u64, u64);
 
 quintet_types::named! {
-    /// Action of a rule.
+    /// The treatment of a message that matches a rule.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Action, word {
         /// A copy for each route.
@@ -88,7 +88,6 @@ pub struct Rule {
     pub num: usize,
     /// Its name in the log.
     pub desc: String,
-    /// Its action.
     pub action: Action,
     /// Seconds from now until a copy is due.
     pub delay_s: u64,
@@ -133,7 +132,7 @@ impl Rule {
     }
 }
 
-/// The rules of a file.
+/// Rules in the order of their file; the first match counts.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The default is the last.

@@ -89,7 +89,6 @@ pub struct QueueInfo {
 /// Messages of a queue by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Prepared.
     pub prep: u64,
     /// Waiting, those that are not due yet included.
     pub que: u64,
@@ -125,7 +124,7 @@ impl Rq {
         lock(&self.from_settings).iter().any(|other| other == name)
     }
 
-    /// A queue with a script.
+    /// The queue of this name, if it has a script.
     pub(crate) fn scripted(&self, name: &str) -> Option<Arc<Queue>> {
         lock(&self.queues).get(name).map(Arc::clone)
     }

@@ -12,7 +12,6 @@ const STATES: [&str; 4] = ["prep", "que", "run", "err"];
 /// Messages of one queue in one state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unread {
-    /// Name of the queue.
     pub queue: String,
     /// `prep`, `que`, `run` or `err`.
     pub state: &'static str,
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_rq_left_is_counted() {
+    fn messages_of_rq_are_counted() {
         let root = tempfile::tempdir().expect("a folder");
         assert_eq!(unread(root.path()), []);
         let message = |path: &str| {

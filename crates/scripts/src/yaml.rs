@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_text_is_refused() {
         for bad in [
             "period: [60]\nmsg: {dest: a}\n",
             "period: 60\nmsg: here\n",

@@ -54,10 +54,7 @@ fn main() -> std::io::Result<()> {
         ask(Command::Stats(StatsOf::Shard))
         && let StatsReply::Shard(shard) = *stats
     {
-        println!(
-            "{} by the engine's reckoning",
-            shard.memory_bytes / MESSAGES
-        );
+        println!("{} by the engine's count", shard.memory_bytes / MESSAGES);
     }
     Ok(())
 }

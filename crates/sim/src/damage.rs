@@ -61,6 +61,6 @@ pub fn survive(input: &[u8]) {
     }
     check(&disk, &mut |_| {}).ok();
     if repair(&disk, &mut |_| {}, &mut |_| Ok(())).is_ok() {
-        open(&disk, &mut frames).expect("what was repaired opens");
+        open(&disk, &mut frames).expect("the repaired log opens");
     }
 }

@@ -14,7 +14,6 @@ pub struct FrameRecord {
     pub position: Position,
     /// Its writer and time.
     pub stamp: Stamp,
-    /// Kind of its content.
     pub kind: FrameKind,
     pub count: u32,
     /// Whether its segment begins with it.
@@ -23,7 +22,7 @@ pub struct FrameRecord {
 }
 
 impl FrameRecord {
-    /// A frame as it is replayed.
+    /// Copies a replayed frame, so that it can be kept and compared.
     pub fn of(frame: &ReplayFrame<'_>) -> Self {
         Self {
             position: frame.position,
@@ -67,9 +66,9 @@ pub fn run(make: Make<'_>) {
     an_append_at_another_position_is_refused(&mut *make());
     an_older_epoch_is_refused(&mut *make());
     durable_follows_the_sync_points(&mut *make());
-    a_point_covers_what_came_before_it_only(&mut *make());
+    a_point_covers_earlier_frames_only(&mut *make());
     a_point_nobody_waited_for_is_a_broken_promise(&mut *make());
-    a_segment_begins_when_told(&mut *make());
+    a_segment_begins_on_request(&mut *make());
     room_in_a_segment_falls_and_comes_back(&mut *make());
     retired_segments_are_gone(&mut *make());
     the_segment_being_written_stays(&mut *make());
@@ -80,7 +79,7 @@ pub fn run(make: Make<'_>) {
     positions_go_on_after_reopening(&mut *make());
 }
 
-/// A frame of facts.
+/// A frame of the kind [`FrameKind::Facts`] that counts one fact.
 pub fn facts(payload: &[u8]) -> FrameBuf {
     let mut frame = FrameBuf::new(FrameKind::Facts);
     frame.payload_mut().extend_from_slice(payload);
@@ -209,14 +208,14 @@ fn an_older_epoch_is_refused(fixture: &mut dyn Fixture) {
 
 fn durable_follows_the_sync_points(fixture: &mut dyn Fixture) {
     let (mut log, _) = fixture.open();
-    assert_eq!(log.durable(), log.end(), "what was opened is durable");
+    assert_eq!(log.durable(), log.end(), "an opened log is durable");
     let start = log.end();
     append(&mut *log, 1, b"one");
     assert_eq!(log.durable(), start, "written is not durable");
     let point = log.sync_point();
     assert_eq!(point.end(), log.end());
     point.wait().expect("sync");
-    assert_eq!(log.durable(), start, "nobody told the log yet");
+    assert_eq!(log.durable(), start, "the log was not synced yet");
     log.synced(point);
     assert_eq!(log.durable(), log.end());
     let idle = log.sync_point();
@@ -225,7 +224,7 @@ fn durable_follows_the_sync_points(fixture: &mut dyn Fixture) {
     log.synced(idle);
 }
 
-fn a_point_covers_what_came_before_it_only(fixture: &mut dyn Fixture) {
+fn a_point_covers_earlier_frames_only(fixture: &mut dyn Fixture) {
     let (mut log, _) = fixture.open();
     append(&mut *log, 1, b"one");
     let first = log.sync_point();
@@ -247,10 +246,10 @@ fn a_point_nobody_waited_for_is_a_broken_promise(fixture: &mut dyn Fixture) {
     append(&mut *log, 1, b"one");
     let point = log.sync_point();
     let attempt = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| log.synced(point)));
-    assert!(attempt.is_err(), "the log believed what was not so");
+    assert!(attempt.is_err(), "the log accepted a wrong position");
 }
 
-fn a_segment_begins_when_told(fixture: &mut dyn Fixture) {
+fn a_segment_begins_on_request(fixture: &mut dyn Fixture) {
     let (mut log, _) = fixture.open();
     log.begin_segment();
     let one = append(&mut *log, 1, b"one");

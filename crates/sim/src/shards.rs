@@ -16,7 +16,7 @@ pub fn worlds(count: u8) -> Vec<World> {
     (0..count).map(shard).collect()
 }
 
-/// The shard of a queue.
+/// The index in `worlds` of the shard that has a queue of this name.
 pub fn shard_of(worlds: &[World], queue: &Name) -> usize {
     shard_of_queue(queue.as_bytes(), worlds.len())
 }
@@ -35,11 +35,11 @@ fn side(world: &mut World) -> Side<'_, Vec<Fact>> {
 /// Puts a message that may be held for some of any shard, as one step of them all.
 pub fn put(worlds: &mut [World], caller: Caller, mut put: Put) -> Outcome {
     let (into, requester) = (shard_of(worlds, &put.queue), caller.principal);
-    let own_first = std::iter::once(into).chain((0..worlds.len()).filter(|shard| *shard != into));
-    for shard in own_first {
-        let World { engine, now, .. } = &mut worlds[shard];
-        engine.find_parents(*now, requester, [&mut put]);
+    let mut found = NamedParents::default();
+    for World { engine, now, .. } in worlds.iter_mut() {
+        engine.find_parents(*now, requester, [&put], &mut found);
     }
+    found.name([&mut put]);
     for (shard, world) in worlds.iter_mut().enumerate() {
         if shard != into {
             let out = (&mut world.facts, &mut world.deliveries);

@@ -243,7 +243,7 @@ pub fn reserve(queue: &str) -> Take {
     }
 }
 
-/// A put with this priority.
+/// A put whose other fields are the defaults.
 pub fn prioritized(queue: &str, priority: u32, body: &str) -> Put {
     Put {
         queue: queue.into(),

@@ -92,7 +92,6 @@ impl Shape {
 /// An error: its kind and its words.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// The kind.
     pub shape: Shape,
     /// For people.
     pub text: Cow<'static, str>,
@@ -141,7 +140,7 @@ impl Fault {
         ))
     }
 
-    /// A parameter is needed.
+    /// The error for a request without a required parameter.
     pub fn missing(parameter: &str) -> Self {
         Self::new(
             Shape::MissingParameter,

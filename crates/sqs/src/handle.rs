@@ -57,7 +57,7 @@ impl Secrets {
         parts.join("-")
     }
 
-    /// The handle of a lease.
+    /// A receipt handle: the lease and a sum of the queue's name, signed.
     pub(crate) fn handle(&self, lease: &Lease, queue: &str) -> String {
         let mut bytes = [0; SAID + TAG];
         bytes[0] = VERSION;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_read_by_whoever_has_the_key_and_for_its_queue_alone() {
+    fn a_handle_is_read_with_the_key_and_for_its_queue_only() {
         let handle = secrets(1).handle(&LEASE, "q");
         assert!(handle.len() <= HANDLE_MAX);
         assert_eq!(secrets(1).lease(&handle, "q"), Some(LEASE));

@@ -162,7 +162,7 @@ mod tests {
 
     /// Case 68.
     #[test]
-    fn a_url_names_its_queue_whatever_its_host() {
+    fn a_url_of_any_host_names_its_queue() {
         for url in [
             "q",
             "http://other:1/999/q",

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn a_call_is_done_once_and_told_again() {
+    async fn a_call_is_done_once_and_its_reply_repeated() {
         let once = Arc::new(Once::new(Duration::from_secs(120)));
         let done = Arc::new(AtomicU64::new(0));
         let run = |name: &str| {

@@ -207,7 +207,7 @@ fn a_fresh_queue_shows_exactly_its_attributes() {
 
 /// Case 14.
 #[test]
-fn one_kind_of_encryption_is_told_at_a_time() {
+fn one_kind_of_encryption_is_shown_at_a_time() {
     let place = place();
     let mut settings = QueueSettings::default();
     let mut set = |of: &[(&str, &str)]| {

@@ -18,7 +18,6 @@ pub(crate) enum Reply {
     Done,
     /// So many messages were removed, which only the audit tells.
     Removed(u64),
-    /// The URL of a queue.
     Queue(String),
     Queues {
         urls: Vec<String>,
@@ -692,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_is_left_out() {
+    fn empty_fields_are_left_out() {
         let none = Reply::Queues {
             urls: Vec::new(),
             next: None,
@@ -720,7 +719,7 @@ mod tests {
 
     /// Cases 17, 26 and 27.
     #[test]
-    fn batches_tell_what_became_of_each() {
+    fn replies_to_batches_have_each_result() {
         let sent = Box::new(Sent {
             id: "i".to_owned(),
             md5: "m".to_owned(),

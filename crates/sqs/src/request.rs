@@ -9,7 +9,7 @@ use crate::form::Form;
 use crate::input::{Action, InputValue};
 use crate::names;
 
-/// The protocols.
+/// The format of a request; the reply has the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WireFormat {
     /// AWS JSON 1.0.
@@ -36,7 +36,7 @@ pub struct Head<'a> {
 /// Prefix of `X-Amz-Target`.
 const TARGET: &str = "AmazonSQS.";
 
-/// A request, read.
+/// The action of a request, or the error that answers it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ParsedRequest {
     /// How it is to be answered.

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_told_of_in_the_words_of_its_attributes() {
+    fn a_queue_is_shown_in_the_words_of_its_attributes() {
         let mut tags = Tags::default();
         tags.set(b"team", Some(b"blue"));
         tags.set(b"aws:sqs:DeduplicationScope", Some(b"messageGroup"));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_reached_nor_made_so_is_not_told_of() {
+    fn a_queue_that_sqs_neither_reaches_nor_created_is_not_shown() {
         let plain = QueueSettings::default;
         assert_eq!(of(&shown(false), "a name", plain()), None);
         assert_eq!(shown(false).word(&Name::from("a name")), None);

@@ -35,11 +35,10 @@ pub struct Scope<'a> {
     pub now: DateTime<Utc>,
     /// `us-east-1`.
     pub region: &'a str,
-    /// `sqs`.
     pub service: &'a str,
 }
 
-/// A request, as it is signed.
+/// The parts of a request that its signature covers.
 #[derive(Clone, Copy, Debug)]
 pub struct Signed<'a> {
     /// `POST`.
@@ -183,7 +182,7 @@ impl Keys {
     }
 }
 
-/// A request that came.
+/// A received request, whose signature is to be checked.
 pub struct Came<'a> {
     /// `POST`.
     pub method: &'a str,
@@ -569,7 +568,7 @@ mod tests {
 
     /// A good signature over too little: an attacker between could ask for something else with it.
     #[test]
-    fn what_says_what_is_asked_has_to_be_signed_where_it_is_sent() {
+    fn headers_that_name_the_request_must_be_signed_if_sent() {
         let at = Utc.with_ymd_and_hms(2026, 11, 22, 1, 26, 4).unwrap();
         let scope = Scope {
             now: at,

@@ -198,14 +198,14 @@ mod tests {
                 "came again",
             ),
             (
-                "lease ignored: a deposed owner answers of what it knew",
+                "lease ignored: a deposed owner answers from old state",
                 |ledger| {
                     let number = put(ledger);
                     let requested = later();
                     ledger.history.empty(QUEUE, requested, later());
                     take(ledger, number, true);
                 },
-                "told that there is nothing",
+                "an empty reply",
             ),
             (
                 "purge too far: what lives in the purged segment is gone with the next owner",

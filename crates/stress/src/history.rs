@@ -263,7 +263,7 @@ impl History {
                         .is_some_and(|first| first.requested > *answered)
             });
             if let Some((number, _)) = there.nth(self.hidden(queue, *answered)) {
-                let why = "somebody was told that there is nothing while it was there".to_owned();
+                let why = "an empty reply while a message was there".to_owned();
                 wrong.push((*number, why));
             }
         }
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_put_later_and_came_out_first_is_found() {
+    fn a_message_put_later_and_taken_first_is_found() {
         let overtaken = |unknown: usize| {
             let mut history = History::default();
             (1..=2).for_each(|number| stored(&mut history, number));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_or_asked_for_at_the_same_time_has_no_order() {
+    fn concurrent_puts_and_takes_have_no_order() {
         let mut history = History::default();
         history.put(1, "q", PRIORITY, false);
         stored(&mut history, 2);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_hold_one_message_are_found() {
+    fn two_holders_of_one_message_are_found() {
         let twice = |held: bool| {
             let mut history = History::default();
             stored(&mut history, 1);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_or_held_too_long_may_be_given_again() {
+    fn a_released_or_expired_lease_allows_another() {
         let mut history = History::default();
         stored(&mut history, 1);
         let requested = taken(&mut history, 1);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_there_is_nothing_while_there_is_something_is_found() {
+    fn an_empty_reply_with_a_waiting_message_is_found() {
         let listed = |mortal: bool, unknown: usize| {
             let mut history = History::default();
             history.put(1, "q", PRIORITY, mortal);

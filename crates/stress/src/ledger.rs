@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_and_is_not_there_is_lost() {
+    fn an_acknowledged_message_that_is_absent_is_lost() {
         let mut ledger = Ledger::new();
         stored(&mut ledger);
         ledger.close("q");
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_must_stay() {
+    fn a_seen_message_must_stay() {
         let mut ledger = Ledger::new();
         let number = ledger.begin_put(MEMCACHE, "q");
         ledger.end_put(number, MEMCACHE, None);
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_or_sent_by_half_or_never_put_must_not_come() {
+    fn a_refused_half_sent_or_unknown_message_must_not_come() {
         let mut ledger = Ledger::new();
         let requested = Instant::now();
         let refused = ledger.begin_put(MEMCACHE, "q");

@@ -29,8 +29,10 @@ const AFTER: &str = "\
 cargo xtask cluster runs three nodes over three NATS servers on this machine. Owners, standbys,
 leaders and their servers are killed, stopped and cut off, and a server's store is damaged. As root
 each store is a file system of its own, whose power is cut. QUINTET_NATS_SERVER and
-QUINTET_NATS_SERVER_NEXT name the programs of the servers and of those that replace them. Without an
-option this is the part `cluster` of the tests.";
+QUINTET_NATS_SERVER_NEXT name the programs of the servers and of those that replace them. With an
+even seed the links between nodes are under TLS. One kind of fault alone, twenty times:
+cargo xtask cluster --only \"machine of owner\" --minutes 10 --at-least 20. Without an option this is
+the part `cluster` of the tests.";
 
 /// Stress tests the real server: load over all protocols, kills, power cuts, failing
 /// calls, clock steps, hostile clients; then compares what is there with what
@@ -80,8 +82,8 @@ pub(crate) struct Args {
     /// whose power is cut. Only root may, in a mount namespace of its own
     #[arg(long, hide = true)]
     power: bool,
-    /// Of a cluster: no old or single damaged stores, full disks and power cuts of servers, and no
-    /// silent machines, which take long
+    /// Of a cluster: no old or single damaged stores, full disks and power cuts of servers, silent
+    /// machines, replaced peers, reseed, adopt, and threads held for long, which take long
     #[arg(long, requires = "cluster")]
     plain: bool,
     /// Of a cluster: only faults whose name, as the table has it, contains this: 'leader cut off'

@@ -159,7 +159,6 @@ impl Act {
 /// How a round ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// SIGKILL.
     Kill,
     /// SIGTERM: it has to end well.
     Term,

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_too_seldom_is_named() {
+    fn a_rare_event_is_named() {
         let mut sums = Sums::new(["often", "seldom"].into_iter());
         let mut ledger = Ledger::new();
         for counts in &mut ledger.counts[1..] {

@@ -25,7 +25,7 @@ pub enum Source {
     SelfSigned { dir: PathBuf, names: Vec<String> },
 }
 
-/// Settings of a listener.
+/// Certificate, client authorities and protocols of a listener with TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub source: Source,

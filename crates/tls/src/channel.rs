@@ -433,7 +433,7 @@ fn encode(pending: &mut Pending, mut to: impl FnMut(&mut [u8]) -> Result<usize, 
     if let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = to(&mut [])
     {
         let made = to(pending.room(required_size));
-        assert_eq!(made.ok(), Some(required_size), "it said how much it takes");
+        assert_eq!(made.ok(), Some(required_size), "it named its size");
     }
 }
 

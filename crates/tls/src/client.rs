@@ -9,7 +9,7 @@ use rustls_pki_types::ServerName;
 use crate::files::{certificates, private_key, roots};
 use crate::{Error, provider};
 
-/// Files of a client.
+/// PEM files that a client of TLS reads when it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     /// Certificates of who signs servers, or a server's own; `None`: whom the system trusts.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustls::PeerIncompatible;
 
-/// An error of files.
+/// An error of certificate or key files, or of rustls with them.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One cannot be read, or is not what it should be.
@@ -48,7 +48,6 @@ pub enum Failure {
     /// A handshake of more bytes than one may have.
     #[error("a handshake that is too long")]
     TooLong,
-    /// An error of rustls.
     #[error("{0}")]
     Tls(#[from] rustls::Error),
 }
@@ -100,7 +99,7 @@ impl Reason {
         Self::Gone,
     ];
 
-    /// As metrics name it.
+    /// The value of the label `reason` in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",

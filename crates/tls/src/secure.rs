@@ -45,7 +45,7 @@ impl Shared {
         Duration::from_millis(self.handshake_ms.load(Ordering::Relaxed))
     }
 
-    /// Sets that, 1 ms at least.
+    /// Sets the longest duration of a handshake, at least 1 ms.
     pub fn set_handshake_ms(&self, ms: u64) {
         self.handshake_ms.store(ms.max(1), Ordering::Relaxed);
     }

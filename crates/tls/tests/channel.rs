@@ -183,12 +183,12 @@ fn bytes_arrive_however_they_are_cut_and_count_when_their_record_has_left() {
 }
 
 #[test]
-fn goodbyes_are_heard_and_the_other_way_stays_open() {
+fn a_close_notify_is_read_and_the_other_direction_stays_open() {
     let mut pair = Pair::new(1 << 20, 1 << 20);
     pair.settle();
     let (up, scratch) = (&mut pair.up, &mut pair.scratch);
     assert_eq!(pair.client.write(up, b"last", scratch).expect("sent"), 4);
-    pair.client.close(up, scratch).expect("said");
+    pair.client.close(up, scratch).expect("closed");
     let read = pair
         .server
         .read(up, &mut pair.buffer, usize::MAX, scratch)
@@ -200,7 +200,7 @@ fn goodbyes_are_heard_and_the_other_way_stays_open() {
 }
 
 #[test]
-fn what_is_no_tls_or_was_changed_is_named_and_the_peer_told() {
+fn bytes_that_are_no_tls_or_were_changed_are_named_and_the_peer_gets_an_alert() {
     let mut pair = Pair::new(1 << 20, 1 << 20);
     pair.up.write_all(b"get x\r\n").expect("room");
     let plain = pair.server.read(
@@ -233,7 +233,7 @@ fn what_is_no_tls_or_was_changed_is_named_and_the_peer_told() {
         usize::MAX,
         &mut pair.scratch,
     );
-    assert_eq!(Reason::of(&result.expect_err("told")), Reason::Alert);
+    assert_eq!(Reason::of(&result.expect_err("an alert")), Reason::Alert);
 }
 
 /// Any input, cut anywhere, is an error at most, and later calls do no harm.
@@ -346,10 +346,10 @@ fn a_bad_new_file_keeps_the_old_and_a_good_one_counts() {
     assert!(acceptor.has_changed());
     let error = acceptor.reload(None).expect_err("refused").to_string();
     assert!(error.contains(quintet_tls::CERTIFICATE), "{error}");
-    assert!(!acceptor.has_changed(), "it is said once");
+    assert!(!acceptor.has_changed(), "it is reported once");
     assert!(acceptor.fingerprint() == before && Arc::ptr_eq(&config, &acceptor.config()));
     std::fs::remove_file(&file).expect("removed");
     assert!(acceptor.has_changed());
-    acceptor.reload(None).expect("made anew");
+    acceptor.reload(None).expect("read again");
     assert_ne!(acceptor.fingerprint(), before);
 }

@@ -103,7 +103,7 @@ impl Callback {
     }
 }
 
-/// A batch that is to be made.
+/// A batch that is to be made: its description, parent and callbacks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NewBatch {
     /// For people.
@@ -190,9 +190,7 @@ pub struct Batch {
     pub id: BatchId,
     /// When it was made.
     pub created: Ms,
-    /// As it was requested.
     pub made: NewBatch,
-    /// As it is.
     pub progress: Progress,
 }
 
@@ -274,7 +272,7 @@ impl Tally {
     }
 }
 
-/// Requests about batches.
+/// An operation on a batch; all but `New`, `Number` and `List` name it by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchRequest {
     /// Makes one; members may be added until it is committed. Answers
@@ -291,7 +289,7 @@ pub enum BatchRequest {
     Open(BatchId),
     /// No members are added any more: its events are said when they happen.
     Commit(BatchId),
-    /// Shows one.
+    /// Answers its counts and callbacks and changes nothing.
     Show(BatchId),
     /// Forgets one: its callbacks are not put any more, and its members are
     /// messages like any other.
@@ -299,7 +297,6 @@ pub enum BatchRequest {
     /// Those of a shard that the caller may put callbacks of, by age, 1,000 at
     /// most. Answers [`crate::Outcome::Batches`].
     List {
-        /// Which shard.
         shard: u8,
         /// Those made after this one.
         after: BatchId,

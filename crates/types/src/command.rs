@@ -46,11 +46,9 @@ pub enum When {
     /// Of a put: as its queue says ([`crate::QueueSettings::default_delay_ms`]). Else at once.
     #[default]
     Default,
-    /// At once.
     Now,
     /// So many milliseconds after the command is decided.
     In(u64),
-    /// At this time.
     At(Ms),
 }
 
@@ -270,7 +268,6 @@ pub enum Wait {
     No,
     /// So many milliseconds.
     For(u64),
-    /// Until this time.
     Until(Ms),
     /// Until there is one.
     Forever,
@@ -505,8 +502,8 @@ pub const HELD_KEYS_MAX: usize = 10_000;
 /// A key or queue is held for so long at most, ms: a week.
 pub const HOLD_MAX_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// Messages a command that is about many ([`Command::Kick`],
-/// [`Command::MoveAll`]) is about at most, so that others wait for none long.
+/// Messages a command that is about many ([`Command::Kick`]) is about at most, so that others wait
+/// for none long.
 pub const MESSAGES_PER_STEP: u64 = 4096;
 
 /// A command. Each is decided and applied as one indivisible step.
@@ -577,7 +574,8 @@ pub enum Command {
         /// Leases at most.
         max: u32,
     },
-    /// Starts the lease's time again, from its ttr.
+    /// Starts the lease's time again, from its ttr. Unlike [`Command::Extend`] it is refused for a
+    /// cancelled message: some protocols have no other word for that.
     Touch(MessageId),
     /// Lets a lease end so many ms from now (`None`: as long as it was given for). No effect on
     /// one without deadline. Who shows one that is over and may ([`LeaseRef::over`]) has a message
@@ -648,17 +646,6 @@ pub enum Command {
         /// Target queue.
         to: Name,
     },
-    /// Moves messages of one state, in order, [`MESSAGES_PER_STEP`] at most.
-    /// Answers how many.
-    MoveAll {
-        /// From where.
-        from: Name,
-        /// Target queue.
-        to: Name,
-        state: ListState,
-        /// Messages at most.
-        max: u64,
-    },
     /// Looks through a queue and does something to what fits. Answers
     /// [`crate::Outcome::BulkDone`].
     BulkOp(Box<BulkOp>),
@@ -691,7 +678,6 @@ pub enum Command {
     /// Changes a queue's settings until cleared (`None`: clears all changes).
     Configure {
         queue: Name,
-        /// The changes.
         overrides: Option<Box<Overrides>>,
         /// Refused with [`crate::CommandError::QueueNotFound`] if there is no such queue, rather
         /// than making it.

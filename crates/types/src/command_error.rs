@@ -41,7 +41,7 @@ macro_rules! command_errors {
             /// Every code there is.
             pub const CODES: &'static [&'static str] = &[$($code),*];
 
-            /// Of which kind it is.
+            /// The kind, for protocols that have few errors.
             pub fn class(self) -> Class {
                 match self {
                     $(Self::$error $((command_errors!(@any $type)))? => Class::$class,)*
@@ -122,11 +122,10 @@ command_errors! {
     /// Names and settings of queues and the tables take as much as they may
     /// at the beginning of each segment of the log.
     SnapshotFull => Full, "snapshot_full", "snapshot full";
-    /// No such batch.
     BatchNotFound => Absent, "batch_not_found", "no such batch";
     /// The batch is committed, or done: nothing is added to it.
     BatchClosed => Busy, "batch_closed", "batch is committed";
-    /// A batch without a callback.
+    /// A new batch needs at least one callback.
     BatchWithoutCallback => Malformed, "batch_without_callback", "batch without callback";
     /// Description and callbacks of the batch are longer than the settings
     /// allow.
@@ -135,13 +134,12 @@ command_errors! {
     TooManyBatches => Full, "too_many_batches", "too many batches";
     /// As many puts are remembered as may be ([`crate::Settings::dedupe_max`]).
     DedupeFull => Full, "dedupe_full", "too many deduplication ids";
-    /// The message is cancelled already.
     AlreadyCancelled => Busy, "already_cancelled", "the message is cancelled already";
     /// The message is done, so it cannot be cancelled.
     AlreadyDone => Busy, "already_done", "the message is done already";
     /// The queue's settings give keys no meaning, so none can be held.
     KeysUnused => Busy, "keys_unused", "the queue has no groups and no limit of keys";
-    /// The message has no key.
+    /// A hold by message id needs the key of that message.
     NoKey => Busy, "no_key", "the message has no key";
     /// As many keys of the queue are held as may be ([`crate::HELD_KEYS_MAX`]).
     TooManyHeldKeys => Full, "too_many_held_keys", "too many keys of the queue are held";

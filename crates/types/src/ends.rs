@@ -116,9 +116,7 @@ named! {
         Lost = "lost",
         /// Given back without a failure.
         Released = "released",
-        /// Buried.
         Buried = "buried",
-        /// Moved as a dead letter.
         DeadLetter = "dead_letter",
         /// A hook decided about its message.
         Decided = "hook",

@@ -58,7 +58,6 @@ impl Cancel {
 pub struct Cancelled {
     /// The lease ends then at the latest.
     pub until: Ms,
-    /// Why.
     pub reason: Box<[u8]>,
 }
 
@@ -113,7 +112,6 @@ coded! {
         Replaced = 7,
         /// It failed and says itself that it is not tried again.
         Failed = 8,
-        /// It was cancelled.
         Cancelled = 9,
         /// By an operation on many messages of its queue.
         Purged = 10,
@@ -121,6 +119,26 @@ coded! {
         DeletedDone = 11,
         /// By an operation on many messages of its queue, after it was archived.
         PurgedDone = 12,
+    }
+}
+
+impl Removal {
+    /// True if its message has succeeded; `None`: that was known before, when it was archived.
+    pub fn succeeded(self) -> Option<bool> {
+        match self {
+            Self::Taken | Self::Finished => Some(true),
+            Self::Deleted
+            | Self::DeletedDone
+            | Self::PurgedDone
+            | Self::Replaced
+            | Self::Expired
+            | Self::Purged
+            | Self::Discarded
+            | Self::Doomed
+            | Self::Failed
+            | Self::Cancelled => Some(false),
+            Self::Retention => None,
+        }
     }
 }
 
@@ -146,7 +164,6 @@ coded! {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Transfer, "transfer" {
         Command = 0,
-        /// By the dead-letter rule.
         DeadLetter = 1,
         /// Its time ran out and the queue says where such messages go.
         Expired = 2,

@@ -74,13 +74,11 @@ coded! {
 /// can be read from outside and not filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Identity.
     pub id: MessageId,
     /// Order inside a priority; the id at birth unless something moved it.
     pub position: i64,
     /// When it was put.
     pub created: Ms,
-    /// The bytes.
     pub body: Body,
     /// Everything a plain message does not have.
     pub extra: Option<Box<Extra>>,

@@ -46,7 +46,7 @@ pub struct BulkDone {
     pub next: Option<Cursor>,
 }
 
-/// The outcome of a command.
+/// The engine's answer to a command. `Refused` changed nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Done, nothing to tell.
@@ -83,15 +83,12 @@ pub enum Outcome {
     Batches(Vec<Batch>, Option<(u8, BatchId)>),
     /// The state of a tracked message, and its id.
     Tracked(MessageId, Box<Track>),
-    /// The end of a message.
     Result(Box<MessageResult>),
-    /// The state of a lease.
     Lease(Box<LeaseNews>),
     /// Result of [`crate::Command::DropQueues`].
     Dropped(Dropped),
     /// Result of a slice of [`crate::Command::BulkOp`].
     BulkDone(Box<BulkDone>),
-    /// Numbers.
     Stats(Box<StatsReply>),
     Refused(CommandError),
     /// A hook's no, and why. The engine never says it.

@@ -16,7 +16,6 @@ named! {
         Dead = "dead",
         /// Its time was over.
         Expired = "expired",
-        /// It was cancelled.
         Cancelled = "cancelled",
         /// It was deleted, purged, dropped or replaced.
         Gone = "gone",

@@ -10,7 +10,6 @@ use crate::unique::{OnRepeat, Scope};
 /// Behaviour of a put to a full queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFull {
-    /// Refuse the put.
     #[default]
     Refuse,
     /// Drop the oldest message of the least urgent priority; if none is ready, the
@@ -34,7 +33,6 @@ coded! {
     /// those without a key are in none.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum Groups, "groups" {
-        /// Nothing.
         #[default]
         None = 0 => "none",
         /// A message waits for those of its group that stand before it: while one of them is
@@ -372,7 +370,6 @@ impl Overrides {
 /// Which queues a rule is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// This name only.
     Exact(Name),
     /// `*` stands for any run of bytes, `?` for any one byte.
     Glob(Vec<u8>),

@@ -55,7 +55,6 @@ counters! {
     ///
     /// Written to the log in this order: add new ones at the end only.
     QueueTotals {
-        /// Messages put.
         puts,
         /// Bytes of bodies put.
         put_bytes,
@@ -63,7 +62,6 @@ counters! {
         taken,
         /// Leases given.
         leases,
-        /// Leases finished.
         finished,
         /// Messages deleted by id.
         deleted,
@@ -73,9 +71,7 @@ counters! {
         cancels,
         /// Leases that ran out.
         timeouts,
-        /// Messages buried.
         buries,
-        /// Messages kicked.
         kicks,
         /// Messages whose ttl ran out.
         expired,
@@ -84,11 +80,10 @@ counters! {
         /// Messages discarded by flush; those that go with their queue are in
         /// no total.
         flushed,
-        /// Flushes.
+        /// Flush commands, whatever they found.
         flushes,
         /// Messages moved away.
         moved_out,
-        /// Messages moved in.
         moved_in,
         /// Messages that went by the dead-letter rule.
         dead_letters,
@@ -130,7 +125,7 @@ counters! {
         ready,
         /// Ready with priority below 1024 (beanstalkd *urgent*).
         urgent,
-        /// Not selectable.
+        /// They leave only with a companion message, by id, by ttl or by flush.
         not_selectable,
         /// Waiting for their due time.
         delayed,
@@ -241,11 +236,10 @@ pub enum TakeLimit {
     InFlight,
     /// Messages handed out within a time.
     Rate,
-    /// A hold of a key.
     Hold,
 }
 
-/// Numbers of one queue.
+/// Totals, gauges and settings of one queue at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct QueueStats {
     pub name: Name,
@@ -280,7 +274,6 @@ pub struct QueueStats {
     pub keys_limited: u64,
     /// That limit, of the key whose messages would be the next.
     pub key_limit: Option<TakeLimit>,
-    /// Administratively down.
     pub down: bool,
     /// Not logged.
     pub memory: bool,
@@ -293,10 +286,9 @@ pub struct QueueStats {
     pub own: bool,
 }
 
-/// Numbers of one shard.
+/// Totals of one shard at one moment; queues that were dropped stay counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShardStats {
-    /// Queues that exist.
     pub queues: u64,
     /// Queues made since the data directory was.
     pub queues_made: u64,
@@ -322,7 +314,6 @@ pub struct ShardStats {
     pub snapshot_bytes: u64,
     /// Messages in runs, those in memory as well included.
     pub cold: ColdStats,
-    /// Batches that are there.
     pub batches: u64,
     /// Tracked messages of which something is known.
     pub tracked: u64,
@@ -389,10 +380,9 @@ impl MessageStats {
     }
 }
 
-/// Numbers of one client.
+/// Leases and waiting requests of one client, in one shard.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientStats {
-    /// Leases it holds.
     pub leases: u64,
     /// Queues its takes wait for, 16 of them at most.
     pub waits_on: Vec<Name>,
@@ -439,7 +429,6 @@ pub enum StatsReply {
     /// The shard, or all shards summed.
     Shard(ShardStats),
     Queue(QueueStats),
-    /// Some of the queues.
     Queues(QueuePage),
     /// Some of their names.
     Names(NamePage),

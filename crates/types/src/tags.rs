@@ -22,7 +22,7 @@ impl Tags {
         }
     }
 
-    /// The value of this name.
+    /// The value of the tag `name`; `None`: there is no such tag.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
         let at = self.0.binary_search_by(|(own, _)| (**own).cmp(name)).ok()?;
         self.0[at].1.as_deref()

@@ -51,7 +51,6 @@ coded! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tie {
     pub batch: BatchId,
-    /// Its role.
     pub role: Role,
 }
 

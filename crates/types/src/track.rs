@@ -31,7 +31,7 @@ coded! {
 }
 
 impl TrackState {
-    /// That of a message which is there.
+    /// The state of a message that still exists.
     pub fn of(message: &Message) -> Self {
         match message.state {
             State::Reserved => TrackState::Reserved,

@@ -39,7 +39,6 @@ coded! {
     /// Effect of a put that repeats a remembered one.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub enum OnRepeat, "repeat" {
-        /// It is refused.
         #[default]
         Refuse = 0 => "refuse",
         /// It is answered as if it were the first.

@@ -73,39 +73,10 @@ pub(crate) fn authorize(requester: &Requester, method: &Method, path: &str) -> R
     }
 }
 
-/// True for acts of an operator, which the audit writes down.
+/// True for acts of an operator at addresses of RQ, which the audit writes down. The API and the
+/// console say so with their responses ([`quintet_api::Administers`]).
 pub(crate) fn is_administrative(method: &Method, path: &str) -> bool {
     let reads = *method == Method::GET || *method == Method::HEAD;
-    if let Some(act) = path.strip_prefix("/api/v1/") {
-        // What clients do all day is not.
-        let parts: Vec<&str> = act.split('/').collect();
-        let works = matches!(
-            parts[..],
-            ["queues", _, "messages" | "record" | "records" | "reserve"]
-                | [
-                    "queues",
-                    _,
-                    "names",
-                    _,
-                    "finish" | "release" | "fail" | "bury" | "extend"
-                ]
-                | ["take"]
-        );
-        let forgets = *method == Method::DELETE;
-        let held = act.starts_with("leases/") || (act.starts_with("batches") && !forgets);
-        // Reading the whole configuration is one, too.
-        return act == "server/config" || !reads && !works && !held;
-    }
-    // What the console's buttons do, apart from putting messages.
-    if let [
-        _,
-        "queues" | "messages" | "operations" | "connections" | "schedules" | "cluster" | "settings"
-        | "bulk" | "batches" | "workers" | "leases",
-        ..,
-    ] = path.split('/').collect::<Vec<_>>()[..]
-    {
-        return !reads;
-    }
     !reads
         && match needs(method, path) {
             Needs::Server => true,
@@ -123,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_says_what_it_needs() {
+    fn each_request_has_its_right() {
         let of = |verbs: &'static [Verb], queue| Needs::Of(verbs, Cow::Borrowed(queue));
         let peek = |queue| of(&[Verb::Peek], queue);
         for (method, path, expected) in [

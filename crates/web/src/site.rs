@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
-use quintet_api::Api;
+use quintet_api::{Administers, Api};
 use quintet_client::{ClientApi, Did, ScopedClient};
 use quintet_console as console;
 use quintet_scripts::Rq;
@@ -283,11 +283,11 @@ impl Site {
         // Where nobody logs in it is written down as well, for nobody in particular.
         let known = requester.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
-        let administers = rights::is_administrative(request.method(), &path);
-        let act = administers.then(|| format!("{} {path}", request.method()));
-        if let (Err(_), Some((who, gate)), Some(act)) = (&authorized, &known, &act) {
-            let status = StatusCode::FORBIDDEN.as_u16();
-            gate.note(*who, peer, act, status, Did::default());
+        let method = request.method().clone();
+        let administers = rights::is_administrative(&method, &path);
+        if let (Err(_), Some((who, gate)), true) = (&authorized, &known, administers) {
+            let (act, status) = (format!("{method} {path}"), StatusCode::FORBIDDEN.as_u16());
+            gate.note(*who, peer, &act, status, Did::default());
         }
         authorized?;
         if path == "/metrics" && request.method().is_safe() {
@@ -300,7 +300,7 @@ impl Site {
         if path != request.uri().path() {
             let target = match request.uri().query() {
                 Some(query) => format!("{path}?{query}"),
-                None => path,
+                None => path.clone(),
             };
             *request.uri_mut() = target
                 .parse::<Uri>()
@@ -310,10 +310,12 @@ impl Site {
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {
                 let counted = response.extensions().get::<OnlyCounted>().is_some();
-                let act = match (act, response.extensions().get::<DoneWith>()) {
-                    (Some(act), Some(DoneWith(words))) => Some(format!("{act} {words}")),
-                    (None, Some(DoneWith(words))) => Some(words.clone()),
-                    (act, None) => act,
+                let administers =
+                    administers || response.extensions().get::<Administers>().is_some();
+                let act = match (administers, response.extensions().get::<DoneWith>()) {
+                    (true, Some(DoneWith(words))) => Some(format!("{method} {path} {words}")),
+                    (true, None) => Some(format!("{method} {path}")),
+                    (false, words) => words.map(|DoneWith(words)| words.clone()),
                 };
                 if let (Some((who, gate)), Some(mut act), false) = (known, act, counted) {
                     if let Some(DoneTo(queue)) = response.extensions().get() {

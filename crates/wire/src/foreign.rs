@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_byte_tells() {
+    fn only_the_first_byte_decides() {
         let mut first = First::new();
         assert!(!first.is_tls(b""));
         assert!(first.is_tls(b"\x16\x03"));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn http_is_told_by_its_first_line() {
+    fn http_is_recognized_by_its_first_line() {
         for (input, is) in [
             ("GET / HTTP/1.1\r\n", Http::Yes),
             ("POST /a b HTTP/1.0\nput 0 0 10 1\r\n", Http::Yes),

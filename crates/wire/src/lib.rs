@@ -51,7 +51,7 @@ pub const PROTOCOLS: &[Protocol] = &[
     faktory::PROTOCOL,
 ];
 
-/// The protocol of this name.
+/// The protocol that `[[listen]] protocol` names; `None`: there is no such one here.
 pub fn protocol(name: &str) -> Option<&'static Protocol> {
     PROTOCOLS.iter().find(|protocol| protocol.name == name)
 }

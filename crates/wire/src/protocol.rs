@@ -1,6 +1,7 @@
 //! Registration of protocols and their listener options.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::session::Session;
 
@@ -42,6 +43,27 @@ pub trait Listener: Send + Sync {
     }
 }
 
+/// A listener of which all sessions share something.
+struct Sharing<S, T> {
+    shared: Arc<S>,
+    session: fn(Arc<S>) -> T,
+}
+
+impl<S: Send + Sync, T: Session + 'static> Listener for Sharing<S, T> {
+    fn open(&self) -> Box<dyn Session> {
+        Box::new((self.session)(Arc::clone(&self.shared)))
+    }
+}
+
+/// A listener whose sessions are made by `session` from what they share.
+pub(crate) fn sharing<S: Send + Sync + 'static, T: Session + 'static>(
+    shared: S,
+    session: fn(Arc<S>) -> T,
+) -> Box<dyn Listener> {
+    let shared = Arc::new(shared);
+    Box::new(Sharing { shared, session })
+}
+
 /// One option of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionSpec {
@@ -67,7 +89,6 @@ macro_rules! options {
 pub enum Value<'a> {
     /// true or false.
     Bool(bool),
-    /// A whole number.
     Number(u64),
     /// Bytes, written as a number or as "64MiB".
     Bytes(u64),

@@ -95,7 +95,6 @@ pub struct Env<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HookReply<'a> {
     Line(&'a str),
-    /// A body.
     Message(&'a [u8]),
     /// No, and why. A protocol whose errors have no free text uses its most
     /// general one.
@@ -116,7 +115,6 @@ pub enum Step {
     ClientRequest {
         /// Bytes consumed.
         used: usize,
-        /// The request.
         ask: ClientRequest,
     },
     /// Bytes to drop that are part of no request (the body of a refused put,
@@ -214,7 +212,6 @@ pub enum ServerResponse {
     /// The engine's outcome; the name is the queue the first message came
     /// from, if there is one (empty otherwise).
     Engine(Outcome, Name),
-    /// Numbers of the server.
     Server(Box<ServerStats>),
     /// Text from the host, or why not.
     Host(Result<String, String>),

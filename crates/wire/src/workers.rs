@@ -32,7 +32,6 @@ pub enum WorkerState {
     Running = 0,
     /// It finishes what it has and takes nothing more.
     Quiet = 1,
-    /// It is to end.
     Terminate = 2,
 }
 
@@ -377,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_is_forgotten_and_starts_anew() {
+    fn a_silent_worker_is_forgotten_and_starts_again() {
         let mut workers = Workers::new();
         let worker = join(&mut workers, "w", 0);
         assert!(beat(&mut workers, "w", 59_999).is_some());

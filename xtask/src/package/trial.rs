@@ -256,10 +256,7 @@ fn container(root: &Path, unpacked: &Path, work: &Path) -> Result<()> {
     let first = start()?;
     let token = token(&first.stated).context("the first start tells no token")?;
     let refused = first.ask("beanstalk", JOB)?;
-    ensure!(
-        !refused.contains("INSERTED"),
-        "nobody said who it is: {refused}"
-    );
+    ensure!(!refused.contains("INSERTED"), "without a login: {refused}");
     let answer = first.ask("beanstalk", &format!("auth quintet {token}\r\n{JOB}"))?;
     ensure!(
         answer == format!("OK\r\n{HELD}"),
@@ -269,7 +266,7 @@ fn container(root: &Path, unpacked: &Path, work: &Path) -> Result<()> {
     let second = start()?;
     ensure!(
         self::token(&second.stated).is_none(),
-        "a token is told again"
+        "the same token again"
     );
     let answer = second.ask("beanstalk", &format!("auth quintet {token}\r\nquit\r\n"))?;
     ensure!(answer == "OK\r\n", "the token after a restart: {answer}");

@@ -11,7 +11,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        if first > from {\n",
             "        if first > from && first > last {\n",
         )],
-        tests: &[&["--test=cluster", "nobody_claims_or_forgets"]],
+        tests: &[&["--test=cluster", "no_node_claims_or_forgets"]],
     },
     Planted {
         name: "damaged-leader-stays",
@@ -21,7 +21,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        if now >= self.distrusts {\n",
             "        if now >= self.distrusts && self.doubts.tried().len() > 9 {\n",
         )],
-        tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
+        tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_gets"]],
     },
     Planted {
         name: "old-copy-leads",
@@ -31,7 +31,37 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        (now >= *since + BEHIND)\n",
             "        (now < *since)\n",
         )],
-        tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_is_asked"]],
+        tests: &[&["--test=cluster", "a_leader_with_a_damaged_copy_gets"]],
+    },
+    Planted {
+        name: "removed-peer-unseen",
+        what: "status believes that the servers that still have a copy are enough",
+        edits: &[(
+            "crates/nodes/src/report.rs",
+            "        if copies < stream.replicas_wanted {\n",
+            "        if copies < stream.replicas_wanted.min(1) {\n",
+        )],
+        tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
+    },
+    Planted {
+        name: "listeners-called-locked",
+        what: "those that listen to acknowledgements are called under a lock of the log",
+        edits: &[(
+            "crates/cluster/src/appender.rs",
+            "            let listeners = self.listeners().clone();\n",
+            "            let listeners = self.listeners();\n",
+        )],
+        tests: &[&["--test=cluster", "a_listener_is_called_without_a_lock"]],
+    },
+    Planted {
+        name: "claim-answered-unseen",
+        what: "a member that claims misses an answer that comes before it listens",
+        edits: &[(
+            "crates/cluster/src/member.rs",
+            "        self.inbox.ring();\n",
+            "",
+        )],
+        tests: &[&["--test=cluster", "a_claim_that_is_answered_before"]],
     },
     Planted {
         name: "takeover-by-the-wall-clock",
@@ -71,7 +101,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "            mirrored.wait()?;\n",
             "            drop(mirrored);\n",
         )],
-        tests: &[&["--test=cluster", "what_a_purge_keeps_is_on_the_owners_disk"]],
+        tests: &[&["--test=cluster", "entries_that_a_purge_keeps"]],
     },
     Planted {
         name: "run-not-compared",
@@ -101,7 +131,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "                io::Error::new(io::ErrorKind::StorageFull, why)\n            })?;\n",
             "                io::Error::new(io::ErrorKind::StorageFull, why)\n            })\n            .ok();\n",
         )],
-        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+        tests: &[&["--lib", "replies_of_three_nodes"]],
     },
     Planted {
         name: "runs-in-use-cleared",
@@ -111,7 +141,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        run.number.0 < self.runs.first_of_this_life() && !self.runs.has(run.number.0)\n",
             "        run.number.0 < self.runs.first_of_this_life()\n",
         )],
-        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+        tests: &[&["--lib", "replies_of_three_nodes"]],
     },
     Planted {
         name: "damaged-copy-survives",
@@ -121,7 +151,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "            if let Some(how) = &store.damage {\n                survives = false;\n",
             "            if let Some(how) = &store.damage {\n",
         )],
-        tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
+        tests: &[&["--lib", "each_fault_is_in_the_verdict"]],
     },
     Planted {
         name: "compression-accepted",
@@ -131,7 +161,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        check(\"compression\", &found.compression, &self.compression);\n",
             "",
         )],
-        tests: &[&["--lib", "what_would_lose_something_is_named"]],
+        tests: &[&["--lib", "settings_that_may_lose_messages_are_named"]],
     },
     Planted {
         name: "old-servers-accepted",
@@ -161,7 +191,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        self.store.forget_dedupe(now, COLLECT_PER_FRAME);\n        self.expire_tables(now);\n",
             "",
         )],
-        tests: &[&["--lib", "who_follows_forgets_what_is_over"]],
+        tests: &[&["--lib", "a_follower_forgets_finished_messages"]],
     },
     Planted {
         name: "first-snapshot-believed",
@@ -201,7 +231,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "over(self.since, UNANSWERED)",
             "over(self.since, UNANSWERED * 9)",
         )],
-        tests: &[&["--lib", "where_nothing_is_answered_another"]],
+        tests: &[&["--lib", "without_an_answer_another"]],
     },
     Planted {
         name: "silent-owner-kept",
@@ -241,7 +271,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "Refused(CommandError::Unknown)",
             "Refused(CommandError::Draining)",
         )],
-        tests: &[&["--test=sqs", "a_send_that_nobody_acknowledges"]],
+        tests: &[&["--test=sqs", "a_send_without_acknowledgement"]],
     },
     Planted {
         name: "unknown-is-unavailable-in-api",
@@ -251,7 +281,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "            Class::Unknown => StatusCode::INTERNAL_SERVER_ERROR,\n",
             "            Class::Unknown => StatusCode::SERVICE_UNAVAILABLE,\n",
         )],
-        tests: &[&["--test=web", "a_put_that_nobody_acknowledges"]],
+        tests: &[&["--test=web", "a_put_without_acknowledgement"]],
     },
     Planted {
         name: "unknown-not-told",
@@ -261,7 +291,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "&& waited >= REPLY_WAIT",
             "&& waited >= REPLY_WAIT * 9",
         )],
-        tests: &[&["--lib", "clients_are_read_no_further_while_too_much_waits"]],
+        tests: &[&["--lib", "clients_are_not_read_while_too_much_waits"]],
     },
     Planted {
         name: "use-needs-a-quorum",
@@ -281,7 +311,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        if !self.is_available() {\n            return Vec::new();",
             "        if self.has_failed() {\n            return Vec::new();",
         )],
-        tests: &[&["--lib", "hooks_are_asked_when_what_they_decide"]],
+        tests: &[&["--lib", "hooks_run_when_their_decisions"]],
     },
     Planted {
         name: "chunks-not-known",
@@ -291,7 +321,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "            body.set_places(places, segment_ref);\n",
             "            drop((places, segment_ref));\n",
         )],
-        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+        tests: &[&["--lib", "replies_of_three_nodes"]],
     },
     Planted {
         name: "chunks-counted-where-they-were",
@@ -311,6 +341,6 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        if !self.withholds(cx, id, PendingDecisionKind::Expire) {\n",
             "        if id.0 & 7 == 0 || !self.withholds(cx, id, PendingDecisionKind::Expire) {\n",
         )],
-        tests: &[&["--lib", "what_clients_of_three_nodes"]],
+        tests: &[&["--lib", "replies_of_three_nodes"]],
     },
 ];

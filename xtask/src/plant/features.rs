@@ -82,7 +82,7 @@ pub(super) const FEATURES: &[Planted] = &[
             "match cursor.paused || has_ended(schedule, cursor) {",
             "match has_ended(schedule, cursor) {",
         )],
-        tests: &[&["--lib", "a_pause_lets_go_what_is_due_in_it"]],
+        tests: &[&["--lib", "a_pause_skips_due_times"]],
     },
     Planted {
         name: "schedule-pause-made-up-for",
@@ -92,7 +92,7 @@ pub(super) const FEATURES: &[Planted] = &[
             "done: self.done.max(now.0),",
             "done: self.done.min(now.0),",
         )],
-        tests: &[&["--lib", "a_pause_lets_go_what_is_due_in_it"]],
+        tests: &[&["--lib", "a_pause_skips_due_times"]],
     },
     Planted {
         name: "cancel-without-grace",
@@ -102,7 +102,7 @@ pub(super) const FEATURES: &[Planted] = &[
             "works && cancel.grace_ms > 0;",
             "works && cancel.grace_ms > u64::MAX / 2;",
         )],
-        tests: &[&["--test=life", "the_holder_hears_of_it_and_has_the_grace"]],
+        tests: &[&["--test=life", "the_holder_gets_a_cancel_and_has_the_grace"]],
     },
     Planted {
         name: "cancel-beats-finish",
@@ -142,7 +142,7 @@ pub(super) const FEATURES: &[Planted] = &[
             "in_state(ParentState::Failed).filter(|_| self.on == AfterOn::Success);",
             "in_state(ParentState::Failed);",
         )],
-        tests: &[&["--test=life", "what_a_failed_parent_means"]],
+        tests: &[&["--test=life", "the_child_decides_the_effect"]],
     },
     Planted {
         name: "held-key-handed-out",
@@ -172,10 +172,27 @@ pub(super) const FEATURES: &[Planted] = &[
             "if let Some(clock) = &queue.aging {",
             "if let Some(clock) = queue.aging.as_ref().filter(|_| queue.pause.is_some()) {",
         )],
-        tests: &[&[
-            "--test=life",
-            "a_snapshot_keeps_what_messages_have_risen_by",
-        ]],
+        tests: &[&["--test=life", "a_snapshot_keeps_the_risen_priorities"]],
+    },
+    Planted {
+        name: "fact-before-its-queue",
+        what: "a segment that begins has facts before the queues that they are about",
+        edits: &[(
+            "crates/engine/src/store/gate.rs",
+            "            self.restate_for(cx.journal, &fact);\n",
+            "",
+        )],
+        tests: &[&["--test=life", "replay_may_begin_at_a_segment"]],
+    },
+    Planted {
+        name: "retired-before-begun",
+        what: "a segment goes before what the next one begins with is written",
+        edits: &[(
+            "crates/host/src/retire.rs",
+            "        while self.restate() {\n            if !self.write_now() {\n                return;\n            }\n        }\n",
+            "",
+        )],
+        tests: &[&["--lib", "a_snapshot_in_many_frames"]],
     },
     Planted {
         name: "events-gone-not-told",
@@ -185,7 +202,7 @@ pub(super) const FEATURES: &[Planted] = &[
             "Err(NotThere::Retired) => return Err(gone(true)),",
             "Err(NotThere::Retired) => (Vec::new(), core.oldest_place()),",
         )],
-        tests: &[&["--test=http", "who_is_too_slow_holds_nothing_back"]],
+        tests: &[&["--test=http", "a_slow_reader_of_events"]],
     },
     Planted {
         name: "webhook-gap-not-counted",
@@ -205,7 +222,7 @@ pub(super) const FEATURES: &[Planted] = &[
             "<= UNREAD_BYTES_MAX {",
             "<= 9 * UNREAD_BYTES_MAX {",
         )],
-        tests: &[&["--lib", "a_body_that_nobody_reads_is_waited_for"]],
+        tests: &[&["--lib", "an_unread_body_is_waited_for"]],
     },
     Planted {
         name: "hook-kick-decides",

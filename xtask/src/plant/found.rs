@@ -42,7 +42,7 @@ pub(super) const FOUND: &[Planted] = &[
             "body + message.extra_bytes()",
             "body + message.extra_bytes() / 2",
         )],
-        tests: &[&["--test=memory", "what_messages_take_is_counted"]],
+        tests: &[&["--test=memory", "memory_of_messages_is_counted"]],
     },
     Planted {
         name: "dedupe-without-bound",
@@ -72,7 +72,7 @@ pub(super) const FOUND: &[Planted] = &[
             "(0..=plus).any(",
             "(0..name.len().max(plus)).any(",
         )],
-        tests: &[&["--lib", "the_table_says_what_the_grants_say"]],
+        tests: &[&["--lib", "the_table_has_the_rights_of_the_grants"]],
     },
     Planted {
         name: "batch-joined-unseen",
@@ -82,7 +82,7 @@ pub(super) const FOUND: &[Planted] = &[
             "if self.permits.is_none() || call.vouched {",
             "if self.permits.is_none() || call.vouched || self.shards == 1 {",
         )],
-        tests: &[&["--test=operations", "nobody_joins_a_batch"]],
+        tests: &[&["--test=operations", "a_batch_needs_the_right_to_join"]],
     },
     Planted {
         name: "purge-keeps-ids",
@@ -222,7 +222,7 @@ pub(super) const FOUND: &[Planted] = &[
             "text.is_err().then(",
             "text.is_ok_and(str::is_empty).then(",
         )],
-        tests: &[&["--test=web", "bytes_that_are_no_text_are_told"]],
+        tests: &[&["--test=web", "bytes_that_are_no_text_are_sent"]],
     },
     Planted {
         name: "mark-not-passed-over",
@@ -262,7 +262,7 @@ pub(super) const FOUND: &[Planted] = &[
             "schema[\"properties\"].get_mut(field) {",
             "schema[\"properties\"].get_mut(field.trim_start_matches('p')) {",
         )],
-        tests: &[&["--lib", "what_fields_take_is_said"]],
+        tests: &[&["--lib", "fields_have_their_allowed_values"]],
     },
     Planted {
         name: "second-host-taken",
@@ -312,7 +312,7 @@ pub(super) const FOUND: &[Planted] = &[
             "= failed.kind()\n",
             "= failed.kind()\n        && key.len() > 999\n",
         )],
-        tests: &[&["--test=http", "what_an_address_has_that_is_no_text"]],
+        tests: &[&["--test=http", "bytes_in_an_address_that_are_no_text"]],
     },
     Planted {
         name: "start-ignores-stop",
@@ -352,7 +352,7 @@ pub(super) const FOUND: &[Planted] = &[
             "since != 0 && held >= LONG",
             "since != 0 && held < LONG",
         )],
-        tests: &[&["--lib", "work_that_kept_others_waiting_is_told"]],
+        tests: &[&["--lib", "work_that_kept_others_waiting_is_reported"]],
     },
     Planted {
         name: "dependents-listed-whole",
@@ -422,7 +422,7 @@ pub(super) const FOUND: &[Planted] = &[
             "core.give_back_pending_decisions(std::iter::once(pending_decision).chain(pending));",
             "drop(pending);",
         )],
-        tests: &[&["--lib", "a_decision_refused_for_want_of_a_quorum"]],
+        tests: &[&["--lib", "a_decision_refused_without_quorum"]],
     },
     Planted {
         name: "doomed-goes-to-the-tail",
@@ -432,7 +432,7 @@ pub(super) const FOUND: &[Planted] = &[
             "tails |= lease.back_to == BackTo::Tail && !message.doomed;",
             "tails |= lease.back_to == BackTo::Tail;",
         )],
-        tests: &[&["--test=sim", "what_vanishes_at_a_restart"]],
+        tests: &[&["--test=sim", "vanishes_at_a_restart"]],
     },
     Planted {
         name: "full-before-repeats",
@@ -452,7 +452,7 @@ pub(super) const FOUND: &[Planted] = &[
             "\"TOML parse error at {}\", toml_error(text, &error)",
             "\"TOML parse error at {}: {error}\", toml_error(text, &error)",
         )],
-        tests: &[&["--lib", "what_is_no_toml_is_placed"]],
+        tests: &[&["--lib", "an_error_of_toml_has_its_place"]],
     },
     Planted {
         name: "puts-over-the-limit",
@@ -522,7 +522,7 @@ pub(super) const FOUND: &[Planted] = &[
             "this.goes_on = matches!(&frame, Some(Ok(_))) && !body.is_end_stream();",
             "this.goes_on = false;",
         )],
-        tests: &[&["--lib", "a_body_that_nobody_reads"]],
+        tests: &[&["--lib", "an_unread_body_is_waited_for"]],
     },
     Planted {
         name: "turned-away-body-cut",
@@ -572,7 +572,7 @@ pub(super) const FOUND: &[Planted] = &[
             "if let Outcome::Refused(CommandError::Unknown) = all {",
             "if let Outcome::Refused(CommandError::Draining) = all {",
         )],
-        tests: &[&["--test=sqs", "a_send_that_nobody_acknowledges"]],
+        tests: &[&["--test=sqs", "a_send_without_acknowledgement"]],
     },
     Planted {
         name: "unknown-jobs-put-again",
@@ -592,7 +592,7 @@ pub(super) const FOUND: &[Planted] = &[
             "        self.must_have(context, Verb::Drop, &queue)?;\n",
             "",
         )],
-        tests: &[&["--test=operations", "nobody_learns_over_sqs"]],
+        tests: &[&["--test=operations", "sqs_needs_the_right_before"]],
     },
     Planted {
         name: "other-host-asked",
@@ -662,6 +662,6 @@ pub(super) const FOUND: &[Planted] = &[
             "    \"environment\",\n    \"get_message\",\n",
             "    \"delete_message\",\n    \"get_message\",\n",
         )],
-        tests: &[&["--test=rq", "what_administers_is_written_down"]],
+        tests: &[&["--test=rq", "administrative_requests_are_in_the_audit"]],
     },
 ];

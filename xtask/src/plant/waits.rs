@@ -208,7 +208,7 @@ pub(super) const WAITS: &[Planted] = &[
             "            () = connection_slot.ends_with(&clients) => {}",
             "            () = connection_slot.ends_with(&clients), if false => {}",
         )],
-        tests: &[&["--test=http", "a_stop_answers_everybody"]],
+        tests: &[&["--test=http", "a_stop_answers_all_waiting"]],
     },
     Planted {
         name: "wait-poll-client",
@@ -258,7 +258,7 @@ pub(super) const WAITS: &[Planted] = &[
             "                self.stop_waiting(slot);\n            } else {\n                conn.close_after_flush();",
             "                self.mark_dirty_again(slot);\n            } else {\n                conn.close_after_flush();",
         )],
-        tests: &[&["--test=http", "a_stop_answers_everybody"]],
+        tests: &[&["--test=http", "a_stop_answers_all_waiting"]],
     },
     Planted {
         name: "wait-room-at-stop",

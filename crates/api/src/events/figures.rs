@@ -22,9 +22,9 @@ pub(crate) struct Figures {
     pub(super) waiters: u64,
     /// Messages that came each second, in the last minute that is over; null: not known.
     pub(super) in_per_s: Option<f64>,
-    /// Messages that left.
+    /// Messages that consumers finished, or that failed for good.
     pub(super) out_per_s: Option<f64>,
-    /// Of those, dropped or expired.
+    /// Messages dropped or expired.
     pub(super) lost_per_s: Option<f64>,
 }
 
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_told_and_what_is_gone_is_null() {
+    fn only_changed_queues_are_sent_and_gone_ones_are_null() {
         let before = queues(&[("a", 1), ("b", 2), ("c", 3)]);
         assert_eq!(change(&before, &before), None);
         let now = queues(&[("a", 1), ("b", 5), ("d\n", 1)]);

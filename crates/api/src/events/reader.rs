@@ -77,7 +77,7 @@ mod tests {
     use quintet_http::StreamCounts;
 
     #[tokio::test(flavor = "current_thread")]
-    async fn who_does_not_read_or_falls_behind_is_dropped_and_counted() {
+    async fn a_client_that_does_not_read_is_dropped_and_counted() {
         let counts = Arc::new(StreamCounts::default());
         let open = OpenStream::new(&counts);
         let places = Slots::new(1, 1);
@@ -88,7 +88,7 @@ mod tests {
             .get_or_init(|| Arc::clone(present.client()));
         let (send, events) = broadcast::channel(2);
         let mut reader = Reader::new(Some(Bytes::from_static(b"all")), events);
-        let notify = |text| send.send(Bytes::from_static(text)).expect("heard");
+        let notify = |text| send.send(Bytes::from_static(text)).expect("sent");
         notify(b"1");
         assert_eq!(
             reader.next(Some(&connection_slot), &open).await.as_deref(),

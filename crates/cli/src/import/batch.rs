@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_tells_batches_and_their_parts_apart() {
+    fn a_token_is_different_for_batches_and_their_parts() {
         let batch = |queue: &str, first, heads: &[&str], body: &[u8]| {
             let mut batch = Batch::new(queue, first, "line 1".to_owned());
             heads

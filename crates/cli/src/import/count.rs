@@ -50,7 +50,7 @@ mod tests {
     use super::Counts;
 
     #[test]
-    fn what_is_counted_is_told_by_queue() {
+    fn counts_are_shown_by_queue() {
         let mut counts = Counts::default();
         counts.add("b", "ready", 2);
         counts.add("a", "ready", 1);

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_found() {
+    fn a_named_source_is_found() {
         for (text, origin) in [
             ("beanstalk://a:1", beanstalk("a:1", None)),
             ("beanstalk://a/", beanstalk("a:11300", None)),

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_text_reads_back() {
         let (bytes, messages) = file();
         assert!(read(bytes) == (messages, None));
     }

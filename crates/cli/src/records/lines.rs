@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn an_error_has_its_line() {
         for (line, why) in [
             ("{\"queue\":\"q\",\"body\":\"x\"", "cut short"),
             ("nonsense", "expected"),

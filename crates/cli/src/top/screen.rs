@@ -107,7 +107,6 @@ pub(super) enum Page {
     Connections,
     /// Why queues need attention.
     Attention,
-    /// The details of this queue.
     Queue(String),
     /// The buried messages and dead letters of this queue.
     Dead(String),

@@ -80,7 +80,7 @@ fn purge_asks_with_the_count_and_only_yes_does_it() {
 }
 
 #[test]
-fn pause_resumes_what_is_paused_and_retry_is_of_the_picked_one() {
+fn the_key_for_pause_resumes_a_paused_queue_and_retry_is_of_the_picked_one() {
     let mut screen = screen();
     assert_eq!(screen.key(Key::Char('p')), Act::Resume("mails".to_owned()));
     screen.key(Key::Down);
@@ -183,7 +183,7 @@ fn a_narrow_screen_leaves_columns_out_and_never_cuts_a_number() {
     let narrow = shown_in(&screen, 80, 24);
     assert!(narrow.contains("\u{2026}rs.12 "), "{narrow}");
     assert!(narrow.contains("? help"), "{narrow}");
-    assert!(narrow.contains("25.0"), "what is lost is shown: {narrow}");
+    assert!(narrow.contains("25.0"), "lost messages are shown: {narrow}");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn enter_shows_all_of_a_queue_and_d_its_dead_letters() {
     );
     screen.key(Key::Escape);
     assert_eq!(screen.page, Page::Queue(name));
-    assert!(screen.why_slow.is_empty(), "it is asked for again");
+    assert!(screen.why_slow.is_empty(), "the answer is requested again");
     screen.snapshot.queues.clear();
     assert!(shown(&screen).contains("the queue is gone"));
     assert_eq!(screen.key(Key::Char('p')), Act::Nothing);

@@ -31,7 +31,7 @@ pub(super) struct Queue {
     pub(super) paused: bool,
     /// Messages that came, each second; `None`: not known yet.
     pub(super) into: Option<f64>,
-    /// Messages that left, each second.
+    /// Messages that consumers finished, or that failed for good, each second.
     pub(super) out: Option<f64>,
     /// The same by why they left.
     pub(super) left: Option<Left<f64>>,
@@ -196,8 +196,9 @@ impl Snapshot {
                 for (now, then) in left.iter_mut().zip(last.totals.left().values()) {
                     *now = now.saturating_sub(then);
                 }
-                queue.out = Some(per_second(left.iter().sum(), ms));
-                queue.left = Some(Left::from_values(left.map(|count| per_second(count, ms))));
+                let left = Left::from_values(left.map(|count| per_second(count, ms)));
+                queue.out = Some(left.finished + left.failed);
+                queue.left = Some(left);
                 let older = last.trend.len().saturating_sub(TREND - 1);
                 queue.trend.splice(..0, last.trend[older..].iter().copied());
             }
@@ -249,13 +250,15 @@ pub(super) mod tests {
             (first.queues[0].into, first.queues[0].out),
             (Some(7.5), Some(0.0))
         );
-        let second = snapshot(3000, &[queue("work", 10, 40), queue("new", 1, 0)]).since(&first);
+        let mut drops = queue("work", 10, 40);
+        drops["total_discarded"] = 8.into();
+        let second = snapshot(3000, &[drops, queue("new", 1, 0)]).since(&first);
         assert_eq!(
             (second.queues[0].into, second.queues[0].out),
             (Some(20.0), Some(20.0))
         );
         let left = second.queues[0].left.expect("known");
-        assert_eq!((left.finished, left.dropped), (20.0, 0.0));
+        assert_eq!((left.finished, left.dropped), (20.0, 4.0));
         assert_eq!(second.queues[0].trend, [10, 10]);
         assert_eq!(second.queues[1].into, None);
         let mut last = second.clone();

@@ -1,11 +1,10 @@
 //! `quintet batch`: messages that are counted together, seen and steered.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use quintet_types::{BatchId, CancelledAs};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::api::Api;
@@ -97,7 +96,7 @@ struct Steer {
 }
 
 impl Batch {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         match self.act {
             Some(Act::New(new)) => return new.run(),
             Some(Act::Show(steer)) => return steer.run(""),
@@ -113,7 +112,7 @@ impl Batch {
 }
 
 impl New {
-    fn run(self) -> Result<ExitCode> {
+    fn run(self) -> Result<()> {
         let of = match &self.file {
             Some(file) => super::json_of(file)?,
             None => self.definition(),
@@ -123,33 +122,27 @@ impl New {
             true => writeln!(stdout(), "{batch}")?,
             false => writeln!(stdout(), "{}", shown(&batch["id"]))?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn definition(&self) -> Value {
-        let mut of = Map::new();
-        let callbacks = [("complete", &self.complete), ("success", &self.success)];
-        for (key, callback) in callbacks {
-            if let Some((queue, body)) = callback {
-                of.insert(key.into(), json!({ "queue": queue, "body": body }));
-            }
-        }
-        for (key, text) in [
-            ("description", &self.description),
-            ("parent", &self.parent),
-            ("cancelled", &self.cancelled),
-        ] {
-            if let Some(text) = text {
-                of.insert(key.into(), json!(text));
-            }
-        }
-        of.into()
+        let callback = |of: &Option<(String, String)>| {
+            let of = of.as_ref();
+            of.map(|(queue, body)| json!({ "queue": queue, "body": body }))
+        };
+        super::given(json!({
+            "complete": callback(&self.complete),
+            "success": callback(&self.success),
+            "description": self.description,
+            "parent": self.parent,
+            "cancelled": self.cancelled,
+        }))
     }
 }
 
 impl Steer {
     /// Shows the batches, or does to each what this end of its address says.
-    fn run(self, act: &str) -> Result<ExitCode> {
+    fn run(self, act: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let method = if act.is_empty() { "GET" } else { "POST" };
         let all = self.ids.iter().map(|id| {
@@ -160,7 +153,7 @@ impl Steer {
     }
 
     /// Shows each as it was last.
-    fn forget(self) -> Result<ExitCode> {
+    fn forget(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let all = self.ids.iter().map(|id| {
             let path = path(id)?;
@@ -179,32 +172,12 @@ fn path(id: &str) -> Result<String> {
     Ok(format!("/batches/{id}"))
 }
 
-fn list(all: &[Value], as_json: bool) -> Result<ExitCode> {
-    let columns = [
-        "batch",
-        "description",
-        "state",
-        "total",
-        "pending",
-        "failed",
-        "complete",
-        "success",
-    ];
-    print_list(all, as_json, columns, |batch| {
-        let state = match batch["open"].as_bool() {
-            Some(true) => "open",
-            _ => "committed",
-        };
-        let text = |key: &str| shown(&batch[key]);
-        [
-            text("id"),
-            text("description"),
-            state.to_owned(),
-            text("total"),
-            text("pending"),
-            text("failed"),
-            text("complete"),
-            text("success"),
-        ]
+fn list(all: &[Value], as_json: bool) -> Result<()> {
+    let columns = "batch description state total pending failed complete success";
+    print_list(all, as_json, columns, |batch, column| match column {
+        "batch" => shown(&batch["id"]),
+        "state" if batch["open"] == true => "open".to_owned(),
+        "state" => "committed".to_owned(),
+        key => shown(&batch[key]),
     })
 }

@@ -1,7 +1,6 @@
 //! `quintet browse`.
 
 use std::io::{Write as _, stderr, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -48,7 +47,7 @@ pub(in super::super) struct Browse {
 }
 
 impl Browse {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let bodies = if self.json { "whole" } else { "start" };
         let path = format!(
@@ -88,24 +87,17 @@ impl Browse {
         }
         if !self.json {
             let failed = rows.iter().skip(1).any(|row| !row[6].is_empty());
-            match failed {
-                true => table(&rows, &mut stdout().lock())?,
-                false => {
-                    let rows: Vec<[String; 6]> = rows.into_iter().map(without_error).collect();
-                    table(&rows, &mut stdout().lock())?;
-                }
-            }
+            // Where no message has failed there is no column of errors.
+            let rows = rows
+                .iter()
+                .map(|row| if failed { &row[..] } else { &row[..6] });
+            table(&rows.collect::<Vec<_>>(), &mut stdout().lock())?;
         }
         if let Some(after) = after {
             writeln!(stderr(), "there may be more: --after '{after}'")?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
-}
-
-/// A row where no message has failed.
-fn without_error([id, age, priority, attempts, bytes, body, _]: [String; 7]) -> [String; 6] {
-    [id, age, priority, attempts, bytes, body]
 }
 
 /// The last error of a message, also from before it became a dead letter; empty: there is none.

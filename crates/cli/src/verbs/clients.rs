@@ -1,7 +1,6 @@
 //! `quintet leases` and `clients`: who is there, and who holds what.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use quintet_types::CommandError;
@@ -44,8 +43,9 @@ enum LeaseAct {
 #[command(
     after_help = "Examples:\n  quintet leases release 1234 1235\n  quintet leases release 0042\n  \
                   quintet leases release --queue work\n  quintet leases release --connection \
-                  4294967299\n\nThis counts as a release by the settings of the queue. The \
-                  connections stay open, and may take the messages again."
+                  4294967299\n\nIn a queue with retry_delay or retry_max a release counts as a \
+                  failure, unless retry_on leaves it out: its message is delayed, or a dead letter \
+                  after the last try. The connections stay open, and may take the messages again."
 )]
 struct ReleaseLeases {
     #[command(flatten)]
@@ -101,7 +101,7 @@ impl ReleaseLeases {
         Ok(ids)
     }
 
-    fn run(self) -> Result<ExitCode> {
+    fn run(self) -> Result<()> {
         let mut released = 0;
         for id in &self.ids {
             self.release(id)?;
@@ -133,12 +133,12 @@ impl ReleaseLeases {
             true => writeln!(stdout(), "{}", json!({ "messages": released }))?,
             false => writeln!(stdout(), "{released} {noun} released")?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
 impl Leases {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         if let Some(LeaseAct::Release(release)) = self.act {
             return release.run();
         }
@@ -175,7 +175,7 @@ impl Leases {
         if !self.json {
             table(&rows, &mut stdout().lock())?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -314,36 +314,32 @@ enum Act {
 }
 
 impl Clients {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         if let Some(Act::Close { at, id }) = self.act {
             let id = connection(&at, &id)?;
             at.api("DELETE", &format!("/connections/{id}"), None)?;
             writeln!(stdout(), "connection {id} closed")?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let all = Api::connect(&self.at)?.list(CONNECTIONS, "id")?;
-        let columns = [
-            "id", "protocol", "peer", "user", "idle", "unread", "leases", "activity",
-        ];
-        print_list(&all, self.json, columns, |client| {
-            let waits = client["waits_on"].as_array().into_iter().flatten();
-            let waits: Vec<String> = waits.map(queue).collect();
-            let does = match (&waits[..], client["asks"].as_str()) {
-                ([], None) => "-".to_owned(),
-                ([], Some(asks)) => shown(&asks.into()),
-                _ => format!("waits on {}", waits.join(" ")),
-            };
-            [
-                shown(&client["id"]),
-                shown(&client["protocol"]),
-                shown(&client["peer"]),
-                shown(&client["user"]),
-                age(client["idle_ms"].as_u64().unwrap_or(0)),
-                shown(&client["unread_bytes"]),
-                shown(&client["leases"]),
-                does,
-            ]
+        let columns = "id protocol peer user idle unread leases activity";
+        print_list(&all, self.json, columns, |client, column| match column {
+            "idle" => age(client["idle_ms"].as_u64().unwrap_or(0)),
+            "unread" => shown(&client["unread_bytes"]),
+            "activity" => activity(client),
+            key => shown(&client[key]),
         })
+    }
+}
+
+/// The queues that a connection waits on, or its request.
+fn activity(client: &Value) -> String {
+    let waits = client["waits_on"].as_array().into_iter().flatten();
+    let waits: Vec<String> = waits.map(queue).collect();
+    match (&waits[..], client["asks"].as_str()) {
+        ([], None) => "-".to_owned(),
+        ([], Some(asks)) => shown(&asks.into()),
+        _ => format!("waits on {}", waits.join(" ")),
     }
 }
 
@@ -401,7 +397,19 @@ pub(in super::super) fn shown(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Args as _;
+
     use super::*;
+
+    #[test]
+    fn the_help_of_a_release_says_when_it_is_a_failure() {
+        let mut release = ReleaseLeases::augment_args(clap::Command::new("release"));
+        let help = release.render_help().to_string();
+        assert!(
+            help.contains("retry_max") && help.contains("retry_on"),
+            "{help}"
+        );
+    }
 
     #[test]
     fn the_last_digits_of_an_id_name_its_connection_if_they_name_no_other() {

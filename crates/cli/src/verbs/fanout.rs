@@ -1,7 +1,6 @@
 //! `quintet fanout`.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -34,7 +33,7 @@ pub(in super::super) struct Fanout {
 }
 
 impl Fanout {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let queue = format!("/queues/{}", part(&self.queue));
         for child in &self.children {
@@ -46,12 +45,12 @@ impl Fanout {
         if self.json {
             let summary = json!({ "queue": setup["queue"], "children": setup["children"] });
             writeln!(out, "{summary}")?;
-            return Ok(ExitCode::SUCCESS);
+            return Ok(());
         }
         let children = setup["children"].as_array().into_iter().flatten();
         for child in children.filter_map(Value::as_str) {
             writeln!(out, "{}", named(child))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -1,14 +1,13 @@
 //! `quintet hold`: keys and queues of which nothing is handed out for a time.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::Where;
 use super::super::api::{Api, part};
-use super::super::table::{age, seen, table};
+use super::super::table::{age, print_list, seen};
 use super::clients::shown;
 use super::duration;
 
@@ -52,13 +51,24 @@ fn hold_time(text: &str) -> Result<u64, String> {
 }
 
 impl Hold {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         let queue = part(&self.queue);
         if self.time.is_none() && !self.end {
             let path = format!("/queues/{queue}/keys/held");
-            self.print(&api.pages(&path, "keys", "cursor", "cursor")?)?;
-            return Ok(ExitCode::SUCCESS);
+            let held = api.pages(&path, "keys", "cursor", "cursor")?;
+            if held.is_empty() {
+                return Ok(());
+            }
+            return print_list(
+                &held,
+                self.json,
+                "key held left",
+                |key, column| match column {
+                    "key" => shown(&key["key"]),
+                    time => age(key[format!("{time}_ms")].as_u64().unwrap_or(0)),
+                },
+            );
         }
         let (path, what, name) = match &self.with_key {
             Some(key) => (
@@ -85,7 +95,7 @@ impl Hold {
             }
             (false, Some(ms)) => writeln!(stdout(), "{shown} stays held for {}", age(ms))?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     /// Duration of the hold after this request, ms: `asked_ms`, or more where a longer hold or
@@ -107,25 +117,5 @@ impl Hold {
         };
         // The clock may count one more millisecond.
         Some(left.filter(|ms| *ms > asked_ms + 1).unwrap_or(asked_ms))
-    }
-
-    fn print(&self, held: &[Value]) -> Result<()> {
-        if self.json {
-            for key in held {
-                writeln!(stdout(), "{key}")?;
-            }
-            return Ok(());
-        }
-        if held.is_empty() {
-            return Ok(());
-        }
-        let ms = |key: &Value, field: &str| age(key[field].as_u64().unwrap_or(0));
-        let mut rows = vec![["key", "held", "left"].map(str::to_owned)];
-        rows.extend(
-            held.iter()
-                .map(|key| [shown(&key["key"]), ms(key, "held_ms"), ms(key, "left_ms")]),
-        );
-        table(&rows, &mut stdout().lock())?;
-        Ok(())
     }
 }

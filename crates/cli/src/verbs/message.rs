@@ -3,12 +3,11 @@
 use std::fs;
 use std::io::{IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::super::Where;
 use super::super::api::Api;
@@ -36,7 +35,7 @@ pub(in super::super) struct Delete {
 }
 
 impl Delete {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for id in self.ids {
             if !self.yes && !confirmed(&mut api, id)? {
@@ -49,7 +48,7 @@ impl Delete {
                 false => writeln!(stdout(), "message {id} deleted")?,
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -113,14 +112,7 @@ pub(in super::super) struct Edit {
 }
 
 impl Edit {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
-        let mut of = Map::new();
-        if let Some(priority) = self.priority {
-            of.insert("priority".into(), priority.into());
-        }
-        if let Some(delay) = self.delay {
-            of.insert("delay_ms".into(), delay.into());
-        }
+    pub(in super::super) fn run(self) -> Result<()> {
         let body = match (self.body, self.file) {
             (Some(text), _) => Some(text.into_bytes()),
             (None, Some(path)) => {
@@ -129,25 +121,27 @@ impl Edit {
             }
             (None, None) => None,
         };
-        if let Some(body) = body {
-            match String::from_utf8(body) {
-                Ok(text) => of.insert("body".into(), text.into()),
-                Err(bytes) => {
-                    let coded = BASE64_STANDARD.encode(bytes.as_bytes());
-                    of.insert("body_base64".into(), coded.into())
-                }
-            };
-        }
-        if of.is_empty() {
+        let (text, base64) = match body.map(String::from_utf8) {
+            None => (None, None),
+            Some(Ok(text)) => (Some(text), None),
+            Some(Err(bytes)) => (None, Some(BASE64_STANDARD.encode(bytes.as_bytes()))),
+        };
+        let of = super::given(json!({
+            "priority": self.priority,
+            "delay_ms": self.delay,
+            "body": text,
+            "body_base64": base64,
+        }));
+        if of == json!({}) {
             bail!("nothing to change: give --priority, --delay, --body or --file");
         }
         let path = format!("/messages/{}", self.id);
-        let reply = self.at.api("PATCH", &path, Some(&of.into()))?;
+        let reply = self.at.api("PATCH", &path, Some(&of))?;
         let id = &reply["ids"][0];
         match self.json {
             true => writeln!(stdout(), "{}", json!({ "id": id }))?,
             false => writeln!(stdout(), "{id}")?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -50,6 +50,14 @@ fn json_of(file: &str) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{file} is not JSON"))
 }
 
+/// The fields of a request that are given.
+pub(super) fn given(mut of: Value) -> Value {
+    if let Some(fields) = of.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    of
+}
+
 pub(super) fn duration(text: &str) -> Result<u64, String> {
     quintet_config::parse_duration_ms(text)
 }

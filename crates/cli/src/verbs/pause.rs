@@ -1,7 +1,6 @@
 //! `quintet pause` and `resume`.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -47,7 +46,7 @@ pub(in super::super) struct Resume {
 }
 
 impl Pause {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         // No time is no pause.
         let (act, body) = match self.time {
             Some(0) => ("resume", None),
@@ -58,7 +57,7 @@ impl Pause {
 }
 
 impl Resume {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         each(
             &self.at,
             &self.queues,
@@ -75,7 +74,7 @@ fn each(
     (act, body): (&str, Option<Value>),
     done: &str,
     as_json: bool,
-) -> Result<ExitCode> {
+) -> Result<()> {
     let mut api = Api::connect(at)?;
     for queue in queues {
         api.ask(
@@ -101,5 +100,5 @@ fn each(
             false => writeln!(stdout(), "{queue} {done}")?,
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

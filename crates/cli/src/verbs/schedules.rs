@@ -1,13 +1,12 @@
 //! `quintet schedule`: schedules, made, seen and steered.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 use std::str::FromStr as _;
 
 use anyhow::Result;
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::Where;
 use super::super::api::{Api, part};
@@ -170,7 +169,7 @@ struct Steer {
 }
 
 impl Schedule {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         match self.act {
             Some(Act::Put(define)) => return define.run(),
             Some(Act::Show(names)) => return names.show(),
@@ -186,15 +185,13 @@ impl Schedule {
         }
         let path = "/schedules?limit=1000";
         let all = Api::connect(&self.at)?.pages(path, "schedules", "next", "after")?;
-        let columns = [
-            "name", "schedule", "zone", "queue", "next", "last", "outcome", "missed",
-        ];
-        print_list(&all, self.json, columns, row)
+        let columns = "name schedule zone queue next last outcome missed";
+        print_list(&all, self.json, columns, cell)
     }
 }
 
 impl Define {
-    fn run(self) -> Result<ExitCode> {
+    fn run(self) -> Result<()> {
         let of = match &self.file {
             Some(file) => super::json_of(file)?,
             None => self.definition()?,
@@ -207,68 +204,51 @@ impl Define {
             (false, Some(true)) => writeln!(stdout(), "{name} is scheduled")?,
             (false, _) => writeln!(stdout(), "{name} was so already")?,
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn definition(&self) -> Result<Value> {
-        let mut of = Map::new();
-        let texts = [
-            ("queue", &self.queue),
-            ("cron", &self.cron),
-            ("zone", &self.zone),
-            ("missed", &self.missed),
-            ("overlap", &self.overlap),
-            ("body", &self.body),
-            ("key", &self.with_key),
-        ];
-        let texts = texts
-            .into_iter()
-            .filter_map(|(key, text)| Some((key, text.as_ref()?)));
-        of.extend(texts.map(|(key, text)| (key.to_owned(), text.as_str().into())));
-        let numbers = [
-            ("every_ms", self.every),
-            ("phase_ms", self.phase),
-            ("start_ms", self.start),
-            ("end_ms", self.end),
-            ("count", self.count),
-            ("priority", self.priority.map(u64::from)),
-            ("delay_ms", self.delay),
-            ("ttl_ms", self.ttl),
-        ];
-        let numbers = numbers
-            .into_iter()
-            .filter_map(|(key, number)| Some((key, number?)));
-        of.extend(numbers.map(|(key, number)| (key.to_owned(), number.into())));
-        if !self.at_time.is_empty() {
-            of.insert("at_ms".into(), json!(self.at_time));
-        }
-        if !self.attr.is_empty() {
-            of.insert("headers".into(), super::headers(&self.attr)?);
-        }
-        if let Some(id) = &self.unique {
-            of.insert("unique".into(), json!({ "id": id }));
-        }
-        Ok(Value::Object(of))
+        let headers = Some(super::headers(&self.attr)?);
+        Ok(super::given(json!({
+            "queue": self.queue,
+            "cron": self.cron,
+            "zone": self.zone,
+            "missed": self.missed,
+            "overlap": self.overlap,
+            "body": self.body,
+            "key": self.with_key,
+            "every_ms": self.every,
+            "phase_ms": self.phase,
+            "start_ms": self.start,
+            "end_ms": self.end,
+            "count": self.count,
+            "priority": self.priority,
+            "delay_ms": self.delay,
+            "ttl_ms": self.ttl,
+            "at_ms": Some(&self.at_time).filter(|at| !at.is_empty()),
+            "headers": headers.filter(|_| !self.attr.is_empty()),
+            "unique": self.unique.as_ref().map(|id| json!({ "id": id })),
+        })))
     }
 }
 
 impl Names {
-    fn show(self) -> Result<ExitCode> {
+    fn show(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
             let response = api.get(&format!("/schedules/{}", part(name)))?;
             writeln!(stdout(), "{response}")?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
-    fn remove(self) -> Result<ExitCode> {
+    fn remove(self) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
             api.ask("DELETE", &format!("/schedules/{}", part(name)), None)?;
             writeln!(stdout(), "{} removed", seen(name))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
@@ -280,7 +260,7 @@ fn moment(text: &str) -> Result<u64, String> {
 }
 
 impl Steer {
-    fn run(self, act: &str, done: &str, was: &str) -> Result<ExitCode> {
+    fn run(self, act: &str, done: &str, was: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for name in &self.names {
             let mut response =
@@ -297,41 +277,34 @@ impl Steer {
                 _ => writeln!(stdout(), "{name} {was}")?,
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-fn row(cron: &Value) -> [String; 8] {
+fn cell(cron: &Value, column: &str) -> String {
     let zone = cron["zone"].as_str().unwrap_or_default();
     let when = |key: &str| {
         cron[key]
             .as_u64()
             .map_or_else(|| "-".to_owned(), |at| clock(at, zone))
     };
-    let next = match (cron["paused"].as_bool(), cron["ended"].as_bool()) {
-        (Some(true), _) => "paused".to_owned(),
-        (_, Some(true)) => "ended".to_owned(),
-        _ => when("next_ms"),
-    };
-    let outcome = match cron["outcome"].as_str() {
-        Some("put") => match cron["message"].as_u64() {
-            Some(id) => format!("put {id}"),
-            None => "put".to_owned(),
+    match column {
+        "queue" => queue(&cron["queue"]),
+        "next" if cron["paused"] == true => "paused".to_owned(),
+        "next" if cron["ended"] == true => "ended".to_owned(),
+        "next" => when("next_ms"),
+        "last" => when("last_ms"),
+        "outcome" => match (cron["outcome"].as_str(), cron["message"].as_u64()) {
+            (Some("put"), Some(id)) => format!("put {id}"),
+            (Some(bad @ ("refused" | "invalid")), _) => {
+                format!("{bad}: {}", shown(&cron["error"]))
+            }
+            (Some("none") | None, _) => "-".to_owned(),
+            (Some(other), _) => other.to_owned(),
         },
-        Some(bad @ ("refused" | "invalid")) => format!("{bad}: {}", shown(&cron["error"])),
-        Some("none") | None => "-".to_owned(),
-        Some(other) => other.to_owned(),
-    };
-    [
-        shown(&cron["name"]),
-        shown(&cron["schedule"]),
-        shown(&cron["zone"]),
-        queue(&cron["queue"]),
-        next,
-        when("last_ms"),
-        outcome,
-        shown(&cron["missed_runs"]),
-    ]
+        "missed" => shown(&cron["missed_runs"]),
+        key => shown(&cron[key]),
+    }
 }
 
 /// A moment by the clocks of a zone, with what they are ahead of UTC.

@@ -1,7 +1,6 @@
 //! `quintet wait`, `drain`, `undrain` and `reload`: the server as a whole.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -64,7 +63,7 @@ pub(in super::super) struct Reload {
 }
 
 impl Wait {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let (sender, receiver) = channel();
         // Another server may have the default port; this one's socket comes.
         let at = Where {
@@ -82,7 +81,7 @@ impl Wait {
         let mut why = anyhow!("the server does not respond; it may still be reading its log");
         loop {
             match receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(Ok(())) => return Ok(ExitCode::SUCCESS),
+                Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => why = error,
                 Err(_) => return Err(why),
             }
@@ -100,30 +99,30 @@ fn answers(at: &Where) -> Result<()> {
 }
 
 impl Drain {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         order(&self.at, "drain", "the server rejects puts from now on")
     }
 }
 
 impl Undrain {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         order(&self.at, "undrain", "the server accepts puts again")
     }
 }
 
 impl Reload {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         let reply = self.at.api("POST", "/server/reload?wait=true", None)?;
         writeln!(stdout(), "the server has read its configuration again")?;
         for note in reply["notes"].as_array().into_iter().flatten() {
             writeln!(stdout(), "{}", note.as_str().unwrap_or_default())?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }
 
-fn order(at: &Where, act: &str, says: &str) -> Result<ExitCode> {
+fn order(at: &Where, act: &str, says: &str) -> Result<()> {
     at.api("POST", &format!("/server/{act}"), None)?;
     writeln!(stdout(), "{says}")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -65,21 +65,13 @@ impl Track {
             return Ok(());
         }
         let now = quintet_host::wall_ms();
-        let columns = ["name", "state", "changed", "progress", "status"];
-        print_list(all, self.json, columns, |track| {
-            let changed = track["changed_ms"].as_u64().unwrap_or(now);
-            let progress = match track["progress"].as_u64() {
-                Some(percent) => format!("{percent} %"),
-                None => String::new(),
-            };
-            [
-                shown(&track["name"]),
-                shown(&track["state"]),
-                age(now.saturating_sub(changed)),
-                progress,
-                shown(&track["status"]),
-            ]
-        })?;
-        Ok(())
+        let columns = "name state changed progress status";
+        print_list(all, self.json, columns, |track, column| match column {
+            "changed" => age(now.saturating_sub(track["changed_ms"].as_u64().unwrap_or(now))),
+            "progress" => (track["progress"].as_u64())
+                .map(|percent| format!("{percent} %"))
+                .unwrap_or_default(),
+            key => shown(&track[key]),
+        })
     }
 }

@@ -2,7 +2,6 @@
 //! asked to be quiet or to end.
 
 use std::io::{Write as _, stdout};
-use std::process::ExitCode;
 
 use anyhow::Result;
 
@@ -54,50 +53,34 @@ struct Steer {
 }
 
 impl Workers {
-    pub(in super::super) fn run(self) -> Result<ExitCode> {
+    pub(in super::super) fn run(self) -> Result<()> {
         match self.act {
             Some(Act::Quiet(steer)) => return steer.run("quiet", "gets no more jobs"),
             Some(Act::Terminate(steer)) => return steer.run("terminate", "must end"),
             None => {}
         }
         let all = Api::connect(&self.at)?.list("/workers", "wid")?;
-        let columns = [
-            "wid",
-            "host",
-            "pid",
-            "labels",
-            "state",
-            "jobs",
-            "connections",
-            "since",
-            "seen",
-        ];
-        print_list(&all, self.json, columns, |worker| {
-            let labels = worker["labels"].as_array().into_iter().flatten();
-            let labels: Vec<String> = labels.map(shown).collect();
+        let columns = "wid host pid labels state jobs connections since seen";
+        print_list(&all, self.json, columns, |worker, column| {
+            let labels = || worker["labels"].as_array().into_iter().flatten();
             let ago = |key: &str| age(worker[key].as_u64().unwrap_or(0));
-            [
-                shown(&worker["wid"]),
-                shown(&worker["host"]),
-                shown(&worker["pid"]),
-                labels.join(","),
-                shown(&worker["state"]),
-                shown(&worker["jobs"]),
-                shown(&worker["connections"]),
-                ago("age_ms"),
-                ago("silent_ms"),
-            ]
+            match column {
+                "labels" => labels().map(shown).collect::<Vec<_>>().join(","),
+                "since" => ago("age_ms"),
+                "seen" => ago("silent_ms"),
+                key => shown(&worker[key]),
+            }
         })
     }
 }
 
 impl Steer {
-    fn run(self, act: &str, done: &str) -> Result<ExitCode> {
+    fn run(self, act: &str, done: &str) -> Result<()> {
         let mut api = Api::connect(&self.at)?;
         for wid in &self.wids {
             api.ask("POST", &format!("/workers/{}/{act}", part(wid)), None)?;
             writeln!(stdout(), "{} {done}", seen(wid))?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

@@ -140,7 +140,7 @@ fn a_run_that_was_not_replicated_is_none() {
 }
 
 #[test]
-fn what_was_fetched_in_part_is_no_run() {
+fn a_partly_fetched_file_is_no_run() {
     let kept = Arc::new(Kept::default());
     let (one, other) = (node(&kept), node(&kept));
     write(&one).expect("written");
@@ -154,7 +154,7 @@ fn what_was_fetched_in_part_is_no_run() {
 }
 
 #[test]
-fn what_cannot_be_deleted_there_now_is_deleted_later() {
+fn a_blob_that_cannot_be_deleted_now_is_deleted_later() {
     let kept = Arc::new(Kept::default());
     let one = node(&kept);
     write(&one).expect("written");
@@ -168,7 +168,7 @@ fn what_cannot_be_deleted_there_now_is_deleted_later() {
 }
 
 #[test]
-fn what_another_owner_left_is_cleared_away() {
+fn blobs_of_another_owner_are_deleted() {
     let kept = Arc::new(Kept::default());
     let (one, other) = (node(&kept), node(&kept));
     write(&one).expect("written");

@@ -8,10 +8,9 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use common::{CLUSTER, Node, store};
+use common::{CLUSTER, Node, passes_on, store};
 use quintet_cluster::{
-    Answer, Distrusted, Ends, EntryLookup, Fences, MemStream, ReplyFn, Seq, Stream, Tail,
-    TailEvent, World,
+    Answer, Fences, MemStream, ReplyFn, Seq, Stream,
     reader::{Read, Reader},
 };
 use quintet_log::LogError;
@@ -62,31 +61,7 @@ impl Stream for DelayedStream {
         }
     }
 
-    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
-        self.stream.ends(callback);
-    }
-
-    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
-        self.stream.get(seq, callback);
-    }
-
-    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
-        self.stream.tail(from, each)
-    }
-
-    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
-        self.stream.purge_below(seq, callback);
-    }
-
-    fn distrust(
-        &self,
-        ends: Ends,
-        bad: &[String],
-        doubted: &[String],
-        callback: ReplyFn<Distrusted>,
-    ) {
-        self.stream.distrust(ends, bad, doubted, callback);
-    }
+    passes_on!(stream: ends get tail purge_below distrust);
 }
 
 /// The other way: appends go through until the stream ends at some place, and then something
@@ -112,31 +87,7 @@ impl Stream for Until {
         self.stream.append(expected, entry, callback);
     }
 
-    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
-        self.stream.ends(callback);
-    }
-
-    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
-        self.stream.get(seq, callback);
-    }
-
-    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
-        self.stream.tail(from, each)
-    }
-
-    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
-        self.stream.purge_below(seq, callback);
-    }
-
-    fn distrust(
-        &self,
-        ends: Ends,
-        bad: &[String],
-        doubted: &[String],
-        callback: ReplyFn<Distrusted>,
-    ) {
-        self.stream.distrust(ends, bad, doubted, callback);
-    }
+    passes_on!(stream: ends get tail purge_below distrust);
 }
 
 /// How many of the first owner's entries were stored late, after the second's claim.
@@ -157,12 +108,7 @@ fn collide(fences: Fences) -> Result<(), LogError> {
     let stream = MemStream::new();
     let world = SimWorld::new();
     let way = DelayedStream::new(&stream);
-    let mut old = Node::open(store(
-        Arc::new(way.clone()),
-        Arc::new(world.clone()),
-        1,
-        Fences::default(),
-    ))?;
+    let mut old = Node::of(way.clone(), &world, 1)?;
     old.append(b"before")?;
     old.sync()?;
     way.holds.store(true, Ordering::Relaxed);
@@ -180,20 +126,8 @@ fn collide(fences: Fences) -> Result<(), LogError> {
             arrived.store(late_way.release(at), Ordering::Relaxed);
         }))),
     };
-    let store_of = |seed, fences| {
-        store(
-            Arc::new(stream.clone()),
-            Arc::new(world.clone()),
-            seed,
-            fences,
-        )
-    };
-    let mut new = Node::open(common::store(
-        Arc::new(until),
-        Arc::new(world.clone()),
-        2,
-        fences,
-    ))?;
+    let until = store(Arc::new(until), Arc::new(world.clone()), 2, fences);
+    let mut new = Node::open(until)?;
     for number in 0..8_u8 {
         new.append(&[100 + number; 10])?;
     }
@@ -215,7 +149,7 @@ fn collide(fences: Fences) -> Result<(), LogError> {
     assert_eq!(old.acknowledged().len(), 1);
 
     // What a third finds is what was acknowledged, in order.
-    let third = Node::open(store_of(3, Fences::default()))?;
+    let third = Node::of(stream, &world, 3)?;
     let expected = [old.acknowledged(), new.acknowledged()].concat();
     assert_eq!(expected.len(), 9);
     assert_eq!(third.found, expected);
@@ -248,19 +182,10 @@ fn an_owner_that_others_purged_behind_learns_that_it_is_none() {
     let stream = MemStream::new();
     let world = SimWorld::new();
     let way = DelayedStream::new(&stream);
-    let world: Arc<dyn World> = Arc::new(world);
-    let fences = Fences::default();
-    let mut old =
-        Node::open(store(Arc::new(way.clone()), Arc::clone(&world), 1, fences)).expect("open");
+    let mut old = Node::of(way.clone(), &world, 1).expect("open");
     way.holds.store(true, Ordering::Relaxed);
     old.append(b"never stored").expect("append");
-    let mut new = Node::open(store(
-        Arc::new(stream.clone()),
-        Arc::clone(&world),
-        2,
-        fences,
-    ))
-    .expect("open");
+    let mut new = Node::of(stream.clone(), &world, 2).expect("open");
     use quintet_log::Log as _;
     new.append(b"one").expect("append");
     new.log.begin_segment();

@@ -2,24 +2,20 @@
 
 use crate::common;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc::channel};
+use std::time::Duration;
 
 use bytes::Bytes;
-use common::{Node, body, store};
-use quintet_cluster::{
-    Answer, ClusterId, Distrusted, Ends, EntryLookup, Fences, MemStream, ReplyFn, Seq, Stream,
-    Tail, TailEvent, World,
-};
-use quintet_log::{Log, LogError, SegmentNumber, Stamp, Storage as _};
+use common::{Node, body, passes_on, store};
+use quintet_cluster::{Answer, ClusterId, Fences, MemStream, ReplyFn, Seq, Stream, World};
+use quintet_log::{Log, LogError, SegmentNumber, Shared as _, Stamp, Storage as _};
 use quintet_sim::{
     cluster::SimWorld,
     disk::{Fault, Keep, SimDisk},
 };
 
 fn open(stream: &MemStream, seed: u64) -> Result<Node, LogError> {
-    let world: Arc<dyn World> = Arc::new(SimWorld::new());
-    let stream = Arc::new(stream.clone());
-    Node::open(store(stream, world, seed, Fences::default()))
+    Node::of(stream.clone(), &SimWorld::new(), seed)
 }
 
 /// An owner's life: claim at 1, padding up to 66, frames behind it.
@@ -42,7 +38,7 @@ fn refused(stream: &MemStream) -> (u64, String) {
 }
 
 #[test]
-fn a_flipped_bit_stops_a_start_and_says_where() {
+fn a_flipped_bit_stops_a_start_with_its_place() {
     let (stream, _) = some(5);
     let (_, before) = stream.entries();
     stream.damage(Seq(69), |entry| entry[80] ^= 4);
@@ -67,7 +63,7 @@ fn a_stream_of_another_cluster_is_refused() {
 }
 
 #[test]
-fn a_purge_by_somebody_else_is_seen() {
+fn a_foreign_purge_is_seen() {
     let (stream, _) = some(5);
     stream.purge_below(Seq(68), Box::new(|_| ()));
     let (entry, why) = refused(&stream);
@@ -124,6 +120,26 @@ fn without_room_appends_are_refused_until_there_is_some() {
     assert_eq!(open(&stream, 2).expect("open").found, node.acknowledged());
 }
 
+#[test]
+fn a_listener_is_called_without_a_lock_of_the_log() {
+    let (_, mut node) = some(0);
+    let acks = node.log.acks();
+    let (called, calls) = channel();
+    let others = acks.clone();
+    acks.listen(Arc::new(move || {
+        let (done, listens) = channel();
+        let others = others.clone();
+        std::thread::spawn(move || {
+            others.listen(Arc::new(|| ()));
+            done.send(()).ok();
+        });
+        let listens = listens.recv_timeout(Duration::from_secs(10));
+        called.send(listens.is_ok()).ok();
+    }));
+    node.append(b"one").expect("append");
+    assert_eq!(calls.recv(), Ok(true));
+}
+
 /// A stream that stores only what is in front of some place, and a disk that loses power at each
 /// purge.
 struct Until(MemStream, Mutex<Seq>, SimDisk, Mutex<Option<SimDisk>>);
@@ -146,42 +162,21 @@ impl Stream for Until {
         }
     }
 
-    fn ends(&self, callback: ReplyFn<Option<Ends>>) {
-        self.0.ends(callback);
-    }
-
-    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
-        self.0.get(seq, callback);
-    }
-
-    fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
-        self.0.tail(from, each)
-    }
+    passes_on!(0: ends get tail distrust);
 
     fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
         let left = self.2.fork().power_cut(Keep::Synced);
         *self.3.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         self.0.purge_below(seq, callback);
     }
-
-    fn distrust(
-        &self,
-        ends: Ends,
-        bad: &[String],
-        doubted: &[String],
-        callback: ReplyFn<Distrusted>,
-    ) {
-        self.0.distrust(ends, bad, doubted, callback);
-    }
 }
 
 #[test]
-fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
+fn nothing_is_purged_for_a_segment_that_is_stored_in_part() {
     let stream = MemStream::new();
     let until = Arc::new(Until::new(stream.clone(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
-    let way = Arc::clone(&until) as Arc<dyn Stream>;
-    let tested = store(way, Arc::clone(&world), 1, Fences::default());
+    let tested = store(Arc::clone(&until) as _, world, 1, Fences::default());
     let mut node = Node::open(tested).expect("open");
     node.append(b"the only segment that is whole")
         .expect("append");
@@ -204,7 +199,7 @@ fn nothing_is_given_up_for_a_segment_of_which_only_a_part_is_stored() {
 }
 
 #[test]
-fn what_a_purge_keeps_is_on_the_owners_disk_before() {
+fn entries_that_a_purge_keeps_are_on_the_owners_disk_before() {
     let until = Arc::new(Until::new(MemStream::new(), Seq(1000)));
     let world: Arc<dyn World> = Arc::new(SimWorld::new());
     let mut tested = store(Arc::clone(&until) as _, world, 1, Fences::default());

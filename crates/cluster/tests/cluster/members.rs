@@ -299,7 +299,7 @@ impl Run {
                     let kept = app.log.as_ref().map(|log| log.segments()[0].first);
                     assert!(
                         kept <= Some(self.begins),
-                        "node {number} owns and has given up what is before {kept:?}"
+                        "node {number} owns and has given up entries before {kept:?}"
                     );
                 }
                 let may = acks.has_lease() || self.without == Without::Lease;
@@ -538,7 +538,7 @@ impl Run {
 }
 
 #[test]
-fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
+fn after_every_fault_one_node_owns_and_answered_entries_are_there() {
     let mut total = SeedCounts::default();
     for seed in seeds(200) {
         eprintln!("seed {seed}");
@@ -557,7 +557,7 @@ fn whatever_happens_one_owns_in_the_end_and_what_was_answered_is_there() {
 }
 
 #[test]
-fn elections_of_the_stream_alone_depose_nobody() {
+fn elections_of_the_stream_alone_depose_no_owner() {
     for seed in seeds(30) {
         let faults = Faults {
             leader: 10,
@@ -587,7 +587,7 @@ fn handed_over(run: &mut Run) -> (u64, Option<usize>) {
 }
 
 #[test]
-fn who_is_named_in_a_handoff_takes_over_at_once_and_others_soon_if_it_does_not_come() {
+fn the_successor_of_a_handoff_takes_over_at_once_and_others_soon_if_it_does_not() {
     for seed in seeds(20) {
         let mut run = Run::new(seed, Some(Faults::none()), Without::Nothing);
         run.pass(6_000);
@@ -636,7 +636,7 @@ fn who_is_named_in_a_handoff_takes_over_at_once_and_others_soon_if_it_does_not_c
 }
 
 #[test]
-fn a_drained_node_owns_only_when_there_is_nobody_else() {
+fn a_drained_node_owns_only_without_another_node() {
     let mut run = Run::new(1, Some(Faults::none()), Without::Nothing);
     run.pass(6_000);
     let drain = |run: &Run, drained| {

@@ -290,7 +290,7 @@ impl World {
 }
 
 #[test]
-fn somebody_owns_soon_and_elections_of_the_stream_depose_nobody() {
+fn a_node_owns_soon_and_elections_of_the_stream_depose_no_owner() {
     for seed in seeds(30) {
         let mut world = World::new(seed, 0);
         world.run(6_000);
@@ -358,7 +358,7 @@ fn any(seed: u64, no_lease: bool) -> World {
 }
 
 #[test]
-fn no_two_answer_whatever_happens_and_afterwards_one_owns() {
+fn under_every_fault_at_most_one_node_answers_and_afterwards_one_owns() {
     let mut claims = 0;
     for seed in seeds(150) {
         let mut world = any(seed, false);

@@ -227,7 +227,7 @@ impl Run {
             assert_eq!(
                 synced.is_err(),
                 pending,
-                "whoever waits is told: {synced:?}"
+                "waiting clients are answered: {synced:?}"
             );
         }
         self.check(&self.nodes[last].0.found);
@@ -240,7 +240,7 @@ impl Run {
 }
 
 #[test]
-fn what_was_acknowledged_survives_any_owner() {
+fn acknowledged_entries_survive_any_owner() {
     let mut total = SeedCounts::default();
     for seed in seeds(500) {
         eprintln!("seed {seed}");

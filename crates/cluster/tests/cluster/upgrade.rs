@@ -93,8 +93,7 @@ impl Old {
 }
 
 fn open(stream: &MemStream, seed: u64) -> Result<Node, quintet_log::LogError> {
-    let (way, world) = (Arc::new(stream.clone()), Arc::new(SimWorld::new()));
-    Node::open(store(way, world, seed, Fences::default()))
+    Node::of(stream.clone(), &SimWorld::new(), seed)
 }
 
 /// Where the log begins, as it says last.
@@ -111,7 +110,7 @@ fn beginning(stream: &MemStream) -> Option<(SegmentNumber, Seq)> {
 }
 
 #[test]
-fn the_first_owner_of_a_later_version_says_where_a_log_begins_that_is_whole() {
+fn the_first_owner_of_a_later_version_records_the_begin_of_a_whole_log() {
     let (entries, frames, [second, _]) = Old::log();
     let stream = Old::stream(&entries);
     stream.purge_below(second, Box::new(|_| ()));

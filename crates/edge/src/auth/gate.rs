@@ -17,7 +17,7 @@ use crate::quotas::{self, Limited, Of};
 /// After this a request whose body did not fit may come again.
 const HOLD_AGAIN: Duration = Duration::ZERO;
 
-/// The gate of a listener of HTTP.
+/// Checks logins and rights of the requests of one HTTP listener.
 pub struct HttpGate {
     security: Arc<Security>,
     /// The user of a client without credentials; empty: nobody in particular.

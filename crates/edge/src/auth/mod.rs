@@ -148,7 +148,7 @@ impl Auth {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The table in force.
+    /// Users and grants as last read. A reload does not change the returned table.
     pub fn table(&self) -> Arc<Table> {
         let table = self.table.read();
         Arc::clone(&table.unwrap_or_else(|poisoned| poisoned.into_inner()))
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_others_reach_needs_somebody_to_be() {
+    fn a_listener_that_others_reach_needs_a_user() {
         let ann = "[[user]]\nname = 'ann'\n";
         let cert = "tls_cert = 'c'\ntls_key = 'k'\n";
         let open = |protocol: &str, more: &str| {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_in_one_message() {
+    fn one_error_has_all_mistakes() {
         let text = "[[user]]\nname = 'ann'\npassword = 'hush'\n\
                     [[grant]]\nuser = 'bob'\nqueues = ['*']\nrights = ['put', 'fly']\n\
                     [[grant]]\ngroup = 'none'\nqueues = ['*']\nrights = ['put']\n\
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reloads_is_not_locked_out() {
+    fn a_reload_does_not_lock_out_its_own_client() {
         let with = |rights: &str| {
             config(&format!(
                 "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\nrights = \

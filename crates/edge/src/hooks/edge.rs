@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use quintet_hooks::{Host, Level};
 use quintet_host::{Access, Core, Decided, Required, Trail, locked};
-use quintet_types::{Caller, Command, Ms, Name, Outcome, TableRequest};
+use quintet_types::{Caller, Command, Ms, Name, Outcome, Principal, TableRequest};
 
 /// Result of hooks' commands.
 #[derive(Default)]
@@ -42,16 +42,12 @@ impl Host for Shards {
     fn ask(&mut self, caller: Caller, command: Command) -> (Option<Outcome>, Name) {
         let mut did = locked(&self.did);
         let did = &mut *did;
-        if peeks(&command) {
+        // A hook asks as the server; a client's own command takes its rights, and may wait.
+        if caller.principal == Principal::SERVER && peeks(&command) {
             let (outcome, name, required) = self.core.peek(command);
             did.required = did.required.and(required);
             return (Some(outcome), name);
         }
-        // Tables are the hooks' own; what else comes is a client's command.
-        let caller = match matches!(command, Command::Table(_)) {
-            true => Caller::server(caller.client_id),
-            false => caller,
-        };
         let now = self.core.clock.now();
         let decided = Access::new(&self.core, now, &mut did.trail).submit(caller, command);
         match decided {
@@ -80,5 +76,5 @@ fn peeks(command: &Command) -> bool {
         Command::Peek(_)
             | Command::Stats(_)
             | Command::Table(TableRequest::Get { .. } | TableRequest::List { .. })
-    )
+    ) || matches!(command, Command::BulkOp(bulk_op) if !bulk_op.action.changes())
 }

@@ -20,7 +20,7 @@ use quintet_types::{Caller, ClientId};
 pub(crate) use edge::Did;
 use edge::Shards;
 
-/// The hooks in force.
+/// The loaded hook files, which a reload replaces while threads run the old ones.
 pub struct Hooks {
     shared: Arc<Shared>,
     current: Mutex<Option<Arc<Program>>>,

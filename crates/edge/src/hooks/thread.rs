@@ -103,12 +103,15 @@ fn rest(core: &Core, runner: Option<&Runner>) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use quintet_hooks::{HookState, Host, Level, Limits, Program};
+    use std::path::Path;
+
+    use quintet_hooks::{Decided as Hooked, HookState, Host, Level, Limits, Program};
     use quintet_host::{Decided, Layout, Owner, Room, SyncPolicy, open_dir};
     use quintet_log::LogError;
     use quintet_types::{
-        BackTo, Body, ClientId, Command, DeadLetter, LeaseOwner, LeaseRequest, LeaseTime, Ms, Name,
-        Outcome, Overrides, Pattern, Put, Settings, Take,
+        BackTo, Body, ClientId, Command, CommandError, DeadLetter, LeaseOwner, LeaseRequest,
+        LeaseTime, Ms, Name, Outcome, Overrides, Pattern, Peek, Permits, Principal, Put, Settings,
+        StatsOf, Take, Verb,
     };
 
     use super::super::{Did, Shards};
@@ -168,15 +171,85 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_decision_refused_for_want_of_a_quorum_is_asked_for_again() {
-        let dir = tempfile::tempdir().expect("a directory");
+    fn open(dir: &Path, settings: &Settings) -> Arc<Core> {
         let layout = Layout {
             shards: 1,
             segment_bytes: 1 << 20,
             spares: 0,
             memory: 256 << 20,
         };
+        let opened = open_dir(dir, &layout, settings).expect("it opens");
+        let room = Room::new(dir.to_owned(), 1 << 20);
+        let mail = Vec::new();
+        let core = Core::new(opened, SyncPolicy::Never, mail, room, Box::new(Panics));
+        Arc::new(core)
+    }
+
+    fn program(text: &str) -> Arc<Program> {
+        Program::from_text("hooks.lua", text, &Limits::default(), Arc::default())
+            .expect("they load")
+    }
+
+    fn put(core: &Core, body: &[u8]) {
+        let put = Put {
+            queue: "work".into(),
+            body: Body::new(body),
+            ..Put::default()
+        };
+        assert!(matches!(ask(core, Command::Put(put)), Outcome::Put { .. }));
+    }
+
+    /// The server may do everything, others nothing.
+    struct ServerAlone;
+
+    impl Permits for ServerAlone {
+        fn may(&mut self, principal: Principal, _verb: Verb, _queue: &Name) -> bool {
+            principal == Principal::SERVER
+        }
+
+        fn may_all(&mut self, principal: Principal, _verb: Verb) -> bool {
+            principal == Principal::SERVER
+        }
+    }
+
+    #[test]
+    fn a_client_sees_no_more_where_a_hook_is_set_on_its_commands() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let core = open(dir.path(), &Settings::default());
+        put(&core, b"secret");
+        core.set_permits(|| Some(Box::new(ServerAlone)));
+        let shards = Box::new(Shards {
+            core: Arc::clone(&core),
+            did: Arc::default(),
+        });
+        let text = "function command(line) end";
+        let mut state = HookState::new(program(text), shards).expect("a state");
+        let mut submit = |principal, command| {
+            let who = Who {
+                caller: Caller {
+                    client_id: ClientId(1),
+                    principal,
+                },
+                ..Who::default()
+            };
+            match state.submit(&who, command) {
+                Hooked::Now(outcome, _) => outcome,
+                Hooked::Later | Hooked::Denied(_) | Hooked::Answer(_) => panic!("no outcome"),
+            }
+        };
+        let refused = Outcome::Refused(CommandError::NotPermitted);
+        for command in [
+            Command::Peek(Peek::Ready("work".into())),
+            Command::Stats(StatsOf::Queue("work".into())),
+        ] {
+            assert_eq!(submit(Principal::FIRST, command.clone()), refused);
+            assert_ne!(submit(Principal::SERVER, command), refused);
+        }
+    }
+
+    #[test]
+    fn a_decision_refused_for_want_of_a_quorum_is_asked_for_again() {
+        let dir = tempfile::tempdir().expect("a directory");
         let rule = Overrides {
             attempts_max: Some(1),
             dead_letter: Some(DeadLetter::To("dead".into())),
@@ -186,14 +259,7 @@ mod tests {
             rules: vec![(Pattern::new("work"), rule)],
             ..Settings::default()
         };
-        let opened = open_dir(dir.path(), &layout, &settings).expect("it opens");
-        let room = Room::new(dir.path().to_owned(), 1 << 20);
-        let mail = Vec::new();
-        let core = Core::new(opened, SyncPolicy::Never, mail, room, Box::new(Panics));
-        let core = Arc::new(core);
-
-        let text = "function dead_letter(msg) end";
-        let program = Program::from_text("hooks.lua", text, &Limits::default(), Arc::default());
+        let core = open(dir.path(), &settings);
         let did = Arc::new(Mutex::new(Did::default()));
         let shards = Shards {
             core: Arc::clone(&core),
@@ -201,7 +267,8 @@ mod tests {
         };
         let lost = false;
         let host = Box::new(Losing { shards, lost });
-        let state = HookState::new(program.expect("they load"), host).expect("a state");
+        let program = program("function dead_letter(msg) end");
+        let state = HookState::new(program, host).expect("a state");
         let mut runner = Runner {
             state,
             did,
@@ -215,12 +282,7 @@ mod tests {
         };
 
         for body in [b"a", b"b"] {
-            let put = Put {
-                queue: "work".into(),
-                body: Body::new(body),
-                ..Put::default()
-            };
-            assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
+            put(&core, body);
             let leased = Take {
                 lease: Some(LeaseRequest {
                     owner: LeaseOwner::Connection,

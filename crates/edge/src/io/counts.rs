@@ -51,7 +51,7 @@ impl<const N: usize> Own<N> {
     }
 }
 
-/// Counters of a protocol.
+/// Commands, errors and reply times of a protocol since the start.
 pub struct ProtocolCounts {
     /// The protocol's own counters.
     pub tally: Tally,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_begins_anew_and_no_count_is_lost() {
+    fn the_clock_begins_again_and_no_count_is_lost() {
         let (counts, read) = (ProtocolCounts::new(), Read(u32::MAX - 9));
         let mut many = Replies::one(read, Family::Put);
         while let Some(more) = many.and(Replies::one(read, Family::Put)) {

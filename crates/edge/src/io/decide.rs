@@ -52,8 +52,9 @@ impl IoThread {
                         });
                     }
                     let operator = edge.is_operator(conn.listener);
-                    let act = administers(&command, operator);
-                    let verb = command.about().verb;
+                    let what = command.about();
+                    let act = administers(&command, what, operator);
+                    let verb = what.verb;
                     protocol.command(verb);
                     access.is_for(verb);
                     family = Family::of(verb);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_synced_needs_no_sync() {
+    fn a_batch_that_was_synced_needs_no_sync() {
         let (mut gather, start) = gather();
         assert_eq!(gather.turn(start, true, 3, USUAL), Turn::Nobody);
         assert!(!gather.is_open());

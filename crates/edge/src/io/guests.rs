@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_none_gets_one_beyond_the_bound() {
+    fn a_client_without_a_connection_gets_one_beyond_the_bound() {
         let guests = Guests::new(2);
         let admit = |origin, operator| guests.admit(origin, operator).is_some();
         let origin = |last: u8| Origin::Address(IpAddr::from([127, 0, 0, last]));

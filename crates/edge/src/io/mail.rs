@@ -92,7 +92,7 @@ enum Bell {
     Task(Mutex<Option<std::task::Waker>>, Arc<Mailbox>),
 }
 
-/// The mailbox of one thread.
+/// Messages from other threads to one I/O thread, which the bell wakes.
 pub struct Mailbox {
     mail: Mutex<Vec<Mail>>,
     bell: Bell,

@@ -1,7 +1,9 @@
 //! Acts on queues that the audit writes down.
 
 use quintet_client::Did;
-use quintet_types::{BatchRequest, Command, Edit, Outcome, Pattern, Subject, TableRequest, Verb};
+use quintet_types::{
+    About, BatchRequest, Command, Edit, Outcome, Pattern, Subject, TableRequest, Verb,
+};
 use quintet_wire::{HostRequest, ServerResponse};
 
 /// The audit line of an operation on queues.
@@ -14,68 +16,36 @@ pub(super) struct Administers {
 }
 
 /// Whether the audit has a command of this client (`operator`: over the control socket).
-/// A new command has to say it here.
-fn is_written_down(command: &Command, operator: bool) -> bool {
-    match command {
-        Command::Flush { .. }
-        | Command::FlushAll
-        | Command::FlushExpired(_)
-        | Command::Drop(_)
-        | Command::Configure { .. }
-        | Command::Reconfigure { .. }
-        | Command::Join { .. }
-        | Command::Pause { .. }
-        | Command::Hold { .. }
-        | Command::Redrive(_)
-        | Command::Move { .. }
-        | Command::MoveAll { .. }
-        | Command::Table(TableRequest::Drop(_))
-        | Command::Batch(BatchRequest::Forget(_)) => true,
-        Command::DropQueues { dry_run, .. } => !dry_run,
-        Command::Edit(_, edit) => changes_more_than_notes(edit),
-        Command::BulkOp(bulk_op) => bulk_op.action.changes(),
+/// A new verb has to say it here.
+fn is_written_down(command: &Command, verb: Verb, operator: bool) -> bool {
+    match verb {
+        Verb::Flush | Verb::FlushExpired | Verb::Drop | Verb::Join | Verb::Pause | Verb::Move => {
+            true
+        }
+        Verb::DropQueues => !matches!(command, Command::DropQueues { dry_run: true, .. }),
         // Made by everybody who puts, too.
-        Command::Create { .. } => operator,
-        // Everyday work, for clients of a protocol.
-        Command::Delete { .. }
-        | Command::Cancel(..)
-        | Command::SettleHolding { .. }
-        | Command::Kick { .. }
-        | Command::KickId(_)
-        | Command::Put(_)
-        | Command::PutMany(_)
-        | Command::Take(_)
-        | Command::Watch(_)
-        | Command::Rewatch(_)
-        | Command::WatchQueue { .. }
-        | Command::StopWaiting
-        | Command::Refer { .. }
-        | Command::Settle { .. }
-        | Command::SettleHeld { .. }
-        | Command::Touch(_)
-        | Command::Extend { .. }
-        | Command::Progress { .. }
-        | Command::ByName(_)
-        | Command::ReserveId { .. }
-        | Command::Peek(_)
-        | Command::AwaitResult { .. }
-        | Command::AwaitLease(_)
-        | Command::Commit(_)
-        | Command::Remembered { .. }
-        | Command::BurnId
-        | Command::Restore(_)
-        // What a hook decided.
-        | Command::Transaction(_)
-        | Command::Table(TableRequest::Get { .. } | TableRequest::List { .. })
-        | Command::Batch(
-            BatchRequest::New(_)
-            | BatchRequest::Number { .. }
-            | BatchRequest::Open(_)
-            | BatchRequest::Commit(_)
-            | BatchRequest::Show(_)
-            | BatchRequest::List { .. },
-        )
-        | Command::Stats(_) => false,
+        Verb::Configure => operator || !matches!(command, Command::Create { .. }),
+        Verb::Edit => {
+            matches!(command, Command::Edit(_, edit) if changes_more_than_notes(edit))
+        }
+        Verb::Kick => matches!(command, Command::BulkOp(_)),
+        Verb::Table => matches!(command, Command::Table(TableRequest::Drop(_))),
+        Verb::Batch => matches!(command, Command::Batch(BatchRequest::Forget(_))),
+        // Everyday work, for clients of a protocol, and what a hook decided.
+        Verb::Put
+        | Verb::Take
+        | Verb::Peek
+        | Verb::StopWaiting
+        | Verb::Refer
+        | Verb::Settle
+        | Verb::Touch
+        | Verb::Reserve
+        | Verb::Delete
+        | Verb::Commit
+        | Verb::BurnId
+        | Verb::Restore
+        | Verb::Transaction
+        | Verb::Stats => false,
     }
 }
 
@@ -89,11 +59,14 @@ impl Administers {
 
 /// The audit line of an operation on queues; `None`: it is everyday work, which for clients of a
 /// protocol is more than for the `operator`.
-pub(super) fn administers(command: &Command, operator: bool) -> Option<Administers> {
-    if !is_written_down(command, operator) {
+pub(super) fn administers(
+    command: &Command,
+    what: About<'_>,
+    operator: bool,
+) -> Option<Administers> {
+    if !is_written_down(command, what.verb, operator) {
         return None;
     }
-    let what = command.about();
     let queues: Vec<String> = what.subject.queues().map(ToString::to_string).collect();
     let mut shown = queues.join(" ");
     if let Command::DropQueues { pattern, .. } = command {

@@ -419,7 +419,7 @@ mod tests {
             out.output.put(b"yes");
             out.end_reply(0, needs(durable), None, Replies::none());
         }
-        assert_eq!(out.waited(at(5)), Duration::ZERO, "nobody looked");
+        assert_eq!(out.waited(at(5)), Duration::ZERO, "no reply may leave");
         let counts = ProtocolCounts::new();
         let release = |out: &mut Outbox, durable, at| {
             let completed = Completed::durable_up_to(durable);

@@ -41,7 +41,7 @@ pub enum Of {
 }
 
 quintet_types::named! {
-    /// Which limit is reached.
+    /// The limit that a client has reached.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Limited, name {
         Connections = "connections",
@@ -53,7 +53,7 @@ quintet_types::named! {
 }
 
 impl Limited {
-    /// The text for clients.
+    /// The error that a client gets, in English.
     pub fn text(self, of: Of) -> &'static str {
         match (self, of) {
             (Self::Connections, Of::Address) => "too many connections from this address",
@@ -247,7 +247,7 @@ impl Quotas {
         self.pace(of, Of::Address, now)
     }
 
-    /// The same, of a user.
+    /// A request over HTTP comes from this user, whatever its connection.
     pub fn pace_user(&self, user: Principal, name: Option<Arc<str>>, now: Instant) -> Pace {
         self.pace(self.user(user, name), Of::User, now)
     }

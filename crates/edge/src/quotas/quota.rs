@@ -116,7 +116,7 @@ impl Quota {
         (times, self.throttled_ns.load(Ordering::Relaxed))
     }
 
-    /// The limits that are reached.
+    /// The limits reached at `now_ns`: of connections, requests, bytes in flight and failures.
     pub(super) fn reached(&self, now_ns: u64) -> Vec<Limited> {
         let most = self.connections_max.load(Ordering::Relaxed);
         let rate = self.rate();

@@ -64,7 +64,7 @@ fn a_connection_counts_until_it_is_gone() {
 }
 
 #[test]
-fn who_sends_more_than_its_rate_waits_for_its_turn() {
+fn a_client_over_its_rate_waits_for_its_turn() {
     let quotas =
         quotas("[[limit]]\naddress = '*'\nrequests_per_second = 100\nrequests_burst = 4\n");
     let mut meters = [(); 3].map(|()| quotas.arrive(at(1)).expect("room"));
@@ -164,7 +164,7 @@ fn a_request_over_http_waits_a_little_or_is_refused() {
 }
 
 #[test]
-fn a_reload_counts_for_those_who_are_there() {
+fn a_reload_counts_for_open_connections() {
     let text = |most: u32| {
         format!(
             "[[limit]]\naddress = '*'\nconnections_max = {most}\n[[user]]\nname = 'ann'\n\
@@ -190,7 +190,7 @@ fn a_reload_counts_for_those_who_are_there() {
 }
 
 #[test]
-fn what_a_connection_holds_goes_with_it_to_another_user() {
+fn bytes_of_a_connection_go_with_it_to_another_user() {
     let user = |name: &str| {
         format!(
             "[[user]]\nname = '{name}'\n[[limit]]\nuser = '{name}'\nbytes_in_flight_max = '1MiB'\n"

@@ -88,7 +88,7 @@ pub(super) fn write_fact(w: &mut Writer<'_>, fact: &Fact) {
     }
 }
 
-/// A fact of this kind.
+/// Reads a fact about messages that wait for others; `kind` is one of these.
 pub(super) fn read_fact(r: &mut Reader<'_>, kind: FactKind) -> Result<Fact, FactError> {
     #[expect(
         clippy::wildcard_enum_match_arm,

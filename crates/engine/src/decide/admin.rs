@@ -13,7 +13,7 @@ use crate::store::{Ascending, Maker, Queue, queue_weight};
 use std::collections::BTreeMap;
 use std::ops::Bound as Edge;
 
-use super::cold::{Cold, MANY, Stop};
+use super::cold::{MANY, Stop};
 
 /// Queues that get copies of another's puts, at most: each put costs as many.
 const CHILDREN_MAX: usize = 1024;
@@ -75,75 +75,6 @@ impl Engine {
         let to = self.find_or_make_ours(to)?;
         self.transfer(cx, id, to, Transfer::Command);
         Ok(Outcome::Done)
-    }
-
-    pub(crate) fn move_all<J: Journal>(
-        &mut self,
-        cx: &mut Cx<'_, J>,
-        from: &Name,
-        to: &Name,
-        state: ListState,
-        max: u64,
-    ) -> Result<Outcome, Stop> {
-        let from = self.existing(from)?;
-        self.store.promote(from, self.now);
-        if state == ListState::Reserved {
-            return Ok(Outcome::Count(0));
-        }
-        let max = usize::try_from(max).unwrap_or(MANY).min(MANY);
-        let slots = self.slots_in(from, state, None, max)?;
-        if self.belongs_elsewhere(to) {
-            for &slot in &slots {
-                let id = self.store.messages.at(slot).id;
-                self.send(cx, id, to.clone(), Transfer::Command);
-            }
-            return Ok(Outcome::Count(slots.len() as u64));
-        }
-        let to = self.find_or_make_ours(to)?;
-        for &slot in &slots {
-            let id = self.store.messages.at(slot).id;
-            self.transfer(cx, id, to, Transfer::Command);
-        }
-        self.forget_unused(to);
-        Ok(Outcome::Count(slots.len() as u64))
-    }
-
-    /// Slots of the first `max` messages in one state, in their order: those
-    /// behind the one in slot `after`, or all.
-    pub(crate) fn slots_in(
-        &mut self,
-        id: QueueId,
-        state: ListState,
-        after: Option<u32>,
-        max: usize,
-    ) -> Result<Vec<u32>, Cold> {
-        let after = after.map(|slot| self.store.messages.at(slot));
-        let order = |state_index: StateIndex| after.map(|message| state_index.order(message));
-        let queue = self.store.expect_queue(id);
-        let from = after.map_or(Edge::Unbounded, |message| Edge::Excluded(message.id));
-        let by_id = |map: &Ascending<MessageId, u32>| {
-            let slots = map.range((from, Edge::Unbounded));
-            slots.take(max).map(|(_, &slot)| slot).collect()
-        };
-        let (state_index, from) = match state {
-            // Those not selectable are listed behind all others.
-            ListState::Ready if after.is_some_and(|message| !message.selectable) => {
-                (StateIndex::NotSelectable, order(StateIndex::NotSelectable))
-            }
-            ListState::Ready => {
-                let from = order(StateIndex::Ready);
-                let mut slots = self.state_index(id, StateIndex::Ready, from, max)?;
-                let left = max - slots.len();
-                slots.extend(self.state_index(id, StateIndex::NotSelectable, None, left)?);
-                return Ok(slots);
-            }
-            ListState::Delayed => (StateIndex::Delayed, order(StateIndex::Delayed)),
-            ListState::Buried => (StateIndex::Buried, order(StateIndex::Buried)),
-            ListState::Archived => (StateIndex::Archived, order(StateIndex::Archived)),
-            ListState::Reserved => return Ok(by_id(&queue.reserved)),
-            ListState::Prepared => return Ok(by_id(&queue.prepared)),
-        };
-        self.state_index(id, state_index, from, max)
     }
 
     /// Slots of the first `max` messages of a state index behind `after`, as far as

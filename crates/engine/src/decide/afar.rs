@@ -4,7 +4,8 @@
 //! shards too, and asks them first how their messages stand. A message that has not ended is
 //! watched there from then on. Its end is carried ([`crate::carry`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Stop;
 use super::after::Awaited;
@@ -22,27 +23,54 @@ fn asks(put: &mut Put) -> Option<&mut PutAfter> {
     (after.count() <= AFTER_MAX).then_some(after)
 }
 
-impl Engine {
-    /// Finds messages of this shard by the names for which puts ask to be held: the puts ask by id
-    /// from then on. Names that are not known here, and that `requester` may not see, stay.
-    pub fn find_parents<'a>(
-        &mut self,
-        now: Ms,
-        requester: Principal,
-        puts: impl IntoIterator<Item = &'a mut Put>,
-    ) {
-        self.advance(now);
+/// Tracked messages of several shards, by the names for which puts ask to be held: of each name the
+/// one that was put last. Of one that is gone only the end is known, which counts in its place.
+#[derive(Debug, Default)]
+pub struct NamedParents(BTreeMap<Arc<[u8]>, (Ms, MessageId)>);
+
+impl NamedParents {
+    /// The puts ask by id from then on. Names that are not known stay, and so does that of the put
+    /// itself: that nothing waits for itself is seen where it is stored.
+    pub fn name<'a>(&self, puts: impl IntoIterator<Item = &'a mut Put>) {
         for put in puts {
             let own = put.more.as_ref().and_then(|more| more.name.clone());
             let Some(after) = asks(put) else { continue };
             for name in std::mem::take(&mut after.names) {
-                // That nothing waits for itself is seen where it is stored.
-                let is_other = own.as_ref() != Some(&name);
-                let found = is_other.then(|| self.tracked_parent(requester, &name));
-                match found.flatten() {
-                    Some(id) => after.ids.push(id),
+                match self.0.get(&name).filter(|_| own.as_ref() != Some(&name)) {
+                    Some((_, id)) => after.ids.push(*id),
                     None => after.names.push(name),
                 }
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Adds messages of this shard for which puts ask by names to `found`, those that `requester`
+    /// may see.
+    pub fn find_parents<'a>(
+        &mut self,
+        now: Ms,
+        requester: Principal,
+        puts: impl IntoIterator<Item = &'a Put>,
+        found: &mut NamedParents,
+    ) {
+        self.advance(now);
+        let after = |put: &'a Put| put.more.as_deref()?.after.as_deref();
+        let puts = puts.into_iter().filter_map(after);
+        // More are refused where the put is stored.
+        let puts = puts.filter(|after| after.count() <= AFTER_MAX);
+        let names: BTreeSet<&Arc<[u8]>> = puts.flat_map(|after| &after.names).collect();
+        for name in names {
+            let Some(id) = self.tracked_parent(requester, name) else {
+                continue;
+            };
+            let put = self.store.message(id).map(|message| message.created);
+            let ended = self.store.tracks.of(id).map(|track| track.changed);
+            let at = put.or(ended).unwrap_or_default();
+            let last = found.0.entry(Arc::clone(name)).or_insert((at, id));
+            if at > last.0 {
+                *last = (at, id);
             }
         }
     }
@@ -67,11 +95,8 @@ impl Engine {
         let puts: Vec<&mut PutAfter> = puts.into_iter().filter_map(asks).collect();
         let ids = puts.iter().flat_map(|after| after.ids.iter().copied());
         let ids: BTreeSet<MessageId> = ids.filter(|id| self.is_of_our_shard(*id)).collect();
-        let bad = match self.may_wait_for_these(requester, &Awaited::from_afar(ids)) {
-            Ok(bad) => bad,
-            Err(Stop::Refused(command_error)) => return Err(command_error),
-            Err(Stop::Cold(_)) => return Err(CommandError::Conflict),
-        };
+        let bad = self.may_wait_for_these(requester, &Awaited::from_afar(ids));
+        let bad = bad.map_err(Stop::at_once)?;
         for after in puts {
             for id in after.ids.iter().filter(|id| self.is_of_our_shard(**id)) {
                 let stands = || Ok(self.parent_now(*id).state);

@@ -8,7 +8,7 @@ use super::put::Repeat;
 use quintet_types::{
     AFTER_ALL_MAX, AFTER_MAX, After, CommandError, Dependant, DependantPage, Ended, HELD,
     ListState, Message, MessageId, Ms, Name, Parent, ParentState, Principal, Put, PutAfter,
-    PutMore, Removal, Return, State, TrackState, Transfer, Verb, Verdict, shard_of_id,
+    PutMore, Return, State, TrackState, Transfer, Verb, Verdict, shard_of_id,
 };
 
 use crate::engine::{Cx, Engine};
@@ -316,21 +316,7 @@ impl Engine {
             reason = "all others say nothing of a message's end"
         )]
         let (id, succeeded) = match fact {
-            Fact::Removed { at, why } => match why {
-                Removal::Taken | Removal::Finished => (at.id, true),
-                Removal::Deleted
-                | Removal::DeletedDone
-                | Removal::PurgedDone
-                | Removal::Replaced
-                | Removal::Expired
-                | Removal::Purged
-                | Removal::Discarded
-                | Removal::Doomed
-                | Removal::Failed
-                | Removal::Cancelled => (at.id, false),
-                // It was done before.
-                Removal::Retention => return None,
-            },
+            Fact::Removed { at, why } => (at.id, why.succeeded()?),
             Fact::Archived { at, .. } => (at.id, true),
             // It has another id in another shard.
             Fact::Buried { at, .. } | Fact::Sent { at, .. } => (at.id, false),

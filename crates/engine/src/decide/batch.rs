@@ -385,20 +385,11 @@ impl Engine {
             reason = "all others say nothing of how a member fares"
         )]
         let (id, came) = match fact {
-            Fact::Removed { at, why } => match why {
-                Removal::Taken | Removal::Finished => (at.id, Came::Succeeded),
-                Removal::Replaced => (at.id, Came::Replaced),
-                Removal::Deleted
-                | Removal::DeletedDone
-                | Removal::PurgedDone
-                | Removal::Purged
-                | Removal::Expired
-                | Removal::Discarded
-                | Removal::Doomed
-                | Removal::Failed => (at.id, Came::Lost),
-                Removal::Cancelled => (at.id, Came::Cancelled),
-                // It is none any more.
-                Removal::Retention => return None,
+            Fact::Removed { at, why } => match (why.succeeded()?, why) {
+                (true, _) => (at.id, Came::Succeeded),
+                (false, Removal::Replaced) => (at.id, Came::Replaced),
+                (false, Removal::Cancelled) => (at.id, Came::Cancelled),
+                (false, _) => (at.id, Came::Lost),
             },
             Fact::Archived { at, .. } => (at.id, Came::Succeeded),
             Fact::Buried { at, .. } => (at.id, Came::Failed),
@@ -528,7 +519,7 @@ impl Engine {
     /// Records that an event was reported, with the callback's put in the same step.
     pub(crate) fn has_said<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: BatchId, event: Event) {
         let batch = self.store.batches.get(id);
-        let batch = batch.expect("a batch that says something stays until it is said");
+        let batch = batch.expect("a batch with a due callback stays until it is put");
         let (mut progress, parent) = (batch.progress, batch.made.parent);
         *progress.callback_state_mut(event) = match batch.callback(event) {
             Some(_) => CallbackState::Put,
@@ -613,7 +604,7 @@ mod tests {
                 engine.end_batch(cx, BatchId(1));
             }),
             (
-                "a batch that says something stays until it is said",
+                "a batch with a due callback stays until it is put",
                 |engine, cx| engine.has_said(cx, BatchId(1), Event::Complete),
             ),
         ];

@@ -61,9 +61,8 @@ impl Engine {
         id: MessageId,
         cancel: &Cancel,
     ) {
-        let Some(message) = self.store.message(id) else {
-            return;
-        };
+        let message = self.store.message(id);
+        let message = message.expect("a message that may be cancelled is there");
         let (at, now) = (message.at(), self.now);
         // Nobody works on a message that waits for a hook.
         let works = message.state == State::Reserved && !self.pending.contains_key(&id);

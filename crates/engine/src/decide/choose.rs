@@ -369,7 +369,7 @@ impl Engine {
             return self.ordered_companions(groups, slots, limit, take);
         }
         let group = queue.keys.get(key);
-        let group = group.expect("what is ready and has a key is in its group");
+        let group = group.expect("a ready message with a key is in its group");
         let mut bytes = message.body.len() + key.len() as u64;
         for &slot in group.values() {
             if slots.len() as u64 >= u64::from(limit.messages_max) {

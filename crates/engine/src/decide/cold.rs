@@ -45,6 +45,16 @@ pub(crate) enum Stop {
     Cold(Cold),
 }
 
+impl Stop {
+    /// The error for one who does not wait: what is being read is there when it is asked again.
+    pub(crate) fn at_once(self) -> CommandError {
+        match self {
+            Stop::Refused(command_error) => command_error,
+            Stop::Cold(_) => CommandError::Conflict,
+        }
+    }
+}
+
 impl From<CommandError> for Stop {
     fn from(command_error: CommandError) -> Self {
         Stop::Refused(command_error)
@@ -389,6 +399,7 @@ impl Engine {
             .queue(queue)
             .and_then(|queue| queue.cold.as_ref())
         else {
+            // It has nothing in runs.
             return;
         };
         let blocks: SmallVec<[BlockAt; BLOCKS_AHEAD]> = cold
@@ -444,7 +455,7 @@ impl Engine {
         }
     }
 
-    /// The message of this id.
+    /// The slot of a message, or [`CommandError::NotFound`]. Stops the step if a run must be read.
     #[inline]
     pub(super) fn found(&mut self, id: MessageId) -> Result<u32, Stop> {
         Ok(self.look_up(id)?.ok_or(CommandError::NotFound)?)
@@ -562,72 +573,24 @@ impl Engine {
     /// A message in memory that is a copy of one in a run leaves the run
     /// before anything happens to it.
     pub(crate) fn load_named<J: Journal>(&mut self, cx: &mut Cx<'_, J>, fact: &Fact) {
-        let (id, stays) = match fact {
-            Fact::Removed { at, .. } => (at.id, false),
-            Fact::Sent { at, .. } => (at.id, true),
-            Fact::Leased { at, .. }
-            | Fact::Reheld { at, .. }
-            | Fact::Released { at, .. }
-            | Fact::Buried { at, .. }
-            | Fact::Archived { at, .. }
-            | Fact::Kicked { at }
-            | Fact::Freed { at, .. }
-            | Fact::Pending { at, .. }
-            | Fact::Moved { at, .. }
-            | Fact::Edited { at, .. } => (at.id, true),
-            // Made by what takes a message out of its run itself, or about none
-            // that is stored.
-            Fact::Epoch { .. }
-            | Fact::IdMark(_)
-            | Fact::HashKey(_)
-            | Fact::QueueMade { .. }
-            | Fact::QueueConfigured { .. }
-            | Fact::QueueMaker { .. }
-            | Fact::QueuePaused { .. }
-            | Fact::KeyHeld { .. }
-            | Fact::AgingSet { .. }
-            | Fact::QueueFlushed { .. }
-            | Fact::QueuePurged { .. }
-            | Fact::DedupeForgotten { .. }
-            | Fact::QueueDropped { .. }
-            | Fact::QueueCounted { .. }
-            | Fact::Evicted { .. }
-            | Fact::Loaded { .. }
-            | Fact::RunImage { .. }
-            | Fact::RunGone(_)
-            | Fact::ShardCounted(_)
-            | Fact::Put(_)
-            | Fact::Image(..)
-            | Fact::Restored(_)
-            | Fact::Touched { .. }
-            | Fact::SentImage(..)
-            | Fact::Arrived { .. }
-            | Fact::Carried(_)
-            | Fact::Committed { .. }
-            | Fact::TableSet { .. }
-            | Fact::TableDropped(_)
-            | Fact::BatchMade(_)
-            | Fact::BatchProgress { .. }
-            | Fact::BatchGone(_)
-            | Fact::BatchOwed { .. }
-            | Fact::Tracked { .. }
-            | Fact::Awaits { .. }
-            | Fact::ParentEnded { .. }
-            | Fact::ParentTold { .. }
-            | Fact::Watched { .. }
-            | Fact::Remembered { .. } => return,
-        };
-        self.load_one(id, stays, cx.journal);
+        // Others are made by what takes a message out of its run itself, or are about none that is
+        // stored.
+        if let Some(at) = fact.at() {
+            let stays = !matches!(fact, Fact::Removed { .. });
+            self.load_one(at.id, stays, cx.journal);
+        }
     }
 
     /// The same for one message; if it `stays` in memory its image is
     /// recorded, since the log has none.
     pub(crate) fn load_one<J: Journal>(&mut self, id: MessageId, stays: bool, journal: &mut J) {
         let Some(slot) = self.store.slot(id) else {
+            // It is gone, or of another shard.
             return;
         };
         let message = self.store.messages.at(slot);
         let Some(run) = message.segment_ref.run() else {
+            // It is in no run.
             return;
         };
         let apply_loaded = Fact::Loaded {

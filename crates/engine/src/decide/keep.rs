@@ -266,15 +266,23 @@ impl Engine {
                 block.count_in(&EntryFacts::of(message, *state_index));
             }
         }
-        if block.live > 0 {
-            let fact = Fact::Evicted {
-                run,
-                block: Box::new(block),
-                ids,
-            };
-            self.note(journal, fact);
+        self.note_evicted(journal, run, block, ids)
+    }
+
+    /// Puts a block in force, if anything is in it. Answers how much.
+    fn note_evicted<J: Journal>(
+        &mut self,
+        journal: &mut J,
+        run: RunId,
+        block: Block,
+        ids: Vec<MessageId>,
+    ) -> u32 {
+        let live = block.live;
+        if live > 0 {
+            let block = Box::new(block);
+            self.note(journal, Fact::Evicted { run, block, ids });
         }
-        block.live
+        live
     }
 
     /// Puts the blocks of a new run in force in place of all that is left of
@@ -310,14 +318,7 @@ impl Engine {
                     block.count_in(entry);
                 }
             }
-            if block.live > 0 {
-                let fact = Fact::Evicted {
-                    run,
-                    block: Box::new(block),
-                    ids,
-                };
-                self.note(journal, fact);
-            }
+            self.note_evicted(journal, run, block, ids);
         }
         for &run in old {
             let fact = Fact::RunGone(run);
@@ -367,6 +368,7 @@ impl Engine {
 
     fn unload_run(&mut self, run: RunId) {
         let Some(table) = self.store.cold.runs.get(&run) else {
+            // It went when nothing was left in it.
             return;
         };
         let loaded = table

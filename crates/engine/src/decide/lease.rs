@@ -138,6 +138,7 @@ impl Engine {
     #[cold]
     pub(super) fn note_token(&mut self, take: &Take, queues: &[QueueId], handed: &[Message]) {
         let Some((_, queue, token)) = with_token(take, queues) else {
+            // A token counts for a lease by time from one queue alone.
             return;
         };
         let granted = handed.iter().filter_map(|message| {

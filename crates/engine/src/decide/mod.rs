@@ -42,6 +42,7 @@ mod track;
 mod transaction;
 mod watch;
 
+pub use afar::NamedParents;
 pub(crate) use batch::put_of;
 pub(crate) use cold::{Cold, Reading, Stop, durable};
 pub use keep::Spill;

@@ -35,9 +35,8 @@ impl Engine {
         percent: Option<u8>,
         text: Option<&[u8]>,
     ) {
-        let Some(message) = self.store.message(id) else {
-            return;
-        };
+        let message = self.store.message(id);
+        let message = message.expect("what is said is about a message that was found");
         let at = message.at();
         let attrs = percent.map(|percent| {
             let value = percent.min(100).to_string().into_bytes();

@@ -155,11 +155,7 @@ impl Engine {
             vouched: true,
             ..Call::of(caller)
         };
-        match self.may_wait_for(call, &mut *puts) {
-            Ok(()) => {}
-            Err(Stop::Refused(command_error)) => return Err(command_error),
-            Err(Stop::Cold(_)) => return Err(CommandError::Conflict),
-        }
+        self.may_wait_for(call, &mut *puts).map_err(Stop::at_once)?;
         let found = self.find_good(call, &[], &*puts);
         let queues = found?;
         let room = self.room_is_here(&*puts);

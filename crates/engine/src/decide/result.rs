@@ -18,7 +18,6 @@ const STEPS: usize = 256;
 
 /// The effect of a fact that is about to be applied on messages that clients wait for.
 pub(crate) enum Fate {
-    /// A message ends.
     Ends(Box<MessageResult>),
     /// A message goes to another queue of this shard.
     Goes(MessageId, QueueId),
@@ -190,22 +189,10 @@ impl Engine {
         let message = self.store.message(id)?;
         let reply = message.reply_to().filter(|_| state != ResultState::Moved)?;
         if let Fact::Removed { why, .. } = fact {
-            let silent = match why {
-                // As where a purge or a drop removes it in one fact with all others.
-                Removal::Purged | Removal::Doomed => true,
-                // It makes room there.
-                Removal::Discarded => reply.queue == self.store.name_of(message.queue),
-                Removal::Taken
-                | Removal::Finished
-                | Removal::Deleted
-                | Removal::DeletedDone
-                | Removal::PurgedDone
-                | Removal::Expired
-                | Removal::Retention
-                | Removal::Replaced
-                | Removal::Failed
-                | Removal::Cancelled => false,
-            };
+            // As where a purge or a drop removes it in one fact with all others; or it makes room
+            // there.
+            let silent = matches!(why, Removal::Purged | Removal::Doomed)
+                || *why == Removal::Discarded && reply.queue == self.store.name_of(message.queue);
             if silent {
                 return None;
             }
@@ -329,6 +316,7 @@ impl Engine {
     pub(crate) fn end_awaits(&mut self) {
         for _ in 0..STEPS {
             let Some(client_id) = self.awaits.due(self.now) else {
+                // No other is over.
                 return;
             };
             self.awaits.notify(client_id, Outcome::Empty);
@@ -343,22 +331,10 @@ pub(super) fn end_in(fact: &Fact) -> Option<(MessageId, ResultState)> {
         reason = "all others end no message by its id"
     )]
     Some(match fact {
-        Fact::Removed { at, why } => match why {
-            // That was said when it was archived.
-            Removal::Retention => return None,
-            Removal::Taken
-            | Removal::Finished
-            | Removal::Deleted
-            | Removal::DeletedDone
-            | Removal::PurgedDone
-            | Removal::Expired
-            | Removal::Discarded
-            | Removal::Doomed
-            | Removal::Purged
-            | Removal::Replaced
-            | Removal::Failed
-            | Removal::Cancelled => (at.id, state_of((*why).into())),
-        },
+        Fact::Removed { at, why } => {
+            why.succeeded()?;
+            (at.id, state_of((*why).into()))
+        }
         Fact::Archived { at, .. } => (at.id, ResultState::Done),
         Fact::Buried { at, .. } => (at.id, ResultState::Dead),
         Fact::Moved { at, why, .. } | Fact::Sent { at, why, .. } if ends_by(*why) => {

@@ -287,9 +287,8 @@ impl Engine {
         why: Return,
         back: Back<'_>,
     ) {
-        let Some(slot) = self.store.slot(id) else {
-            return;
-        };
+        let slot = self.store.slot(id);
+        let slot = slot.expect("a message is given back that is there");
         if self.end_cancelled(cx, id) {
             return;
         }
@@ -477,6 +476,7 @@ impl Engine {
     /// Applies the dead-letter rule.
     pub(crate) fn dead_letter_now<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
+            // A flush may have taken it while it waited for a decision.
             return;
         };
         let at = message.at();
@@ -521,6 +521,7 @@ impl Engine {
         why: Transfer,
     ) {
         let Some(message) = self.store.message(id) else {
+            // An effect of the same step may have removed it.
             return;
         };
         let (at, now) = (message.at(), self.now);

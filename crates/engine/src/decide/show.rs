@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::Stop;
 use quintet_types::{
-    AT_ONCE_MS, ClientId, ClientStats, CommandError, DeadLetter, ListState, Message, MessageStats,
-    Name, NamePage, Outcome, Peek, Principal, QueueId, QueuePage, QueueSetup, QueueStats,
-    ShardStats, State, StateIndex, StatsOf, StatsReply, TakeLimit,
+    AT_ONCE_MS, ClientId, ClientStats, CommandError, DeadLetter, Message, MessageStats, Name,
+    NamePage, Outcome, Peek, Principal, QueueId, QueuePage, QueueSetup, QueueStats, ShardStats,
+    State, StateIndex, StatsOf, StatsReply, TakeLimit,
 };
 
 use crate::engine::Engine;
@@ -30,33 +30,6 @@ impl Engine {
                     Ok(one(self.shown(message)))
                 };
             }
-            Peek::List {
-                queue,
-                state,
-                after,
-                max,
-            } => {
-                let queue = self.existing(queue)?;
-                self.store.promote(queue, self.now);
-                // A list goes on behind a message that is still there.
-                let after = match after {
-                    None => None,
-                    Some(id) => match self.look_up(*id)? {
-                        Some(slot) if self.is_listed(slot, queue, *state) => Some(slot),
-                        _ => return Ok(Outcome::Empty),
-                    },
-                };
-                let slots = self.slots_in(queue, *state, after, *max as usize)?;
-                let listed: SmallVec<[Message; 1]> = slots
-                    .into_iter()
-                    .map(|slot| self.shown(self.store.messages.at(slot)))
-                    .collect();
-                return Ok(if listed.is_empty() {
-                    Outcome::Empty
-                } else {
-                    Outcome::Messages(listed)
-                });
-            }
             Peek::Ready(name) => (name, StateIndex::Ready),
             Peek::Delayed(name) => (name, StateIndex::Delayed),
             Peek::Buried(name) => (name, StateIndex::Buried),
@@ -66,23 +39,6 @@ impl Engine {
         let first = self.state_index(id, state_index, None, 1)?;
         let slot = first.first().ok_or(CommandError::NotFound)?;
         Ok(one(self.shown(self.store.messages.at(*slot))))
-    }
-
-    fn is_listed(&self, slot: u32, id: QueueId, state: ListState) -> bool {
-        let message = self.store.messages.at(slot);
-        let delayed = self.store.queue(id).is_some_and(|queue| {
-            let due = message.due();
-            due.is_some_and(|due| queue.delayed.contains_key(&(due, message.id)))
-        });
-        message.queue == id
-            && match message.state {
-                State::Ready if delayed => state == ListState::Delayed,
-                State::Ready => state == ListState::Ready,
-                State::Prepared => state == ListState::Prepared,
-                State::Reserved => state == ListState::Reserved,
-                State::Buried => state == ListState::Buried,
-                State::Done | State::Relayed => state == ListState::Archived,
-            }
     }
 
     pub(crate) fn stats(&mut self, requester: Principal, of: &StatsOf) -> Result<StatsReply, Stop> {

@@ -497,7 +497,7 @@ impl Engine {
         if from_run {
             self.look_ahead(at.queue);
         }
-        message.expect("what was found is taken out")
+        message.expect("a message that was found is taken out")
     }
 
     /// True if the messages that this take would get are in memory, with their companions; of many,
@@ -597,10 +597,11 @@ impl Engine {
                 next.is_some()
             });
             let Some(number) = first else {
+                // Nobody waits in these queues.
                 return;
             };
             let waiter = self.waiters.get(number);
-            let waiter = waiter.expect("who stands in a queue's line waits");
+            let waiter = waiter.expect("a client in a queue's line waits");
             if waiter.claim.is_none() && lacks_key(&mut self.store, waiter, self.now) {
                 (passed, left_out) = (Some(number), true);
                 continue;
@@ -763,6 +764,7 @@ impl Engine {
         outcome: Outcome,
     ) {
         let Some(waiter) = self.waiters.remove(number, &mut self.store) else {
+            // One that was overdue may have been served since.
             return;
         };
         if waiter.claim() {

@@ -71,6 +71,7 @@ impl Engine {
         let mut left = ALARM_STEPS;
         for _ in 0..STEPS {
             let Some(&(at, id)) = self.store.alarms.first() else {
+                // No queue waits for a time.
                 return;
             };
             if at > self.now || left == 0 {
@@ -199,6 +200,7 @@ impl Engine {
     pub(crate) fn end_waits<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for _ in 0..STEPS {
             let Some(number) = self.waiters.due(self.now) else {
+                // No other is over.
                 return;
             };
             let warned = self

@@ -47,20 +47,11 @@ impl Engine {
             | Fact::Edited { at, .. } => Tells::Changed(at.id),
             Fact::Sent { at, .. } => Tells::Left(at.id),
             Fact::Removed { at, why } => {
-                let state = match why {
-                    Removal::Taken | Removal::Finished => TrackState::Done,
-                    Removal::Failed => TrackState::Failed,
-                    Removal::Cancelled => TrackState::Cancelled,
-                    Removal::Deleted
-                    | Removal::DeletedDone
-                    | Removal::PurgedDone
-                    | Removal::Purged
-                    | Removal::Expired
-                    | Removal::Discarded
-                    | Removal::Doomed
-                    | Removal::Replaced => TrackState::Gone,
-                    // What became of it was said when it was done.
-                    Removal::Retention => return None,
+                let state = match (why.succeeded()?, why) {
+                    (true, _) => TrackState::Done,
+                    (false, Removal::Failed) => TrackState::Failed,
+                    (false, Removal::Cancelled) => TrackState::Cancelled,
+                    (false, _) => TrackState::Gone,
                 };
                 let message = self
                     .store

@@ -17,7 +17,6 @@ const TABLE_KEY_MAX: usize = 65_535;
 /// Messages that wait for a hook at most; others have what happens by itself.
 const PENDING_MAX: usize = 4096;
 
-/// The put that an effect is.
 fn stored(effect: &Effect) -> Option<&Put> {
     if let Effect::Put(put) = effect {
         Some(put)
@@ -110,12 +109,7 @@ impl Engine {
             vouched: true,
             ..Call::of(caller)
         };
-        let possible = self.is_possible(call, transaction);
-        match possible {
-            Ok(()) => Ok(()),
-            Err(Stop::Refused(command_error)) => Err(command_error),
-            Err(Stop::Cold(_)) => Err(CommandError::Conflict),
-        }
+        self.is_possible(call, transaction).map_err(Stop::at_once)
     }
 
     /// Finds every error but those of the command itself, and what has to be
@@ -552,6 +546,7 @@ impl Engine {
     /// A message that waited for a decision is ready at its place again.
     fn put_back<J: Journal>(&mut self, cx: &mut Cx<'_, J>, id: MessageId) {
         let Some(message) = self.store.message(id) else {
+            // A flush may have taken it while it waited for a decision.
             return;
         };
         if message.expires().is_some_and(|expires| expires <= self.now) {

@@ -94,11 +94,13 @@ impl Engine {
             _ => fact.at(),
         };
         let Some(id) = at.map(|at| at.id) else {
+            // The fact is about no message.
             return;
         };
         let marked = self.store.message(id).and_then(Message::cancelled);
         let marked = marked.map(|cancelled| Box::new(cancelled.clone()));
         let Some(woken) = self.lease_waits.wake(id) else {
+            // Nobody waits for it.
             return;
         };
         if let Fact::Edited { change, .. } = fact
@@ -171,6 +173,7 @@ impl Engine {
     pub(crate) fn end_lease_waits<J: Journal>(&mut self, cx: &mut Cx<'_, J>) {
         for _ in 0..STEPS {
             let Some(client_id) = self.lease_waits.due(self.now) else {
+                // No other is over.
                 return;
             };
             self.stop_lease_wait(cx, client_id);

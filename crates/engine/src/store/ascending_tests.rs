@@ -148,7 +148,7 @@ fn a_line_that_moves_on_keeps_its_room() {
 }
 
 #[test]
-fn what_stays_behind_keeps_little() {
+fn few_remaining_entries_keep_little_memory() {
     let mut map = Ascending::default();
     for key in 0..100 * CHUNK as u64 {
         map.insert(key, ());

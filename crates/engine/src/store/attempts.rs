@@ -120,4 +120,10 @@ impl Engine {
         found.reverse();
         found
     }
+
+    /// The id that a message had before it came to this shard; `None`: it was put here, or that is
+    /// not known any more.
+    pub fn id_before(&self, id: MessageId) -> Option<MessageId> {
+        self.store.id_before(id)
+    }
 }

@@ -186,13 +186,40 @@ impl Batches {
         self.bytes + entries + self.owed.len() as u64 * OWED
     }
 
-    pub(super) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
-        for entry in self.entries.values() {
-            record(&Fact::BatchMade(entry.batch.clone()));
+    /// Those behind this one, for the beginning of a segment, until `left` bytes are used up.
+    /// Answers the last one then.
+    pub(super) fn restate(
+        &self,
+        after: BatchId,
+        left: &mut u64,
+        record: &mut dyn FnMut(&Fact),
+    ) -> Option<BatchId> {
+        for batch in self.after(after) {
+            record(&Fact::BatchMade(Box::new(batch.clone())));
+            *left = left.saturating_sub(batch.made.bytes() + TOLD);
+            if *left == 0 {
+                return Some(batch.id);
+            }
         }
-        for (&batch, &owed) in &self.owed {
+        None
+    }
+
+    /// The same of what is owed to other shards' batches.
+    pub(super) fn restate_owed(
+        &self,
+        after: BatchId,
+        left: &mut u64,
+        record: &mut dyn FnMut(&Fact),
+    ) -> Option<BatchId> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        for (&batch, &owed) in self.owed.range((Excluded(after), Unbounded)) {
             record(&Fact::BatchOwed { batch, owed });
+            *left = left.saturating_sub(OWED);
+            if *left == 0 {
+                return Some(batch);
+            }
         }
+        None
     }
 
     /// # Errors

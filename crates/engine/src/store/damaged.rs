@@ -175,13 +175,13 @@ const MESSAGES: &[Row] = &[
         |s| drop(s.take_out(0)),
     ),
     (
-        "a message comes into a queue that was looked for before",
+        "the queue of a new message was found before",
         ready,
         |s| s.queues.clear(),
         |s| s.add(message(2, keyed()), None, SEGMENT_REF),
     ),
     (
-        "what is ready is in its queue's order",
+        "a ready message is in its queue's order",
         ready,
         |s| drop(std::mem::take(&mut queue(s).ready)),
         remove,
@@ -193,7 +193,7 @@ const MESSAGES: &[Row] = &[
         remove,
     ),
     (
-        "what is ready is among those of its key",
+        "a ready message is in its key's list",
         ready,
         |s| {
             let own = queue(s).keys.get_mut(&b"key"[..]);
@@ -202,7 +202,7 @@ const MESSAGES: &[Row] = &[
         remove,
     ),
     (
-        "what is reserved is among its queue's",
+        "a reserved message is in its queue",
         reserved,
         |s| drop(std::mem::take(&mut queue(s).reserved)),
         remove,
@@ -220,19 +220,19 @@ const MESSAGES: &[Row] = &[
         |s| s.index_in(0),
     ),
     (
-        "what is prepared is among its queue's",
+        "a prepared message is in its queue",
         || in_state(State::Prepared),
         |s| drop(std::mem::take(&mut queue(s).prepared)),
         remove,
     ),
     (
-        "what is archived is there by the time it changed",
+        "an archived message is listed by its time",
         || in_state(State::Done),
         |s| queue(s).archived.clear(),
         remove,
     ),
     (
-        "what is delayed is ready but for its time",
+        "a delayed message becomes ready",
         delayed,
         |s| s.messages.at_mut(0).state = State::Buried,
         |s| _ = s.promote(Q, Ms(60)),
@@ -256,7 +256,7 @@ const MESSAGES: &[Row] = &[
         remove,
     ),
     (
-        "somebody waits on a queue that was found or made",
+        "a consumer waits on a queue that was found or made",
         ready,
         |s| s.queues.clear(),
         |s| s.enter_line(Q, 1, WaitsTo::Take),

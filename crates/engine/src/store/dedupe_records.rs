@@ -169,6 +169,7 @@ impl Durable {
         for _ in 0..max {
             let over = self.dedupe_ends.first().filter(|(until, _)| *until <= now);
             let Some((_, key)) = over.cloned() else {
+                // No other is over.
                 return;
             };
             self.forget(&key);
@@ -236,6 +237,7 @@ impl Durable {
     #[cold]
     fn untie_if(&mut self, id: MessageId, ends: impl Fn(Scope) -> bool) {
         let Some(key) = self.tied.get(&id).cloned() else {
+            // No record is tied to it.
             return;
         };
         let memory = self.dedupe_records.get(&key);

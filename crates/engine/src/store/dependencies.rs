@@ -149,7 +149,7 @@ impl Dependencies {
     pub(crate) fn first_to_notify(&self) -> Option<(MessageId, MessageId, bool)> {
         let (&parent, &succeeded) = self.ended.first_key_value()?;
         let child = self.children(parent).next();
-        let child = child.expect("an ended parent goes with the last child that is told");
+        let child = child.expect("an ended parent goes with its last child");
         Some((child, parent, succeeded))
     }
 
@@ -533,9 +533,8 @@ mod tests {
     fn an_ended_parent_without_children_is_noticed() {
         let mut dependencies = Dependencies::default();
         dependencies.ended.insert(MessageId(1), true);
-        fires(
-            "an ended parent goes with the last child that is told",
-            || assert!(dependencies.first_to_notify().is_none()),
-        );
+        fires("an ended parent goes with its last child", || {
+            assert!(dependencies.first_to_notify().is_none())
+        });
     }
 }

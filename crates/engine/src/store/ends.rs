@@ -352,6 +352,13 @@ impl Ends {
         self.rest.get(at)
     }
 
+    /// The id of a message in the shard from which it came to this one, where it has this id.
+    fn before(&self, id: MessageId) -> Option<MessageId> {
+        let is = |rest: &Rest| rest.why == Ended::Moved && rest.more == id.0;
+        let at = self.rest.iter().position(is)?;
+        self.ids.get(at).copied().map(MessageId)
+    }
+
     /// The newest purge with forgotten ends to which a message of this id may belong.
     fn find_purge(&self, id: MessageId) -> Option<&Rest> {
         let may = |purge: &&Purge| (purge.ids.0..=purge.ids.1).contains(&id.0);
@@ -405,6 +412,11 @@ impl Durable {
     /// The end of a message that is gone; `None`: it is not known.
     pub(crate) fn end_of(&self, id: MessageId) -> Option<Ending> {
         self.ends.find(id).map(|rest| self.ending(rest))
+    }
+
+    /// The id that a message had before it came to this shard.
+    pub(crate) fn id_before(&self, id: MessageId) -> Option<MessageId> {
+        self.ends.before(id)
     }
 
     /// The newest purge to which a message belongs perhaps whose end is not known any more.

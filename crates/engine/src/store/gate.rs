@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::ends::PurgedBlock;
+use super::image::COPIED_BYTES;
 use super::queue::{Live, WaitsTo};
 use super::{CopiedOut, Durable, Queue, Rules};
 use quintet_types::{
@@ -101,9 +102,12 @@ impl Engine {
         if !self.store.cold.loaded.is_empty() {
             self.load_named(cx, &fact);
         }
+        if self.store.is_restating() {
+            self.restate_for(cx.journal, &fact);
+        }
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "what is no exception is recorded as it is"
+            reason = "other facts are recorded unchanged"
         )]
         match &fact {
             Fact::Moved { at, to, .. } if self.is_memory(at.queue) && !self.is_memory(*to) => {
@@ -156,8 +160,62 @@ impl Engine {
 
     /// [`Engine::fact`] for one that is recorded whatever it is about.
     pub(crate) fn note<J: Journal>(&mut self, journal: &mut J, fact: Fact) {
+        if self.store.is_restating() {
+            self.restate_for(journal, &fact);
+        }
         journal.record(&fact);
         self.store.apply(Caller::default(), fact, self.segment_ref);
+    }
+
+    /// The segment that is written gets the queues of a fact before it.
+    #[cold]
+    fn restate_for<J: Journal>(&mut self, journal: &mut J, fact: &Fact) {
+        let store = &mut self.store.0;
+        store.restate_for(fact, &mut |fact| journal.restate(fact));
+    }
+
+    /// Facts land in this segment from now on: its beginning begins. It is whole, so that replay
+    /// may begin there, when [`Engine::restate`] has said so; that of the segment before is.
+    pub fn begin_segment<J: Journal>(&mut self, segment_ref: SegmentRef, journal: &mut J) {
+        self.segment_ref = segment_ref;
+        let store = &mut self.store.0;
+        store.begin_restating(&mut |fact| journal.restate(fact));
+    }
+
+    /// Writes on at the segment's beginning, about so many bytes. False: it is whole.
+    pub fn restate<J: Journal>(&mut self, bytes: u64, journal: &mut J) -> bool {
+        let store = &mut self.store.0;
+        store.go_on_restating(bytes, &mut |fact| journal.restate(fact))
+    }
+
+    /// False if the beginning of the segment is whole.
+    pub fn is_restating(&self) -> bool {
+        self.store.is_restating()
+    }
+
+    /// Writes images of what lives in `segment_ref`, a slice of `max` slots from
+    /// `from` on, so that the segment can be retired when they are durable. The beginning of the
+    /// segment that is written goes first.
+    pub fn copy_out<J: Journal>(
+        &mut self,
+        segment_ref: SegmentRef,
+        from: u32,
+        max: u32,
+        journal: &mut J,
+    ) -> CopiedOut {
+        if self.is_restating() {
+            self.restate(COPIED_BYTES, journal);
+            return CopiedOut {
+                next: Some(from),
+                ..CopiedOut::default()
+            };
+        }
+        let (into, store) = (self.segment_ref, &mut self.store.0);
+        store.copy_out(segment_ref, into, from, max, &mut |fact, memory| {
+            if !memory {
+                journal.record(fact);
+            }
+        })
     }
 
     /// Applies one fact found in the log, in segment `segment_ref`.
@@ -403,18 +461,6 @@ impl Store {
         for queue in self.0.queues.iter_mut().flatten() {
             queue.live.used = now;
         }
-    }
-
-    /// Images of what lives in a segment: the log has them elsewhere then.
-    pub(crate) fn copy_out(
-        &mut self,
-        segment_ref: SegmentRef,
-        into: SegmentRef,
-        from: u32,
-        max: u32,
-        record: &mut dyn FnMut(&Fact, bool),
-    ) -> CopiedOut {
-        self.0.copy_out(segment_ref, into, from, max, record)
     }
 
     /// A message is chosen to leave memory, under this number.

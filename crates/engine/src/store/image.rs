@@ -1,19 +1,18 @@
 //! Writing durable state again, so that old segments of the log can go.
 
 use super::{DedupeKey, Durable, Memory, Queue};
-use quintet_types::{Body, LargeBody, Name, QueueId, QueueTotals, SegmentRef};
+use quintet_types::{BatchId, Body, LargeBody, MessageId, Name, QueueId, QueueTotals, SegmentRef};
 
 use crate::fact::{Fact, ShardCounts};
 
 /// Bytes of messages that are copied out of a segment in one step, about.
-const COPIED_BYTES: u64 = 128 << 10;
+pub(super) const COPIED_BYTES: u64 = 128 << 10;
 
 /// Result of copying out a slice.
 #[derive(Debug, Default)]
 pub struct CopiedOut {
     /// Start of the next slice; `None`: all was looked at.
     pub next: Option<u32>,
-    /// Images written.
     pub images: u64,
     /// Large bodies with a chunk in the segment: their owner copies the chunks,
     /// sets their places, and copies out again.
@@ -25,95 +24,67 @@ impl Durable {
     /// pauses, counters and the id mark. Messages are not among them: those
     /// whose segment goes are imaged one by one.
     pub(crate) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
+        self.restate_ids(record);
+        let (mut count, mut left) = (Fact::IdMark(0), u64::MAX);
+        // Looked at once: there may be many, and each takes some lines of the processor's cache.
+        let mut parents = Vec::new();
+        let queues = self.queues.iter().flatten();
+        for queue in queues.filter(|queue| queue.is_restated()) {
+            if !queue.children.is_empty() {
+                parents.push(queue);
+            }
+            restate(queue, &mut count, record);
+        }
+        // When all are there, as a child may be older than its parent.
+        for parent in parents {
+            self.restate_children(parent, record);
+        }
+        self.snapshot_runs(record);
+        self.tables.restate(None, &mut left, record);
+        self.batches.restate(BatchId(0), &mut left, record);
+        self.batches.restate_owed(BatchId(0), &mut left, record);
+        self.tracks.restate(MessageId(0), &mut left, record);
+        // Last, as making a queue counts it.
+        record(&self.shard_counted());
+    }
+
+    /// How far ids are used, and the key of hashes.
+    pub(super) fn restate_ids(&self, record: &mut dyn FnMut(&Fact)) {
         record(&Fact::IdMark(self.next_id.max(self.marked)));
         if let Some(key) = self.hash_key {
             record(&Fact::HashKey(key));
         }
-        let mut count = Fact::IdMark(0);
-        // Looked at once: there may be many, and each takes some lines of the processor's cache.
-        let (mut parents, mut gone) = (Vec::new(), self.counts.gone);
-        for queue in self.queues.iter().flatten() {
-            match &queue.live {
-                live if live.settings.memory => continue,
-                // Dropped queues of which something is still reserved are not written, so they
-                // count as gone.
-                live if live.dropped => {
-                    gone.add(&queue.totals);
-                    continue;
-                }
-                live if live.recorded => {}
-                _ => continue,
-            }
-            if !queue.children.is_empty() {
-                parents.push(queue);
-            }
-            record(&Fact::QueueMade {
-                queue: queue.id,
-                name: queue.name.clone(),
-                parent: None,
-                created: queue.created,
-            });
-            if let Some(maker) = &queue.maker {
-                record(&Fact::QueueMaker {
-                    queue: queue.id,
-                    maker: maker.clone(),
+    }
+
+    /// The children of a queue, which have their own records, in the order they joined, as copies
+    /// are made in that order.
+    pub(super) fn restate_children(&self, parent: &Queue, record: &mut dyn FnMut(&Fact)) {
+        for child in &parent.children {
+            if let Some(child) = self.queue(*child)
+                && !child.live.settings.memory
+            {
+                record(&Fact::QueueMade {
+                    queue: child.id,
+                    name: child.name.clone(),
+                    parent: Some(parent.id),
+                    created: child.created,
                 });
-            }
-            if let Some(overrides) = &queue.overrides {
-                record(&Fact::QueueConfigured {
-                    queue: queue.id,
-                    overrides: overrides.clone(),
-                });
-            }
-            if queue.pause.is_some() {
-                record(&Fact::QueuePaused {
-                    queue: queue.id,
-                    pause: queue.pause,
-                });
-            }
-            if let Some(clock) = &queue.aging {
-                record(&Fact::AgingSet {
-                    queue: queue.id,
-                    clock: Some(**clock),
-                });
-            }
-            for held in queue.held_keys.iter().flat_map(|held| held.iter()) {
-                record(&Fact::KeyHeld {
-                    queue: queue.id,
-                    key: held.key.as_ref().into(),
-                    now: held.since,
-                    until: Some(held.until),
-                });
-            }
-            count_into(queue, &mut count);
-            record(&count);
-        }
-        // When all are there, as a child may be older than its parent; in the
-        // order they joined, as copies are made in that order.
-        for parent in parents {
-            for child in &parent.children {
-                if let Some(child) = self.queue(*child)
-                    && !child.live.settings.memory
-                {
-                    record(&Fact::QueueMade {
-                        queue: child.id,
-                        name: child.name.clone(),
-                        parent: Some(parent.id),
-                        created: child.created,
-                    });
-                }
             }
         }
-        self.snapshot_runs(record);
-        self.snapshot_tables(record);
-        self.batches.snapshot(record);
-        self.tracks.snapshot(record);
-        // Last, as making a queue counts it.
-        let gone = durable(gone);
-        record(&Fact::ShardCounted(Box::new(ShardCounts {
-            gone,
+    }
+
+    /// The shard's counters. Dropped queues of which something is still reserved are not written,
+    /// so they count as gone.
+    pub(super) fn shard_counted(&self) -> Fact {
+        let mut gone = self.counts.gone;
+        let ghosts = self.ghosts.iter().filter_map(|&id| self.queue(id));
+        for ghost in ghosts.filter(|ghost| !ghost.live.settings.memory) {
+            gone.add(&ghost.totals);
+        }
+        Fact::ShardCounted(Box::new(ShardCounts {
+            gone: durable(gone),
             ..self.counts
-        })));
+        }))
     }
 
     /// A queue's totals and counters as the log holds them.
@@ -266,6 +237,50 @@ impl Durable {
         self.queue(queue)
             .map_or_else(Name::default, |queue| queue.name.clone())
     }
+}
+
+/// A queue without its children. `count` is written over.
+pub(super) fn restate(queue: &Queue, count: &mut Fact, record: &mut dyn FnMut(&Fact)) {
+    record(&Fact::QueueMade {
+        queue: queue.id,
+        name: queue.name.clone(),
+        parent: None,
+        created: queue.created,
+    });
+    if let Some(maker) = &queue.maker {
+        record(&Fact::QueueMaker {
+            queue: queue.id,
+            maker: maker.clone(),
+        });
+    }
+    if let Some(overrides) = &queue.overrides {
+        record(&Fact::QueueConfigured {
+            queue: queue.id,
+            overrides: overrides.clone(),
+        });
+    }
+    if queue.pause.is_some() {
+        record(&Fact::QueuePaused {
+            queue: queue.id,
+            pause: queue.pause,
+        });
+    }
+    if let Some(clock) = &queue.aging {
+        record(&Fact::AgingSet {
+            queue: queue.id,
+            clock: Some(**clock),
+        });
+    }
+    for held in queue.held_keys.iter().flat_map(|held| held.iter()) {
+        record(&Fact::KeyHeld {
+            queue: queue.id,
+            key: held.key.as_ref().into(),
+            now: held.since,
+            until: Some(held.until),
+        });
+    }
+    count_into(queue, count);
+    record(count);
 }
 
 fn counted(queue: &Queue) -> Fact {

@@ -135,7 +135,7 @@ impl Durable {
         let message = messages.at_mut(slot);
         let queue = queues.get_mut(message.queue.0 as usize);
         let queue = queue.and_then(Option::as_deref_mut);
-        let queue = queue.expect("a message comes into a queue that was looked for before");
+        let queue = queue.expect("the queue of a new message was found before");
         let (id, len) = (message.id, message.size());
         let sums = &mut sums.gauges;
         // Of a dropped queue nothing counts, though some may be reserved yet.
@@ -314,20 +314,20 @@ impl Durable {
                     if message.selectable {
                         let urgent = u64::from(message.priority < URGENT_BELOW);
                         let was = queue.ready.remove(&order);
-                        assert!(was.is_some(), "what is ready is in its queue's order");
+                        assert!(was.is_some(), "a ready message is in its queue's order");
                         queue.urgent -= urgent;
                         sums.ready -= one;
                         sums.urgent -= urgent * one;
                     } else {
                         let was = queue.not_selectable.remove(&order);
-                        assert!(was.is_some(), "what is held back is in its queue's order");
+                        assert!(was.is_some(), "one not selectable is in its queue's order");
                         sums.not_selectable -= one;
                     }
                     if let Some(key) = message.key() {
                         let group = queue.keys.get_mut(key);
                         let group = group.expect("a key is known while a message of it is ready");
                         let was = group.remove(&group_order(message));
-                        assert!(was.is_some(), "what is ready is among those of its key");
+                        assert!(was.is_some(), "a ready message is in its key's list");
                         if group.is_empty() {
                             queue.keys.remove(key);
                             keyed.bytes -= KEY;
@@ -338,12 +338,12 @@ impl Durable {
             }
             State::Prepared => {
                 let was = queue.prepared.remove(&id);
-                assert!(was.is_some(), "what is prepared is among its queue's");
+                assert!(was.is_some(), "a prepared message is in its queue");
                 sums.prepared -= one;
             }
             State::Reserved => {
                 let was = queue.reserved.remove(&id);
-                assert!(was.is_some(), "what is reserved is among its queue's");
+                assert!(was.is_some(), "a reserved message is in its queue");
                 queue.reserved_bytes -= len;
                 sums.reserved -= one;
                 keyed.change(queue, |groups| groups.leave(message, Standing::Reserved));
@@ -365,10 +365,7 @@ impl Durable {
                 }
                 let changed = message.extra.as_ref().map_or(Ms(0), |extra| extra.changed);
                 let was = queue.archived.remove(&(changed, id));
-                assert!(
-                    was.is_some(),
-                    "what is archived is there by the time it changed"
-                );
+                assert!(was.is_some(), "an archived message is listed by its time");
                 alarm = true;
             }
         }
@@ -409,7 +406,7 @@ impl Durable {
             sums.gauges.delayed -= 1;
             let message = messages.at_mut(slot);
             let is_ready = message.state == State::Ready;
-            assert!(is_ready, "what is delayed is ready but for its time");
+            assert!(is_ready, "a delayed message becomes ready");
             let failed = u64::from(message.failures() > 0);
             queue.retrying -= failed;
             sums.gauges.retrying -= failed;

@@ -24,6 +24,7 @@ mod named;
 mod outbox;
 mod queue;
 mod queues;
+mod restate;
 mod slab;
 mod sums;
 mod tables;
@@ -92,6 +93,12 @@ pub(crate) struct Durable {
     pub(crate) names: HashMap<Name, QueueId, Hash>,
     /// The same names in order, for who pages through them.
     pub(crate) sorted: BTreeSet<Name>,
+    /// Queues that are dropped, and of which something is still reserved.
+    ghosts: BTreeSet<QueueId>,
+    /// `None`: the segment that is written has all that it begins with.
+    restating: Option<restate::Restating>,
+    /// Rises with each segment that begins so; 0: none did.
+    restate_round: u32,
     /// Numbers of queues that were never recorded and are free again.
     pub(crate) free_queues: Vec<QueueId>,
     /// Cancelled messages whose leases an epoch ended, and whose removal may not be reported yet.
@@ -248,6 +255,7 @@ impl Durable {
             // It went with the last message that was reserved in it.
             return;
         };
+        self.ghosts.remove(&id);
         let mut queue = queue;
         if let Some(groups) = queue.groups.take() {
             self.keyed.bytes -= groups.bytes();

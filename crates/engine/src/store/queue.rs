@@ -109,6 +109,8 @@ pub(crate) struct Live {
     pub(crate) recorded: bool,
     /// Dropped, but messages of it are still reserved; not found by name.
     pub(crate) dropped: bool,
+    /// The round of [`Durable::go_on_restating`] that came by last.
+    pub(super) restated: u32,
     /// Waiting takes, by the order they came.
     pub(crate) line: BTreeSet<u64>,
     /// Those of them that are peeking subscriptions.
@@ -165,7 +167,7 @@ impl Durable {
         let Self { queues, sums, .. } = self;
         let queue = queues.get_mut(queue.0 as usize);
         let queue = queue.and_then(Option::as_deref_mut);
-        let queue = queue.expect("somebody waits on a queue that was found or made");
+        let queue = queue.expect("a consumer waits on a queue that was found or made");
         if queue.live.line.insert(number) {
             let stands = what_for == WaitsTo::Watch;
             queue.live.waiting_peeks += u32::from(stands);
@@ -237,6 +239,12 @@ impl Queue {
         let more = self.reserved.len() + self.buried.len() + self.prepared.len();
         let archived = self.archived.len() as u64 + self.stored(StateIndex::Archived);
         self.waiting() + archived + more as u64 + self.stored(StateIndex::Buried)
+    }
+
+    /// A segment begins with it among others.
+    pub(super) fn is_restated(&self) -> bool {
+        let live = &self.live;
+        live.recorded && !live.dropped && !live.settings.memory
     }
 
     /// No message in any state.

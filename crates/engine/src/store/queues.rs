@@ -147,6 +147,9 @@ impl Durable {
             queue.pause = None;
             true
         });
+        if dropped == Some(true) {
+            self.ghosts.insert(id);
+        }
         self.drop_holds(id);
         self.tombstones = tombstones;
         self.bury_dedupe(id);

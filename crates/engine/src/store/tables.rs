@@ -132,6 +132,38 @@ impl Tables {
         }
     }
 
+    /// The entries behind this one, for the beginning of a segment, until `left` bytes are used
+    /// up. Answers the last one then.
+    pub(super) fn restate(
+        &self,
+        after: Option<(Name, Box<[u8]>)>,
+        left: &mut u64,
+        record: &mut dyn FnMut(&Fact),
+    ) -> Option<(Name, Box<[u8]>)> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let (first, mut behind) = after.unzip();
+        let from = first.as_ref().map_or(Unbounded, Included);
+        for (name, table) in self.tables.range::<Name, _>((from, Unbounded)) {
+            // The table itself may be gone by now.
+            let behind = behind.take().filter(|_| first.as_ref() == Some(name));
+            let from = behind.as_deref().map_or(Unbounded, Excluded);
+            for (key, entry) in table.range::<[u8], _>((from, Unbounded)) {
+                record(&Fact::TableSet {
+                    table: name.clone(),
+                    key: key.clone(),
+                    value: Some(entry.value.clone()),
+                    until: entry.until,
+                    version: entry.version,
+                });
+                *left = left.saturating_sub(restated_size(name, key, &entry.value));
+                if *left == 0 {
+                    return Some((name.clone(), key.clone()));
+                }
+            }
+        }
+        None
+    }
+
     /// Forgets entries whose time is over: a predicate on time, so no fact
     /// records it, and those that come back with a replay are as dead as
     /// before.
@@ -152,21 +184,6 @@ impl Tables {
 }
 
 impl Durable {
-    /// Every entry, for the beginning of a segment.
-    pub(super) fn snapshot_tables(&self, record: &mut dyn FnMut(&Fact)) {
-        for (name, table) in &self.tables.tables {
-            for (key, entry) in table {
-                record(&Fact::TableSet {
-                    table: name.clone(),
-                    key: key.clone(),
-                    value: Some(entry.value.clone()),
-                    until: entry.until,
-                    version: entry.version,
-                });
-            }
-        }
-    }
-
     /// Checks the sum of the tables' bytes.
     pub(super) fn verify_tables(&self) -> Result<(), String> {
         let (mut bytes, mut restated_bytes) = (0, 0);

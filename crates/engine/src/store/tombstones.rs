@@ -117,10 +117,7 @@ impl Tombstones {
                 Tombstone::Held(map) => {
                     let slot = map.pop_first().map(|(_, slot)| slot);
                     let counted = slot.is_none() || self.held > 0;
-                    assert!(
-                        counted,
-                        "what was purged under a lease is counted until it is freed"
-                    );
+                    assert!(counted, "a purged message is counted until its lease ends");
                     self.held -= usize::from(slot.is_some());
                     slot
                 }
@@ -178,12 +175,12 @@ mod tests {
         map.insert(MessageId(1), 7);
         tombstones.held(map);
         tombstones.held = 0;
-        let reason = "what was purged under a lease is counted until it is freed";
+        let reason = "a purged message is counted until its lease ends";
         crate::store::damaged::fires(reason, || assert!(tombstones.pop().is_none()));
     }
 
     #[test]
-    fn marks_keep_no_message_back_and_their_queue_is_listed_once() {
+    fn forgotten_dedupe_records_block_no_message_and_their_queue_is_listed_once() {
         let mut tombstones = Tombstones::default();
         tombstones.timed(BTreeMap::from([((Ms(1), MessageId(1)), 7)]));
         for _ in 0..3 {

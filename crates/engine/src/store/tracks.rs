@@ -111,11 +111,24 @@ impl Tracks {
         self.bytes + self.of.len() as u64 * IN_MEMORY
     }
 
-    pub(super) fn snapshot(&self, record: &mut dyn FnMut(&Fact)) {
-        for (&id, track) in &self.of {
+    /// Those behind this one, for the beginning of a segment, until `left` bytes are used up.
+    /// Answers the last one then.
+    pub(super) fn restate(
+        &self,
+        after: MessageId,
+        left: &mut u64,
+        record: &mut dyn FnMut(&Fact),
+    ) -> Option<MessageId> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        for (&id, track) in self.of.range((Excluded(after), Unbounded)) {
+            *left = left.saturating_sub(bytes_of(track) + TOLD);
             let track = Some(track.clone());
             record(&Fact::Tracked { id, track });
+            if *left == 0 {
+                return Some(id);
+            }
         }
+        None
     }
 
     /// # Errors

@@ -131,6 +131,9 @@ impl Durable {
             if restated != queue.restated_bytes {
                 return Err(format!("{}: {restated} bytes told", queue.name));
             }
+            if queue.live.dropped != self.ghosts.contains(&queue.id) {
+                return Err(format!("{} is dropped or not", queue.name));
+            }
             let left = dedupe_records.get(&queue.id).copied().unwrap_or(0);
             if left != queue.dedupe_records {
                 return Err(format!(

@@ -169,7 +169,7 @@ impl Permits for Rights {
 }
 
 #[test]
-fn rights_are_asked_in_the_shard_of_the_message() {
+fn rights_are_checked_in_the_shard_of_the_message() {
     let mut all = four();
     let parent = all[1].put("b", "b");
     for world in &mut all {
@@ -188,7 +188,7 @@ fn rights_are_asked_in_the_shard_of_the_message() {
 }
 
 #[test]
-fn a_name_is_looked_for_in_the_puts_own_shard_first() {
+fn of_several_of_a_name_it_is_the_one_that_was_put_last_in_whichever_shard() {
     let mut all = four();
     let tracked = |queue: &str| Put {
         more: Some(Box::new(PutMore {
@@ -205,20 +205,26 @@ fn a_name_is_looked_for_in_the_puts_own_shard_first() {
     let unknown = try_put(&mut all, Principal(0), put_of("mail", "", named()));
     let none = Outcome::Refused(CommandError::AfterNotFound(MessageId(0)));
     assert_eq!(unknown, none);
-    let parents = ["a", "b"].map(
-        |queue| match try_put(&mut all, Principal(0), tracked(queue)) {
+    for (queue, goes) in [("a", false), ("b", false), ("a", true), ("b", false)] {
+        all.iter_mut().for_each(|world| world.wait(1));
+        let parent = match try_put(&mut all, Principal(0), tracked(queue)) {
             Outcome::Put { id, .. } => id,
             other => panic!("{other:?}"),
-        },
-    );
-    for (shard, queue, parent) in [(1, "b", parents[1]), (2, "mail", parents[0])] {
-        let Outcome::Put { id, .. } = try_put(&mut all, Principal(0), put_of(queue, "", named()))
-        else {
-            panic!("it is stored");
         };
-        let after = crate::after::message(&mut all[shard], id).extra;
-        let after = after.and_then(|extra| extra.after).expect("it waits");
-        assert_eq!(after.parents[0].id, parent, "{queue}");
+        for (shard, child) in QUEUES.iter().enumerate() {
+            let Outcome::Put { id, .. } =
+                try_put(&mut all, Principal(0), put_of(child, "", named()))
+            else {
+                panic!("it is stored");
+            };
+            let after = crate::after::message(&mut all[shard], id).extra;
+            let after = after.and_then(|extra| extra.after).expect("it waits");
+            assert_eq!(after.parents[0].id, parent, "{queue}, {child}");
+        }
+        if goes {
+            let by = By::Anyone;
+            all[0].ask(1, Command::Delete { id: parent, by });
+        }
     }
     let mut itself = put_of("b", "", named());
     itself.more.as_mut().expect("more").name = Some((*b"first").into());
@@ -245,7 +251,7 @@ fn a_watched_message_keeps_its_id_and_stays_in_memory() {
 }
 
 #[test]
-fn nobody_is_watched_for_whom_nobody_waits() {
+fn a_message_is_watched_only_while_others_wait() {
     let mut all = four();
     let parent = all[1].put("b", "b");
     let children = [put(&mut all, "a", &[parent]), put(&mut all, "a", &[parent])];

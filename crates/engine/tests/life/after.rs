@@ -97,7 +97,7 @@ fn a_message_is_held_until_all_have_succeeded_over_restarts() {
 }
 
 #[test]
-fn what_a_failed_parent_means_is_the_childs_to_say() {
+fn the_child_decides_the_effect_of_a_failed_parent() {
     use IfFailed::{Fail, Hold, Run};
     let failed = |id: MessageId| format!("message {} failed, and this one waited", id.0);
     for (on, if_failed, state, waits) in [
@@ -130,7 +130,7 @@ fn what_a_failed_parent_means_is_the_childs_to_say() {
 }
 
 #[test]
-fn every_way_to_end_frees_those_who_wait_for_an_end() {
+fn every_end_frees_messages_that_wait_for_an_end() {
     type End = fn(&mut World, MessageId);
     let ends: [(&str, End, ParentState); 9] = [
         (
@@ -273,7 +273,7 @@ fn bad_parents_are_refused_by_name() {
 }
 
 #[test]
-fn the_record_of_ends_decides_about_what_is_gone() {
+fn the_record_of_ends_decides_about_gone_messages() {
     let settings = Settings {
         ends_max: 10,
         ..Settings::default()
@@ -290,7 +290,7 @@ fn the_record_of_ends_decides_about_what_is_gone() {
 }
 
 #[test]
-fn a_repeat_is_answered_though_what_it_waited_for_is_forgotten() {
+fn a_repeat_is_answered_after_its_parents_are_forgotten() {
     let mut w = World::new();
     let parent = w.put("p", "a");
     let mut put = put_of("q", "child", after(&[parent], AfterOn::End, IfFailed::Fail));
@@ -426,7 +426,7 @@ fn a_prepared_message_waits_for_its_commit_too() {
 }
 
 #[test]
-fn a_message_put_while_others_are_told_of_an_end_knows_the_same_end() {
+fn a_message_put_while_others_learn_of_an_end_knows_the_same_end() {
     let mut w = World::new();
     let parent = w.put("p", "a");
     for _ in 0..200 {
@@ -505,7 +505,7 @@ fn the_parents_of_one_command_are_bounded() {
 }
 
 #[test]
-fn a_put_whose_parents_in_other_shards_were_not_asked_is_refused() {
+fn a_put_whose_parents_in_other_shards_were_not_read_is_refused() {
     let mut w = World::shard(0, 4, Settings::default());
     let other = MessageId(3 << SHARD_SHIFT | 1);
     let put = put_of("q", "", after(&[other], AfterOn::End, IfFailed::Fail));
@@ -547,7 +547,7 @@ fn a_parent_in_a_run_is_read_first_and_both_stay_in_memory_then() {
 }
 
 #[test]
-fn messages_that_are_gone_are_looked_for_in_the_record_of_ends_before_the_runs() {
+fn messages_that_are_gone_are_searched_in_the_recorded_ends_before_the_runs() {
     let settings = Settings {
         ends_max: 100,
         ..Settings::default()
@@ -564,7 +564,7 @@ fn messages_that_are_gone_are_looked_for_in_the_record_of_ends_before_the_runs()
 }
 
 #[test]
-fn what_a_hook_deletes_in_the_same_step_is_an_end() {
+fn a_delete_by_a_hook_in_the_same_step_is_an_end() {
     let settings = Settings {
         ends_max: 0,
         ..Settings::default()

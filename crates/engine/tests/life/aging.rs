@@ -67,7 +67,7 @@ fn a_message_that_waits_long_goes_before_new_ones_that_are_more_urgent() {
 }
 
 #[test]
-fn the_shown_priority_is_that_of_the_put_and_a_release_does_not_begin_the_age_anew() {
+fn the_shown_priority_is_that_of_the_put_and_a_release_keeps_the_age() {
     let mut w = world();
     let id = put(&mut w, "old", 5, "patient");
     w.wait(50 * MINUTE);
@@ -163,13 +163,13 @@ fn beside_other_queues_a_priority_rises_to_0_at_most() {
 }
 
 #[test]
-fn a_move_begins_the_age_anew_as_its_target_counts_it() {
+fn a_move_begins_the_age_again_by_the_target_queue() {
     let mut w = world();
-    let moves = |from: &str, to: &str| Command::MoveAll {
-        from: from.into(),
-        to: to.into(),
-        state: ListState::Ready,
-        max: 9,
+    let moves = |from: &str, to: &str| {
+        Command::BulkOp(Box::new(BulkOp {
+            action: BulkAction::Move(to.into()),
+            ..BulkOp::show(from.into(), ListState::Ready, 9)
+        }))
     };
     put(&mut w, "old", 5, "a");
     put(&mut w, "older", 5, "first");
@@ -208,7 +208,7 @@ fn messages_in_runs_keep_their_age() {
 }
 
 #[test]
-fn a_snapshot_keeps_what_messages_have_risen_by() {
+fn a_snapshot_keeps_the_risen_priorities() {
     let mut w = world();
     put(&mut w, "old", 5, "patient");
     w.wait(50 * MINUTE);

@@ -116,7 +116,7 @@ fn a_step_of_several_that_waits_for_memory_goes_on_as_well() {
 
 /// A client that is gone leaves nothing behind that asks for steps for ever.
 #[test]
-fn nobody_waits_for_memory_any_more_when_the_client_is_gone() {
+fn a_wait_for_memory_ends_with_its_client() {
     let mut w = short_of_memory();
     waits_for_memory(&mut w);
     w.hang_up(7);

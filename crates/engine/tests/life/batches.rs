@@ -351,7 +351,7 @@ fn callbacks_come_once_wherever_it_crashes() {
 
 /// The same where what is carried is cut between its frames.
 #[test]
-fn what_is_owed_is_counted_once() {
+fn carried_changes_are_counted_once() {
     let whole = run(1, |_| {});
     for cut in 0..=whole.log.len() {
         let mut pair = Pair::after(&whole.log[..cut]);
@@ -486,7 +486,7 @@ fn a_list_over_shards_is_counted_with_its_put() {
 }
 
 #[test]
-fn a_parent_says_nothing_before_its_children() {
+fn a_parent_puts_no_callback_before_its_children() {
     let mut pair = Pair::new();
     let parent = pair.batch(new(0)).id;
     let child = pair
@@ -522,7 +522,7 @@ fn a_parent_says_nothing_before_its_children() {
 
 /// One that nobody commits is gone, and holds its parent no longer.
 #[test]
-fn what_is_not_committed_is_gone() {
+fn a_batch_that_is_not_committed_is_deleted() {
     let mut pair = Pair::new();
     let parent = pair.batch(new(0)).id;
     let child = NewBatch {
@@ -626,7 +626,7 @@ fn a_member_fails_once_however_often_and_whichever_way() {
 
 /// Also one that failed before, and over a crash before the other shard knows.
 #[test]
-fn cancelled_members_of_both_shards_count_as_their_batch_says() {
+fn cancelled_members_of_both_shards_count_by_the_setting_of_their_batch() {
     for (cancelled, expected) in [
         (CancelledAs::Failed, (2, 2, CallbackState::No)),
         (CancelledAs::Finished, (0, 0, CallbackState::Put)),

@@ -39,7 +39,7 @@ fn longest_tick(w: &mut World) -> usize {
 }
 
 #[test]
-fn what_is_due_all_at_once_becomes_ready_step_by_step_and_in_order() {
+fn messages_due_at_once_become_ready_in_steps_and_in_order() {
     let mut w = World::new();
     puts(&mut w, |_| Put {
         due: When::In(1000),
@@ -88,7 +88,7 @@ fn behind_many_that_expired_at_once_a_waiting_take_is_served() {
 
 /// No client gets the reply that there is nothing while something stands behind them.
 #[test]
-fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
+fn no_take_behind_many_expired_messages_gets_empty() {
     let peek = Take {
         peek: true,
         ..plain("q")
@@ -128,7 +128,7 @@ fn behind_many_that_expired_at_once_no_take_is_told_that_there_is_nothing() {
 
 /// Where all have expired, that is its reply, when they are gone.
 #[test]
-fn behind_many_that_expired_and_nothing_else_a_take_is_told_so() {
+fn a_take_behind_only_expired_messages_gets_empty() {
     let mut w = World::new();
     puts(&mut w, |_| Put {
         expires: Expiry::In(1000),
@@ -147,7 +147,7 @@ fn behind_many_that_expired_and_nothing_else_a_take_is_told_so() {
 }
 
 #[test]
-fn what_a_connection_held_comes_back_step_by_step_and_in_order() {
+fn messages_of_a_closed_connection_return_in_steps_and_in_order() {
     let mut w = World::new();
     puts(&mut w, |_| Put::default());
     let many = Take {
@@ -187,14 +187,17 @@ fn a_kick_a_move_and_children_have_a_bound() {
     };
     assert_eq!(w.ask(1, kick.clone()), Some(Outcome::Count(4096)));
     assert_eq!(w.ask(1, kick), Some(Outcome::Count(MANY - 4096)));
-    let moves = Command::MoveAll {
-        from: "q".into(),
-        to: "r".into(),
-        state: ListState::Ready,
-        max: u64::MAX,
-    };
-    assert_eq!(w.ask(1, moves.clone()), Some(Outcome::Count(4096)));
-    assert_eq!(w.ask(1, moves), Some(Outcome::Count(MANY - 4096)));
+    let moves = Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move("r".into()),
+        ..BulkOp::show("q".into(), ListState::Ready, u32::MAX)
+    }));
+    for left in [MANY - 1024, MANY - 2048] {
+        match w.ask(1, moves.clone()) {
+            Some(Outcome::BulkDone(done)) => assert_eq!(done.matched, 1024),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(gauges(&mut w).ready, left);
+    }
     let join = |child: u32| Command::Join {
         parent: "p".into(),
         child: Name::from(format!("p+{child}").as_str()),

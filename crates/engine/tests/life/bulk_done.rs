@@ -55,7 +55,7 @@ fn slices_see_every_message_once_and_keep_the_order() {
 }
 
 #[test]
-fn what_does_not_fit_stays_and_a_slice_goes_on_behind_it() {
+fn messages_outside_the_filter_stay_and_a_slice_continues_behind_them() {
     let mut w = World::default();
     for number in 0..1300 {
         put(&mut w, "work", &format!("number {number} {}", number % 10));
@@ -130,7 +130,7 @@ fn dead_letters_go_back_to_where_they_came_from_and_others_stay() {
 }
 
 #[test]
-fn what_goes_back_makes_a_queue_only_where_it_may() {
+fn a_returned_message_creates_its_queue_only_within_the_limit() {
     let mut w = World::default();
     put(&mut w, "dead", "one");
     let into = || {
@@ -160,7 +160,7 @@ fn what_goes_back_makes_a_queue_only_where_it_may() {
 }
 
 #[test]
-fn what_somebody_works_on_is_left_alone() {
+fn reserved_messages_are_left_alone() {
     let mut w = World::default();
     put(&mut w, "work", "held");
     let lease = LeaseRequest {

@@ -92,7 +92,7 @@ fn they_stay_until_their_time_to_the_millisecond_and_count_as_expired() {
 }
 
 #[test]
-fn one_that_is_kicked_or_buried_anew_begins_anew() {
+fn a_message_kicked_or_buried_again_begins_its_time_again() {
     let mut w = world();
     let id = bury(&mut w, "1");
     w.wait(900);
@@ -130,7 +130,7 @@ fn a_changed_setting_counts_for_those_buried_from_then_on() {
 }
 
 #[test]
-fn a_message_says_itself_how_long_it_stays_also_by_the_dead_letter_rule() {
+fn a_message_has_its_own_buried_ttl_also_by_the_dead_letter_rule() {
     let mut w = world();
     let id = w.put_as(own("1", 300));
     assert_eq!(w.take(1, reserve("q")), "1");
@@ -176,7 +176,7 @@ fn their_times_survive_a_restart_and_so_do_those_that_came_buried() {
 }
 
 #[test]
-fn what_lies_in_runs_is_read_when_its_time_is_over_and_not_before() {
+fn messages_in_runs_are_read_when_their_time_is_over_and_not_before() {
     let (mut w, mut runs) = (world(), Runs::default());
     bury(&mut w, "1");
     bury_as(&mut w, own("2", 400));
@@ -202,7 +202,7 @@ fn what_lies_in_runs_is_read_when_its_time_is_over_and_not_before() {
 }
 
 #[test]
-fn a_buried_one_whose_own_time_to_live_is_over_stays_until_it_is_kicked() {
+fn a_buried_message_whose_ttl_is_over_stays_until_it_is_kicked() {
     let mut w = world();
     configure(&mut w, 0);
     let id = bury_as(
@@ -222,7 +222,7 @@ fn a_buried_one_whose_own_time_to_live_is_over_stays_until_it_is_kicked() {
 
 /// A hook holds the message while it decides, and a restart would make it ready.
 #[test]
-fn no_hook_is_asked_about_one_whose_time_is_over() {
+fn no_hook_runs_for_a_buried_message_whose_time_is_over() {
     let mut w = world();
     let pending_decisions = PendingDecisions {
         client_id: ClientId(77),

@@ -104,7 +104,7 @@ fn is_replayed(w: &World) {
 }
 
 #[test]
-fn one_that_nobody_holds_is_gone_at_once_and_its_record_says_why() {
+fn a_waiting_message_is_cancelled_at_once_and_its_record_has_the_reason() {
     let mut w = World::new();
     tracked(&mut w, "ready");
     let buried = tracked(&mut w, "buried");
@@ -152,7 +152,7 @@ fn one_that_nobody_holds_is_gone_at_once_and_its_record_says_why() {
 }
 
 #[test]
-fn the_holder_hears_of_it_and_has_the_grace_and_no_more() {
+fn the_holder_gets_a_cancel_and_has_the_grace_and_no_more() {
     let mut w = World::new();
     let id = tracked(&mut w, "a");
     assert_eq!(w.take(1, timed()), "a");
@@ -183,7 +183,7 @@ fn the_holder_hears_of_it_and_has_the_grace_and_no_more() {
 }
 
 #[test]
-fn a_holder_that_reports_after_the_grace_hears_of_the_cancel_and_the_reason_stays() {
+fn a_holder_that_reports_after_the_grace_gets_the_cancel_and_the_reason_stays() {
     let mut w = World::new();
     let id = tracked(&mut w, "a");
     assert_eq!(w.take(1, timed()), "a");
@@ -351,7 +351,7 @@ fn a_take_that_is_sent_again_does_not_get_a_cancelled_message_again() {
 
 /// The segment of the put is retired while the grace lasts.
 #[test]
-fn the_mark_is_in_the_image_of_the_message() {
+fn the_cancel_is_in_the_image_of_the_message() {
     let mut w = World::new();
     let id = w.put("q", "a");
     w.take(1, timed());

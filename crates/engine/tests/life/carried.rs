@@ -63,18 +63,12 @@ impl Pair {
         let outcome = self.ask(
             shard,
             1,
-            Command::Peek(Peek::List {
-                queue: queue.into(),
-                state: ListState::Ready,
-                after: None,
-                max: 99,
-            }),
+            Command::BulkOp(Box::new(BulkOp::show(queue.into(), ListState::Ready, 99))),
         );
-        let Outcome::Messages(messages) = outcome else {
+        let Outcome::BulkDone(done) = outcome else {
             return Vec::new();
         };
-        messages
-            .into_iter()
+        (done.messages.into_iter())
             .map(|m| {
                 let body = String::from_utf8(m.body.as_small().unwrap().to_vec()).unwrap();
                 (m.id, body, m.extra.map_or(Vec::new(), |extra| extra.attrs))
@@ -109,12 +103,10 @@ fn names() -> (&'static str, &'static str) {
 }
 
 fn move_all(from: &str, to: &str) -> Command {
-    Command::MoveAll {
-        from: from.into(),
-        to: to.into(),
-        state: ListState::Ready,
-        max: 99,
-    }
+    Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move(to.into()),
+        ..BulkOp::show(from.into(), ListState::Ready, 99)
+    }))
 }
 
 /// A dead letter of another shard lives as long as its queue there says, and redriven it begins
@@ -188,6 +180,8 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
     assert_eq!(ends(0, id), [AttemptEnd::DeadLetter]);
     assert_eq!(ends(1, id), [AttemptEnd::Released]);
     assert!(ends(1, of).is_empty());
+    let before = |shard: usize, id| pair.0[shard].engine.id_before(id);
+    assert_eq!((before(1, of), before(0, id)), (Some(id), None));
     pair.ask(1, 1, bulk_op(BulkAction::Redrive { to: None }));
     pair.carry(1);
     pair.restart();
@@ -202,14 +196,15 @@ fn a_dead_letter_and_back_is_known_by_the_id_it_was_put_under() {
 }
 
 #[test]
-fn what_is_sent_is_nobodys_until_it_is_carried() {
+fn a_sent_message_belongs_to_no_queue_until_it_is_carried() {
     let (a, b) = names();
     let mut pair = Pair::new(&[]);
     for body in ["one", "two", "three"] {
         pair.ask(0, 1, put(a, body));
     }
     pair.ask(1, 1, put(b, "zero"));
-    assert_eq!(pair.ask(0, 1, move_all(a, b)), Outcome::Count(3));
+    let moved = pair.ask(0, 1, move_all(a, b));
+    assert!(matches!(moved, Outcome::BulkDone(done) if done.matched == 3));
     assert_eq!(pair.bodies(0, a), [""; 0]);
     assert_eq!(pair.0[0].engine.sends_to(), Some(1));
     assert_eq!(pair.0[0].engine.next_deadline(), pair.0[0].now);
@@ -238,7 +233,7 @@ fn what_is_sent_is_nobodys_until_it_is_carried() {
 }
 
 #[test]
-fn a_dead_letter_tells_the_other_shard_why() {
+fn a_dead_letter_carries_its_reason_to_the_other_shard() {
     let (a, b) = names();
     let rule = Overrides {
         attempts_max: Some(1),

@@ -79,7 +79,7 @@ fn a_lease_of_the_margin_ends_soon_by_a_coarse_clock_too() {
 }
 
 #[test]
-fn what_is_left_is_at_first_what_was_asked_for() {
+fn the_remaining_time_is_at_first_the_requested_one() {
     for clock_grain_ms in [0, 1] {
         let mut w = World::with(Settings {
             clock_grain_ms,

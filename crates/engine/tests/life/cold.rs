@@ -128,12 +128,18 @@ fn archive() -> How {
     }
 }
 
-fn list(queue: &str, state: ListState, after: Option<u64>) -> Command {
-    Command::Peek(Peek::List {
-        queue: queue.into(),
-        state,
-        after: after.map(MessageId),
-        max: 9,
+fn list(queue: &str, state: ListState, after: Option<Cursor>) -> Command {
+    Command::BulkOp(Box::new(BulkOp {
+        after,
+        ..BulkOp::show(queue.into(), state, 9)
+    }))
+}
+
+/// A place behind all messages of this priority.
+fn behind(priority: u32, not_selectable: bool) -> Option<Cursor> {
+    Some(Cursor {
+        not_selectable,
+        order: (priority, i64::MAX, MessageId(u64::MAX)),
     })
 }
 
@@ -153,12 +159,10 @@ fn kick(state: ListState) -> Command {
 }
 
 fn moves(state: ListState) -> Command {
-    Command::MoveAll {
-        from: "q".into(),
-        to: "r".into(),
-        state,
-        max: 9,
-    }
+    Command::BulkOp(Box::new(BulkOp {
+        action: BulkAction::Move("r".into()),
+        ..BulkOp::show("q".into(), state, 9)
+    }))
 }
 
 fn transaction(effects: Vec<Effect>, then: Option<Command>) -> Command {
@@ -217,10 +221,10 @@ fn commands() -> Vec<Command> {
         Command::Peek(Peek::Delayed("q".into())),
         Command::Peek(Peek::Buried("aside".into())),
         list("q", ListState::Ready, None),
-        list("q", ListState::Ready, Some(3)),
-        list("q", ListState::Ready, Some(10)),
+        list("q", ListState::Ready, behind(4, false)),
+        list("q", ListState::Ready, behind(4, true)),
         list("q", ListState::Delayed, None),
-        list("aside", ListState::Buried, Some(7)),
+        list("aside", ListState::Buried, None),
         list("aside", ListState::Archived, None),
         kick(ListState::Buried),
         moves(ListState::Ready),
@@ -249,7 +253,10 @@ fn rest(w: &mut World, runs: &Runs) -> String {
             runs.read(w);
             let listed = listed.or_else(|| w.deliveries.pop().map(|d| d.outcome));
             let listed = match listed.expect("answered") {
-                Outcome::Messages(all) => all.iter().map(|m| (m.id.0, m.priority)).collect(),
+                Outcome::BulkDone(done) => {
+                    let all = done.messages.iter();
+                    all.map(|m| (m.id.0, m.priority)).collect()
+                }
                 _ => Vec::new(),
             };
             rest += &format!("{queue} {state:?}: {listed:?}\n");
@@ -336,7 +343,7 @@ fn a_take_behind_effects_waits_for_a_run_alone() {
 /// While memory is short what is due in runs is read block by block, so that
 /// puts need not wait for it; one who takes does not wait for that.
 #[test]
-fn what_is_due_is_read_no_faster_than_there_is_memory() {
+fn due_messages_are_read_no_faster_than_memory_allows() {
     let due_in_runs = |room| {
         let (mut w, mut runs) = (World::new(), Runs::default());
         for body in ["1", "2", "3", "4"] {

@@ -25,7 +25,7 @@ fn shown_tags(w: &mut World, queue: &str) -> Vec<(String, String)> {
         panic!("the queue is there");
     };
     let StatsReply::Setup(setup) = *stats else {
-        panic!("that was asked");
+        panic!("another reply came");
     };
     let word = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let all = setup.settings.tags.iter();
@@ -49,7 +49,7 @@ fn a_queue_is_made_once_and_is_there_after_a_restart() {
 }
 
 #[test]
-fn what_must_exist_is_not_made_by_use() {
+fn a_queue_that_must_exist_is_not_created_by_use() {
     let mut w = World::new();
     let must = |queue: &str| Put {
         must_exist: true,
@@ -93,7 +93,7 @@ fn a_wait_for_a_queue_that_must_exist_ends_when_it_is_dropped() {
 }
 
 #[test]
-fn a_put_that_says_nothing_is_delayed_as_its_queue_says() {
+fn a_put_without_a_delay_has_that_of_its_queue() {
     let mut w = World::new();
     let delay = Overrides {
         default_delay_ms: Some(1000),
@@ -170,7 +170,7 @@ fn tags_are_changed_one_by_one_survive_restarts_and_go_with_the_queue() {
 
 /// Pages of names, by prefix and by where dead letters go; what is only waited on has no name yet.
 #[test]
-fn names_of_queues_are_told_in_order_by_pages() {
+fn names_of_queues_are_listed_in_order_by_pages() {
     let mut w = World::new();
     for queue in ["b", "a2", "a1", "a10"] {
         create(&mut w, queue, Overrides::default());
@@ -190,7 +190,7 @@ fn names_of_queues_are_told_in_order_by_pages() {
             max,
         };
         let Some(Outcome::Stats(stats)) = w.ask(9, Command::Stats(names)) else {
-            panic!("numbers were asked");
+            panic!("another reply came");
         };
         let StatsReply::Names(page) = *stats else {
             panic!("of names");

@@ -72,7 +72,7 @@ fn replayed(w: &mut World) {
 }
 
 #[test]
-fn one_step_sets_puts_and_does_what_it_is_about() {
+fn one_step_sets_puts_and_executes_its_command() {
     let mut w = World::new();
     let effects = vec![
         set("k", Some("1"), None),
@@ -375,7 +375,7 @@ fn expiring(queue: &str, body: &str, ms: u64) -> Put {
 }
 
 #[test]
-fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
+fn an_expired_message_waits_for_the_decision_and_no_client_takes_it() {
     let mut w = World::new();
     want(&mut w, true, false, false);
     let ids: Vec<MessageId> = ["a", "b", "c"]
@@ -418,7 +418,7 @@ fn an_expired_message_waits_for_the_decision_and_nobody_takes_it() {
 }
 
 #[test]
-fn what_was_pending_at_a_crash_is_as_before_it() {
+fn pending_decisions_are_undone_by_a_crash() {
     let mut w = World::new();
     want(&mut w, true, true, false);
     w.put_as(expiring("q", "gone", 1000));
@@ -464,7 +464,7 @@ fn a_lease_that_ends_is_decided_at_its_old_place() {
     assert_eq!(w.take(2, reserve("q")), "a");
     w.wait(1001);
     let [(PendingDecisionKind::LeaseEnd, id)] = decisions_of(&mut w)[..] else {
-        panic!("nothing was asked");
+        panic!("no decision is pending");
     };
     // Its holder has lost it.
     let finish = Command::Settle {
@@ -478,7 +478,7 @@ fn a_lease_that_ends_is_decided_at_its_old_place() {
 }
 
 #[test]
-fn a_message_tried_too_often_goes_where_the_hook_says_or_where_the_rule_says() {
+fn a_message_tried_too_often_goes_where_the_hook_or_the_rule_sends_it() {
     let settings = Settings {
         defaults: QueueSettings {
             attempts_max: 1,
@@ -523,7 +523,7 @@ fn a_dropped_queue_takes_pending_messages_along() {
     w.put_as(expiring("q", "a", 1000));
     w.wait(1001);
     let [(_, id)] = decisions_of(&mut w)[..] else {
-        panic!("nothing was asked");
+        panic!("no decision is pending");
     };
     w.ask(1, Command::Drop("q".into()));
     do_all(&mut w, vec![], vec![Effect::Conclude(id)], None);

@@ -18,7 +18,7 @@ fn why(engine: &Engine, id: MessageId) -> Option<Ended> {
 }
 
 #[test]
-fn each_end_is_known_by_why_when_and_whose_command_it_was() {
+fn each_end_is_recorded_with_reason_time_and_caller() {
     let mut w = remembering(100);
     let ids: Vec<MessageId> = ["a", "b", "c", "d", "e"]
         .map(|body| w.put("q", body))
@@ -116,7 +116,7 @@ fn the_newest_are_known_and_none_where_none_is_kept() {
 }
 
 #[test]
-fn what_makes_way_is_not_taken_for_what_was_put_later() {
+fn a_dropped_message_is_not_confused_with_a_later_one() {
     let mut w = remembering(100);
     let gone = w.put("q", "gone");
     w.ask(
@@ -149,7 +149,7 @@ fn what_makes_way_is_not_taken_for_what_was_put_later() {
 }
 
 #[test]
-fn a_purge_is_told_by_its_own_time_and_client() {
+fn a_purge_is_recorded_with_its_own_time_and_client() {
     let mut w = remembering(100);
     let ids = ["a", "b"].map(|body| w.put("q", body));
     w.wait(50);
@@ -173,7 +173,7 @@ fn a_purge_is_told_by_its_own_time_and_client() {
 }
 
 #[test]
-fn a_purge_of_more_messages_than_are_kept_is_told_for_the_others() {
+fn a_purge_of_more_messages_than_ends_max_is_named_for_the_others() {
     let mut w = remembering(3);
     let ids: Vec<MessageId> = (0..6).map(|n| w.put("q", &n.to_string())).collect();
     let purged = w.engine.now();
@@ -213,7 +213,7 @@ fn a_purge_of_more_messages_than_are_kept_is_told_for_the_others() {
 }
 
 #[test]
-fn a_purge_of_messages_in_runs_is_told_though_nobody_knows_which_they_were() {
+fn a_purge_of_messages_in_runs_is_named_for_unknown_ids() {
     // Blocks of runs fill half of the record at most.
     for (max, kept) in [(4, 2), (100, 5)] {
         let mut w = remembering(max);
@@ -243,7 +243,7 @@ fn a_purge_of_messages_in_runs_is_told_though_nobody_knows_which_they_were() {
 /// Of the queue's deletion, also for a message that was reserved then, and of a purge in slices,
 /// which a put at the same place does not make an edit.
 #[test]
-fn a_purge_and_the_end_of_a_queue_are_told_apart() {
+fn a_purge_and_the_end_of_a_queue_have_different_ends() {
     let mut w = remembering(100);
     let purged = w.put("q", "a");
     let delete = BulkOp {

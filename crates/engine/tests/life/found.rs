@@ -50,7 +50,7 @@ fn a_list_of_puts_is_stored_whole_beside_a_waiter_over_its_queues() {
 }
 
 #[test]
-fn who_waited_longest_comes_first_in_every_queue_of_a_list() {
+fn the_consumer_that_waited_longest_is_first_in_every_queue_of_a_list() {
     let mut w = World::new();
     w.take(1, waiting("a"));
     w.take(2, over(&["a", "b"], waiting("a")));
@@ -104,7 +104,7 @@ fn a_list_with_a_body_that_never_fits_is_refused_whole() {
 }
 
 #[test]
-fn a_look_from_the_newest_end_sees_each_once() {
+fn a_peek_from_the_newest_end_sees_each_once() {
     let mut w = World::new();
     for (priority, body) in [(1, "a"), (2, "b"), (1, "c")] {
         w.put_as(prioritized("q", priority, body));
@@ -143,7 +143,7 @@ fn a_companion_the_consumer_cannot_frame_stays() {
 }
 
 #[test]
-fn marks_go_with_their_queue() {
+fn deduplication_records_go_with_their_queue() {
     let mut w = World::new();
     let put = |queue: &str| Put {
         more: Some(Box::new(PutMore {
@@ -179,7 +179,7 @@ fn a_child_older_than_its_parent_stays_its_child() {
 }
 
 #[test]
-fn a_queue_rests_anew_after_a_restart_and_keeps_what_it_was_told() {
+fn the_idle_time_begins_again_after_a_restart_and_settings_stay() {
     let mut settings = Settings::default();
     settings.defaults.idle_ms = 5_000;
     let mut w = World::with(settings);
@@ -208,7 +208,7 @@ fn a_queue_rests_anew_after_a_restart_and_keeps_what_it_was_told() {
 }
 
 #[test]
-fn what_vanished_does_not_come_back_when_a_queue_for_it_is_named() {
+fn expired_messages_do_not_come_back_when_expire_to_is_set() {
     let mut w = World::new();
     w.put_as(Put {
         expires: Expiry::In(10),
@@ -295,7 +295,7 @@ fn leases_that_end_together_keep_their_order_at_the_head() {
 }
 
 #[test]
-fn what_a_dropped_queue_counted_survives_its_segment() {
+fn totals_of_a_dropped_queue_survive_its_segment() {
     let mut w = World::new();
     w.put("q", "x");
     w.take(1, open("q"));
@@ -337,7 +337,7 @@ fn a_message_that_leaves_a_memory_queue_is_counted_after_a_restart() {
 
 /// A reader that begins at a segment does not know the leases from the segments before it.
 #[test]
-fn what_an_epoch_gives_back_is_counted_by_who_reads_from_behind() {
+fn messages_that_an_epoch_returns_are_counted_by_a_later_reader() {
     let mut w = World::new();
     w.put("a", "x");
     w.put("a", "y");

@@ -94,7 +94,7 @@ fn later(ms: u64) -> How {
 }
 
 #[test]
-fn a_group_waits_for_what_is_out_and_another_does_not() {
+fn a_group_waits_for_its_leased_message_and_another_does_not() {
     let mut w = world(groups(Groups::Ordered));
     let a = put(&mut w, "g1", "a");
     put(&mut w, "g1", "b");
@@ -117,7 +117,7 @@ fn a_take_of_several_follows_the_group_it_began_with() {
 }
 
 #[test]
-fn what_is_still_out_keeps_back_what_stands_behind_it() {
+fn a_reserved_message_blocks_later_ones_of_its_group() {
     for (longer, then) in [(1, "a"), (2, "a+b"), (0, "empty")] {
         let mut w = world(groups(Groups::Ordered));
         let ids = ["a", "b", "c"].map(|body| put(&mut w, "g", body));
@@ -129,7 +129,7 @@ fn what_is_still_out_keeps_back_what_stands_behind_it() {
 }
 
 #[test]
-fn what_is_given_back_goes_before_what_stood_behind_it() {
+fn a_released_message_goes_before_later_ones_of_its_group() {
     let mut w = world(groups(Groups::Ordered));
     let ids = ["a", "b"].map(|body| put(&mut w, "g", body));
     assert_eq!(w.take(1, receive(2, 30_000)), "a+b");
@@ -201,7 +201,7 @@ fn no_way_back_changes_the_order() {
 }
 
 #[test]
-fn priorities_order_groups_and_places_what_is_in_them() {
+fn priorities_order_groups_and_positions_order_their_messages() {
     let mut w = world(groups(Groups::Ordered));
     for (key, priority, body) in [("g", 5, "a"), ("h", 4, "b"), ("g", 1, "c"), ("h", 9, "d")] {
         let priority = Some(priority);
@@ -219,7 +219,7 @@ fn priorities_order_groups_and_places_what_is_in_them() {
 }
 
 #[test]
-fn those_without_a_key_are_free_of_each_other() {
+fn messages_without_a_key_are_independent() {
     let mut w = world(groups(Groups::Ordered));
     for body in ["a", "b"] {
         w.put("q", body);
@@ -229,7 +229,7 @@ fn those_without_a_key_are_free_of_each_other() {
 }
 
 #[test]
-fn what_a_consumer_cannot_frame_keeps_back_its_group_for_that_consumer() {
+fn a_message_that_cannot_be_framed_blocks_its_group_for_that_consumer() {
     let mut w = world(groups(Groups::Ordered));
     for (key, body) in [("g", "long"), ("g", "a"), ("h", "b")] {
         put(&mut w, key, body);
@@ -286,7 +286,7 @@ fn only_the_first_of_a_group_is_leased_by_its_id() {
 }
 
 #[test]
-fn those_who_wait_get_the_next_of_a_group_when_it_is_free() {
+fn waiting_consumers_get_the_next_of_a_group_when_it_is_free() {
     let mut w = world(groups(Groups::Ordered));
     let ids = ["a", "b", "c"].map(|body| put(&mut w, "g", body));
     assert_eq!(w.take(1, receive(1, 30_000)), "a");
@@ -338,7 +338,7 @@ fn of_one_key_no_more_are_out_than_may_be() {
 
 /// Limits of 0 are none: what they kept back goes, in its order.
 #[test]
-fn limits_of_a_key_that_are_lifted_let_those_who_wait_go() {
+fn lifted_limits_of_a_key_serve_waiting_consumers() {
     let limits = |max, count| Overrides {
         key_in_flight_max: Some(max),
         key_take_rate: Some(Rate {
@@ -406,7 +406,7 @@ fn a_rate_of_a_key_passes_over_it_until_its_moment() {
 }
 
 #[test]
-fn quiet_keys_go_before_a_noisy_one_and_it_is_not_starved() {
+fn keys_under_their_share_go_before_one_over_it_which_is_not_starved() {
     let mut w = world(groups(Groups::Fair));
     for number in 0..140 {
         put(&mut w, "A", &format!("a{number}"));
@@ -539,7 +539,7 @@ impl Runs {
 
 /// A hundred blocks of one key, and one message of another behind them.
 #[test]
-fn what_may_not_go_is_read_once_and_leaves_memory_again() {
+fn a_blocked_message_is_read_once_and_leaves_memory_again() {
     for by_limit in [false, true] {
         let limit = Overrides {
             key_in_flight_max: Some(1),
@@ -586,7 +586,7 @@ fn what_may_not_go_is_read_once_and_leaves_memory_again() {
 /// One that is delayed, or less urgent, and in a run keeps back what stands
 /// behind it.
 #[test]
-fn what_is_in_a_run_keeps_back_what_stands_behind_it() {
+fn a_message_in_a_run_blocks_later_ones_of_its_group() {
     let mut w = world(groups(Groups::Ordered));
     let mut runs = Runs::default();
     w.put_as(Put {

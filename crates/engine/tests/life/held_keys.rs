@@ -115,7 +115,7 @@ fn a_worker_holds_the_key_of_its_message_in_the_step_that_ends_the_lease() {
 }
 
 #[test]
-fn nobody_makes_a_hold_shorter_and_an_operator_ends_it() {
+fn no_worker_shortens_a_hold_and_an_operator_ends_it() {
     let mut w = world(Groups::Fair);
     let ids = ["a1", "a2"].map(|body| put(&mut w, "a", body));
     assert_eq!(w.take(1, reserve("q")), "a1");

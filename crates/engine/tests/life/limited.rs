@@ -65,7 +65,7 @@ fn takes_beyond_wait_in_their_turn_until_a_lease_ends() {
 
 /// Behind consumers that a limit holds back, peeks see new messages, in a subscription or not.
 #[test]
-fn who_only_looks_does_not_wait_for_those_who_may_not_take() {
+fn a_peek_does_not_wait_behind_blocked_takes() {
     let mut w = in_flight(1);
     w.put("q", "a");
     assert_eq!(w.take(1, reserve("q")), "a");
@@ -87,7 +87,7 @@ fn who_only_looks_does_not_wait_for_those_who_may_not_take() {
 }
 
 #[test]
-fn a_limit_that_is_raised_or_lifted_lets_those_who_wait_go() {
+fn a_raised_or_lifted_limit_serves_waiting_consumers() {
     let mut w = in_flight(1);
     for body in ["a", "b", "c"] {
         w.put("q", body);
@@ -158,7 +158,7 @@ fn a_rate_makes_takes_wait_until_their_moment() {
 }
 
 #[test]
-fn a_rate_of_nothing_is_no_rate_and_lets_those_who_wait_go() {
+fn a_rate_of_zero_is_no_rate_and_serves_waiting_consumers() {
     let rate = |count| Overrides {
         take_rate: Some(Rate {
             count,
@@ -187,7 +187,7 @@ fn a_rate_of_nothing_is_no_rate_and_lets_those_who_wait_go() {
 
 /// A file that is read again lets those who wait go, as a change of the queue's own settings does.
 #[test]
-fn a_limit_that_the_file_lifts_lets_those_who_wait_go() {
+fn a_limit_lifted_in_the_file_serves_waiting_consumers() {
     const HOURLY: Rate = Rate {
         count: 1,
         per_ms: 3_600_000,

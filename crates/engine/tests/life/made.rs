@@ -103,7 +103,7 @@ fn a_user_makes_so_many_queues_and_others_their_own() {
 }
 
 #[test]
-fn what_is_stored_counts_for_who_made_the_queue_until_it_leaves() {
+fn stored_bytes_count_for_the_creator_of_the_queue_until_they_leave() {
     let mut w = World::new();
     let account = Arc::new(Account::default());
     account.limit(0, 100);
@@ -144,7 +144,7 @@ fn what_is_stored_counts_for_who_made_the_queue_until_it_leaves() {
 }
 
 #[test]
-fn a_restart_and_a_snapshot_know_who_made_what() {
+fn a_restart_and_a_snapshot_know_the_creators_of_queues() {
     let mut w = World::new();
     let account = Arc::new(Account::default());
     permit(&mut w, &account);
@@ -175,7 +175,7 @@ fn a_restart_and_a_snapshot_know_who_made_what() {
 }
 
 #[test]
-fn what_has_left_memory_counts_as_well() {
+fn messages_that_left_memory_count_as_well() {
     let mut w = World::new();
     let account = Arc::new(Account::default());
     account.limit(0, 100);
@@ -219,7 +219,7 @@ fn what_has_left_memory_counts_as_well() {
 
 /// A pause keeps the user that made it, over a restart, until the queue is resumed.
 #[test]
-fn a_pause_keeps_who_made_it() {
+fn a_pause_keeps_the_creator_of_its_queue() {
     let mut w = World::new();
     permit(&mut w, &Arc::new(Account::default()));
     put(&mut w, ANN, "a", 1);

@@ -5,8 +5,10 @@ mod afar;
 mod after;
 mod after_limits;
 mod aging;
+mod asserted;
 mod awaited;
 mod batches;
+mod begun;
 mod bounds;
 mod bulk_done;
 mod buried;
@@ -76,7 +78,7 @@ fn first_id_is_one_and_ids_survive_restart_even_unused_ones() {
 }
 
 #[test]
-fn companions_leave_together_and_held_back_ones_never_alone() {
+fn companions_leave_together_and_one_not_selectable_never_alone() {
     let mut w = World::new();
     let keyed = |priority: u32, key: &str, body: &str, not_selectable| Put {
         more: Some(Box::new(PutMore {
@@ -269,7 +271,7 @@ fn a_waiter_over_several_queues_gets_the_best_and_only_once() {
 }
 
 #[test]
-fn a_standing_take_is_served_once_and_keeps_its_place_when_it_changes() {
+fn a_subscription_is_served_once_and_keeps_its_turn_when_it_changes() {
     let mut w = World::new();
     let on = |queues: &[&str]| {
         Box::new(Take {
@@ -630,7 +632,7 @@ fn a_restored_take_is_back_at_its_place() {
 }
 
 #[test]
-fn deadline_soon_is_told_before_a_lease_ends() {
+fn deadline_soon_comes_before_a_lease_ends() {
     let mut w = World::new();
     w.put_as(Put {
         ttr_ms: Some(2000),
@@ -717,7 +719,7 @@ fn a_flush_of_many_is_freed_in_slices() {
 }
 
 #[test]
-fn a_queue_exists_while_somebody_refers_to_it() {
+fn a_queue_exists_while_a_client_refers_to_it() {
     let mut w = World::new();
     let refer = |uses, watches| Command::Refer {
         queue: "q".into(),

@@ -55,7 +55,7 @@ fn fail() -> NamedAction {
 }
 
 #[test]
-fn whoever_can_name_a_message_under_a_lease_of_time_settles_it() {
+fn any_client_settles_a_message_under_a_timed_lease_by_name() {
     let mut w = World::new();
     put(&mut w, "q", "a", named("job"));
     assert_eq!(finish(&mut w, "job"), "message not found", "it waits");
@@ -153,7 +153,7 @@ fn a_bulk_operation_finds_messages_by_name_in_any_state() {
 }
 
 #[test]
-fn what_goes_back_to_the_tail_stands_behind_all_that_is_there() {
+fn a_message_returned_to_the_tail_is_behind_all_others() {
     let mut w = World::new();
     for body in ["a", "b"] {
         put(&mut w, "q", body, named(body));
@@ -250,7 +250,7 @@ fn a_consumer_has_its_own_default_time_and_is_shown_it() {
 }
 
 #[test]
-fn a_message_that_says_how_it_is_tried_again_is() {
+fn a_message_is_retried_by_its_own_policy() {
     for (max, failures, ends) in [(1, 2, "buried"), (-1, 1, "buried"), (0, 1, "gone")] {
         let mut w = World::new();
         let retry = Retry {
@@ -302,7 +302,7 @@ fn a_message_that_says_how_it_is_tried_again_is() {
 }
 
 #[test]
-fn without_on_timeout_only_what_is_said_is_a_failure() {
+fn without_on_timeout_only_a_reported_failure_counts() {
     let mut w = World::new();
     let retry = Retry {
         max: 0,

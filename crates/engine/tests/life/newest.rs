@@ -81,7 +81,7 @@ fn turns_of_buried_messages_are_in_order_of_time_over_all_queues() {
 }
 
 #[test]
-fn messages_of_two_queues_that_have_the_same_turn_stand_in_the_order_of_their_ids() {
+fn messages_of_two_queues_with_the_same_turn_come_by_their_ids() {
     let mut w = World::new();
     let (a, b) = (bury(&mut w, "a"), bury(&mut w, "b"));
     let turn = i64::try_from(w.now.0).expect("small") << TURN_SHIFT;

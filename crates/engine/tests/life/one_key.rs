@@ -56,7 +56,7 @@ fn a_take_of_one_key_gets_the_first_message_and_those_of_its_key_in_their_order(
 }
 
 #[test]
-fn a_consumer_that_waits_for_a_key_leaves_other_messages_to_those_behind_it() {
+fn a_consumer_that_waits_for_a_key_leaves_other_messages_to_later_consumers() {
     for groups in [Groups::None, Groups::Fair] {
         let mut settings = Settings::default();
         settings.defaults.groups = groups;
@@ -73,7 +73,7 @@ fn a_consumer_that_waits_for_a_key_leaves_other_messages_to_those_behind_it() {
 }
 
 #[test]
-fn where_keys_are_ordered_nobody_waits_for_one() {
+fn with_ordered_keys_no_reserve_waits_for_one() {
     let mut settings = Settings::default();
     settings.defaults.groups = Groups::Ordered;
     let mut w = World::with(settings);
@@ -82,7 +82,7 @@ fn where_keys_are_ordered_nobody_waits_for_one() {
 }
 
 #[test]
-fn a_message_that_may_stand_behind_one_on_disk_waits_for_a_later_take() {
+fn a_message_that_may_be_behind_one_on_disk_waits_for_a_later_take() {
     let mut w = World::new();
     let mut runs = Runs::default();
     let keyed = |priority: u32, body: &str| Put {
@@ -107,7 +107,7 @@ fn a_message_that_may_stand_behind_one_on_disk_waits_for_a_later_take() {
 }
 
 #[test]
-fn a_limit_of_the_key_bounds_what_a_take_of_it_gets() {
+fn a_limit_of_the_key_bounds_a_take_of_it() {
     let mut settings = Settings::default();
     settings.defaults.key_in_flight_max = 2;
     let mut w = World::with(settings);

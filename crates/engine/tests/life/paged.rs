@@ -21,7 +21,7 @@ fn page(w: &mut World, after: Option<Cursor>) -> (Vec<Message>, Option<Cursor>) 
 }
 
 #[test]
-fn a_page_of_messages_ends_at_a_mebibyte_of_what_they_have_beside_their_bodies() {
+fn a_page_of_messages_ends_at_a_mebibyte_of_fields() {
     let long = || -> Box<[u8]> { vec![b'x'; 300 << 10].into() };
     let attrs = || PutMore {
         attrs: vec![(b"a".as_slice().into(), long())],

@@ -80,7 +80,7 @@ fn leases_and_times_to_come_stay_behind() {
 }
 
 #[test]
-fn buried_ones_stand_behind_those_that_are_there() {
+fn buried_messages_come_behind_earlier_ones() {
     let mut w = World::new();
     let buried = |w: &mut World, body: &str| {
         w.put_as(with_past(
@@ -94,15 +94,10 @@ fn buried_ones_stand_behind_those_that_are_there() {
     let (a, b) = (buried(&mut w, "a"), buried(&mut w, "b"));
     w.restart();
     let c = buried(&mut w, "c");
-    let list = Peek::List {
-        queue: "q".into(),
-        state: ListState::Buried,
-        after: None,
-        max: 9,
-    };
-    match w.ask(1, Command::Peek(list)) {
-        Some(Outcome::Messages(messages)) => {
-            let ids: Vec<_> = messages.iter().map(|message| message.id).collect();
+    let show = BulkOp::show("q".into(), ListState::Buried, 9);
+    match w.ask(1, Command::BulkOp(Box::new(show))) {
+        Some(Outcome::BulkDone(done)) => {
+            let ids: Vec<_> = done.messages.iter().map(|message| message.id).collect();
             assert_eq!(ids, [a, b, c]);
         }
         other => panic!("{other:?}"),

@@ -37,7 +37,7 @@ fn gauges(w: &mut World, queue: &str) -> QueueGauges {
 /// Waiting, delayed and reserved messages, by a connection or by time, are gone in one step;
 /// messages put since are not, though the slices that free the gone ones come later.
 #[test]
-fn what_is_reserved_goes_as_well_and_nothing_put_since() {
+fn a_purge_removes_reserved_messages_and_none_put_since() {
     let mut w = World::new();
     for body in ["a", "b", "c"] {
         w.put("q", body);
@@ -104,7 +104,7 @@ fn for_its_holder_it_is_gone() {
 
 /// Messages that limits and keys delayed because of them may go.
 #[test]
-fn places_of_what_was_reserved_are_free() {
+fn positions_of_reserved_messages_are_free() {
     for overrides in [
         Overrides {
             in_flight_max: Some(1),
@@ -222,7 +222,7 @@ fn records_that_a_purge_forgot_keep_no_queue() {
 
 /// Whichever way a queue is emptied, and over a restart; the other queue's records stay.
 #[test]
-fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
+fn an_emptied_queue_knows_no_repeats_of_earlier_puts() {
     let purge = Command::BulkOp(Box::new(BulkOp {
         queue: "q".into(),
         state: ListState::Ready,
@@ -281,7 +281,7 @@ fn an_emptied_queue_knows_no_repeats_of_what_was_put_before() {
 
 /// Puts that come between the slices are remembered.
 #[test]
-fn a_purge_in_slices_forgets_only_repeats_of_what_was_there_at_its_begin() {
+fn a_purge_in_slices_forgets_only_repeats_from_before_its_begin() {
     let mut w = World::new();
     let put = |w: &mut World, id: &str| {
         let more = PutMore {

@@ -138,13 +138,13 @@ fn each_end_of_a_message_is_an_answer_of_its_own() {
             "{expected}"
         );
         w.wait(5000);
-        assert_eq!(received(&mut w), [""; 0], "it is told once");
+        assert_eq!(received(&mut w), [""; 0], "it is sent once");
         w.verify();
     }
 }
 
 #[test]
-fn a_result_that_is_there_is_told_at_once_and_after_a_restart() {
+fn an_existing_result_is_returned_at_once_and_after_a_restart() {
     let mut w = with(|settings| settings.retention_ms = 10_000);
     let id = held(&mut w);
     settle(&mut w, id, archive("sent"));
@@ -238,7 +238,7 @@ impl Permits for Open {
 }
 
 #[test]
-fn a_result_is_told_to_clients_that_may_look_into_the_queue() {
+fn a_result_needs_the_right_to_peek() {
     let mut w = with(|_| {});
     let (shut, open) = (w.put("shut", "a"), w.put("open", "a"));
     w.engine.set_permits(Some(Box::new(Open)));

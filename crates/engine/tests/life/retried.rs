@@ -199,7 +199,7 @@ fn a_delay_of_its_own_is_no_failure() {
 }
 
 #[test]
-fn one_that_failed_too_often_is_buried_with_what_was_said() {
+fn a_message_that_failed_too_often_is_buried_with_its_error() {
     let mut w = world(Overrides {
         retry_max: Some(1),
         ..policy()
@@ -222,7 +222,7 @@ fn one_that_failed_too_often_is_buried_with_what_was_said() {
 }
 
 #[test]
-fn one_that_was_reserved_too_often_is_buried_with_its_error_first() {
+fn a_message_reserved_too_often_is_buried_with_its_error_first() {
     for (error, expected) in [
         ("no route\n", "no route (reserved 1 time without finish)"),
         ("", "reserved 1 time without finish"),
@@ -242,7 +242,7 @@ fn one_that_was_reserved_too_often_is_buried_with_its_error_first() {
 }
 
 #[test]
-fn a_dead_letter_tells_how_often_it_failed_why_and_where() {
+fn a_dead_letter_has_its_failures_error_and_queue() {
     let mut w = world(Overrides {
         retry_max: Some(1),
         dead_letter: Some(DeadLetter::To("dead".into())),
@@ -258,7 +258,7 @@ fn a_dead_letter_tells_how_often_it_failed_why_and_where() {
     let all = ["reason", "failures", "attempts", "error", "queue"].map(&mut stored);
     let expected = ["failures", "2", "2", "no route", "q"];
     assert_eq!(all.map(Option::unwrap), expected.map(str::to_owned));
-    assert_eq!(message(&mut w, id).failures(), 0, "it begins anew there");
+    assert_eq!(message(&mut w, id).failures(), 0, "it begins again there");
     assert_eq!(w.pop("dead"), "a");
 }
 
@@ -283,7 +283,7 @@ fn whichever_limit_comes_first_ends_it() {
 }
 
 #[test]
-fn without_a_policy_only_what_is_said_to_have_failed_counts() {
+fn without_a_policy_only_a_reported_failure_counts() {
     let mut w = World::new();
     let id = w.put("q", "a");
     assert_eq!(w.take(1, reserve("q")), "a");
@@ -317,7 +317,7 @@ fn a_policy_that_changes_counts_from_the_next_failure_on() {
         },
     );
     w.wait(99);
-    assert_eq!(w.take(1, reserve("q")), "empty", "it rests as was said");
+    assert_eq!(w.take(1, reserve("q")), "empty", "it waits as configured");
     w.wait(1);
     assert_eq!(w.take(1, reserve("q")), "a");
     settle(&mut w, 1, id, release(When::Now));

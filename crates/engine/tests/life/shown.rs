@@ -49,7 +49,7 @@ fn refused(command_error: CommandError) -> Option<Outcome> {
 const TEN: LeaseTime = LeaseTime::Fixed(10_000);
 
 #[test]
-fn whoever_shows_a_lease_settles_it_whoever_holds_it() {
+fn any_client_that_shows_a_lease_settles_it() {
     let mut w = World::new();
     w.put("q", "x");
     let message = receive(&mut w, for_ms("q", TEN));
@@ -63,7 +63,7 @@ fn whoever_shows_a_lease_settles_it_whoever_holds_it() {
 }
 
 #[test]
-fn a_lease_that_is_over_is_told_from_a_message_that_is_gone() {
+fn a_lease_that_is_over_differs_from_a_message_that_is_gone() {
     let mut w = World::new();
     w.put("q", "x");
     let first = receive(&mut w, for_ms("q", TEN));
@@ -139,7 +139,7 @@ fn an_extended_lease_that_is_over_hides_the_message_again_under_its_number() {
 }
 
 #[test]
-fn a_lease_that_is_over_as_it_is_given_counts_and_shows_each_once() {
+fn a_lease_that_ends_at_once_counts_and_shows_each_once() {
     let mut w = World::new();
     w.put("q", "a");
     w.put("q", "b");
@@ -281,7 +281,7 @@ fn taken_with_token() -> (World, Vec<(MessageId, u32)>) {
 }
 
 #[test]
-fn a_take_that_is_sent_again_with_its_token_gets_the_same_leases_anew() {
+fn a_take_repeated_with_its_token_gets_new_leases_of_the_same_messages() {
     let (mut w, first) = taken_with_token();
     assert_eq!(bodies(&mut w, with_token("t")), first);
     // They began anew: as first given they would be over.
@@ -294,7 +294,7 @@ fn a_take_that_is_sent_again_with_its_token_gets_the_same_leases_anew() {
 }
 
 #[test]
-fn a_token_tells_nothing_once_one_of_its_leases_is_not_as_it_was_given() {
+fn a_token_repeats_no_reply_after_one_of_its_leases_changed() {
     let third = [(MessageId(3), 1), (MessageId(4), 1)];
     // One is deleted.
     let (mut w, _) = taken_with_token();
@@ -369,7 +369,7 @@ fn a_token_is_of_one_queue_and_known_for_five_minutes_and_a_wait_leaves_it_too()
 }
 
 #[test]
-fn a_delivery_says_whether_it_is_only_a_look() {
+fn a_delivery_shows_whether_it_is_a_peek() {
     let mut w = World::new();
     let peek = Take {
         peek: true,
@@ -383,7 +383,7 @@ fn a_delivery_says_whether_it_is_only_a_look() {
 }
 
 #[test]
-fn the_numbers_of_a_queue_say_whether_its_leases_end_at_once() {
+fn stats_of_a_queue_show_whether_its_leases_end_at_once() {
     let mut w = World::new();
     for (ms, at_once) in [(AT_ONCE_MS, true), (60_000, false)] {
         let overrides = Overrides {

@@ -51,7 +51,7 @@ fn overrides(name: &str) -> Box<Overrides> {
 }
 
 #[test]
-fn what_a_segment_begins_with_has_a_bound() {
+fn a_snapshot_has_a_bound() {
     const BOUND: u64 = 100_000;
     let mut w = bounded(BOUND);
     let made = fill(&mut w);
@@ -114,7 +114,7 @@ fn what_a_segment_begins_with_has_a_bound() {
 
 /// A directory from before there was a bound, or from under a larger one.
 #[test]
-fn what_is_over_the_bound_is_served_and_can_be_dropped() {
+fn queues_over_the_bound_are_served_and_can_be_dropped() {
     let mut w = bounded(1 << 20);
     fill(&mut w);
     w.settings.snapshot_bytes_max = 10_000;

@@ -109,7 +109,7 @@ fn in_the_queue_it_was_put_to() {
 }
 
 #[test]
-fn a_repeat_takes_the_place_of_what_waits_and_of_nothing_else() {
+fn a_repeat_replaces_only_a_waiting_message() {
     let mut w = World::new();
     let again = || unique("x", Scope::Done, OnRepeat::Replace);
     let first = w.put_as(again());
@@ -132,7 +132,7 @@ fn a_repeat_takes_the_place_of_what_waits_and_of_nothing_else() {
 }
 
 #[test]
-fn a_full_queue_takes_what_replaces() {
+fn a_full_queue_takes_a_replacement() {
     let mut w = World::new();
     let (queue, limits) = (
         "q".into(),
@@ -242,7 +242,7 @@ fn a_rule_that_changes_while_messages_wait_is_about_puts_from_then_on() {
     rule(&mut w, true);
     assert!(
         !stored(&mut w, "0"),
-        "what was put under the rule still waits"
+        "a message put under the rule still waits"
     );
     w.restart();
     assert!(!stored(&mut w, "0"));

@@ -88,7 +88,7 @@ fn settle(id: MessageId, how: How) -> Command {
 }
 
 #[test]
-fn a_client_hears_each_end_of_a_lease_in_the_step_that_brings_it() {
+fn a_client_gets_each_end_of_a_lease_in_the_same_step() {
     type End = fn(&mut World, MessageId);
     let rows: [(&str, End); 9] = [
         ("done", |w, id| does(w, settle(id, How::Finish))),
@@ -160,7 +160,7 @@ fn a_client_hears_each_end_of_a_lease_in_the_step_that_brings_it() {
 }
 
 #[test]
-fn a_client_hears_of_a_cancelled_message_and_of_a_longer_lease_and_of_nothing_else() {
+fn a_client_gets_a_cancelled_message_and_a_longer_lease_and_nothing_else() {
     let mut w = world();
     let mut lease = held(&mut w);
     assert_eq!(ask(&mut w, lease), None);
@@ -198,7 +198,7 @@ fn a_client_hears_of_a_cancelled_message_and_of_a_longer_lease_and_of_nothing_el
 }
 
 #[test]
-fn a_wait_ends_with_its_time_with_its_client_and_when_it_is_told_to() {
+fn a_wait_ends_with_its_time_its_client_and_on_request() {
     let mut w = world();
     let lease = held(&mut w);
     let short = AwaitLease {

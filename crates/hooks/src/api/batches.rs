@@ -5,18 +5,11 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Batch, BatchRequest, By, ByName, Caller, Command, Effect, NamedAction, Outcome, Track,
+    Batch, BatchRequest, By, ByName, Command, Effect, NamedAction, Outcome, Track,
 };
 
 use super::{Env, failed};
 use crate::fields::{batch_from, batch_id, message_name, name};
-use crate::step::Work;
-
-/// Asks as the server: what a hook does no client needs a right for.
-fn ask(work: &mut Work, command: Command) -> Option<Outcome> {
-    let caller = Caller::server(work.caller.client_id);
-    work.host.ask(caller, command).0
-}
 
 pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Result<()> {
     let new = env.function(lua, "quintet.batch", |_, env, of: Table| {
@@ -28,7 +21,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
                 queue: first.map(|first| first.queue.clone()).unwrap_or_default(),
                 parent: new.parent,
             };
-            let id = match ask(work, Command::Batch(number)) {
+            let id = match work.ask(Command::Batch(number)).0 {
                 Some(Outcome::Batch(batch)) => batch.id,
                 Some(Outcome::Refused(command_error)) => {
                     return Err(command_error.text().to_owned());
@@ -55,7 +48,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
     raw.set("batch_commit", commit)?;
     let show = env.function(lua, "batch:show", |lua, env, id: Value| {
         let show = Command::Batch(BatchRequest::Show(batch_id("batch", &id)?));
-        match env.work(|work| Ok(ask(work, show)))? {
+        match env.work(|work| Ok(work.ask(show).0))? {
             Some(Outcome::Batch(batch)) => shown(lua, &batch).map(Value::Table).map_err(failed),
             _ => Ok(Value::Nil),
         }
@@ -69,7 +62,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
             action: NamedAction::Track,
         };
         let query = Command::ByName(Box::new(by_name));
-        match env.work(|work| Ok(ask(work, query)))? {
+        match env.work(|work| Ok(work.ask(query).0))? {
             Some(Outcome::Tracked(_, track)) => {
                 tracked(lua, &track).map(Value::Table).map_err(failed)
             }

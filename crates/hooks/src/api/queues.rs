@@ -2,7 +2,7 @@
 
 use mlua::{Lua, Result, Table, Value};
 use quintet_types::{
-    Caller, Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId,
+    BulkOp, Cancel, Command, Effect, HOLD_MAX_MS, How, ListState, Message, MessageId,
     MessageResult, Name, Outcome, Peek, Put, QueueGauges, QueueTotals, ResultState, StatsOf,
     StatsReply,
 };
@@ -34,38 +34,31 @@ fn id(value: &Value) -> Answer<MessageId> {
         .map_err(|_| "a message's id is not negative".to_owned())
 }
 
-/// Pages of a queue that are looked through for one message that this step has
-/// not taken away: what is in runs comes in pages that may be short.
+/// Pages of a queue that are looked through for one message that this step has not taken away: one
+/// of large messages is short.
 const PAGES_MAX: usize = 16;
 
-/// The first message of a queue that this step has not taken away. Asked for by
-/// [`Peek`], as that never waits.
+/// The first message of a queue that this step has not taken away. It is shown, as that never
+/// waits.
 fn first(work: &mut Work, queue: &Name) -> Answer<Option<Message>> {
     let max = u32::try_from(work.step.gone.len() + 1).unwrap_or(u32::MAX);
     let mut after = None;
     for _ in 0..PAGES_MAX {
-        let peek = match max {
-            1 => Peek::Ready(queue.clone()),
-            max => Peek::List {
-                queue: queue.clone(),
-                state: ListState::Ready,
-                after,
-                max,
-            },
+        let show = BulkOp {
+            after,
+            ..BulkOp::show(queue.clone(), ListState::Ready, max)
         };
-        let caller = work.caller;
-        let Some(Outcome::Messages(messages)) = work.host.ask(caller, Command::Peek(peek)).0 else {
+        let Some(Outcome::BulkDone(done)) = work.ask(Command::BulkOp(Box::new(show))).0 else {
             return Ok(None);
         };
-        after = messages.last().map(|message| message.id);
-        let found = messages
-            .into_iter()
+        after = done.next;
+        let found = (done.messages.into_iter())
             .find(|message| message.selectable && !work.step.gone.contains(&message.id));
         if let Some(message) = found {
             work.step.saw(&message);
             return Ok(Some(message));
         }
-        if max == 1 {
+        if after.is_none() {
             break;
         }
     }
@@ -76,8 +69,7 @@ fn by_id(work: &mut Work, id: MessageId) -> Answer<Option<(Message, Name)>> {
     if work.step.gone.contains(&id) {
         return Ok(None);
     }
-    let caller = work.caller;
-    let (outcome, queue) = work.host.ask(caller, Command::Peek(Peek::Id(id)));
+    let (outcome, queue) = work.ask(Command::Peek(Peek::Id(id)));
     let found = match outcome {
         Some(Outcome::Messages(messages)) => messages.into_iter().next(),
         _ => None,
@@ -155,10 +147,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
     let result = env.function(lua, "quintet.result", |lua, env, which: Value| {
         let id = id(&which)?;
         let ask = Command::AwaitResult { id, wait_ms: 0 };
-        let outcome = env.work(|work| {
-            let caller = Caller::server(work.caller.client_id);
-            Ok(work.host.ask(caller, ask).0)
-        })?;
+        let outcome = env.work(|work| Ok(work.ask(ask).0))?;
         let answer = match outcome {
             Some(Outcome::Result(result)) => ended(lua, &result),
             Some(Outcome::Empty) => {
@@ -231,12 +220,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
 }
 
 fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
-    let ask = |env: &Env, of: StatsOf| {
-        env.work(|work| {
-            let caller = work.caller;
-            Ok(work.host.ask(caller, Command::Stats(of)).0)
-        })
-    };
+    let ask = |env: &Env, of: StatsOf| env.work(|work| Ok(work.ask(Command::Stats(of)).0));
     let queues = env.function(lua, "quintet.queues", move |lua, env, ()| {
         let names = lua.create_table().map_err(failed)?;
         let mut next = Some((0, 0));

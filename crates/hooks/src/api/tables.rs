@@ -45,8 +45,7 @@ fn read(
         table: table.clone(),
         key: key.into(),
     };
-    let caller = work.caller;
-    let entry = match work.host.ask(caller, Command::Table(ask)).0 {
+    let entry = match work.ask(Command::Table(ask)).0 {
         Some(Outcome::Entries(entries)) => entries.into_iter().next(),
         Some(Outcome::Refused(command_error)) => return Err(command_error.text().into()),
         _ => None,
@@ -126,13 +125,11 @@ pub(super) fn install(lua: &Lua, env: &Env, raw: &Table) -> Result<()> {
                 after,
                 max: PAGE,
             };
-            let entries: Vec<TableEntry> = env.work(|work| {
-                let caller = work.caller;
-                match work.host.ask(caller, Command::Table(ask)).0 {
+            let entries: Vec<TableEntry> =
+                env.work(|work| match work.ask(Command::Table(ask)).0 {
                     Some(Outcome::Entries(entries)) => Ok(entries),
                     _ => Ok(Vec::new()),
-                }
-            })?;
+                })?;
             let page = lua.create_table().map_err(failed)?;
             for (at, entry) in entries.iter().enumerate() {
                 let pair = lua.create_table().map_err(failed)?;

@@ -149,7 +149,6 @@ impl Host for World {
 
 /// Hooks over a [`World`].
 pub struct Trial {
-    /// The engine.
     pub world: World,
     pub state: HookState,
     arrived: Vec<(ClientId, Decided)>,
@@ -255,7 +254,7 @@ fn decider() -> Who {
     }
 }
 
-/// A client of a trial.
+/// A client without a user, connected from 127.0.0.1.
 pub fn client(number: u64) -> Who {
     Who {
         caller: Caller {

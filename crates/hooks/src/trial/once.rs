@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quintet_types::{
-    Body, Caller, ClientId, Command, Expiry, How, LeaseOwner, LeaseRequest, LeaseTime, ListState,
-    MessageId, Ms, Name, Outcome, Overrides, Peek, Put, Settings, StatsOf, StatsReply, Take, When,
+    Body, BulkOp, Caller, ClientId, Command, Expiry, How, LeaseOwner, LeaseRequest, LeaseTime,
+    ListState, MessageId, Ms, Name, Outcome, Overrides, Put, Settings, StatsOf, StatsReply, Take,
+    When,
 };
 
 use super::{Trial, client};
@@ -247,16 +248,11 @@ fn contents(trial: &mut Trial, out: &mut String) {
             (ListState::Reserved, "reserved"),
             (ListState::Buried, "buried"),
         ] {
-            let list = Peek::List {
-                queue: queue.name.clone(),
-                state,
-                after: None,
-                max: SHOWN_MAX,
-            };
-            let Some(Outcome::Messages(messages)) = past(trial, Command::Peek(list)) else {
+            let show = BulkOp::show(queue.name.clone(), state, SHOWN_MAX);
+            let Some(Outcome::BulkDone(done)) = past(trial, Command::BulkOp(Box::new(show))) else {
                 continue;
             };
-            for message in messages {
+            for message in done.messages {
                 let _infallible = writeln!(
                     out,
                     "queue {}: {word}, priority {}: {}",

@@ -25,7 +25,7 @@ use quintet_policy::Limits;
 /// The time at which every test begins: 2026-01-01T00:00:00Z.
 const BEGINNING: Ms = Ms(1_767_225_600_000);
 
-/// Result of one test.
+/// The name of a test and, if it failed, its error.
 #[derive(Debug)]
 pub struct TestResult {
     pub name: String,

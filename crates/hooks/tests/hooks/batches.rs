@@ -66,7 +66,7 @@ fn a_hook_makes_a_batch_fills_and_commits_it_in_one_step_with_its_command() {
 }
 
 #[test]
-fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
+fn a_hook_that_fails_has_made_no_batch_and_its_error_is_named() {
     let mut t = trial(
         "function before_put(msg)
            local done = {queue = 'done', body = 'x'}
@@ -141,7 +141,7 @@ fn a_hook_that_fails_has_made_no_batch_and_what_is_wrong_is_named() {
 }
 
 #[test]
-fn what_became_of_a_tracked_message_is_told_to_hooks() {
+fn hooks_read_outcomes_of_tracked_messages() {
     let mut t = trial(
         "function before_put(msg)
            msg.tracked, msg.name = msg.body ~= 'plain', msg.body
@@ -216,7 +216,7 @@ fn a_put_of_a_hook_waits_for_messages_of_any_shard() {
 }
 
 #[test]
-fn a_queue_for_replies_with_a_long_name_is_told_its_limit() {
+fn a_reply_queue_with_a_long_name_gets_its_limit() {
     let mut t = trial("function before_put(msg) msg.reply_to = ('q'):rep(256) end");
     assert_eq!(put(&mut t, "a", "x"), "1");
     let says = "hook before_put: hooks.lua:1: msg.reply_to: at most 255 bytes expected";

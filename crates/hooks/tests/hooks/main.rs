@@ -227,7 +227,7 @@ fn wrong_return_values_are_named() {
 }
 
 #[test]
-fn what_a_hook_reads_and_writes_is_one_step_with_its_command() {
+fn reads_and_writes_of_a_hook_are_one_step_with_its_command() {
     let mut t = trial(
         "function before_put(msg)
            local seen = quintet.table('seen')
@@ -374,7 +374,7 @@ fn reserve(t: &mut Trial, queue: &str, ms: u64) -> String {
 }
 
 #[test]
-fn what_time_does_to_messages_is_decided_by_hooks() {
+fn hooks_decide_about_expiry_and_ends_of_leases() {
     let mut settings = Settings::default();
     settings.defaults.ttl_ms = 1000;
     let mut t = trial_with(
@@ -448,7 +448,7 @@ fn a_list_of_events_refuses_for_these_alone() {
 }
 
 #[test]
-fn what_fails_to_load_says_where() {
+fn an_error_of_loading_has_its_place() {
     for (text, line, wanted) in [
         ("\nfunction before_put(\n", 3, "expected"),
         ("\nerror('at load')", 2, "at load"),
@@ -502,7 +502,7 @@ fn json_survives_a_round_trip() {
 }
 
 #[test]
-fn two_who_race_past_a_guard_cannot_both_win() {
+fn two_clients_that_race_past_a_guard_cannot_both_win() {
     const KEYS: usize = 500;
     let text = "function before_put(msg)
            local seen = quintet.table('seen')
@@ -602,7 +602,7 @@ fn a_hook_whose_reads_never_hold_gives_up_and_counts_nothing() {
 }
 
 #[test]
-fn replay_of_what_hooks_decided_needs_no_hooks() {
+fn replay_of_decisions_of_hooks_needs_no_hooks() {
     let mut settings = Settings::default();
     settings.defaults.ttl_ms = 500;
     let mut t = trial_with(
@@ -663,7 +663,7 @@ fn several_puts_of_one_command_are_one_step() {
 }
 
 #[test]
-fn an_auth_that_fails_lets_nobody_in() {
+fn an_auth_hook_that_fails_rejects_the_login() {
     let mut t = trial("function auth() error('oops') end");
     assert_eq!(t.state.auth(&client(8), "me", b"x"), Some(false));
     let mut t = trial("");
@@ -671,7 +671,7 @@ fn an_auth_that_fails_lets_nobody_in() {
 }
 
 #[test]
-fn one_call_asks_for_so_much_and_no_more() {
+fn one_call_has_a_bound_of_changes() {
     let mut t = trial("function before_put() for i = 1, 2000 do quintet.put('q', 'x') end end");
     put(&mut t, "r", "x");
     assert!(log(&t)[0].contains("one call can make at most 1000 requests"));
@@ -690,7 +690,7 @@ fn one_call_asks_for_so_much_and_no_more() {
 }
 
 #[test]
-fn a_take_is_its_clients_whatever_its_hook_noted() {
+fn a_take_belongs_to_its_client_although_its_hook_changed_data() {
     let mut t = trial(
         "function before_take(take) quintet.table('t'):add('takes') quintet.put('log', take.queue) end",
     );
@@ -706,7 +706,7 @@ fn a_take_is_its_clients_whatever_its_hook_noted() {
 }
 
 #[test]
-fn a_standing_take_is_changed_and_served_through_the_hook() {
+fn a_subscription_is_changed_and_served_through_the_hook() {
     let mut t = trial("function after_take(msg) msg.body = msg.body .. '!' end");
     let watch = Command::Watch(Some(Box::new(from("a"))));
     assert_eq!(described(t.submit(&client(2), watch)), "Done");

@@ -8,7 +8,7 @@ use quintet_hooks::trial::run_tests;
 use quintet_hooks::{Event, Limits, Program};
 
 #[test]
-fn the_recipes_do_what_they_say() {
+fn the_recipes_work_as_documented() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/hooks");
     let mut failed = Vec::new();
     let mut recipes = 0;

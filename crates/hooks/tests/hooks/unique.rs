@@ -3,7 +3,7 @@
 use super::{log, put, take, trial};
 
 #[test]
-fn what_makes_a_put_a_repeat_is_a_text_or_a_table() {
+fn dedupe_of_a_put_is_a_text_or_a_table() {
     let mut t = trial(
         "function before_put(msg)
            if msg.body == 'text' then msg.dedupe = 'x' end

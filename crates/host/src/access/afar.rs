@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quintet_engine::NamedParents;
 use quintet_types::{AFTER_ALL_MAX, CommandError, Hold, MessageId, Principal, Put, PutAfter};
 use smallvec::SmallVec;
 
@@ -82,24 +83,20 @@ impl Access<'_> {
         Ok(parents)
     }
 
-    /// Finds tracked messages by name: in the shard of a put's queue before the others.
+    /// Finds tracked messages by name, in all shards.
     fn find_names(&mut self, requester: Principal, puts: &mut [(usize, &mut Put)]) {
         let has_names = |put: &Put| after_of(put).is_some_and(|after| !after.names.is_empty());
         if !puts.iter().any(|(_, put)| has_names(put)) {
             return;
         }
-        for own in [true, false] {
-            for shard in 0..self.core.shards.len() {
-                let requested = puts.iter_mut().filter(|(into, _)| (*into == shard) == own);
-                let requested = requested.map(|(_, put)| &mut **put);
-                let mut requested = requested.filter(|put| has_names(put)).peekable();
-                if requested.peek().is_some() {
-                    self.step(shard, |at| {
-                        at.engine.find_parents(at.now, requester, requested)
-                    });
-                }
-            }
+        let mut found = NamedParents::default();
+        for shard in 0..self.core.shards.len() {
+            let puts = puts.iter().map(|(_, put)| &**put);
+            self.step(shard, |at| {
+                at.engine.find_parents(at.now, requester, puts, &mut found);
+            });
         }
+        found.name(puts.iter_mut().map(|(_, put)| &mut **put));
     }
 
     /// Sees to it that these shards learn of the ends of messages for which some wait there; all

@@ -239,7 +239,7 @@ impl<'a> Access<'a> {
             }
             None => {
                 let at = self.held.iter().position(|(held, _)| *held == into);
-                let at = at.expect("what is put with others is put while all are locked");
+                let at = at.expect("a put with other shards runs while all are locked");
                 (&mut *self.held[at].1, None)
             }
         };
@@ -270,8 +270,7 @@ fn two<'a>(
     let at = |shard: usize| held.iter().position(|(held, _)| *held == shard);
     let places = at(first).zip(at(second));
     let found = places.and_then(|(a, b)| held.get_disjoint_mut([a, b]).ok());
-    let [(_, first), (_, second)] =
-        found.expect("what is between two shards is done while both are locked");
+    let [(_, first), (_, second)] = found.expect("work of two shards runs while both are locked");
     (first, second)
 }
 

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use quintet_types::{
     BackTo, BatchRequest, Body, BulkAction, BulkOp, By, ByName, Callback, CallbackState,
-    CommandError, Effect, Filter, Guard, How, LeaseOwner, LeaseRequest, LeaseTime, ListState,
-    MessageId, NamedAction, NewBatch, Overrides, Pattern, Pick, Put, PutMore, Settings, StatsOf,
-    TableRequest, Take, Tie, Transaction, Wait, shard_of_id, shard_of_queue,
+    CommandError, Effect, Guard, How, LeaseOwner, LeaseRequest, LeaseTime, ListState, MessageId,
+    NamedAction, NewBatch, Overrides, Pattern, Pick, Put, PutMore, Settings, StatsOf, TableRequest,
+    Take, Tie, Transaction, Wait, shard_of_id, shard_of_queue,
 };
 
 use super::*;
@@ -159,7 +159,7 @@ fn many_puts_are_stored_before_they_are_answered() {
 /// A start reads the state that was there, to the last lease's end: replay in the server leaves out
 /// no kind of fact.
 #[test]
-fn what_is_read_from_the_log_is_what_was_there() {
+fn bytes_read_from_the_log_are_the_written_ones() {
     let folder = tempfile::tempdir().expect("a folder");
     let q = names();
     let core = core(folder.path(), &Settings::default());
@@ -237,28 +237,22 @@ fn messages_move_between_shards_and_survive_it() {
     assert_eq!(ask(&first, to_first(ids[3])), Outcome::Done);
     let gone = Outcome::Refused(CommandError::NotFound);
     assert_eq!(ask(&first, to_first(ids[3])), gone);
-    let all = |to: &Name| Command::MoveAll {
-        from: q[2].clone(),
-        to: to.clone(),
-        state: ListState::Ready,
-        max: 2,
+    let bulk_op = |action, max| {
+        Command::BulkOp(Box::new(BulkOp {
+            action,
+            ..BulkOp::show(q[2].clone(), ListState::Ready, max)
+        }))
     };
-    assert_eq!(ask(&first, all(&q[0])), Outcome::Count(2));
+    let all = |to: &Name| bulk_op(BulkAction::Move(to.clone()), 2);
+    assert!(
+        matches!(ask(&first, all(&q[0])), Outcome::BulkDone(bulk_done) if bulk_done.matched == 2)
+    );
     // A queue that cannot be made is no place to go, and nothing is sent.
     let mut other = (0..).map(|n| Name::from(format!("other{n}").as_str()));
     let other = other.find(|name| shard_of_queue(name.as_bytes(), SHARDS) == 0);
     let full = Outcome::Refused(CommandError::TooManyQueues);
     assert_eq!(ask(&first, all(&other.expect("one"))), full);
-    let into = |to: &Name| {
-        Command::BulkOp(Box::new(BulkOp {
-            queue: q[2].clone(),
-            state: ListState::Ready,
-            filter: Filter::default(),
-            action: BulkAction::RedriveInto(to.clone()),
-            after: None,
-            max: 1,
-        }))
-    };
+    let into = |to: &Name| bulk_op(BulkAction::RedriveInto(to.clone()), 1);
     // Nor is one that would have to be made by what goes back only to queues that are there.
     let gone = Outcome::Refused(CommandError::QueueNotFound);
     assert_eq!(ask(&first, into(&q[1])), gone);
@@ -495,7 +489,7 @@ fn put_unwritten(core: &Core, body: &str) -> u64 {
 }
 
 #[test]
-fn a_thread_syncs_itself_what_is_small_while_nobody_else_does() {
+fn a_thread_syncs_a_small_batch_itself_while_no_other_does() {
     let folder = tempfile::tempdir().expect("a folder");
     let core = core(folder.path(), &Settings::default());
     let first = put_unwritten(&core, "small");

@@ -128,7 +128,7 @@ fn answer(outcome: &Outcome) -> Answer {
     {
         answer(outcome)
     } else if let Outcome::Messages(messages) = outcome {
-        assert_eq!(messages.len(), 1, "one was asked for");
+        assert_eq!(messages.len(), 1, "one was requested");
         Answer::Got(number(&messages[0].body))
     } else if *outcome == Outcome::Empty {
         Answer::Empty

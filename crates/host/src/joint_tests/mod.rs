@@ -50,7 +50,7 @@ fn tried(seed: u64, without: Without) -> Option<RunCounts> {
 }
 
 #[test]
-fn what_clients_of_three_nodes_were_told_is_so_whatever_goes_wrong() {
+fn replies_of_three_nodes_stay_true_under_all_faults() {
     let seeds = quintet_sim::seeds(2_000);
     let next = AtomicU64::new(seeds.start);
     let total = Mutex::new(RunCounts::default());
@@ -97,12 +97,12 @@ fn answers_without_a_lease_are_found() {
 }
 
 #[test]
-fn a_purge_of_what_replay_needs_is_found() {
+fn a_purge_of_entries_that_replay_needs_is_found() {
     is_found(Without::Purge);
 }
 
 #[test]
-fn that_nodes_believe_where_a_damaged_leader_begins_is_found() {
+fn nodes_that_trust_the_begin_of_a_damaged_leader_are_found() {
     is_found(Without::Beginning);
 }
 

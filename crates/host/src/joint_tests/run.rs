@@ -370,7 +370,7 @@ pub(super) fn lies(seed: u64) -> bool {
     seed % 4 == 3
 }
 
-/// One seed.
+/// Runs one random schedule of nodes and faults; the same seed gives the same run.
 pub(super) fn run(seed: u64, without: Without) -> RunCounts {
     Run::new(seed, without).run()
 }

@@ -168,7 +168,7 @@ fn a_standby_that_stood_still_and_reads_late_takes_over_with_the_right_time() {
 }
 
 #[test]
-fn that_a_takeover_goes_by_the_wall_clock_is_found() {
+fn a_takeover_by_the_wall_clock_is_found() {
     let (moved, left, stored) = takeover(HOUR, Without::Time);
     assert!(moved > HOUR / 2, "{moved}");
     assert_ne!(left, [b"expires".to_vec(), b"once".to_vec()]);

@@ -582,7 +582,7 @@ fn a_run_half_in_force_is_left_alone() {
 /// A put waits for memory, and memory is free again before the compactor looks: the compactor finds
 /// nothing to do, and the put is answered all the same.
 #[test]
-fn a_put_that_waits_for_memory_is_answered_where_the_keeper_has_nothing_to_do() {
+fn a_put_that_waits_for_memory_is_answered_where_the_compactor_has_nothing_to_do() {
     let never = AtomicBool::new(false);
     let core = open(&SimDisk::new(1));
     ask(&core, put(1, 1000));

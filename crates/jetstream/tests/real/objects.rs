@@ -74,7 +74,7 @@ fn a_file_comes_back_and_goes() {
     assert_eq!(used(other.put(NAME, &*late)), io::ErrorKind::AlreadyExists);
     assert_eq!(one.list().expect("listed"), ["run-00000-0000000008.qrun"]);
     let to = files.file("nothing", b"");
-    assert!(!one.get(NAME, &*to).expect("asked"));
+    assert!(!one.get(NAME, &*to).expect("an answer"));
 }
 
 /// Keeps a file, also if the leader changes meanwhile.
@@ -94,7 +94,7 @@ fn keep(objects: &Objects, name: &str, file: &dyn StorageFile) {
 
 #[test]
 #[ignore = "needs nats-server: cargo xtask test cluster"]
-fn what_was_kept_outlives_a_server() {
+fn stored_objects_outlive_a_server() {
     let mut fleet = Fleet::start(3);
     let (objects, _stream) = bucket(&fleet, 3);
     let files = files();
@@ -119,7 +119,7 @@ fn what_was_kept_outlives_a_server() {
 
 #[test]
 #[ignore = "needs nats-server: cargo xtask test cluster"]
-fn what_is_not_what_was_stored_is_refused() {
+fn an_object_that_differs_from_the_stored_one_is_refused() {
     let fleet = Fleet::start(1);
     let (objects, _stream) = bucket(&fleet, 1);
     let files = files();

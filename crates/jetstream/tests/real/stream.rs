@@ -224,7 +224,7 @@ fn append_or_unknown(stream: &JetStream, expected: u64, entry: &str) -> Answer {
 
 #[test]
 #[ignore = "needs nats-server: cargo xtask test cluster"]
-fn the_near_server_is_the_first_and_what_is_asked_goes_to_another() {
+fn the_near_server_is_first_and_requests_go_to_another() {
     let mut fleet = Fleet::start(3);
     drop(fleet.stream("near"));
     let connect = |fleet: &Fleet, near: &str| {

@@ -13,7 +13,7 @@ const KEY_BYTES: usize = 8;
 /// The most bytes an entry takes beside its payload.
 pub(super) const ENTRY_OVERHEAD_MAX: usize = 2 * VARINT_BYTES_MAX + KEY_BYTES;
 
-/// One entry of a run.
+/// An entry of a run, read from a block that is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// Its place in the run, from 0.
@@ -107,7 +107,7 @@ impl Block {
         size_of::<Self>() + self.part.capacity()
     }
 
-    /// Its entries, in order.
+    /// Its entries by rising ordinal, decoded one by one.
     pub fn entries(&self) -> Entries<'_> {
         Entries {
             rest: self.part.content(),

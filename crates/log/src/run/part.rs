@@ -56,7 +56,6 @@ pub enum RunPart {
     Header,
     /// The last 128 bytes.
     Trailer,
-    /// The block with this number.
     Block(u32),
     /// One or several chunks of large bodies.
     Chunk,

@@ -77,7 +77,7 @@ impl Run {
         }
     }
 
-    /// Which run this is.
+    /// The name from the header of its file.
     pub fn name(&self) -> RunName {
         self.cover.name
     }
@@ -87,7 +87,7 @@ impl Run {
         self.cover.created_ms
     }
 
-    /// Bytes of the file.
+    /// Length of the file, head and footer included.
     pub fn file_bytes(&self) -> u64 {
         self.cover.file_len
     }
@@ -107,7 +107,7 @@ impl Run {
         self.footer.keys.pairs
     }
 
-    /// Bytes of all payloads.
+    /// Sum of the lengths of all payloads, without chunks.
     pub fn payload_bytes(&self) -> u64 {
         self.footer.payload_bytes
     }

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn an_invalid_number_is_refused() {
         assert_eq!(get(&mut &[][..]), None);
         assert_eq!(get(&mut &[0x80][..]), None);
         assert_eq!(get(&mut &[0xff; 11][..]), None);

@@ -18,7 +18,7 @@ const HEADER: u64 = PART_HEADER_BYTES as u64;
 /// How often progress is reported, bytes.
 const PROGRESS_BYTES: u64 = 4 << 20;
 
-/// Damage at one position of a run.
+/// A part of a run that cannot be read, with its place in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDamage {
     /// The part that belongs there.

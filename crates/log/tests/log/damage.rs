@@ -253,7 +253,7 @@ fn a_segment_that_was_only_begun_may_have_no_header() {
         assert_eq!(repaired(&torn).replaced, 0);
         let (mut log, recovery, seen) = open(Arc::new(torn.clone())).expect("open");
         assert_eq!(payloads(&seen), expected);
-        assert_eq!(recovery.cut.expect("it is said").file, name);
+        assert_eq!(recovery.cut.expect("a cut is reported").file, name);
         assert_eq!(torn.content(&name), None, "it is gone");
         // Its number comes again, if not its name.
         log.begin_segment();
@@ -294,7 +294,7 @@ fn two_files_of_one_number_are_damage() {
     disk.set_content(&name_of(SegmentNumber(3)), &content);
     assert_eq!(open_error(&disk).0, name);
     assert_eq!(repaired(&disk).lost[0].file, name);
-    open(Arc::new(disk)).expect("open what was repaired");
+    open(Arc::new(disk)).expect("open the repaired log");
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn forged(position: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_newer_format_names_who_wrote_it() {
+fn a_newer_format_names_its_writer() {
     let (disk, ..) = sound();
     let name = name_of(SegmentNumber(1));
     for (at, value) in [(8, 2_u8), (16, 1)] {
@@ -523,7 +523,7 @@ fn a_frame_the_caller_cannot_replay_is_named() {
 }
 
 #[test]
-fn what_was_cut_does_not_come_back() {
+fn a_frame_that_was_cut_off_does_not_come_back() {
     // Of two unsynced frames the first was torn and the second was not. A frame of the first one's
     // length then takes its place: the second must not follow it.
     let disk = SimDisk::new(3);
@@ -694,7 +694,7 @@ fn runs_without_a_log_are_damage() {
 
 /// From before there were extents, and without the lengths in headers.
 #[test]
-fn a_directory_that_says_nothing_opens_as_before() {
+fn a_directory_without_an_extent_opens_as_before() {
     for loss in [None, Some(Loss::Oldest), Some(Loss::Newest)] {
         let (disk, expected) = four_segments(false);
         for name in disk.list().expect("list") {

@@ -216,7 +216,7 @@ fn the_oldest_segment_is_never_one_a_crash_could_take() {
 }
 
 #[test]
-fn a_backup_has_what_was_only_begun() {
+fn a_backup_has_unfinished_messages() {
     let disk = SimDisk::new(1);
     let (mut log, ..) = open_with(Arc::new(disk.clone()), small(2)).expect("open");
     let expected: Vec<Vec<u8>> = (0..4_u8).map(|number| vec![number; 300]).collect();
@@ -575,7 +575,7 @@ fn a_log_on_a_full_disk_opens_and_goes_on_as_far_as_it_gets() {
 
 /// ENOSPC, EDQUOT, EFBIG and ENOMEM (as EMFILE and ENFILE), out of every call that may say so.
 #[test]
-fn every_word_for_a_full_disk_is_heard() {
+fn every_error_of_a_full_disk_is_recognized() {
     use std::io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
     for kind in [StorageFull, QuotaExceeded, FileTooLarge, OutOfMemory] {
         let full = |first| Fault::Refused(kind, first);

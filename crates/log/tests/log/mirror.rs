@@ -59,7 +59,7 @@ fn a_copy_that_begins_anywhere_has_every_frame_at_its_place() {
 }
 
 #[test]
-fn a_copy_syncs_nothing_unless_it_is_asked() {
+fn a_copy_syncs_only_on_request() {
     let disk = SimDisk::new(1);
     let mut log = begin(&disk, 9, 5_000).expect("begin");
     for number in 0..5 {

@@ -100,7 +100,7 @@ fn the_largest_entries_and_chunks() {
 }
 
 #[test]
-fn what_is_too_large_is_refused_and_leaves_the_run_as_it_was() {
+fn an_entry_that_is_too_large_leaves_the_run_unchanged() {
     let disk = SimDisk::new(1);
     let storage = Arc::new(disk.clone());
     let mut writer = RunWriter::create(storage, NAME, RunOptions::default()).expect("create");
@@ -335,7 +335,7 @@ fn back_up_twice(source: Arc<dyn Storage>, target: Arc<dyn Storage>, links: bool
 }
 
 #[test]
-fn what_was_written_can_be_synced_on_the_way() {
+fn a_run_can_be_synced_before_it_is_finished() {
     let disk = SimDisk::new(1);
     let storage = Arc::new(disk.clone());
     let mut writer = RunWriter::create(storage, NAME, RunOptions::default()).expect("create");

@@ -25,7 +25,7 @@ fn healthy(plan: &Plan) -> (Vec<Option<usize>>, Bodies) {
 
 /// After the next start: whether there is a run, which must then be the one that was meant.
 fn found(disk: &SimDisk, plan: &Plan, bodies: &Bodies) -> bool {
-    remove_unfinished_runs(disk).expect("remove what is unfinished");
+    remove_unfinished_runs(disk).expect("remove unfinished runs");
     let names = list_runs(disk).expect("list");
     let files: Vec<String> = names.iter().map(ToString::to_string).collect();
     assert_eq!(disk.list().expect("list"), files, "nothing else stays");

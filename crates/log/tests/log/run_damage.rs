@@ -87,7 +87,7 @@ fn open_error(result: Result<Run, LogError>) -> (u64, String) {
 }
 
 #[test]
-fn every_flipped_bit_is_found_and_misleads_nobody() {
+fn every_flipped_bit_is_found_and_misleads_no_reader() {
     let sound = Sound::new(Plan::small());
     let mut random = Random::new(1);
     let mut bytes = sound.bytes.clone();
@@ -136,7 +136,7 @@ fn every_other_length_is_refused() {
 }
 
 #[test]
-fn a_lost_sector_anywhere_takes_only_what_is_in_it() {
+fn a_lost_sector_anywhere_takes_only_its_own_bytes() {
     let mut tried = 0;
     for sound in (0..60).map(|seed| Sound::new(Plan::any(seed))) {
         // Large enough to have many parts, small enough to try every sector.

@@ -140,7 +140,7 @@ fn each_fact_about_a_message_is_one_event_and_no_other_is_any() {
 }
 
 #[test]
-fn an_event_in_json_leaves_out_what_it_has_not() {
+fn an_event_in_json_leaves_out_absent_fields() {
     let mut named = message(State::Ready);
     named.extra = Some(Box::new(Extra {
         name: Some(b"order-1"[..].into()),
@@ -167,7 +167,7 @@ fn an_event_in_json_leaves_out_what_it_has_not() {
 }
 
 #[test]
-fn who_waits_is_called_once_when_the_log_is_durable_and_nobody_who_has_gone() {
+fn a_waiting_reader_is_called_once_when_the_log_is_durable_and_a_gone_one_never() {
     let events = EventLog::default();
     let calls = Arc::new(AtomicU64::new(0));
     let waiter = || -> News {

@@ -39,7 +39,7 @@ pub struct HistoryRecorder {
 }
 
 impl HistoryRecorder {
-    /// A queue's history.
+    /// The last hour and day of a queue; `None`: it has no history.
     pub fn of(&self, queue: &Name) -> Option<History> {
         locked(&self.inside).of(queue)
     }

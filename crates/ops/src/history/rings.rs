@@ -384,7 +384,7 @@ impl Histories {
         };
         let counted = Counted::of(queue, now);
         let risen = counted.since(&from);
-        let (mut dead, mut no_end_ms) = (risen.dead, 0);
+        let (mut dead, mut no_end_ms, mut idle_ms) = (risen.dead, 0, 0);
         if let Some(rings) = rings {
             let latest = counted.since(&rings.counted);
             let hour = (now.0 / MINUTE).saturating_sub(MINUTES as u64);
@@ -393,6 +393,11 @@ impl Histories {
             if latest.ended == 0 && rings.held {
                 no_end_ms = now.since(rings.ended);
             }
+            let idle = rings.recent.iter().find(|then| {
+                let risen = counted.since(then);
+                risen.ended + risen.left.finished == 0
+            });
+            idle_ms = idle.map_or(0, |then| now.since(then.at));
         }
         Some(Recent {
             span_ms: now.since(from.at),
@@ -404,6 +409,7 @@ impl Histories {
             limited: risen.limited,
             dead,
             no_end_ms,
+            idle_ms,
         })
     }
 

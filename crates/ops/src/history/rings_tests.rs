@@ -33,7 +33,7 @@ fn pass(all: &mut Histories, minute: u64, queues: &[QueueStats], most: usize) {
 }
 
 #[test]
-fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
+fn only_queues_with_traffic_have_a_history_and_rates_are_per_second() {
     let mut all = Histories::default();
     pass(&mut all, 0, &[queue("a", 600, 0), queue("still", 5, 0)], 9);
     assert_eq!(all.counts(), (0, 0), "nothing is known to have moved");
@@ -61,7 +61,7 @@ fn only_what_moved_has_a_history_and_rates_are_by_the_second() {
 }
 
 #[test]
-fn a_new_queue_counts_from_its_birth_and_one_made_anew_is_another() {
+fn a_new_queue_counts_from_its_creation_and_a_recreated_one_is_another() {
     let mut all = Histories::default();
     pass(&mut all, 0, &[], 9);
     let mut new = queue("a", 60, 0);
@@ -141,7 +141,7 @@ fn rings_are_bounded_in_number_and_in_length_and_idle_ones_are_forgotten() {
 }
 
 #[test]
-fn what_was_counted_lately_is_known_from_the_first_look_on() {
+fn recent_counts_are_known_from_the_first_sample_on() {
     let mut all = Histories::default();
     let name = Name::from("a");
     let totals = |puts, discarded, buries| {
@@ -156,7 +156,7 @@ fn what_was_counted_lately_is_known_from_the_first_look_on() {
             .map(|recent| (recent.came, recent.left.dropped, recent.dead))
     };
     let now = totals(100, 5, 1);
-    assert_eq!(all.recent(&now, at(0)), None, "nobody has looked");
+    assert_eq!(all.recent(&now, at(0)), None, "nothing was sampled");
     pass(&mut all, 0, std::slice::from_ref(&now), 9);
     assert_eq!(recent(&all, 0, &now), Some((0, 0, 0)));
     assert_eq!(recent(&all, 1, &totals(130, 8, 2)), Some((30, 3, 1)));
@@ -197,6 +197,26 @@ fn it_is_known_how_long_no_lease_has_ended() {
     };
     assert_eq!(since(2, 30), Some(90_000));
     assert_eq!(since(3, 30), Some(0));
+}
+
+#[test]
+fn it_is_known_how_long_no_consumer_has_taken_a_message() {
+    let mut all = Histories::default();
+    let counted = |minute, finished| {
+        let mut queue = queue("a", 100 + minute, 0);
+        queue.totals.finished = finished;
+        queue
+    };
+    for minute in 0..4 {
+        pass(&mut all, minute, &[counted(minute, minute.min(2))], 9);
+    }
+    let idle = |finished| {
+        let now = Ms(START + 3 * MINUTE + 30_000);
+        let recent = all.recent(&counted(4, finished), now);
+        recent.map(|recent| recent.idle_ms)
+    };
+    assert_eq!(idle(2), Some(90_000));
+    assert_eq!(idle(3), Some(0));
 }
 
 #[test]
@@ -266,7 +286,7 @@ fn a_restart_is_a_gap_and_a_damaged_file_is_no_history() {
     loaded.expect("read");
     assert_eq!(all.of(&name), Some(before));
     assert_eq!(all.recent(&a(5), Ms(START + 25 * MINUTE)), None);
-    assert_eq!(all.rates(&name), None, "the last minute was not looked at");
+    assert_eq!(all.rates(&name), None, "the last minute was not sampled");
     pass(&mut all, 25, &[a(5)], 9);
     assert_eq!((all.rates(&name), all.counts().0), (None, 1));
     pass(&mut all, 30, &[a(65)], 9);

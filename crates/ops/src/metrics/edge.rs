@@ -88,7 +88,6 @@ pub struct LoginNumbers {
 /// Event streams of HTTP.
 #[derive(Default)]
 pub struct StreamNumbers {
-    /// Open now.
     pub open: u64,
     pub refused: u64,
     /// Ended because their client did not read.

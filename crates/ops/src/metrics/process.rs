@@ -11,7 +11,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// As it is now.
+    /// Reads `/proc/self`; zeros where that fails.
     pub fn read() -> Self {
         let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
         // Fields are counted behind the name, which may hold spaces.

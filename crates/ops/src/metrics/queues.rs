@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_queues_the_largest_are_told_of() {
+    fn of_many_queues_the_largest_have_series() {
         let mut largest = Largest::new(3);
         for (name, bytes) in [("e", 1), ("d", 50), ("c", 7), ("b", 90), ("a", 3), ("f", 8)] {
             largest.add(queue(name, bytes));

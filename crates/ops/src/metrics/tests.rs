@@ -63,7 +63,7 @@ fn names_follow_the_conventions_and_are_there_once() {
 }
 
 #[test]
-fn what_the_engine_counts_and_what_protocols_tell_is_in_the_table() {
+fn counters_of_the_engine_and_of_protocols_are_in_the_table() {
     let listed = |stat: &str| METRICS.iter().any(|metric| metric.stat == stat);
     let totals = QueueTotals::NAMES
         .iter()
@@ -77,7 +77,7 @@ fn what_the_engine_counts_and_what_protocols_tell_is_in_the_table() {
 }
 
 #[test]
-fn what_dashboard_alerts_and_runbook_name_is_told() {
+fn metrics_of_dashboard_alerts_and_runbook_exist() {
     let dashboard = include_str!("../../../../ops/grafana.json");
     let parsed: serde_json::Value = serde_json::from_str(dashboard).expect("JSON");
     assert!(
@@ -99,7 +99,7 @@ fn what_dashboard_alerts_and_runbook_name_is_told() {
         for rest in text.split("quintet_").skip(1) {
             let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_');
             let name = &rest[..end.unwrap_or(rest.len())];
-            assert!(listed.contains(name), "quintet_{name} is not told");
+            assert!(listed.contains(name), "quintet_{name} has no row");
             named += 1;
         }
     }

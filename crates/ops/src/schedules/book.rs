@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_comes_in_its_order() {
+    fn due_schedules_come_in_their_order() {
         let mut book = Book::default();
         for (name, due) in [("a", 30), ("b", 10), ("c", 20), ("d", u64::MAX)] {
             book.insert(name, None, Ms(due));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_paused_are_counted() {
+    fn paused_schedules_are_counted() {
         let mut book = Book::default();
         book.insert("a", None, Ms(1));
         book.change("a", |item, _| item.paused = true);

@@ -27,7 +27,7 @@ use quintet_types::Ms;
 use book::Book;
 pub use book::{Item, Sums};
 
-/// The schedules in force.
+/// Puts a message for each due time of each schedule.
 pub struct Schedules {
     inside: Mutex<Inside>,
     /// Raised when there is something new to look at.

@@ -29,7 +29,7 @@ const COMPARED: usize = 1000;
 const TRIES: usize = 3;
 
 impl Schedules {
-    /// Lists schedules.
+    /// Calls `notify` with these schedules; drops it if too many orders wait or the server stops.
     pub fn list(&self, which: WhichSchedules, notify: TellSchedules) {
         self.ask(Order::List(which, notify));
     }

@@ -288,7 +288,7 @@ pub(crate) fn late_at(now: Ms) -> Ms {
     Ms(now.0.saturating_sub(LATE_MS))
 }
 
-/// The cursor with a put for `due`.
+/// The cursor after a put for `due`, with due times up to `done` settled.
 fn put(cursor: &Cursor, due: Ms, done: Ms, now: Ms) -> Cursor {
     let mut cursor = Cursor {
         done: done.0,

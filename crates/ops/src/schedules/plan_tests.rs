@@ -202,7 +202,7 @@ fn an_entry_grows_no_more_after_it_was_made() {
 
 /// The mark is of `Mark` in commit 8486fd84.
 #[test]
-fn an_old_mark_is_read() {
+fn an_old_cursor_is_read() {
     let old = r#"{"policy":"0 * * * * UTC","done":5,"last_run":4,"last_id":3,"paused":true,"missed":2,"last_missed":1}"#;
     let cursor = Cursor {
         policy: "0 * * * * UTC".to_owned(),
@@ -258,7 +258,7 @@ fn a_new_schedule_owes_nothing() {
 }
 
 #[test]
-fn a_pause_lets_go_what_is_due_in_it() {
+fn a_pause_skips_due_times() {
     let start = at("2026-01-01T00:00:30Z");
     for missed in [Missed::Skip, Missed::Once, Missed::All] {
         let mut table = Table::new("0 * * * *", Tz::UTC, missed, start);
@@ -295,7 +295,7 @@ fn another_schedule_leaves_a_pause() {
 }
 
 #[test]
-fn marks_tell_what_was_missed_and_those_of_before_are_read() {
+fn cursors_have_missed_runs_and_old_ones_are_read() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
     let now = start + 5 * HOUR + 10 * MINUTE;
@@ -431,7 +431,7 @@ fn a_count_a_start_and_an_end_bound_the_runs() {
 }
 
 #[test]
-fn a_run_that_stored_nothing_is_told_as_skipped() {
+fn a_run_that_stored_nothing_is_shown_as_skipped() {
     let start = at("2026-01-01T00:00:30Z");
     let mut table = Table::new("0 * * * *", Tz::UTC, Missed::Skip, start);
     table.puts_once(at("2026-01-01T01:00:00Z"));

@@ -10,7 +10,7 @@ pub struct Hosts(Vec<Host>);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Host {
-    /// `*`
+    /// `*`: every host.
     All,
     /// `*.example.org`: with the dot.
     Below(String, Option<u16>),
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_is_asked() {
+    fn only_named_hosts_are_allowed() {
         let none = Hosts::read("").expect("read");
         let all = Hosts::read("*").expect("read");
         let some = Hosts::read("Host.example, *.in.example:8080 10.0.0.7 [::1]:80").expect("read");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_named() {
+    fn an_invalid_host_is_named() {
         for wrong in [
             "a:b", "*x", "**", "*.", "http://a", "a/b", "[::1", "a:99999", "*.a*",
         ] {

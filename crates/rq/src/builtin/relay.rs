@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_look_tells() {
+    fn replies_about_a_relayed_message_are_read() {
         let reply = |status, body: &str| HttpReply {
             status,
             body: body.to_owned(),

@@ -151,7 +151,7 @@ fn destinations() {
 }
 
 #[test]
-fn what_is_wrong_is_told_by_rule() {
+fn errors_name_their_rule() {
     let bad = r#"
 other = 1
 [[rule]]
@@ -212,7 +212,7 @@ route = "host"
 }
 
 #[test]
-fn what_is_no_file_of_rules() {
+fn invalid_files_of_rules_are_refused() {
     for (text, begin) in [
         (
             "[[rule]]\ndesc = \"a\"\naction = relay\n",

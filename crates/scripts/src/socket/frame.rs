@@ -22,7 +22,7 @@ pub enum FrameError {
     Short,
 }
 
-/// A payload as it is sent.
+/// A head with the length, then the payload.
 pub fn frame(payload: &[u8]) -> Vec<u8> {
     let mut bytes = format!("rq1 {:08} ", payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame() {
+    fn invalid_frames_are_refused() {
         for (bytes, wrong) in [
             (&b""[..], FrameError::Short),
             (b"rq1 0000000", FrameError::Short),

@@ -108,7 +108,7 @@ fn read(world: &World, queue: &str, id: &str, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_script_finds_what_was_attached_elsewhere() {
+fn a_script_finds_attachments_of_another_node() {
     let (client_api, blobs) = (client_api(), Folder::new());
     let first = node(&client_api, &blobs);
     first.queue("test", "echo done >&3");
@@ -133,7 +133,7 @@ fn a_script_finds_what_was_attached_elsewhere() {
 }
 
 #[test]
-fn what_the_disk_has_of_before_is_not_believed() {
+fn older_files_on_the_disk_are_not_used() {
     let (client_api, blobs) = (client_api(), Folder::new());
     let first = node(&client_api, &blobs);
     first.queue("test", "echo done >&3");
@@ -180,7 +180,7 @@ fn a_copy_has_its_own() {
 }
 
 #[test]
-fn without_those_who_keep_it_nothing_is_attached_and_no_script_runs_without() {
+fn without_its_store_nothing_is_attached_and_no_script_runs() {
     let (client_api, blobs) = (client_api(), Folder::new());
     let first = node(&client_api, &blobs);
     first.queue("test", "echo done >&3");

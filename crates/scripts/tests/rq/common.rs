@@ -195,7 +195,7 @@ impl World {
     pub(crate) fn await_cleanup(&self, queue: &str) {
         let orphan = self.orphan(queue, "job/stdio.log");
         eventually("a cleanup", || {
-            (!fs::exists(&orphan).expect("asked")).then_some(())
+            (!fs::exists(&orphan).expect("readable")).then_some(())
         });
     }
 

@@ -30,7 +30,7 @@ fn errors(world: &World, queue: &str) -> (usize, usize) {
 }
 
 #[test]
-fn what_is_acknowledged_is_no_error_any_more_and_still_there() {
+fn an_acknowledged_error_is_no_error_and_its_message_stays() {
     let world = World::new();
     world.queue("test", "echo \"err bad $RQ_PARAM1\" >&3");
     assert_eq!(world.rq.ack_errs("test"), Ok(0));
@@ -67,7 +67,7 @@ fn what_is_acknowledged_is_no_error_any_more_and_still_there() {
 }
 
 #[test]
-fn one_that_is_kicked_and_fails_again_is_an_error_again() {
+fn a_message_kicked_and_failed_again_is_an_error_again() {
     let world = World::new();
     world.queue("test", "echo err bad >&3");
     let (one, _) = world.run("test", json!({}));
@@ -86,7 +86,7 @@ fn one_that_is_kicked_and_fails_again_is_an_error_again() {
 }
 
 #[test]
-fn one_that_moves_to_another_queue_is_an_error_there() {
+fn a_message_moved_to_another_queue_is_an_error_there() {
     let world = World::new();
     world.queue("test", "echo err bad >&3");
     world.queue("other", "echo err bad >&3");

@@ -64,11 +64,11 @@ fn folders_without_a_message_are_removed() {
         by,
     });
     eventually("both are gone", || {
-        let exist = fs::exists(&orphan).expect("asked") || fs::exists(&gone).expect("asked");
+        let exist = fs::exists(&orphan).expect("readable") || fs::exists(&gone).expect("readable");
         (!exist).then_some(())
     });
-    assert!(fs::exists(format!("{kept}/attach/a")).expect("asked"));
-    assert!(fs::exists(foreign.join("mine")).expect("asked"));
+    assert!(fs::exists(format!("{kept}/attach/a")).expect("readable"));
+    assert!(fs::exists(foreign.join("mine")).expect("readable"));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn linked_folders_are_queues() {
     fs::write(folder.join("config.json"), r#"{"num_workers": 7}"#).expect("written");
     fs::write(folder.join("form.json"), r#"{"default": "hidden"}"#).expect("written");
     let workers = || world.rq.queue_config("linked").expect("a config")["num_workers"].clone();
-    eventually("it is told", || (workers() == 7).then_some(()));
+    eventually("the workers change", || (workers() == 7).then_some(()));
     assert_eq!(world.rq.form("linked"), Some(json!({"default": "hidden"})));
     fs::remove_file(&link).expect("removed");
     eventually("its script is gone", || {
@@ -295,7 +295,7 @@ fn settings_changed_by_hand() {
     config["num_workers"] = json!(5);
     fs::write(&path, config.to_string()).expect("written");
     let workers = || world.rq.queue_config("test").expect("a config")["num_workers"].clone();
-    eventually("it is told", || (workers() == 5).then_some(()));
+    eventually("the workers change", || (workers() == 5).then_some(()));
     fs::write(&path, "no json").expect("written");
     assert!(world.rq.restart("test").is_err());
     assert_eq!(workers(), 5);
@@ -303,7 +303,7 @@ fn settings_changed_by_hand() {
 }
 
 #[test]
-fn a_reload_looks_at_all_at_once() {
+fn a_reload_reads_all_queues_at_once() {
     let day = Duration::from_secs(24 * 3600);
     let world = World::with(|options| {
         let limits = &mut options.limits;
@@ -314,7 +314,7 @@ fn a_reload_looks_at_all_at_once() {
     let changed = fs::metadata(&path)
         .expect("there")
         .modified()
-        .expect("told");
+        .expect("there");
     let mut config = world.rq.queue_config("test").expect("a config");
     config["num_workers"] = json!(5);
     // Nothing but the reload can tell: the time of its change is the old one.
@@ -335,7 +335,7 @@ fn a_reload_looks_at_all_at_once() {
 }
 
 #[test]
-fn files_tell_the_process_while_it_looks_after_queues() {
+fn files_have_the_process_while_it_serves_queues() {
     let world = World::new();
     world.queue("test", "echo done >&3");
     let pid = |name: &str| fs::read_to_string(world.root().join(name)).ok();

@@ -352,9 +352,9 @@ fn delete_in_each_state() {
         .as_str()
         .expect("a path")
         .to_owned();
-    assert!(fs::exists(&path).expect("asked"));
+    assert!(fs::exists(&path).expect("readable"));
     world.rq.delete("test", &run).expect("deleted");
-    assert!(!fs::exists(&path).expect("asked"));
+    assert!(!fs::exists(&path).expect("readable"));
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn bodies_that_fit_no_environment_become_files() {
 }
 
 #[test]
-fn a_wire_consumer_has_what_the_script_did_not_get() {
+fn a_wire_consumer_gets_messages_that_the_script_did_not_get() {
     let world = World::new();
     world.queue("test", "echo done >&3");
     world.rq.admin("test", AdminOp::Pause).expect("paused");
@@ -514,5 +514,5 @@ fn attributes_of_others_lead_nowhere() {
     });
     assert!(world.rq.attachment_path("test", &id, "key").is_err());
     world.rq.delete("test", &id).expect("deleted");
-    assert!(fs::exists(secret.join("attach/key")).expect("asked"));
+    assert!(fs::exists(secret.join("attach/key")).expect("readable"));
 }

@@ -152,7 +152,7 @@ fn a_program_that_cannot_be_started() {
 }
 
 #[test]
-fn answers_nobody_reads() {
+fn unread_answers_are_bounded() {
     let world = shell(|_| {});
     let script = r"while :; do echo 'dup 0-X-nope' >&3; done";
     let id = world.put("test", json!({"param1": script}));

@@ -60,7 +60,7 @@ fn a_killed_server_leaves_nothing_running() {
     let leader = rustix::process::Pid::from_raw(leader).expect("a number");
     rustix::process::kill_process(leader, rustix::process::Signal::KILL).expect("killed");
     eventually("the script is gone", || (!alive(pids[0])).then_some(()));
-    assert!(alive(pids[1]), "what it started is not");
+    assert!(alive(pids[1]), "its child process is not");
     let records = folder.path().join("rq/run");
     assert_eq!(fs::read_dir(&records).expect("read").count(), 1);
     let options = options(folder.path());

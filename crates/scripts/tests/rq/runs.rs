@@ -202,7 +202,7 @@ fn cancel(world: &World, grace_ms: u64) {
 }
 
 #[test]
-fn a_cancelled_script_is_asked_to_end_and_killed_after_the_grace() {
+fn a_cancelled_script_gets_term_and_after_the_grace_kill() {
     let goes_on = "echo run $$ >&3; while :; do sleep 0.1; done";
     for (on_term, grace_ms, done) in [
         ("exit 1", 600_000, false),
@@ -294,7 +294,7 @@ fn case_20_coalesce() {
 }
 
 #[test]
-fn those_that_ran_along_with_a_failure_wait_again() {
+fn messages_coalesced_with_a_failed_one_wait_again() {
     let world = World::new();
     world.queue_with("test", "echo err bad >&3", json!({"coalesce_params": [1]}));
     world
@@ -366,7 +366,7 @@ fn case_29_workers() {
 }
 
 #[test]
-fn the_one_due_first_runs_first() {
+fn the_message_due_first_runs_first() {
     let world = World::new();
     let order = world.folder.path().join("order");
     world.queue("test", "echo $RQ_PARAM1 >>\"$RQ_PARAM2\"; echo done >&3");
@@ -443,7 +443,7 @@ fn webhooks_become_messages() {
         "test",
         json!({"post_run_webhook": ["http://one/", "http://two/"]}),
     );
-    let received = eventually("both are told", || {
+    let received = eventually("both are received", || {
         let done = world.rq.list("webhook", "done", 10).expect("a list");
         (done.len() == 2).then_some(done)
     });
@@ -465,7 +465,7 @@ fn webhooks_hear_of_long_messages() {
     let hooks = |count: usize| json!(vec!["http://one/"; count]);
     let fields = json!({"param2": long, "param3": long, "post_run_webhook": hooks(1)});
     let (id, _) = world.run("test", fields);
-    let received = eventually("it is told", || {
+    let received = eventually("it is received", || {
         let done = world.rq.list("webhook", "done", 10).expect("a list");
         done.into_iter().next()
     });
@@ -499,7 +499,7 @@ fn webhooks_hear_that_a_message_was_cancelled() {
         status.starts_with("run - ").then_some(())
     });
     cancel(&world, 600_000);
-    let received = eventually("it is told", || {
+    let received = eventually("it is received", || {
         let done = world.rq.list("webhook", "done", 10).expect("a list");
         done.into_iter().next()
     });

@@ -93,7 +93,7 @@ impl AuditLog for Heard {
 }
 
 #[test]
-fn what_administers_is_written_down() {
+fn administrative_requests_are_in_the_audit() {
     let heard = Arc::new(Heard::default());
     let audit: Arc<dyn AuditLog> = heard.clone();
     let world = World::with(|options| options.audit = Some(audit));
@@ -260,7 +260,7 @@ fn the_manager_makes_and_deletes_queues_with_their_sockets() {
 }
 
 #[test]
-fn what_makes_no_sense_is_answered_and_harms_nobody() {
+fn an_invalid_request_gets_an_error_and_harms_no_other_client() {
     let socket_test = SocketTest::new();
     let path = socket_test.world.root().join("queue/test/queue.sock");
     for (bytes, why) in [

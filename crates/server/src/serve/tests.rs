@@ -11,6 +11,8 @@ use quintet_types::{
 
 use super::*;
 
+const PATIENCE: Duration = Duration::from_secs(120);
+
 impl Running {
     fn start(dir: &std::path::Path, shards: u64, sync: SyncPolicy) -> Self {
         let config = Config {
@@ -100,7 +102,7 @@ fn everywhere(test: impl Fn(&Running)) {
 }
 
 #[test]
-fn what_is_put_through_the_client_api_is_taken_through_it() {
+fn the_client_api_takes_messages_that_it_put() {
     everywhere(|running| {
         let client_api = running.client_api();
         let client = ScopedClient::new(&client_api);
@@ -129,16 +131,14 @@ fn a_take_that_waits_is_answered_by_a_later_put() {
         client_api.submit(
             caller,
             wait,
-            Box::new(move |outcome, name| sender.send((outcome, name)).expect("told")),
+            Box::new(move |outcome, name| sender.send((outcome, name)).expect("sent")),
         );
         ask(
             &client_api,
             ScopedClient::new(&client_api).client_id(),
             put("two", b"x"),
         );
-        let (outcome, name) = receiver
-            .recv_timeout(Duration::from_secs(20))
-            .expect("served");
+        let (outcome, name) = receiver.recv_timeout(PATIENCE).expect("served");
         assert_eq!(bodies(&outcome), [b"x".to_vec()]);
         assert_eq!(name.as_bytes(), b"two");
         // Its next command finds it free again.
@@ -164,7 +164,7 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
             let sender = sender.clone();
             let wait = Command::Take(take(&["line"], Wait::Forever, false));
             let reply = Box::new(move |outcome: Outcome, _| {
-                sender.send((number, bodies(&outcome))).expect("told");
+                sender.send((number, bodies(&outcome))).expect("sent");
             });
             client_api.submit(caller, wait, reply);
         }
@@ -172,7 +172,8 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
         for body in [b"a", b"b", b"c"] {
             client.ask(put("line", body));
         }
-        let got: Vec<_> = receiver.iter().take(3).collect();
+        let next = |_| receiver.recv_timeout(PATIENCE).expect("served");
+        let got: Vec<_> = (0..3).map(next).collect();
         let expected = [b"a", b"b", b"c"].map(|body| vec![body.to_vec()]);
         assert_eq!(got, (0..).zip(expected).collect::<Vec<_>>());
         client_api.leave(client_id);
@@ -180,21 +181,19 @@ fn commands_behind_one_that_waits_come_in_their_turn() {
 }
 
 #[test]
-fn a_standing_take_brings_messages_under_a_lease_that_ends_with_the_client() {
+fn a_subscription_gets_messages_under_a_lease_that_ends_with_the_client() {
     everywhere(|running| {
         let client_api = running.client_api();
         let (sender, receiver) = channel();
         let arrive = Box::new(move |messages: quintet_types::Handed, _| {
-            sender.send(Outcome::Messages(messages)).expect("told");
+            sender.send(Outcome::Messages(messages)).expect("sent");
         });
         let client_id = client_api.enter(arrive);
         let watch = Command::Watch(Some(Box::new(take(&["s1", "s2"], Wait::Forever, true))));
         ask(&client_api, client_id, watch);
         let client = ScopedClient::new(&client_api);
         client.ask(put("s2", b"x"));
-        let got = receiver
-            .recv_timeout(Duration::from_secs(20))
-            .expect("arrived");
+        let got = receiver.recv_timeout(PATIENCE).expect("arrived");
         assert_eq!(bodies(&got), [b"x".to_vec()]);
         let empty = client.ask(Command::Take(take(&["s2"], Wait::No, false)));
         assert_eq!(empty, Outcome::Empty);
@@ -251,7 +250,7 @@ fn a_source_that_breaks_off_stores_nothing() {
 }
 
 #[test]
-fn who_waits_when_the_server_stops_is_told_so() {
+fn a_client_that_waits_when_the_server_stops_gets_an_answer() {
     let dir = tempfile::tempdir().expect("directory");
     let running = Running::start(dir.path(), 1, SyncPolicy::Always);
     let client_api = running.client_api();
@@ -260,7 +259,7 @@ fn who_waits_when_the_server_stops_is_told_so() {
         let client_api = running.client_api();
         move || {
             let client_id = client_api.enter(Box::new(|_, _| {}));
-            sender.send(()).expect("told");
+            sender.send(()).expect("sent");
             let take = Command::Take(take(&["never"], Wait::Forever, false));
             ask(&client_api, client_id, take)
         }
@@ -309,7 +308,7 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
                 ..Default::default()
             };
             let sender = sender.clone();
-            let reply = Box::new(move |outcome, _| sender.send(outcome).expect("told"));
+            let reply = Box::new(move |outcome, _| sender.send(outcome).expect("sent"));
             client_api.submit(caller, command, reply);
         };
         let began = Instant::now();
@@ -318,19 +317,19 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
             if woken.0.load(Ordering::SeqCst) {
                 break;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "never woken");
+            assert!(began.elapsed() < PATIENCE, "never woken");
             // A dispatcher was at work still, and did this too.
-            let stored = receiver.recv_timeout(Duration::from_secs(60));
+            let stored = receiver.recv_timeout(PATIENCE);
             assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
         }
         assert!(receiver.try_recv().is_err());
         drop(task);
-        let stored = receiver.recv_timeout(Duration::from_secs(60));
+        let stored = receiver.recv_timeout(PATIENCE);
         assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
 
         // The same for what comes later, and at a stop.
         submit(put("work", b"y"));
-        let stored = receiver.recv_timeout(Duration::from_secs(60));
+        let stored = receiver.recv_timeout(PATIENCE);
         assert!(matches!(stored, Ok(Outcome::Put { fresh: true, .. })));
         submit(Command::Take(take(&["never"], Wait::Forever, false)));
         running.stop().expect("stop");
@@ -342,7 +341,7 @@ fn the_first_dispatcher_goes_on_with_the_work_of_a_task_that_has_ended() {
 }
 
 #[test]
-fn a_take_that_is_told_draining_took_nothing() {
+fn a_take_that_gets_draining_took_nothing() {
     for shards in [1, 1, 1, 4, 4, 4] {
         let dir = tempfile::tempdir().expect("directory");
         let running = Running::start(dir.path(), shards, SyncPolicy::Never);
@@ -378,7 +377,9 @@ fn a_take_that_is_told_draining_took_nothing() {
                 })
             })
             .collect();
-        assert_eq!(receiver.iter().take(100).count(), 100);
+        for _ in 0..100 {
+            receiver.recv_timeout(PATIENCE).expect("they go on");
+        }
         running.stop().expect("stop");
         let done = threads
             .into_iter()

@@ -356,7 +356,8 @@ fn kill_loop(life: Life) {
     let now = std::time::UNIX_EPOCH
         .elapsed()
         .map_or(1, |time| time.as_nanos() as u64);
-    let seed = number("QUINTET_CRASH_SEED", now | 1);
+    // The seed of `cargo xtask test`, so that a commit makes the same choices on each machine.
+    let seed = number("QUINTET_CRASH_SEED", number("FIRST_SEED", now) | 1);
     println!(
         "crash test: sync {sync}, {shards} shards, io_threads {io_threads}, cuts {cuts}, {rounds} \
          rounds, QUINTET_CRASH_SEED={seed}"

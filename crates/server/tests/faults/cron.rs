@@ -17,8 +17,8 @@ fn start(faults: &Faults, data: &Path, config: &str) -> Server {
 }
 
 /// Waits until the table was looked at.
-fn await_look(server: &Server) {
-    await_that("nobody looks at the table", || {
+fn await_read_of_table(server: &Server) {
+    await_that("the table is not read", || {
         text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_c_runs\"")
     });
 }
@@ -26,18 +26,18 @@ fn await_look(server: &Server) {
 /// The clock is set forward over a due time. What is put for it is put once,
 /// also if the server is killed thereafter and the clock is set back and forth.
 #[test]
-fn a_missed_run_is_put_once_whatever_happens() {
+fn a_missed_run_is_put_once_under_every_fault() {
     let data = Data::fresh();
     let faults = faults(&data);
     let config = format!("shards = 2\n{CRON}missed = 'once'\n");
     let server = start(&faults, &data, &config);
     // Its cursor is there: what passes from now on was missed.
-    await_look(&server);
+    await_read_of_table(&server);
     faults.shift_clock(LEAP);
     server.await_number("cron_c_runs", |runs| runs == 1);
     server.kill();
     let server = start(&faults, &data, &config);
-    await_look(&server);
+    await_read_of_table(&server);
     assert_eq!(server.number("cron_c_runs"), 0);
     faults.shift_clock(0);
     faults.shift_clock(LEAP);
@@ -55,12 +55,12 @@ fn skipped_runs_are_counted_and_nothing_is_put() {
     let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&faults, &data, CRON);
-    await_look(&server);
+    await_read_of_table(&server);
     server.kill();
     // It was off for twelve years.
     faults.shift_clock(3 * LEAP);
     let server = start(&faults, &data, CRON);
-    await_look(&server);
+    await_read_of_table(&server);
     assert_eq!(server.number("cron_c_missed"), 3);
     assert_eq!(server.number("cron_c_runs"), 0);
     assert_eq!(server.number("ready"), 0);
@@ -74,7 +74,7 @@ fn a_put_that_is_refused_is_tried_again() {
     let config = format!("{CRON}missed = 'once'\n[[queue]]\nname = 'w'\nmessages_max = 1\n");
     let server = start(&faults, &data, &config);
     server.client().put("w", b"first");
-    await_look(&server);
+    await_read_of_table(&server);
     faults.shift_clock(LEAP);
     server.await_number("cron_c_failures", |failures| failures > 1);
     assert_eq!(server.number("cron_c_runs"), 0);
@@ -94,12 +94,12 @@ fn a_reload_counts() {
         server.signal(rustix::process::Signal::HUP);
     };
     reload(&format!("{CRON}missed = 'once'\n"));
-    await_look(&server);
+    await_read_of_table(&server);
     faults.shift_clock(LEAP);
     server.await_number("cron_c_runs", |runs| runs == 1);
     let renamed = CRON.replace("'c'", "'d'");
     reload(&format!("{renamed}missed = 'once'\n"));
-    await_that("nobody looks at the new table", || {
+    await_that("the new table is not read", || {
         text(&server.run(&["stats", "--json"]).stdout).contains("\"cron_d_runs\"")
     });
     assert_eq!(server.number("cron_d_runs"), 0);
@@ -127,7 +127,7 @@ fn steer(server: &Server, act: &str, name: &str) {
 /// A pause outlives a kill; what is due in it is neither put nor missed, nor
 /// made up for.
 #[test]
-fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
+fn a_pause_outlives_a_kill_and_skips_due_times() {
     let data = Data::fresh();
     let faults = faults(&data);
     // `d` is looked at after `c`, and tells that the clock was seen.
@@ -139,7 +139,7 @@ fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
     let server = start(&faults, &data, &config);
     assert_eq!(crons(&server)[0]["paused"], true);
     assert_eq!(crons(&server)[1]["paused"], false);
-    await_look(&server);
+    await_read_of_table(&server);
     faults.shift_clock(LEAP);
     server.await_number("cron_d_runs", |runs| runs == 1);
     assert_eq!(server.number("cron_c_runs"), 0);
@@ -148,7 +148,7 @@ fn a_pause_outlives_a_kill_and_lets_go_what_is_due() {
     steer(&server, "resume", "c");
     server.kill();
     let server = start(&faults, &data, &config);
-    await_look(&server);
+    await_read_of_table(&server);
     assert_eq!(server.number("cron_c_runs"), 0);
     assert_eq!(crons(&server)[0]["missed_runs"], 0);
     faults.shift_clock(2 * LEAP);
@@ -177,7 +177,7 @@ fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
             server.kill();
             server = start(&faults, &data, CRON);
             there += 1;
-            assert_eq!(server.number("ready"), there, "told, and once");
+            assert_eq!(server.number("ready"), there, "put, and once");
             assert_ne!(last(&server), put);
         } else {
             // The kill meets it anywhere.
@@ -195,7 +195,7 @@ fn a_run_by_hand_puts_once_also_where_the_server_is_killed() {
             let ready = server.number("ready");
             let marked = last(&server) != put;
             assert_eq!(ready, there + u64::from(marked), "told: {succeeded}");
-            assert!(marked || !succeeded, "told and not there");
+            assert!(marked || !succeeded, "reported and not there");
             there = ready;
         }
         put = last(&server);

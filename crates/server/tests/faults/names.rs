@@ -68,7 +68,7 @@ fn cut(server: Server, faults: &Faults) {
 
 /// Directories included: that of the data, and those of scripts.
 #[test]
-fn what_a_first_start_was_given_survives_a_power_cut() {
+fn the_state_of_a_first_start_survives_a_power_cut() {
     let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&data, Some(&faults));
@@ -86,7 +86,7 @@ fn what_a_first_start_was_given_survives_a_power_cut() {
 
 /// A pause and a queue do not come back with the file that said so.
 #[test]
-fn what_an_operator_ended_a_power_cut_does_not_bring_back() {
+fn an_ended_down_and_a_deleted_queue_stay_so_after_a_power_cut() {
     let data = Data::fresh();
     let faults = faults(&data);
     let server = start(&data, Some(&faults));
@@ -156,7 +156,7 @@ fn a_detach_that_a_power_cut_ended_goes_on() {
 
 /// The power goes with the words that a backup is there.
 #[test]
-fn a_backup_that_says_it_is_there_survives_a_power_cut() {
+fn a_finished_backup_survives_a_power_cut() {
     let dir = tempfile::tempdir().unwrap();
     let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));
     let server = start(&data, None);

@@ -109,17 +109,14 @@ fn no_call_goes_past_the_library() {
     ] {
         assert!(faults.calls(call).ours > 0, "{call:?} is not seen");
     }
-    assert!(
-        faults.calls(Call::Clock).all > 0,
-        "nobody looks at the clock"
-    );
+    assert!(faults.calls(Call::Clock).all > 0, "the clock is not read");
     assert!(server.stop().success());
 }
 
 /// The library does what it says: with syncs only at an interval of a minute, a
 /// cut loses what was acknowledged, and a `kill -9` does not.
 #[test]
-fn a_power_cut_undoes_what_was_not_synced() {
+fn a_power_cut_undoes_unsynced_writes() {
     for (undo, kept) in [(Undo::Nothing, true), (Undo::Pages, false)] {
         let data = Data::fresh();
         let faults = faults(&data);
@@ -150,7 +147,7 @@ fn cut_with_reply(faults: &Faults, client: &mut Client, request: &[u8], reply: &
 /// it said is so after the restart. A put, a take that removes, a lease and its
 /// end; with one I/O thread, which syncs itself, and with four.
 #[test]
-fn what_a_reply_says_survives_a_power_cut_right_behind_it() {
+fn a_replied_change_survives_a_power_cut_right_after_the_reply() {
     for config in ["", "io_threads = 4\nshards = 2\n"] {
         let data = Data::fresh();
         let faults = faults(&data);
@@ -201,7 +198,7 @@ fn what_a_reply_says_survives_a_power_cut_right_behind_it() {
 /// A put that serves a consumer on another I/O thread: neither is answered before
 /// the put is durable.
 #[test]
-fn a_waiting_consumer_is_not_served_what_a_power_cut_undoes() {
+fn a_waiting_consumer_gets_no_message_that_a_power_cut_undoes() {
     let data = Data::fresh();
     let faults = faults(&data);
     for round in 1..=8 {
@@ -247,7 +244,7 @@ const START_ALWAYS: Start<'static> = Start {
 /// forgets what it could not write, as Linux does, so that a second try would
 /// seem to succeed.
 #[test]
-fn a_sync_that_fails_answers_nobody_and_ends_the_server() {
+fn a_sync_that_fails_answers_no_client_and_ends_the_server() {
     for error in [errno::EIO, errno::ENOSPC, errno::EDQUOT] {
         for pipelined in [1, 20] {
             let data = Data::fresh();
@@ -616,7 +613,7 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
                 format!("delete {}\r\n", due.trim()).as_bytes(),
                 b"DELETED\r\n",
             );
-            assert!(began.elapsed() < PATIENCE, "nobody looks at the clock");
+            assert!(began.elapsed() < PATIENCE, "the clock is not read");
         }
         beans.ask(b"reserve-with-timeout 0\r\n", b"TIMED_OUT\r\n");
         server.client().take_nothing("rated");
@@ -628,7 +625,7 @@ fn rests_rates_and_repeats_do_not_follow_the_clock() {
 /// An address that failed too often waits for seconds, not until the wall clock is back where it
 /// was.
 #[test]
-fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
+fn a_clock_that_is_set_back_blocks_no_login() {
     const YEAR: i64 = 366 * 86_400_000;
     let data = Data::fresh();
     let faults = faults(&data);
@@ -657,7 +654,7 @@ fn a_clock_that_is_set_back_keeps_nobody_from_logging_in() {
 /// the log thread for one, which then finds nothing to do: so syncs take as
 /// long as such an asking does, more or less, many times.
 #[test]
-fn a_consumer_on_another_thread_is_told_what_is_durable() {
+fn a_consumer_on_another_thread_gets_only_durable_messages() {
     let data = Data::fresh();
     let faults = faults(&data);
     faults.skip_syncs();
@@ -723,4 +720,21 @@ fn a_stop_answers_puts_that_wait_for_memory() {
     client.expect(b"STORED\r\n");
     http.until(b"HTTP/1.1 201 ");
     server.kill();
+}
+
+/// SIGSTOP would stop all of them. The first thread sees to signals, and serves nobody.
+#[test]
+fn a_single_thread_stands_still_and_goes_on() {
+    let data = Data::fresh();
+    let faults = faults(&data);
+    let mut server = start(&faults, &data, "never", "");
+    let first = u64::from(server.child.id());
+    faults.hold(first);
+    await_that("it stands still", || faults.held() == first);
+    server.signal(rustix::process::Signal::TERM);
+    let mut client = server.client();
+    client.put("w", b"x");
+    client.take("w", b"x");
+    faults.hold(0);
+    assert!(server.wait().success());
 }

@@ -253,7 +253,7 @@ fn a_consumer_that_dies_leaves_no_message_leased() {
 }
 
 #[test]
-fn what_time_does_is_decided_by_hooks() {
+fn hooks_decide_about_expiry_and_ends_of_leases() {
     let place = Place::new(
         "function expire(msg) return 'expired' end
          function lease_end(msg) quintet.put('told', 'late ' .. msg.body) end
@@ -424,7 +424,7 @@ fn listed(server: &Server, queue: &str, file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_came_due_while_no_server_ran_is_decided_by_hooks() {
+fn hooks_decide_about_messages_due_while_no_server_ran() {
     let place = Place::new("function expire(msg) return 'expired' end");
     let server = place.start();
     let mut client = server.client();
@@ -439,7 +439,7 @@ fn what_came_due_while_no_server_ran_is_decided_by_hooks() {
 }
 
 #[test]
-fn what_hooks_decided_is_in_the_log_and_needs_no_hooks_again() {
+fn decisions_of_hooks_are_in_the_log_and_need_no_hooks_at_replay() {
     let mut place = Place::new(
         "function before_put(msg)
            local n = quintet.table('numbers'):add('n')
@@ -536,7 +536,7 @@ fn a_trace_is_among_the_attributes_that_hooks_see() {
 }
 
 #[test]
-fn who_logs_in_and_what_comes_over_http_and_from_scripts_is_seen_too() {
+fn hooks_see_logins_and_messages_of_http_and_scripts() {
     let place = Place::new(
         "function auth(user, secret, conn)
            if user == 'anna' then return secret == 'right' end
@@ -581,7 +581,7 @@ fn who_logs_in_and_what_comes_over_http_and_from_scripts_is_seen_too() {
 
 /// A file that loads on trial and on no thread: one line, however often a thread tries it.
 #[test]
-fn hooks_that_a_thread_cannot_load_are_told_once() {
+fn hooks_that_a_thread_cannot_load_are_reported_once() {
     let place = Place::new("if quintet.time.now() > 0 then error('not here') end");
     let config = place.config();
     let server = Start::of(&config).listen(LISTEN).serve_logged();

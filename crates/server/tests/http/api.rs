@@ -106,7 +106,7 @@ fn a_message_goes_in_is_reserved_and_finished_once() {
 }
 
 #[test]
-fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
+fn a_failed_message_waits_over_a_restart_and_ends_as_a_dead_letter_with_its_error() {
     let config = "[[queue]]\nname = \"work\"\nretry_delay = \"1h\"\nretry_delay_max = \"1h\"\n\
                   retry_max = 1\ndead_letter = \"dead\"\n";
     let start = Start::of(config).listen(&["memcache=0", "http=0", "beanstalk=0"]);
@@ -163,7 +163,7 @@ fn what_failed_rests_over_a_restart_and_ends_as_a_dead_letter_that_says_why() {
 }
 
 #[test]
-fn a_reserve_waits_for_what_another_protocol_puts() {
+fn a_reserve_waits_for_a_put_of_another_protocol() {
     let server = served();
     let waits = "POST /api/v1/queues/work/reserve HTTP/1.1\r\nhost: localhost\r\n\
                  content-type: application/json\r\ncontent-length: 18\r\n\r\n{\"wait_ms\": 60000}";
@@ -358,7 +358,7 @@ fn connections_of_http_are_listed_and_closed_as_others_are() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn an_error_names_the_wrong_field() {
     let server = served();
     for (head, body, status, field) in [
         ("POST /queues/q/messages", "{", 400, None),
@@ -483,7 +483,7 @@ fn rights_are_those_of_every_protocol() {
 
 /// Needs a minute to end: how fast a queue moves is counted in whole ones.
 #[test]
-fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_rates() {
+fn a_queue_has_a_history_after_a_minute_and_the_command_line_shows_its_rates() {
     // Queues are looked at when a minute ends, and twice before there is a rate. By a clock that
     // is set the first end is ten seconds away.
     let data = Data::fresh();
@@ -517,7 +517,7 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
         if has_moved && past["minutes"]["ready"] != json!([]) {
             break past;
         }
-        assert!(began.elapsed() < PATIENCE * 2, "nobody looks: {past}");
+        assert!(began.elapsed() < PATIENCE * 2, "no reply: {past}");
         std::thread::sleep(std::time::Duration::from_millis(100));
     };
     assert_eq!(past["minutes"]["step_ms"], 60_000);
@@ -553,7 +553,7 @@ fn a_queue_has_a_history_once_a_minute_is_over_and_the_command_line_tells_its_ra
 }
 
 #[test]
-fn a_queue_tells_its_settings_its_leases_and_its_children() {
+fn a_queue_shows_its_settings_leases_and_children() {
     let server =
         Start::of("shards = 4\n[[queue]]\nname = 'work'\nretry_on = ['lost']\nttl = '1h'\n")
             .listen(&["memcache=0", "beanstalk=0", "http=0"])
@@ -656,7 +656,7 @@ fn a_body_of_any_length_comes_as_it_is() {
 }
 
 #[test]
-fn a_trace_goes_with_the_message_to_whoever_takes_it_and_into_its_script() {
+fn a_trace_goes_with_the_message_to_consumers_and_scripts() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("traced");
     let text = "#!/bin/sh\necho \"done $TRACEPARENT $TRACESTATE.\" >&3\n";
@@ -729,7 +729,7 @@ fn a_trace_goes_with_the_message_to_whoever_takes_it_and_into_its_script() {
 }
 
 #[test]
-fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
+fn replies_are_counted_by_family_and_their_time_excludes_waits() {
     let server = served();
     put(&server, "work", &["one"]);
     put(&server, "work", &["two"]);
@@ -763,7 +763,7 @@ fn replies_are_counted_by_what_was_asked_for_and_waits_are_no_time_of_theirs() {
 }
 
 #[test]
-fn what_failed_rests_by_default_and_what_is_given_back_does_not() {
+fn a_failed_message_is_delayed_by_default_and_a_released_one_is_not() {
     let server = Start::of("[[queue]]\nname = 'plain'\nretry_max = 0\n")
         .listen(&["memcache=0", "http=0"])
         .serve();

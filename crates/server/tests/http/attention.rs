@@ -39,7 +39,7 @@ fn findings(server: &Server) -> Vec<Value> {
 }
 
 #[test]
-fn what_went_wrong_is_told_at_once_and_the_worst_first() {
+fn faults_need_attention_at_once_the_worst_first() {
     let config = "attention_unconsumed_for = '0s'\nattention_unconsumed = 2\n\
                   attention_failures = 3\nattention_muted = ['healthy*']\n\
                   [[queue]]\nname = 'loses'\nmessages_max = 1\nwhen_full = 'drop_oldest'\n\
@@ -160,7 +160,7 @@ fn reported(findings: &[Value]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
+fn ten_faults_need_attention_in_order_and_leave_nothing() {
     let mut demo = quintet(&["demo", "mess"]);
     let folder = tempfile::tempdir().expect("a folder");
     let mut demo = demo
@@ -233,7 +233,7 @@ fn the_mess_of_ten_faults_is_told_in_its_order_and_leaves_nothing() {
     });
 
     let pid = rustix::process::Pid::from_child(&demo);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("told");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("signalled");
     assert!(demo.wait().expect("waited").success());
     let left = std::fs::read_dir(folder.path()).expect("read").count();
     assert_eq!(left, 0, "everything is removed");

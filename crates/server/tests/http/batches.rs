@@ -125,7 +125,7 @@ fn callbacks_are_put_once_over_kills_and_shards() {
 }
 
 #[test]
-fn cancelled_messages_count_as_finished_if_their_batch_says_so() {
+fn a_batch_may_count_cancelled_messages_as_finished() {
     let data = Data::fresh();
     let server = start(&data, "shards = 4");
     let wrong = json!({ "success": { "queue": "done" }, "cancelled": "done" });
@@ -163,7 +163,7 @@ fn cancelled_messages_count_as_finished_if_their_batch_says_so() {
 }
 
 #[test]
-fn a_member_that_is_deleted_while_somebody_holds_it_has_not_succeeded() {
+fn a_member_that_is_deleted_under_a_lease_has_not_succeeded() {
     let data = Data::fresh();
     let server = start(&data, "");
     let batch = make(&server);

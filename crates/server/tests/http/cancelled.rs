@@ -43,7 +43,7 @@ fn cancelled() -> (String, String) {
 }
 
 #[test]
-fn a_worker_is_told_that_its_message_is_cancelled_and_the_grace_outlives_a_kill() {
+fn a_worker_learns_of_a_cancel_and_the_grace_outlives_a_kill() {
     let data = Data::fresh();
     let server = Server::start_with(&data, start());
     let id = put(&server, "one", json!({}));
@@ -197,7 +197,7 @@ fn messages_are_cancelled_by_a_filter_a_batch_and_from_the_command_line() {
 /// Reserved ones that are cancelled already are not counted by a dry run, as they are not cancelled
 /// again; and the console does not say that their leases begin anew.
 #[test]
-fn what_is_cancelled_already_is_not_counted_and_its_lease_is_not_begun_again() {
+fn a_second_cancel_is_not_counted_and_begins_no_lease_again() {
     let server = start().serve();
     let ids = ["one", "two", "three"].map(|name| put(&server, name, json!({})));
     reserve(&server);
@@ -272,7 +272,7 @@ fn a_cancel_without_a_state_goes_through_all_of_them() {
 
 /// A request is read to its end before it is refused: its connection goes on.
 #[test]
-fn a_wrong_id_is_told_when_the_body_was_read() {
+fn a_wrong_id_is_an_error_after_the_body_was_read() {
     let server = start().serve();
     let mut client = server.client_of("http");
     for (path, body) in [("cancel", r#"{"grace_ms":0}"#), ("move", r#"{"to":"q"}"#)] {
@@ -330,7 +330,7 @@ fn workers_of_beanstalk_and_faktory_hear_of_it() {
 }
 
 #[test]
-fn a_faktory_worker_hears_of_a_cancel_with_each_beat_also_after_the_grace() {
+fn a_faktory_worker_gets_a_cancel_with_each_beat_also_after_the_grace() {
     let config = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
                   [[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\nent = true\n";
     let server = Start::of(config).serve_as_configured();

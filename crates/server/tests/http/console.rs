@@ -17,7 +17,7 @@ fn send(server: &Server, from: &str, path: &str) -> u16 {
 }
 
 #[test]
-fn a_requester_sees_and_does_what_was_granted_and_no_more() {
+fn a_requester_sees_and_does_only_what_was_granted() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'take', 'settle']\n\
                   [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
@@ -276,7 +276,7 @@ fn says(client: &mut Client, line: &str, reply: &str) {
 }
 
 #[test]
-fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
+fn the_console_lists_workers_and_quiets_or_ends_them() {
     let config = "[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n\
                   [[listen]]\nprotocol = 'faktory'\naddress = '127.0.0.1:0'\n";
     let server = Start::of(config).serve_as_configured();
@@ -334,7 +334,7 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
     let (_, shown) = page(&server, "/workers");
     assert!(
         !shown.contains("/ask/quiet") && shown.contains("/ask/terminate"),
-        "what it was asked is not offered again: {shown}"
+        "a request that was sent is not offered again: {shown}"
     );
     let ask = format!("/workers/{part}/ask/terminate");
     assert_eq!(
@@ -356,7 +356,7 @@ fn workers_are_seen_and_asked_to_be_quiet_and_to_end() {
 }
 
 #[test]
-fn workers_and_batches_are_for_those_who_may() {
+fn workers_and_batches_need_rights() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek']\n\
                   [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
@@ -408,7 +408,7 @@ fn workers_and_batches_are_for_those_who_may() {
 }
 
 #[test]
-fn a_queue_is_told_of_in_the_words_of_sqs_where_sqs_reaches_it() {
+fn a_queue_of_sqs_is_shown_in_the_words_of_sqs() {
     let config = "[[queue]]\nname = 'orders.fifo'\ngroups = 'ordered'\nattempts_max = 4\n\
                   dead_letter = 'dead.fifo'\ntags = { team = 'blue' }\n\
                   [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\n";

@@ -30,7 +30,7 @@ fn request(path: &str, body: &str, len: usize) -> String {
 }
 
 /// Everything answers.
-fn is_heard(server: &Server) {
+fn assert_it_answers(server: &Server) {
     for path in ["/healthz", "/readyz", "/metrics", "/"] {
         assert_eq!(page(server, path).0, 200, "{path}");
     }
@@ -40,7 +40,7 @@ fn is_heard(server: &Server) {
 }
 
 #[test]
-fn polls_and_half_bodies_silence_nobody() {
+fn polls_and_half_bodies_block_no_other_request() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = served(&dir);
     let poll = json!({"wait_ms": 60_000}).to_string();
@@ -53,7 +53,7 @@ fn polls_and_half_bodies_silence_nobody() {
         })
         .collect();
     server.await_number("waiters", |waiters| waiters == PLACES as u64);
-    is_heard(&server);
+    assert_it_answers(&server);
     let half = request("/api/v1/queues/q/messages", "{\"mess", 100);
     let halves: Vec<Client> = (0..PLACES)
         .map(|_| {
@@ -62,7 +62,7 @@ fn polls_and_half_bodies_silence_nobody() {
             client
         })
         .collect();
-    is_heard(&server);
+    assert_it_answers(&server);
     // Further polls keep their places, and the first one that would leave less than a quarter to
     // others is told so.
     let mut kept = Vec::new();
@@ -85,15 +85,15 @@ fn polls_and_half_bodies_silence_nobody() {
     };
     assert!(reply.starts_with("HTTP/1.1 503 "), "{reply}");
     assert!(reply.contains("too_many_polls"), "{reply}");
-    is_heard(&server);
+    assert_it_answers(&server);
     // Their ends are seen at once.
     drop((polls, halves, kept));
     server.await_number("waiters", |waiters| waiters == 0);
-    is_heard(&server);
+    assert_it_answers(&server);
 }
 
 #[test]
-fn who_asks_how_the_server_is_has_places_beside_all_others() {
+fn health_checks_have_connection_slots_of_their_own() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = served(&dir);
     // Replies that nobody reads hold their places.

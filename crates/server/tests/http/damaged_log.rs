@@ -47,7 +47,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn a_reader_is_told_of_damage_once_and_comes_to_the_end() {
+fn a_reader_gets_damage_once_and_comes_to_the_end() {
     let data = Data::fresh();
     let server = Start::default().listen(&["http=0"]).serve_at(&data);
     let begin = now(&server);

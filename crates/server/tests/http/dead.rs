@@ -102,7 +102,7 @@ fn dead_letters_are_counted_by_error_and_go_back_one_by_one_or_by_error() {
 }
 
 #[test]
-fn the_console_shows_why_and_sends_back_what_is_selected() {
+fn the_console_shows_reasons_and_redrives_selected_messages() {
     let server = served();
     let (_, list) = page(&server, "/queues/dead");
     for shown in [
@@ -167,7 +167,7 @@ fn of_group(server: &Server, group: &str) -> Vec<u64> {
 }
 
 #[test]
-fn what_waits_is_listed_by_due_time_over_all_queues_and_shards() {
+fn delayed_messages_are_listed_by_due_time_over_all_queues_and_shards() {
     for shards in [1, 4] {
         let config =
             format!("shards = {shards}\n{FRAGILE}[[queue]]\nname = 'slow'\nretry_delay = '1h'\n");
@@ -458,7 +458,7 @@ fn the_dead_of_one_ms_are_listed_once_whatever_the_size_of_a_page() {
 /// A list is searched in slices of 64 messages, so many of them that a page has what is behind
 /// thousands that do not fit.
 #[test]
-fn a_page_of_the_dead_looks_behind_thousands_of_others() {
+fn a_page_of_dead_letters_finds_them_behind_thousands_of_others() {
     let server = Start::of(FRAGILE).listen(&["http=0"]).serve();
     fail(&server, "fragile", "needle");
     // They are no dead letters, though their queue has one.

@@ -74,7 +74,7 @@ fn a_poll_whose_client_is_gone_takes_nothing() {
             let taken = post(&server, "/queues/q/reserve", &json!({"lease_ms": 60_000}));
             assert_eq!(
                 taken.json["messages"][0]["body"], body,
-                "nobody else got it"
+                "no other client got it"
             );
         };
         // It ends in good order, and by a reset.
@@ -95,7 +95,7 @@ fn a_poll_whose_client_is_gone_takes_nothing() {
 /// A take over several queues, a reserve and a receive, in the clear and under TLS: whatever comes
 /// the moment after their client is gone is there for others.
 #[test]
-fn what_comes_after_the_end_of_a_client_is_there_for_others() {
+fn messages_after_the_end_of_a_client_are_there_for_others() {
     for shards in [1, 4] {
         let dir = tempfile::tempdir().expect("a folder");
         let listen = |protocol: &str, tls: &str| {
@@ -198,7 +198,7 @@ fn a_poll_with_bytes_behind_it_ends_with_its_client() {
         let asks = json!({"lease_ms": 60_000, "max": 10});
         let taken = post(&server, "/queues/q/reserve", &asks);
         let taken = taken.json["messages"].as_array().map(Vec::len);
-        assert_eq!(taken, Some(2), "somebody else got one: {requested}");
+        assert_eq!(taken, Some(2), "another client got one: {requested}");
     };
     for (first, behind) in [
         (&poll, &*poll),
@@ -332,7 +332,7 @@ fn a_request_whose_client_sends_nothing_more_is_answered() {
 
 /// Half a body is no request: its client gets an error at once when it ends its side.
 #[test]
-fn half_a_body_of_a_client_that_is_gone_is_given_up() {
+fn half_a_body_of_a_client_that_is_gone_is_discarded() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = served(&dir, 1);
     let mut client = server.client_of("http");
@@ -348,7 +348,7 @@ fn half_a_body_of_a_client_that_is_gone_is_given_up() {
 }
 
 #[test]
-fn a_stop_answers_everybody_who_waits_at_once() {
+fn a_stop_answers_all_waiting_clients_at_once() {
     for shards in [1, 4] {
         let dir = tempfile::tempdir().expect("a folder");
         let server = served(&dir, shards);

@@ -99,7 +99,7 @@ fn a_reserve_is_answered_when_there_are_enough() {
 }
 
 #[test]
-fn when_the_time_is_over_the_reply_has_what_is_there() {
+fn when_the_time_is_over_the_reply_has_the_present_messages() {
     let server = served();
     put(&server, &["a", "b"]);
     // Without `min` it is `max`.
@@ -152,7 +152,7 @@ fn messages_of_a_client_that_goes_away_meanwhile_are_ready_again() {
 }
 
 #[test]
-fn a_lease_that_nobody_heard_of_counts_as_no_attempt() {
+fn a_lease_without_a_sent_reply_counts_as_no_attempt() {
     let server = served();
     put(&server, &["a"]);
     let limits = json!({ "attempts_max": 1 }).to_string();

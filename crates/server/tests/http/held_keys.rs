@@ -310,7 +310,7 @@ fn a_worker_holds_a_whole_queue_and_an_operator_ends_the_hold() {
 }
 
 #[test]
-fn the_audit_tells_who_held_a_queue_at_the_end_of_a_lease() {
+fn the_audit_names_the_worker_that_held_a_queue() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);
     let named = json!({ "messages": [

@@ -131,7 +131,7 @@ fn a_take_of_several_follows_its_key_through_any_protocol() {
 }
 
 #[test]
-fn a_quiet_key_goes_before_a_noisy_one() {
+fn a_key_under_its_fair_share_goes_before_one_over_it() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);
     let of_a: Vec<(&str, &str)> = vec![("A", "a"); 70];

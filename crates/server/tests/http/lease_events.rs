@@ -69,7 +69,7 @@ fn open_streams(server: &Server) -> u64 {
 }
 
 #[test]
-fn a_worker_hears_that_its_lease_is_longer_cancelled_and_over() {
+fn a_stream_of_a_lease_sends_extension_cancel_and_end() {
     let server = served();
     let (id, lease) = held(&server);
     let mut events = Events::open(&server, &lease);
@@ -128,7 +128,7 @@ fn a_worker_hears_that_its_lease_is_longer_cancelled_and_over() {
 
 /// No record says how a lease ended that ends while its stream is not waiting for news of it.
 #[test]
-fn each_stream_tells_the_end_of_its_lease_where_no_ends_are_recorded() {
+fn each_stream_sends_the_end_of_its_lease_without_recorded_ends() {
     let server = Start::of("ends_max = 0\n").listen(&["http=0"]).serve();
     for round in 0..40 {
         let (id, lease) = held(&server);
@@ -155,7 +155,7 @@ fn each_stream_tells_the_end_of_its_lease_where_no_ends_are_recorded() {
 }
 
 #[test]
-fn without_a_grace_the_worker_hears_the_reason_and_the_end() {
+fn without_a_grace_the_worker_gets_the_reason_and_the_end() {
     let server = served();
     let (id, lease) = held(&server);
     let mut events = Events::open(&server, &lease);
@@ -204,7 +204,7 @@ fn a_stream_of_a_lease_ends_with_its_client_and_with_the_server_and_they_are_cou
 }
 
 #[test]
-fn who_may_not_extend_a_lease_hears_nothing_of_it() {
+fn events_of_a_lease_need_the_right_to_extend_it() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['film']\n\
                   rights = ['put', 'take']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
     let server = Start::of(config).serve_as_configured();

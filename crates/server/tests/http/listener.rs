@@ -106,9 +106,9 @@ fn sighup_makes_changed_settings_in_a_folder_count() {
         std::fs::write(&path, text).expect("written");
         let file = std::fs::File::options().append(true).open(&path);
         let file = file.expect("opened");
-        let about = file.metadata().expect("told");
+        let about = file.metadata().expect("there");
         // By the time of its change it would not be looked at again.
-        let first = *changed.get_or_insert(about.modified().expect("told"));
+        let first = *changed.get_or_insert(about.modified().expect("there"));
         file.set_modified(first).expect("set");
         server.signal(rustix::process::Signal::HUP);
         eventually("it counts", || {
@@ -120,7 +120,7 @@ fn sighup_makes_changed_settings_in_a_folder_count() {
 }
 
 #[test]
-fn what_ran_when_the_server_died_runs_again() {
+fn a_script_that_ran_when_the_server_died_runs_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
     let go = folder.path().join("go");
@@ -189,7 +189,7 @@ fn readiness_ends_with_draining_and_health_does_not() {
 }
 
 #[test]
-fn metrics_tell_of_each_queue_and_what_a_scraper_asks_for() {
+fn metrics_have_each_queue_and_the_requested_families() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Start::of("metrics_queues = 2\n")
         .listen(&["http=0", "memcache=0"])
@@ -465,7 +465,7 @@ fn an_acknowledged_error_is_buried_to_others_and_survives_a_kill() {
 }
 
 #[test]
-fn rules_route_what_comes_over_http_and_ruby_alone_is_refused() {
+fn rules_route_messages_over_http_and_ruby_alone_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
     let rules = data.join("rq/config");

@@ -238,7 +238,7 @@ fn unread_records_are_counted() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_told_whole_and_filter_messages() {
+fn bytes_that_are_no_text_are_shown_whole_and_filter_messages() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = served(&dir);
     let tail = |after: &Value| get(&server, &format!("/queues/q/tail?after={after}")).json;

@@ -83,7 +83,7 @@ fn by_id(events: &[Value]) -> BTreeMap<u64, Vec<String>> {
 }
 
 #[test]
-fn what_happens_to_messages_is_told_whatever_the_protocol() {
+fn events_of_messages_are_sent_for_every_protocol() {
     for shards in [1, 4] {
         let config = format!("shards = {shards}\n[[queue]]\nname = 'once'\nattempts_max = 1\n");
         let server = Start::of(&config).listen(LISTEN).serve();
@@ -227,7 +227,7 @@ fn what_happens_to_messages_is_told_whatever_the_protocol() {
         let taken = all
             .iter()
             .find(|one| one["queue"] == "mem" && one["kind"] == "finished");
-        assert_eq!(taken.expect("told")["why"], "taken");
+        assert_eq!(taken.expect("there")["why"], "taken");
         let gone = all.iter().filter(|one| one["queue"] == "bulk");
         assert!(
             gone.clone()
@@ -306,7 +306,7 @@ fn retire(server: &Server, segments: u64) {
 }
 
 #[test]
-fn who_is_too_slow_holds_nothing_back_and_is_told_so() {
+fn a_slow_reader_of_events_delays_nothing_and_gets_an_error() {
     let start = Start::of(SMALL_LOG).sync("never").listen(LISTEN);
     let server = start.serve();
     let begin = now(&server);
@@ -342,7 +342,7 @@ fn who_is_too_slow_holds_nothing_back_and_is_told_so() {
 }
 
 #[test]
-fn a_stream_tells_events_and_goes_on_behind_its_last_id() {
+fn a_stream_sends_events_and_continues_behind_its_last_id() {
     let server = Start::default().listen(LISTEN).serve();
     let begin = now(&server);
     let first = put(&server, "work", json!({"body": "a"}));
@@ -587,7 +587,7 @@ pub(super) fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 #[test]
-fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
+fn a_webhook_gets_events_at_least_once_over_errors_and_a_kill() {
     let folder = tempfile::tempdir().expect("a folder");
     let secret = folder.path().join("secret");
     std::fs::write(&secret, "Jefe\n").expect("written");
@@ -651,7 +651,7 @@ fn a_webhook_is_told_at_least_once_over_errors_and_a_kill() {
     }
     // A request of the process that was killed may wait here still: nobody counts its reply.
     takes.set_nonblocking(true).expect("set");
-    eventually("all is told, and it is counted", || {
+    eventually("all events are sent and counted", || {
         if let Ok((mut stream, _)) = takes.accept() {
             stream.set_nonblocking(false).expect("set");
             let (_, body) = next_event(&mut stream)?;
@@ -739,7 +739,7 @@ fn receive_under_tls(
 }
 
 #[test]
-fn a_webhook_under_tls_tells_only_whom_it_is_told_to_trust() {
+fn a_webhook_under_tls_checks_its_configured_authorities() {
     let folder = tempfile::tempdir().expect("a folder");
     let made = |name: &str| {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("made");
@@ -781,7 +781,7 @@ fn a_webhook_under_tls_tells_only_whom_it_is_told_to_trust() {
     // With its own authority nothing was lost.
     let config = config(&own);
     let server = Start::of(&config).listen(LISTEN).serve_at(&data);
-    let body = eventually("it is told", || {
+    let body = eventually("the event is sent", || {
         receive_under_tls(&listener, &receiver).ok()
     });
     let body: Value = serde_json::from_str(&body).expect("JSON");

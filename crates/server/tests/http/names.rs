@@ -97,7 +97,7 @@ fn a_reserved_message_is_settled_by_its_name_and_others_are_found_by_it() {
 }
 
 #[test]
-fn what_became_of_a_tracked_message_is_told_also_when_it_is_gone_and_over_a_kill() {
+fn outcomes_of_tracked_messages_stay_after_the_message_and_a_kill() {
     let data = Data::fresh();
     let start = |keep: &'static str| Start::of(keep).listen(&["http=0", "beanstalk=0"]);
     let hour = "shards = 4\ntrack_keep = \"1h\"\n";
@@ -164,7 +164,7 @@ fn what_became_of_a_tracked_message_is_told_also_when_it_is_gone_and_over_a_kill
 }
 
 #[test]
-fn what_an_address_has_that_is_no_text_is_a_problem() {
+fn bytes_in_an_address_that_are_no_text_are_a_problem() {
     let server = Start::default().listen(&["http=0"]).serve();
     for (head, field) in [
         ("GET /queues/%FF", "queue"),

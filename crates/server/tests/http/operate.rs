@@ -38,7 +38,7 @@ fn row<'a>(page: &'a str, key: &str) -> &'a str {
 }
 
 #[test]
-fn settings_say_what_is_in_force_and_who_said_so() {
+fn settings_show_values_in_force_and_their_source() {
     let dir = tempfile::tempdir().unwrap();
     let config = "queues_max = 77\n[[queue]]\nname = 'work*'\nmessages_max = 5\n";
     let server = start(&dir, config);
@@ -63,7 +63,7 @@ fn settings_say_what_is_in_force_and_who_said_so() {
 }
 
 #[test]
-fn a_queue_says_what_holds_for_it_and_who_said_so() {
+fn a_queue_shows_its_settings_and_their_source() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, "[[queue]]\nname = 'work*'\nmessages_max = 5\n");
     server.run(&["put", "work1", "x"]);
@@ -97,7 +97,7 @@ fn row_of<'a>(setup: &'a str, key: &str) -> &'a str {
 }
 
 #[test]
-fn a_reload_tells_what_came_of_it() {
+fn a_reload_reports_its_result() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, "queues_max = 77\n");
     let reload = |fields: &str| {
@@ -188,7 +188,7 @@ fn a_server_that_is_alone_says_so_where_its_cluster_would_be() {
 }
 
 #[test]
-fn who_may_not_operate_sees_none_of_it() {
+fn pages_of_operators_are_hidden_from_others() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'take', 'settle', 'admin']\n";
     let config = format!("{config}{LISTEN}user = 'ann'\n");
@@ -311,7 +311,7 @@ fn a_key_is_held_and_let_go_on_the_page_of_its_queue() {
 }
 
 #[test]
-fn the_audit_tells_how_many_and_of_which_queue() {
+fn the_audit_has_count_and_queue_of_an_operation() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, "");
     let put = |queue: &str| text(&server.run(&["put", queue, "x"]).stdout);
@@ -374,7 +374,7 @@ fn the_audit_tells_how_many_and_of_which_queue() {
 }
 
 #[test]
-fn a_message_tells_its_attempts_and_where_its_trace_is() {
+fn a_message_shows_its_attempts_and_the_link_to_its_trace() {
     let dir = tempfile::tempdir().unwrap();
     let config = "trace_url = 'https://traces.example/{trace_id}?at={span_id}'\n\
                   [[queue]]\nname = 'work'\nretry_delay = '1h'\n";
@@ -482,7 +482,7 @@ fn bodies_are_searched_over_all_queues_a_part_at_a_time() {
         path = format!("/waiting?group=all&{query}&after={next}");
     }
     let messages = |page: &str| page.matches("data-row").count();
-    assert!(pages > 1, "much is looked through in parts");
+    assert!(pages > 1, "a long search has several parts");
     assert_eq!(messages(&found), 2, "{found}");
     for id in [late.trim(), &last] {
         assert!(found.contains(&format!("messages/{id}\"")), "{id}: {found}");
@@ -495,7 +495,7 @@ fn bodies_are_searched_over_all_queues_a_part_at_a_time() {
 }
 
 #[test]
-fn whom_a_limit_holds_back_is_shown() {
+fn clients_over_a_limit_are_shown() {
     let limit = "[[limit]]\naddress = '127.0.0.0/8'\nconnections_max = 2\n";
     let server = Start::of(limit).listen(&["memcache=0", "http=0"]).serve();
     let calm = shown(&server, "/connections");
@@ -548,7 +548,7 @@ fn a_message_that_a_worker_holds_is_cancelled_on_its_page() {
 }
 
 #[test]
-fn a_message_that_vanishes_while_its_page_is_open_is_told_to_be_gone() {
+fn the_page_of_a_message_that_vanished_shows_that_it_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, "");
     let id = text(&server.run(&["put", "work", "x"]).stdout);

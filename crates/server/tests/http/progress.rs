@@ -30,7 +30,7 @@ fn seen(server: &Server, id: u64) -> (Value, Value, Value) {
 }
 
 #[test]
-fn who_works_says_how_far_it_is_and_what_came_of_it() {
+fn a_worker_reports_its_progress_and_its_result() {
     let data = Data::fresh();
     let server = start(&data);
     server.client().put("film", b"one");
@@ -109,7 +109,7 @@ fn who_works_says_how_far_it_is_and_what_came_of_it() {
 }
 
 #[test]
-fn another_protocol_says_it_and_only_of_what_it_holds() {
+fn another_protocol_reports_progress_only_of_its_own_leases() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir.path().join("data"));
     server.client().put("film", b"one");
@@ -125,7 +125,7 @@ fn another_protocol_says_it_and_only_of_what_it_holds() {
 }
 
 #[test]
-fn a_script_says_it_while_it_runs() {
+fn a_script_reports_progress_while_it_runs() {
     let dir = tempfile::tempdir().unwrap();
     let (script, go) = (dir.path().join("script"), dir.path().join("go"));
     let text = format!(

@@ -146,7 +146,7 @@ fn each_message_arrives_once() {
 }
 
 #[test]
-fn relay_goes_under_tls_to_whom_it_is_told_to_trust() {
+fn relay_under_tls_checks_its_configured_authorities() {
     let folder = tempfile::tempdir().expect("a folder");
     let (near, far) = (folder.path().join("near"), folder.path().join("far"));
     // The plain one is for this test to look by.

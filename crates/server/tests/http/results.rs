@@ -94,7 +94,7 @@ fn a_put_waits_for_the_result_that_its_worker_gives() {
 }
 
 #[test]
-fn other_ends_are_told_and_a_message_is_followed_to_another_shard() {
+fn results_show_other_ends_and_follow_a_message_to_another_shard() {
     let data = Data::fresh();
     let server = Server::start_with(&data, start());
     let get_waits = |id: u64, end: &dyn Fn()| {
@@ -162,7 +162,7 @@ fn a_wait_ends_with_its_client_and_with_the_server() {
 }
 
 #[test]
-fn a_result_needs_the_right_to_look() {
+fn a_result_needs_the_right_to_peek() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                   rights = ['put', 'peek', 'settle']\n[[grant]]\nuser = 'ann'\nqueues = ['film']\n\
                   rights = ['put']\n[[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";
@@ -222,7 +222,7 @@ fn exactly_one_reply_comes_over_shards_and_a_kill() {
 }
 
 #[test]
-fn errors_about_long_names_and_keys_tell_their_own_limits() {
+fn errors_about_long_names_and_keys_name_their_own_limits() {
     let server = Start::default().listen(&["http=0"]).serve();
     let dedupe = |len: usize| json!({"dedupe": {"id": "x".repeat(len)}});
     let of = |field: &str, len: usize| json!({field: "x".repeat(len)});

@@ -130,7 +130,7 @@ fn schedules_of_all_kinds_are_made_and_changed() {
 }
 
 #[test]
-fn the_error_of_a_field_is_beside_it_and_what_was_typed_stays() {
+fn the_error_of_a_field_is_beside_it_and_typed_text_stays() {
     let server = served(NIGHTLY);
     let good = [("name", "a"), ("every_ms", "1h"), ("queue", "w")];
     assert_eq!(send(&server, "/schedules/form", &good).0, 303);
@@ -225,7 +225,7 @@ fn the_error_of_a_field_is_beside_it_and_what_was_typed_stays() {
 }
 
 #[test]
-fn who_may_not_operate_has_no_form() {
+fn the_form_of_schedules_needs_the_right_server() {
     let users = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
                  rights = ['put', 'peek', 'take', 'settle', 'admin']\n[[listen]]\n\
                  protocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n";

@@ -94,7 +94,7 @@ fn tables_are_seen_and_steered_over_the_api() {
 }
 
 #[test]
-fn who_may_not_operate_neither_sees_nor_steers() {
+fn schedules_need_the_right_server_to_see_and_steer() {
     let users = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
                  rights = ['put', 'peek', 'take', 'settle', 'admin']\n";
     let server = start(&format!("{CRON}{users}{LISTEN}user = 'ann'\n"));
@@ -305,7 +305,7 @@ fn a_definition_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn nobody_schedules_into_a_queue_that_he_may_not_put_to() {
+fn a_schedule_needs_the_right_to_put_into_its_queue() {
     let users = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['mine']\n\
                  rights = ['put', 'server']\n";
     let server = start(&format!("{users}{LISTEN}user = 'ann'\n"));
@@ -392,7 +392,7 @@ fn runs_that_must_not_overlap_wait_for_the_last_one() {
 /// A kill -9 takes no definition, pause or run with it; a clock that is set forward misses runs, and
 /// all of them are made up for where the schedule says so.
 #[test]
-fn a_schedule_outlives_a_kill_and_makes_up_for_what_it_missed() {
+fn a_schedule_outlives_a_kill_and_makes_up_for_missed_runs() {
     const DAY: i64 = 86_400_000;
     let data = Data::fresh();
     let faults = faults(&data);

@@ -148,7 +148,7 @@ fn a_setting_or_a_header_that_is_there_twice_is_an_error() {
 }
 
 #[test]
-fn what_cannot_be_changed_says_why() {
+fn a_setting_that_cannot_be_changed_has_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, &format!("{USERS}{RULE}"));
     put(&server, "work");
@@ -325,7 +325,7 @@ fn set_typed(server: &Server, key: &str, form: &str) -> String {
 }
 
 #[test]
-fn the_console_says_of_what_was_typed_what_the_setting_takes() {
+fn the_console_shows_for_wrong_input_the_allowed_values() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, USERS);
     put(&server, "work");
@@ -363,7 +363,7 @@ fn the_console_says_of_what_was_typed_what_the_setting_takes() {
 }
 
 #[test]
-fn of_two_operators_the_second_is_told() {
+fn of_two_operators_the_second_gets_changed() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir, USERS);
     put(&server, "work");
@@ -422,7 +422,7 @@ fn of_two_operators_the_second_is_told() {
 }
 
 #[test]
-fn a_pause_tells_who_made_it_and_when() {
+fn a_pause_shows_its_user_and_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut server = start(&dir, USERS);
     put(&server, "work");

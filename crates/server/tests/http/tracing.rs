@@ -174,7 +174,7 @@ fn a_collector_gets_spans_of_puts_waits_and_runs() {
 }
 
 #[test]
-fn a_collector_that_takes_nothing_holds_nobody_up() {
+fn a_collector_that_takes_nothing_delays_no_client() {
     let dir = tempfile::tempdir().unwrap();
     let (refuses, _spans) = collector("400 Bad Request");
     let server = start(&dir.path().join("refused"), &refuses.to_string(), "");
@@ -197,7 +197,7 @@ fn a_collector_that_takes_nothing_holds_nobody_up() {
 }
 
 #[test]
-fn a_wrong_collector_is_told_at_the_start() {
+fn a_wrong_collector_is_an_error_at_the_start() {
     let dir = tempfile::tempdir().unwrap();
     for (setting, named) in [
         ("otlp_endpoint = 'localhost:4318'", "otlp_endpoint"),

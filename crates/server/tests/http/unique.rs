@@ -85,7 +85,7 @@ fn a_body_waits_once_whichever_protocol_puts_it_also_after_a_crash() {
 }
 
 #[test]
-fn a_repeat_is_refused_answered_as_the_first_or_replaces_it_as_is_said() {
+fn a_repeat_is_refused_answered_as_the_first_or_replaces_it_by_its_setting() {
     let dir = tempfile::tempdir().unwrap();
     let server = served(&dir);
     let put = |body: &str, dedupe: serde_json::Value| {

@@ -62,7 +62,7 @@ fn a_receiver_that_hangs_stops_no_other_s_webhooks() {
     }
     let mut held = vec![eventually("a try", || hangs.accept().ok()).0];
     put(&server, &url(&answers));
-    let (mut connection, _) = eventually("the other is told", || answers.accept().ok());
+    let (mut connection, _) = eventually("the other webhook is called", || answers.accept().ok());
     connection
         .set_read_timeout(Some(PATIENCE))
         .expect("a timeout");

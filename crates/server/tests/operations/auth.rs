@@ -199,7 +199,7 @@ fn each_protocol_has_its_way() {
 }
 
 #[test]
-fn failures_slow_whoever_fails() {
+fn failures_slow_only_the_failing_address() {
     let server = start();
     let mut client = server.client_of("memcache");
     let began = std::time::Instant::now();
@@ -347,7 +347,7 @@ fn all_end(server: &Server, clients: Vec<(&'static str, Client)>) {
 }
 
 #[test]
-fn what_an_expired_token_opened_ends() {
+fn connections_of_an_expired_token_end() {
     let server = start();
     let mut ann = memcache(&server);
     let clients = all_ways(&server, &token());
@@ -363,7 +363,7 @@ fn what_an_expired_token_opened_ends() {
 }
 
 #[test]
-fn what_a_revoked_token_opened_ends() {
+fn connections_of_a_revoked_token_end() {
     let server = start();
     let mut ann = memcache(&server);
     let clients = all_ways(&server, &token());
@@ -401,7 +401,7 @@ fn await_audit(server: &Server, line: &str) {
 }
 
 #[test]
-fn what_operators_do_is_written_down() {
+fn operations_are_in_the_audit() {
     let server = start();
     let _ann = memcache(&server);
     let mut bob = server.client_of("memcache");
@@ -427,7 +427,7 @@ fn what_operators_do_is_written_down() {
 }
 
 #[test]
-fn a_start_that_would_let_everybody_in_is_refused() {
+fn a_start_without_logins_beyond_loopback_is_refused() {
     let data = Data::fresh();
     for protocol in [
         "memcache",

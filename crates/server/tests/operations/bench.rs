@@ -100,7 +100,7 @@ fn more_puts_than_takes_leave_the_rest() {
 }
 
 #[test]
-fn takes_find_what_was_put_beforehand_and_no_more() {
+fn takes_find_only_messages_put_beforehand() {
     let server = start();
     let args = ["--mix", "take", "--fill", "100", "--count", "150", "--json"];
     let report = report(&bench(&server, &[&args[..], &["--queues", "1"]].concat()));

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::common::{Data, Server, Start, noise, quintet, text};
 
 #[test]
-fn wait_ends_when_the_server_answers_and_says_why_it_does_not() {
+fn wait_ends_when_the_server_responds_or_with_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let wait = |time: &str| {
@@ -82,7 +82,7 @@ fn the_example_of_drain_ends() {
 }
 
 #[test]
-fn completions_end_quietly_when_nobody_reads_them_to_their_end() {
+fn completions_end_quietly_on_a_closed_pipe() {
     let mut completions = quintet(&["completions", "bash"]);
     let pipes = completions.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
@@ -199,7 +199,7 @@ fn queues_are_listed_by_a_pattern_a_column_and_whether_they_are_paused() {
 }
 
 #[test]
-fn metrics_are_what_stats_tell_each_with_help_and_type_once() {
+fn metrics_have_all_numbers_of_stats_each_with_help_and_type_once() {
     let server = Server::fresh();
     server.run(&["put", "work", "one"]);
     let stats = text(&server.run(&["stats", "--json"]).stdout);

@@ -10,7 +10,7 @@ use command_fds::{CommandFdExt as _, FdMapping};
 use rustix::process::Signal;
 
 #[test]
-fn it_tells_where_it_listens_then_that_it_is_ready() {
+fn the_server_prints_its_listeners_then_ready() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("m.sock");
     let unix = format!("memcache=unix:{}", socket.display());
@@ -36,7 +36,7 @@ fn it_tells_where_it_listens_then_that_it_is_ready() {
 }
 
 #[test]
-fn it_tells_where_its_console_is_and_that_everybody_here_may_use_it() {
+fn the_server_prints_its_console_and_that_it_is_open() {
     let printed = |config: &str, listen: &[&str]| {
         let server = Start::of(config).listen(listen).serve();
         let reported = |start: &str| {
@@ -218,7 +218,7 @@ fn sigusr1_drains() {
 }
 
 #[test]
-fn a_stop_answers_what_was_decided_and_ends_waits() {
+fn a_stop_answers_decided_requests_and_ends_waits() {
     let server = Server::fresh();
     let mut waiting = server.client();
     waiting.send(b"version\r\nget w/t=3600000\r\n");
@@ -230,7 +230,7 @@ fn a_stop_answers_what_was_decided_and_ends_waits() {
 }
 
 #[test]
-fn systemd_is_told() {
+fn systemd_is_notified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -246,7 +246,7 @@ fn systemd_is_told() {
             match socket.recv(&mut reported) {
                 Ok(n) => return reported[..n].to_vec(),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => panic!("nothing was told: {error}"),
+                Err(error) => panic!("nothing was printed: {error}"),
             }
         }
     };
@@ -333,7 +333,7 @@ fn systemd_hands_over_sockets_and_keeps_them() {
 }
 
 #[test]
-fn systemd_hears_that_the_server_answers() {
+fn the_watchdog_of_systemd_is_notified() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -350,7 +350,7 @@ fn systemd_hears_that_the_server_answers() {
         let server = Server::await_ready(&dir.path().join("data"), command);
         let reported = || {
             let mut reported = [0; 64];
-            let n = socket.recv(&mut reported).expect("something is told");
+            let n = socket.recv(&mut reported).expect("a notification");
             text(&reported[..n])
         };
         while reported() != "READY=1" {}
@@ -469,7 +469,7 @@ fn queues_divide_over_shards() {
 
 /// With any umask nobody else reads messages. Scripts have the umask the operator gave.
 #[test]
-fn what_the_server_writes_is_its_own() {
+fn files_of_the_server_are_closed_to_others() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

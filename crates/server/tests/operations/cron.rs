@@ -116,11 +116,11 @@ fn tables_are_listed_paused_resumed_and_run() {
     ] {
         assert!(audit.contains(line), "{line}: {audit}");
     }
-    assert!(!audit.contains("GET"), "a look is none: {audit}");
+    assert!(!audit.contains("GET"), "a read is no act: {audit}");
 }
 
 #[test]
-fn a_run_that_is_refused_says_why_and_leaves_no_mark() {
+fn a_refused_run_has_a_reason_and_leaves_no_record() {
     let config = format!("{CONFIG}[[queue]]\nname = 'w'\nmessages_max = 1\n");
     let server = start(&config);
     server.client().put("w", b"first");
@@ -262,7 +262,7 @@ fn a_reload_of_a_table_that_makes_no_sense_changes_nothing() {
 
 /// Taking out a paused table also ends its pause: the answer and the log say so.
 #[test]
-fn a_reload_without_a_paused_table_says_that_its_pause_is_forgotten() {
+fn a_reload_without_a_paused_table_reports_the_lost_pause() {
     let data = Data::fresh();
     let log = data.with_extension("stderr");
     let with = Start::of(CONFIG);

@@ -238,7 +238,7 @@ fn attachments_go_to_the_server_that_is_found() {
 }
 
 #[test]
-fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
+fn a_wrong_folder_is_named_with_the_count_of_stored_messages() {
     let dir = tempfile::tempdir().unwrap();
     let server = server(dir.path());
     let old = dir.path().join("old");
@@ -268,7 +268,7 @@ fn a_folder_that_is_not_what_it_should_be_is_named_and_what_was_stored_said() {
     assert_eq!(
         all(&server).len(),
         0,
-        "nothing is imported of what is not known"
+        "nothing is imported of an unknown queue"
     );
     std::fs::remove_dir_all(strange).unwrap();
 

@@ -177,7 +177,7 @@ fn the_leases_of_a_connection_or_a_queue_end_together() {
 }
 
 #[test]
-fn a_worker_is_told_by_its_own_name_and_a_reserved_message_by_its_holder() {
+fn leases_show_workers_by_name_and_reserved_messages_their_holder() {
     let server = start();
     let ids = put(&server, "work", 3);
     let named = json!({"worker": "O'Neil \u{202e}\u{7}\"<b>"});
@@ -371,7 +371,7 @@ fn a_lease_of_sqs_names_the_client_that_received() {
 
 /// A connection has one client, under which its first consumer is known.
 #[test]
-fn workers_that_share_a_connection_are_told_apart() {
+fn workers_that_share_a_connection_are_listed_apart() {
     let server = start();
     put(&server, "jobs", 3);
     let mut client = server.client_of("http");

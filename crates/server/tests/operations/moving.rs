@@ -34,7 +34,7 @@ impl Beanstalkd {
                 .expect("beanstalkd is installed: cargo xtask test unit --yes does it");
             let address = format!("127.0.0.1:{port}");
             let listens = eventually("beanstalkd listens", || {
-                let ended = child.try_wait().expect("asked").is_some();
+                let ended = child.try_wait().expect("waited").is_some();
                 (ended || is_at(&address, child.id())).then_some(!ended)
             });
             if listens {
@@ -236,7 +236,11 @@ fn all_of_a_beanstalkd_moves_with_states_priorities_and_times() {
             .any(|line| line.starts_with("10 messages stored (")),
         "{printed}"
     );
-    assert_eq!(old.jobs(), [0, 0, 0, 1], "what nobody holds is gone there");
+    assert_eq!(
+        old.jobs(),
+        [0, 0, 0, 1],
+        "messages without a lease are gone there"
+    );
 
     let mut bodies: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for message in all(&server) {
@@ -352,7 +356,7 @@ fn a_beanstalkd_that_dies_half_way_loses_nothing_and_the_rest_comes_later() {
 }
 
 #[test]
-fn what_is_refused_here_stays_there_as_it_was() {
+fn a_message_that_is_refused_here_stays_unchanged_there() {
     let config = "[[queue]]\nname = \"work\"\nmessages_max = 300\n[[queue]]\nname = \"cellar\"\n\
                   messages_max = 1\n";
     let server = Start::of(config).serve();
@@ -412,7 +416,7 @@ fn what_is_refused_here_stays_there_as_it_was() {
 }
 
 #[test]
-fn interrupted_it_gives_back_what_it_holds() {
+fn an_interrupted_import_from_beanstalkd_gives_back_its_jobs() {
     const JOBS: usize = 3000;
     let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
@@ -466,7 +470,7 @@ fn a_job_of_one_second_is_stored_before_its_time_is_over() {
 }
 
 #[test]
-fn somebody_else_is_named_and_nothing_there_is_not_an_error() {
+fn a_server_of_another_kind_is_named_and_an_empty_one_is_no_error() {
     let server = Server::fresh();
     let old = Beanstalkd::start(&[]);
     let output = import(&server, &old.from(), &[]);
@@ -572,7 +576,11 @@ fn all_of_a_kestrel_moves_in_order_with_flags() {
     let taken = server.run(&["take", "large"]).stdout;
     assert!(taken == large, "the large one");
     let held: Vec<Value> = all(&old);
-    assert_eq!(held.len(), 1, "what somebody reads stays there: {held:?}");
+    assert_eq!(
+        held.len(),
+        1,
+        "a message under a lease stays there: {held:?}"
+    );
     let none = import(&server, &format!("{from}/none"), &[]);
     assert!(text(&none.stderr).contains("has no queue none"));
     // beanstalkd is none.

@@ -140,11 +140,7 @@ fn all_of_a_quintet_moves_with_states_priorities_headers_and_times() {
     found.retain(|name, _| !name.starts_with("\"other\""));
     assert_eq!(found, wanted);
     let left = all(&old);
-    assert_eq!(
-        left.len(),
-        1,
-        "what somebody works on stays there: {left:?}"
-    );
+    assert_eq!(left.len(), 1, "a reserved message stays there: {left:?}");
     assert_eq!(left[0]["body"], "in work");
 
     let output = import(&server, &format!("{}/none", from(&old)), &[]);
@@ -209,7 +205,7 @@ fn pours(server: &Server, over: &AtomicBool) -> usize {
 }
 
 #[test]
-fn an_import_that_is_interrupted_gives_back_what_it_holds() {
+fn an_interrupted_import_gives_back_its_messages() {
     let dir = tempfile::tempdir().unwrap();
     let old = served(&dir, None);
     let server = Server::start(&dir.path().join("data"));
@@ -233,14 +229,14 @@ fn an_import_that_is_interrupted_gives_back_what_it_holds() {
     let (here, there) = (all(&server), all(&old));
     assert_eq!(here.len() + there.len(), count, "each once");
     let ready = there.iter().all(|message| message["state"] == "ready");
-    assert!(ready, "what it held is given back");
+    assert!(ready, "its held messages are given back");
     assert_eq!(bodies(&server).union(&bodies(&old)).count(), count);
     done(&import(&server, &from(&old), &[]));
     assert_eq!(bodies(&server).len(), count, "the same command goes on");
 }
 
 #[test]
-fn another_quintet_is_asked_as_a_user_and_under_tls() {
+fn another_quintet_is_read_as_a_user_and_under_tls() {
     let dir = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (cert, key) = (dir.path().join("cert"), dir.path().join("key"));

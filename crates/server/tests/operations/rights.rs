@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use quintet_auth::Password;
 use serde_json::{Value, json};
 
-use crate::common::{Client, Server, Start, await_that, eventually, text};
+use crate::common::{Client, PATIENCE, Server, Start, await_that, eventually, text};
 
 const LISTEN: &[&str] = &[
     "memcache=127.0.0.1:0",
@@ -51,6 +51,7 @@ fn memcache(server: &Server, name: &str) -> Client {
 
 pub(crate) fn send_request(address: &str, head: &str, body: &str) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).expect("connected");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
     let request = format!(
         "{head}Host: {address}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
@@ -132,7 +133,7 @@ fn a_child_takes_a_right_on_its_parent() {
 }
 
 #[test]
-fn nobody_joins_a_batch_that_he_may_not_see() {
+fn a_batch_needs_the_right_to_join_it() {
     for shards in [1, 4] {
         let dir = tempfile::tempdir().expect("a folder");
         let server = start(&dir.path().join("data"), shards);
@@ -162,7 +163,7 @@ fn nobody_joins_a_batch_that_he_may_not_see() {
 }
 
 #[test]
-fn nobody_waits_for_a_message_that_he_may_not_see() {
+fn a_dependency_needs_the_right_to_see_the_message() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = start(&dir.path().join("data"), 1);
     let put = |who: &str, queue: &str, message: Value| {
@@ -196,7 +197,7 @@ fn nobody_waits_for_a_message_that_he_may_not_see() {
 }
 
 #[test]
-fn nobody_leads_messages_where_he_may_not_put() {
+fn targets_of_messages_need_the_right_to_put() {
     for shards in [1, 4] {
         let dir = tempfile::tempdir().expect("a folder");
         let server = start(&dir.path().join("data"), shards);
@@ -229,7 +230,7 @@ fn nobody_leads_messages_where_he_may_not_put() {
 }
 
 #[test]
-fn nobody_learns_over_sqs_which_queues_others_have() {
+fn sqs_needs_the_right_before_it_looks_up_a_queue() {
     for shards in [1, 4] {
         let dir = tempfile::tempdir().expect("a folder");
         let server = start(&dir.path().join("data"), shards);
@@ -325,7 +326,7 @@ fn a_move_task_puts_nothing_where_its_starter_may_not_put() {
 }
 
 #[test]
-fn nobody_but_the_server_has_its_attributes_and_tags() {
+fn only_the_server_has_its_attributes_and_tags() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = start(&dir.path().join("data"), 1);
     let callback = json!({"queue": "ann", "headers": {"dir": "queue/sec/msg/1/1"}});
@@ -361,7 +362,7 @@ fn nobody_but_the_server_has_its_attributes_and_tags() {
 }
 
 #[test]
-fn what_administers_is_written_down() {
+fn administrative_commands_are_in_the_audit() {
     let dir = tempfile::tempdir().expect("a folder");
     let open = Start {
         listen: LISTEN,
@@ -578,7 +579,7 @@ fn on_the_control_socket_a_login_counts_more_than_the_account() {
 }
 
 #[test]
-fn what_became_of_a_message_is_told_to_those_who_may_see_its_queue() {
+fn a_trace_needs_the_right_to_see_the_queue() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = start(&dir.path().join("data"), 1);
     let mut bob = memcache(&server, "bob");
@@ -614,7 +615,7 @@ fn what_became_of_a_message_is_told_to_those_who_may_see_its_queue() {
 }
 
 #[test]
-fn an_attempt_is_told_to_those_who_may_see_the_queue_it_was_in() {
+fn an_attempt_is_shown_to_users_that_may_see_its_queue() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = start(&dir.path().join("data"), 1);
     let bob = |line: &str, body: Value| {

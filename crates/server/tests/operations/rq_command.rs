@@ -192,7 +192,7 @@ fn only_one_waits_and_a_queue_stops_by_command_and_by_file() {
 }
 
 #[test]
-fn what_cannot_be_done_says_why_and_exits_with_one() {
+fn a_failed_command_prints_a_reason_and_exits_with_one() {
     let rq = Rq::start();
     for (args, why) in [
         (&["sendmesg", "--dest", "nope"][..], "404 - Queue not found"),

@@ -8,7 +8,7 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_queues_settings_and_who_says_so_and_the_servers() {
+fn settings_of_queue_and_server_are_shown_with_their_source() {
     let server = Start::of(
         "queues_max = 77\n[defaults]\nttl = '1h'\n[[queue]]\nname = 'work*'\nattempts_max = 3\n\
          bytes_max = 0\n",
@@ -71,7 +71,7 @@ fn an_attribute_with_two_values_is_refused() {
 }
 
 #[test]
-fn what_take_prints_as_json_can_be_imported() {
+fn the_json_of_take_can_be_imported() {
     let server = Server::fresh();
     server.printed(&["put", "work", "a"]);
     let taken = server.printed(&["take", "work", "--json"]);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use ring::{digest, hmac};
 use serde_json::{Value, json};
 
-use crate::common::{Server, Start, quintet, text};
+use crate::common::{PATIENCE, Server, Start, quintet, text};
 use crate::moving::{all, done, dying};
 
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -514,7 +514,7 @@ fn a_receive_without_an_answer_loses_nothing() {
 /// Answers of every kind are lost, cut off, or that SQS is busy. At both ends all messages are
 /// counted each time the command ends; it ends well only where nothing is left.
 #[test]
-fn whatever_happens_to_answers_no_message_is_lost() {
+fn no_message_is_lost_under_all_faults_of_answers() {
     const ALL: usize = 150;
     let mut failed = 0;
     for seed in 1..=6 {
@@ -551,7 +551,7 @@ fn whatever_happens_to_answers_no_message_is_lost() {
 }
 
 #[test]
-fn receives_that_are_never_answered_are_told_of() {
+fn receives_without_an_answer_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(&dir.path().join("data"));
     let old = Sqs::start();
@@ -607,7 +607,7 @@ fn a_body_that_came_as_another_stays_there_and_the_others_move() {
 
 /// Which are its attributes, ids and times, and how long its queue hides and keeps messages.
 #[test]
-fn what_sqs_has_clients_of_sqs_see_here() {
+fn clients_of_sqs_see_their_attributes_here() {
     let dir = tempfile::tempdir().unwrap();
     let start = Start {
         listen: &["sqs=127.0.0.1:0"],
@@ -627,6 +627,7 @@ fn what_sqs_has_clients_of_sqs_see_here() {
         input["QueueUrl"] = json!("work.fifo");
         let body = input.to_string();
         let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!(
             "POST / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
              Content-Type: application/x-amz-json-1.0\r\nContent-Length: {}\r\n\r\n{body}",

@@ -49,7 +49,7 @@ impl Drop for Tail {
 }
 
 #[test]
-fn tail_tells_the_newest_of_a_long_queue_and_only_what_it_is_asked_for() {
+fn tail_prints_the_newest_of_a_long_queue_and_only_matches() {
     let start = Start::default().sync("never");
     let server = start.listen(&["memcache=0", "beanstalk=0"]).serve();
     let mut client = server.client_of("memcache");
@@ -130,7 +130,7 @@ fn as_many_queues_are_followed_as_may_be_and_a_line_is_for_people() {
 }
 
 #[test]
-fn tail_looks_into_whole_bodies_and_follows_queues_in_memory() {
+fn tail_searches_whole_bodies_and_follows_queues_in_memory() {
     let config = "[[queue]]\nname = 'fast'\nmemory = true\n";
     let server = Start::default().config(config).listen(&["http=0"]).serve();
     let ask = |queue: &str, contains: &str| {
@@ -268,7 +268,7 @@ fn tails_of_several_shards_keep_the_order_that_was_first_seen() {
 
 /// Its process stands still while more happens than is kept.
 #[test]
-fn a_slow_tail_is_told_how_many_events_it_missed() {
+fn a_slow_tail_gets_the_number_of_missed_events() {
     const PUTS: u64 = 1500;
     let start = Start::default().sync("never");
     let server = start.listen(&["memcache=0"]).serve();
@@ -283,7 +283,7 @@ fn a_slow_tail_is_told_how_many_events_it_missed() {
     });
     assert_eq!(first["event"], "put");
     let pid = rustix::process::Pid::from_child(&tail.child);
-    let send_signal = |signal| rustix::process::kill_process(pid, signal).expect("told");
+    let send_signal = |signal| rustix::process::kill_process(pid, signal).expect("signalled");
     send_signal(rustix::process::Signal::STOP);
     await_that("it stands still", || stands_still(tail.child.id()));
     for _ in 0..PUTS {

@@ -132,7 +132,7 @@ fn dead_letters_are_shown_with_their_errors() {
 }
 
 #[test]
-fn stats_and_top_say_what_needs_attention_and_why_messages_wait() {
+fn stats_and_top_show_attention_and_why_messages_wait() {
     let config = "attention_unconsumed = 1\nattention_unconsumed_for = '0s'\n";
     let server = Start::of(config).serve();
     server.run(&["put", "stra\u{df}e", "x"]);

@@ -25,6 +25,11 @@ fn trace(server: &Server, id: u64) -> Value {
     serde_json::from_str(last).expect("JSON")
 }
 
+/// Who runs these tests, as the audit names it.
+fn account() -> String {
+    format!("uid {}", rustix::process::geteuid().as_raw())
+}
+
 /// The first line of its output.
 fn says(server: &Server, id: u64) -> String {
     let output = server.printed(&["trace", &id.to_string()]);
@@ -32,7 +37,7 @@ fn says(server: &Server, id: u64) -> String {
 }
 
 #[test]
-fn what_became_of_a_message_is_told_also_after_kill_9() {
+fn trace_shows_the_end_of_a_message_also_after_kill_9() {
     let data = Data::fresh();
     let config = "log_level = 'warn'\n[[queue]]\nname = 'full'\nmessages_max = 1\nwhen_full = 'drop_oldest'\n";
     let start = || Start {
@@ -93,7 +98,7 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
     ];
     for (id, did) in [(ids[0], "was taken and removed"), (ids[2], "was deleted")] {
         let output = says(&server, id);
-        let by = format!("message {id} {did} by a client without a login, ");
+        let by = format!("message {id} {did} by {}, ", account());
         assert!(output.starts_with(&by), "{output}");
     }
     let all = |server: &Server| {
@@ -158,11 +163,16 @@ fn what_became_of_a_message_is_told_also_after_kill_9() {
 #[test]
 fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
     let config = "shards = 4\nends_max = 4000\n";
-    let server = Start::of(config).serve();
+    let server = Start::of(config).listen(&["beanstalk=0"]).serve();
     let to = (0..).map(|n| format!("to{n}"));
     let mut to = to.filter(|name| shard_of_queue(name.as_bytes(), 4) != shard_of_queue(b"work", 4));
     let to = to.next().expect("another shard");
     let id = put(&server, "work");
+    let mut beanstalk = server.client_of("beanstalk");
+    beanstalk.ask(b"watch work\r\n", b"WATCHING 2\r\n");
+    let reserved = format!("RESERVED {id} 1\r\nx\r\n");
+    beanstalk.ask(b"reserve\r\n", reserved.as_bytes());
+    beanstalk.ask(format!("release {id} 0 0\r\n").as_bytes(), b"RELEASED\r\n");
     server.printed(&["move", "work", &to, "--yes"]);
     server.await_number("ready", |ready| ready == 1);
     let lines = server.printed(&["trace", &id.to_string()]);
@@ -171,7 +181,14 @@ fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
         lines[0].contains("was moved") && lines[0].contains(&format!("to {to}; it is message")),
         "{lines:?}"
     );
-    assert!(lines[1].contains("is ready, in "), "{lines:?}");
+    let last = lines.last().expect("a line");
+    assert!(last.contains("is ready, in "), "{lines:?}");
+    // Its attempts are known by each of its ids, also when it is gone.
+    let now = trace(&server, id)["id"].as_u64().expect("an id");
+    server.printed(&["delete", &now.to_string()]);
+    let end = trace(&server, now);
+    assert_eq!((&end["id"], &end["end"]), (&now.into(), &"deleted".into()));
+    assert_eq!(end["past_attempts"][0]["end"], "released", "{end}");
 
     let server = Start::of("ends_max = 3\n").serve();
     let ids: Vec<u64> = (0..4).map(|_| put(&server, "work")).collect();
@@ -184,7 +201,7 @@ fn a_message_that_went_to_another_shard_is_followed_and_so_many_are_known() {
 }
 
 #[test]
-fn attempts_are_told_with_worker_and_error_and_without_the_worker_after_kill_9() {
+fn trace_shows_attempts_with_worker_and_error_and_without_the_worker_after_kill_9() {
     let data = Data::fresh();
     let start = || Start {
         listen: HTTP,
@@ -230,15 +247,16 @@ fn attempts_are_told_with_worker_and_error_and_without_the_worker_after_kill_9()
 }
 
 #[test]
-fn a_purge_is_named_for_a_message_whose_end_it_made_unknown() {
+fn trace_names_the_purge_that_made_an_end_unknown() {
     let server = Start::of("ends_max = 3\n").listen(&["http=0"]).serve();
     let ids: Vec<u64> = (0..4).map(|_| put(&server, "work")).collect();
     server.printed(&["purge", "work", "--yes"]);
     assert!(says(&server, ids[1]).contains("was purged by"));
     let is_told = |text: &str| {
         let first = format!(
-            "essage {} is not known: queue work was purged by a client without a login, ",
-            ids[0]
+            "essage {} is not known: queue work was purged by {}, ",
+            ids[0],
+            account()
         );
         assert!(
             text.contains(&first) && text.contains(" ago; this message may have been in it"),
@@ -266,7 +284,7 @@ fn a_purge_is_named_for_a_message_whose_end_it_made_unknown() {
 }
 
 #[test]
-fn the_audit_tells_how_many_messages_and_which_new_id() {
+fn the_audit_has_counts_of_messages_and_new_ids() {
     let server = Start {
         listen: HTTP,
         ..Start::default()
@@ -321,12 +339,13 @@ fn purged(server: &Server, queue: &str, way: impl FnOnce()) -> Value {
 }
 
 #[test]
-fn a_purge_says_so_by_whom_and_when_whichever_way_it_came() {
+fn trace_shows_user_and_time_of_a_purge_of_any_interface() {
     let listen = ["memcache=0", "beanstalk=0", "sqs=0", "http=0"];
     let server = Start::default().listen(&listen).serve();
     let mut memcache = server.client_of("memcache");
     let mut beanstalk = server.client_of("beanstalk");
-    let none = "a client without a login";
+    let (none, local) = ("a client without a login", account());
+    let local = local.as_str();
     let is = |end: Value, how: &str, by: &str| {
         assert_eq!(end["end"], how, "{end}");
         assert!(
@@ -352,10 +371,10 @@ fn a_purge_says_so_by_whom_and_when_whichever_way_it_came() {
     is(
         purged(&server, "q", || cli(&["purge", "q", "--yes"])),
         "purged",
-        none,
+        local,
     );
     let some = ["purge", "q", "--contains", "x", "--yes"];
-    is(purged(&server, "q", || cli(&some)), "purged", none);
+    is(purged(&server, "q", || cli(&some)), "purged", local);
     let act = || post("/api/v1/queues/q/operations/purge", http::JSON, "{}");
     is(purged(&server, "q", act), "purged", none);
     let clear = || beanstalk.ask(b"clear-tube q\r\n", b"CLEARED 1\r\n");
@@ -375,7 +394,7 @@ fn a_purge_says_so_by_whom_and_when_whichever_way_it_came() {
     };
     is(purged(&server, "q", sqs), "purged", none);
     let drop_it = || cli(&["drop", "q", "--messages"]);
-    is(purged(&server, "q", drop_it), "queue_deleted", none);
+    is(purged(&server, "q", drop_it), "queue_deleted", local);
     // One that was deleted by its id was not purged.
     let id = put(&server, "q");
     cli(&["delete", &id.to_string()]);

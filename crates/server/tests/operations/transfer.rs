@@ -354,7 +354,7 @@ fn an_export_that_was_interrupted_goes_on() {
 }
 
 #[test]
-fn what_is_taken_while_an_export_runs_does_not_end_it() {
+fn a_take_during_an_export_does_not_end_it() {
     let dir = tempfile::tempdir().unwrap();
     let server = filled(&dir.path().join("data"), 3000);
     let mut export = quintet(&["export", "work", "--data"])

@@ -16,7 +16,7 @@ fn bury(server: &Server, queue: &str, count: usize) {
 }
 
 #[test]
-fn purge_counts_asks_filters_and_leaves_the_rest() {
+fn purge_counts_confirms_filters_and_leaves_the_rest() {
     let server = Server::fresh();
     let mut client = server.client();
     for n in 0..2_500 {
@@ -48,7 +48,7 @@ fn purge_counts_asks_filters_and_leaves_the_rest() {
 }
 
 #[test]
-fn what_failed_is_tried_again() {
+fn retry_makes_failed_messages_ready() {
     let config = "[[queue]]\nname = \"fragile\"\nattempts_max = 1\ndead_letter = \"dead\"\n";
     let server = Start::of(config)
         .listen(&["memcache=0", "beanstalk=0"])
@@ -228,7 +228,7 @@ fn a_pause_lets_takes_wait_and_a_drain_refuses_puts() {
 }
 
 #[test]
-fn who_is_there_and_who_holds_what() {
+fn clients_and_leases_are_listed() {
     let server = Start::default()
         .listen(&["memcache=0", "beanstalk=0"])
         .serve();
@@ -289,7 +289,7 @@ fn who_is_there_and_who_holds_what() {
 }
 
 #[test]
-fn what_became_of_tracked_messages_is_shown_by_their_names() {
+fn track_shows_outcomes_by_name() {
     let server = Start::default().listen(&["beanstalk=0"]).serve();
     let put = |name: &str| server.printed(&["put", "film", "x", "--name", name, "--tracked"]);
     let state = |name: &str| {

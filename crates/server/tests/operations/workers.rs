@@ -23,7 +23,7 @@ fn listed(server: &Server) -> Vec<Value> {
 }
 
 #[test]
-fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
+fn the_command_line_lists_workers_and_quiets_or_ends_them() {
     let dir = tempfile::tempdir().unwrap();
     let server = start(&dir.path().join("data"), "");
     assert!(listed(&server).is_empty());
@@ -107,7 +107,7 @@ fn workers_are_listed_and_asked_to_be_quiet_and_to_end() {
 }
 
 #[test]
-fn who_may_not_operate_neither_sees_workers_nor_asks_them() {
+fn workers_need_the_right_server_to_see_and_steer() {
     let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
                   rights = ['put', 'peek', 'take', 'settle', 'admin']\n\
                   [[listen]]\nprotocol = 'http'\naddress = '127.0.0.1:0'\nuser = 'ann'\n\
@@ -236,7 +236,7 @@ fn jobs_of_a_faktory_are_moved() {
 }
 
 #[test]
-fn a_worker_that_announces_it_hears_with_a_beat_which_of_its_jobs_are_cancelled() {
+fn a_worker_that_announces_it_gets_its_cancelled_jobs_with_a_beat() {
     let server = Start::default().listen(&["faktory=0"]).serve();
     let join = |more: &str, wid: &str| {
         let mut worker = server.client_of("faktory");

@@ -162,3 +162,26 @@ fn a_long_job_comes_back_whole_after_a_restart() {
     assert!(job.ends_with(&format!("\"args\":{args}}}")));
     assert!(server.stop().success());
 }
+
+/// In queues of other shards; "a" and "b" are.
+#[test]
+fn the_state_of_a_job_is_that_of_the_last_one_of_its_id() {
+    let config = "shards = 4\n[[listen]]\nprotocol = 'faktory'\n\
+                  address = '127.0.0.1:0'\nent = true\n";
+    let server = Start::of(config).serve_as_configured();
+    let mut worker = hello(&server);
+    let is = |worker: &mut Client, state: &str| {
+        let told = bulk(worker, "TRACK GET job00001");
+        assert!(told.contains(&format!("\"state\":\"{state}\"")), "{told}");
+    };
+    for queue in ["a", "b", "a"] {
+        let job = r#"{"jid":"job00001","jobtype":"T","args":[],"custom":{"track":1},"queue":"#;
+        ok(&mut worker, &format!("PUSH {job}\"{queue}\"}}"));
+        is(&mut worker, "enqueued");
+        bulk(&mut worker, &format!("FETCH {queue}"));
+        is(&mut worker, "working");
+        ok(&mut worker, r#"ACK {"jid":"job00001"}"#);
+        is(&mut worker, "success");
+    }
+    assert!(server.stop().success());
+}

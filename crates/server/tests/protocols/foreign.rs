@@ -8,7 +8,7 @@ use crate::tls::{ALL as PROTOCOLS, LISTEN};
 const HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
 #[test]
-fn who_speaks_something_else_is_told_so_at_once_and_the_log_once() {
+fn a_client_of_another_protocol_gets_an_error_at_once_and_the_log_a_line() {
     let mut server = Start::default().listen(&LISTEN).serve_logged();
     for _ in 0..3 {
         for protocol in PROTOCOLS {

@@ -296,7 +296,7 @@ fn watched_tubes_and_labels_of_workers_are_counted() {
 
 /// Near the bound, who holds something waits, and goes on when others left.
 #[test]
-fn who_waits_for_memory_goes_on() {
+fn a_client_that_waits_for_memory_continues() {
     let server = tight();
     let body = noise(60_000);
     let half = |server: &Server| {

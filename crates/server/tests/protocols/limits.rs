@@ -92,7 +92,7 @@ fn requests_over_the_rate_wait() {
 }
 
 #[test]
-fn http_is_told_when_to_come_again() {
+fn http_gets_retry_after() {
     let server = start(&here("requests_per_second = 1\nrequests_burst = 1"));
     let began = Instant::now();
     let mut waiting = Vec::new();
@@ -146,7 +146,7 @@ fn bytes_in_flight_are_bounded_by_address() {
             other => panic!("{other}"),
         }
     }
-    assert!(reply > 0, "none heard why");
+    assert!(reply > 0, "no client got the reason");
     server.client_of("memcache").take("other", b"hi");
     server.stop();
 }

@@ -43,7 +43,7 @@ fn settle(client: &mut Client) {
 }
 
 #[test]
-fn what_cannot_be_framed_is_skipped_and_counted() {
+fn bodies_that_cannot_be_framed_are_skipped_and_counted() {
     let server = start("");
     let mut memcache = server.client();
     let long = noise(65_536);

@@ -40,7 +40,7 @@ fn requests_cut_anywhere_are_understood() {
 }
 
 #[test]
-fn a_waiting_get_holds_back_what_follows() {
+fn a_waiting_get_delays_later_commands() {
     let server = Server::fresh();
     let mut consumer = server.client();
     consumer.send(b"get w/t=3600000\r\nversion\r\nget w\r\n");
@@ -192,7 +192,7 @@ fn many_connections_over_all_threads() {
 }
 
 #[test]
-fn idle_connections_are_closed_where_told() {
+fn idle_connections_are_closed_where_configured() {
     let config = "[[listen]]\nprotocol = 'memcache'\naddress = 0\nidle = '5s'";
     let server = Start::of(config).serve_as_configured();
     let mut idle = server.client();

@@ -420,7 +420,7 @@ fn sealed(secrets: &ConnectionTrafficSecrets, seq: u64, message: &[u8]) -> Vec<u
 }
 
 #[test]
-fn nobody_negotiates_again() {
+fn renegotiation_is_refused() {
     let own = SelfSigned::start("");
     let mut config = config(&own.ca(), &[&TLS12], None);
     config.enable_secret_extraction = true;
@@ -448,7 +448,7 @@ fn nobody_negotiates_again() {
 }
 
 #[test]
-fn who_never_finishes_a_handshake_is_closed_and_harms_nobody() {
+fn an_unfinished_handshake_is_closed_and_harms_no_other_client() {
     let own = SelfSigned::start("tls_handshake_time = '4s'\n");
     let mut beside = own.client("memcache");
     beside.put("q", b"1");
@@ -659,7 +659,7 @@ fn a_key_that_others_can_read_starts_nothing() {
 
 /// The example of `serve --help` with TLS and logins, as it stands there, but on this machine.
 #[test]
-fn the_help_s_example_is_a_server_that_asks_for_a_login_over_tls() {
+fn the_example_of_the_help_is_a_server_with_login_and_tls() {
     let help = quintet(&["serve", "--help"]).output().unwrap();
     let help = text(&help.stdout);
     let example = help.lines().find(|line| line.contains("tls=self-signed"));

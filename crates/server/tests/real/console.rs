@@ -44,7 +44,7 @@ fn tail(node: &mut Node, after: u64) -> Value {
 }
 
 /// A node reports a put with this body since this number; the number to go on with.
-fn tells_put(node: &mut Node, after: u64, body: &str) -> u64 {
+fn await_put_event(node: &mut Node, after: u64, body: &str) -> u64 {
     let page = until("an event", || {
         let page = tail(node, after);
         page["events"].get(0).is_some().then_some(page)
@@ -120,7 +120,7 @@ fn the_console_shows_the_nodes_and_has_another_one_own() {
     let mut after = tail(&mut b, 0)["next"].as_u64().expect("a number");
     for body in ["one", "two", "three"] {
         a.client().put(body);
-        after = tells_put(&mut b, after, body);
+        after = await_put_event(&mut b, after, body);
     }
 
     // And the command line.
@@ -153,6 +153,6 @@ fn the_console_shows_the_nodes_and_has_another_one_own() {
     after = page["next"].as_u64().expect("a number");
     for body in ["four", "five"] {
         b.client().put(body);
-        after = tells_put(&mut a, after, body);
+        after = await_put_event(&mut a, after, body);
     }
 }

@@ -79,7 +79,7 @@ fn await_missed(cluster: &Cluster, node: &str, wanted: u64) {
 fn puts(node: &Node, wanted: usize) -> Vec<String> {
     let mut client = node.client();
     let mut found = Vec::new();
-    until("what is due is put", || {
+    until("the due message is put", || {
         while let Some(body) = client.take() {
             found.push(body);
         }
@@ -91,7 +91,7 @@ fn puts(node: &Node, wanted: usize) -> Vec<String> {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn what_is_due_is_put_once_whoever_owns_and_a_pause_goes_along() {
+fn a_due_message_is_put_once_over_changes_of_owner_and_a_pause_stays() {
     let cluster = Cluster::start("cron");
     let (of_a, of_b) = (faults(&cluster, "a"), faults(&cluster, "b"));
     let begin = |name, faults: &Faults| cluster.node_under(name, CRONS, faults);

@@ -67,7 +67,7 @@ fn runs_well(server: &Path, id: &str) {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn a_script_reads_what_was_attached_before_its_node_owned() {
+fn a_script_reads_attachments_from_before_its_node_owned() {
     let cluster = Cluster::start("files");
     let queue = comparing(&cluster);
     let mut a = cluster.node("a", &queue);
@@ -83,7 +83,7 @@ fn a_script_reads_what_was_attached_before_its_node_owned() {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn a_script_reads_what_was_attached_before_there_was_a_cluster() {
+fn a_script_reads_attachments_from_before_the_cluster() {
     let cluster = Cluster::start("brought");
     let queue = comparing(&cluster);
     let old = cluster.dir().join("old");

@@ -39,7 +39,7 @@ fn refuses(cluster: &Cluster) {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn what_was_interrupted_is_begun_again_and_nobody_serves_a_half() {
+fn an_interrupted_adoption_begins_again_and_no_node_serves_half_a_log() {
     let mut cluster = Cluster::start("interrupted");
     let old = cluster.dir().join("old");
     let mut server = alone(&old, SMALL);
@@ -156,7 +156,7 @@ fn fails_and_is_repeated(
 
 #[test]
 #[ignore = "needs nats-server"]
-fn what_a_failing_disk_or_a_power_cut_ended_is_begun_again() {
+fn an_adoption_ended_by_a_failing_disk_or_a_power_cut_begins_again() {
     let mut cluster = Cluster::start("failing");
     let old = cluster.dir().join("old");
     let mut server = alone(&old, SMALL);

@@ -52,7 +52,7 @@ fn an_address_is_the_clients_whichever_node_it_comes_to() {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn handshakes_that_fail_at_a_front_count_against_their_address() {
+fn failed_handshakes_at_a_proxy_count_against_their_address() {
     let cluster = Cluster::start("handshakes");
     let config = "tls = 'self-signed'\n\
                   [[limit]]\naddress = '127.0.0.0/8'\nfailures_per_minute = 2\n";

@@ -36,7 +36,7 @@ fn drain(client: &mut Client) -> Vec<String> {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn what_a_node_acknowledged_it_has_after_kill_9_and_others_do_not_fit() {
+fn a_node_has_its_acknowledged_messages_after_kill_9_and_others_do_not_fit() {
     let cluster = Cluster::start("one");
     let mut a = cluster.node("a", "");
     a.wait_for("quintet owner");
@@ -80,7 +80,7 @@ fn what_a_node_acknowledged_it_has_after_kill_9_and_others_do_not_fit() {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn another_node_has_what_a_killed_owner_acknowledged_and_one_that_stood_still_says_nothing() {
+fn another_node_has_the_messages_of_a_killed_owner_and_a_frozen_one_answers_nothing() {
     let cluster = Cluster::start("three");
     let mut a = cluster.node("a", "");
     a.wait_for("quintet owner");
@@ -108,7 +108,7 @@ fn another_node_has_what_a_killed_owner_acknowledged_and_one_that_stood_still_sa
     assert_eq!(found, stopped);
     owner.forget_lines();
     owner.signal(Signal::CONT);
-    assert_eq!(client.rest(), "", "what was deposed answers nothing");
+    assert_eq!(client.rest(), "", "a deposed owner answers nothing");
     owner.wait_for("quintet deposed");
     let node = format!("quintet standby of {}", other.name());
     owner.wait_for(&node);

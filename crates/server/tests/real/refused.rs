@@ -79,7 +79,7 @@ fn servers_that_do_not_fit_are_refused() {
 }
 
 /// Waits until the node's status says this, and that not all is well.
-fn status_says(cluster: &Cluster, node: &str, what: &str) {
+fn assert_status_has(cluster: &Cluster, node: &str, what: &str) {
     until(what, || {
         let (code, text) = cluster.order(node, &["status"]);
         (code > 0 && text.contains(what)).then_some(())
@@ -104,17 +104,17 @@ fn owner(cluster: &Cluster) -> Node {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn a_stream_that_is_deleted_is_told_of_and_not_made_again() {
+fn a_deleted_stream_is_reported_and_not_created_again() {
     let cluster = Cluster::start("deleted");
     let a = owner(&cluster);
     put(&mut a.client(), "m", 20);
     cluster.publish("$JS.API.STREAM.DELETE.Q_deleted_0", "");
-    status_says(
+    assert_status_has(
         &cluster,
         "a",
         "the stream is gone. The server does not create it again",
     );
-    status_says(&cluster, "a", "DOWN");
+    assert_status_has(&cluster, "a", "DOWN");
     a.kill();
     let text = refused(&cluster, "a");
     assert!(
@@ -125,12 +125,12 @@ fn a_stream_that_is_deleted_is_told_of_and_not_made_again() {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn a_purge_by_somebody_else_is_told_of_while_the_owner_still_has_everything() {
+fn a_foreign_purge_is_reported_while_the_owner_has_everything() {
     let cluster = Cluster::start("purged");
     let a = owner(&cluster);
     let there = put(&mut a.client(), "m", 20);
     cluster.publish("$JS.API.STREAM.PURGE.Q_purged_0", "");
-    status_says(&cluster, "a", "another program changed");
+    assert_status_has(&cluster, "a", "another program changed");
     let text = refused(&cluster, "b");
     assert!(
         text.contains("purged") && text.contains("quintet export"),
@@ -141,7 +141,7 @@ fn a_purge_by_somebody_else_is_told_of_while_the_owner_still_has_everything() {
 
 #[test]
 #[ignore = "needs nats-server"]
-fn an_entry_from_nobody_stops_nodes_that_say_what_to_do() {
+fn a_foreign_entry_stops_nodes_with_a_remedy() {
     let cluster = Cluster::start("nobody");
     let mut node = begin_in(&cluster, "a", "a");
     node.wait_for("quintet owner");

@@ -133,6 +133,9 @@ fn nodes_of_an_older_build_are_replaced_one_by_one_under_load() {
     let names = ["a", "b", "c"];
     let mut nodes: Vec<_> = names.map(|name| cluster.old_node(&old, name)).into();
     let owner = first_to_say(&mut nodes, "quintet owner");
+    for at in [owner + 1, owner + 2] {
+        nodes[at % 3].wait_for("quintet standby of");
+    }
     let load = Load {
         addresses: Mutex::new(nodes.iter().map(|node| node.address().to_owned()).collect()),
         ..Load::default()

@@ -51,7 +51,7 @@ cases! {
         }
     }
 
-    a_delay_of_a_fifo_queue_is_that_of_what_is_in_it(s) {
+    a_delay_of_a_fifo_queue_is_that_of_its_messages(s) {
         let delay = |queue: &str, seconds: &str| {
             s.jq("SetQueueAttributes", queue, json!({"Attributes": {"DelaySeconds": seconds}})).yes();
         };
@@ -100,7 +100,7 @@ cases! {
         assert_eq!(got[0]["MessageAttributes"][name]["StringValue"], "v");
     }
 
-    a_queue_is_not_told_that_it_is_no_fifo_queue(s) {
+    fifo_queue_false_is_an_unknown_attribute(s) {
         let make = |attributes: Value| s.j("CreateQueue", json!({"QueueName": "q", "Attributes": attributes}));
         for there in [false, true] {
             for word in ["false", "False"] {

@@ -10,7 +10,7 @@ use crate::fifo::{create, send};
 /// Case 46: a lease is answered when it is written, and a power cut may take that back. The same
 /// number is given to the next lease, and each handle is that of its own.
 #[test]
-fn case_46_a_handle_whose_lease_was_undone_is_nobody_elses() {
+fn case_46_a_handle_of_an_undone_lease_is_valid_for_no_other() {
     for shards in [1, 4] {
         let s = Sqs::start_under_faults(&format!("shards = {shards}\n"), "", "never");
         create(&s);

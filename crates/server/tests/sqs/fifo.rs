@@ -16,7 +16,7 @@ pub(crate) fn send(s: &Sqs, group: &str, id: &str, body: &str) -> Value {
 }
 
 cases! {
-    case_49_what_a_fifo_queue_asks_for(s) {
+    case_49_requirements_of_a_fifo_queue(s) {
         create(s);
         let send = |input: Value| s.jq("SendMessage", "q.fifo", input);
         send(json!({"MessageBody": "x", "MessageDeduplicationId": "d"})).no(400, "MissingRequiredParameterException");
@@ -31,7 +31,7 @@ cases! {
     case_50_numbers_of_messages(s) {
         create(s);
         let (first, second) = (send(s, "g", "1", "a"), send(s, "g", "2", "b"));
-        let number = |of: &Value| of["SequenceNumber"].as_str().expect("told").to_owned();
+        let number = |of: &Value| of["SequenceNumber"].as_str().expect("there").to_owned();
         assert_eq!(number(&first).len(), 20);
         assert!(number(&first) < number(&second));
         let got = s.receive("q.fifo", json!({"AttributeNames": ["All"]}));
@@ -40,7 +40,7 @@ cases! {
         assert_eq!((&attrs["MessageGroupId"], &attrs["MessageDeduplicationId"]), (&json!("g"), &json!("1")));
     }
 
-    case_55_57_what_is_sent_again(s) {
+    case_55_57_a_repeated_send(s) {
         create(s);
         let first = send(s, "g", "d", "x");
         let again = send(s, "g", "d", "y");
@@ -57,7 +57,7 @@ cases! {
         assert_eq!(s.counts("q.fifo")[0], "1");
     }
 
-    case_56_scopes_of_what_is_sent_again(s) {
+    case_56_scopes_of_a_repeated_send(s) {
         create(s);
         let id = |of: Value| of["MessageId"].clone();
         assert_eq!(id(send(s, "g1", "d", "x")), id(send(s, "g2", "d", "x")));
@@ -112,7 +112,7 @@ cases! {
         assert_eq!(s.bodies("q.fifo", json!({})), ["c"]);
     }
 
-    case_53_what_is_extended_holds_back_what_is_behind_it(s) {
+    case_53_an_extended_message_blocks_later_ones(s) {
         for (extended, then) in [("b", &["a"][..]), ("c", &["a", "b"]), ("a", &[])] {
             create(s);
             for body in ["a", "b", "c"] {
@@ -137,7 +137,7 @@ cases! {
         }
     }
 
-    case_58_a_receive_that_is_sent_again(s) {
+    case_58_a_repeated_receive(s) {
         create(s);
         for body in ["a", "b", "c"] {
             send(s, body, body, body);
@@ -174,7 +174,7 @@ cases! {
         assert_eq!(s.receive("q", input()).len(), 0);
     }
 
-    case_54_what_is_given_back_comes_in_order(s) {
+    case_54_released_messages_come_in_order(s) {
         create(s);
         for body in ["a", "b"] {
             send(s, "g", body, body);

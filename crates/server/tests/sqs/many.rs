@@ -153,7 +153,7 @@ fn guessed_handles_do_nothing() {
 
 /// Input that is small on the wire and large when it is read: nested, wide, and by reference.
 #[test]
-fn bombs_take_no_memory_and_nobody_elses_time() {
+fn bombs_take_no_memory_and_no_time_of_others() {
     let s = Sqs::start(1, "");
     s.create("q");
     let before = memory(&s, "VmHWM");
@@ -253,7 +253,7 @@ fn bombs_take_no_memory_and_nobody_elses_time() {
 
 /// Some bytes of a request, and no more: others are served, and it ends with its connection.
 #[test]
-fn who_stops_in_the_middle_of_a_request_stops_nobody() {
+fn a_client_that_stops_in_a_request_stops_no_other() {
     let s = Sqs::start(1, "");
     s.create("q");
     let mut begun: Vec<Client> = (0..100).map(|_| s.connect().into()).collect();

@@ -108,17 +108,17 @@ cases! {
         }
     }
 
-    case_37_what_is_told_of_a_message(s) {
+    case_37_attributes_of_a_message(s) {
         s.create("q");
         s.send("q", "x");
         let of = |input: Value| s.receive("q", input)[0]["Attributes"].as_object().cloned();
-        let first = of(json!({"AttributeNames": ["All"], "VisibilityTimeout": 3})).expect("told");
+        let first = of(json!({"AttributeNames": ["All"], "VisibilityTimeout": 3})).expect("there");
         let names: Vec<&str> = first.keys().map(String::as_str).collect();
         assert_eq!(names, ["ApproximateFirstReceiveTimestamp", "ApproximateReceiveCount", "SenderId", "SentTimestamp"]);
         assert_eq!(first["ApproximateReceiveCount"], "1");
         assert_eq!(first["SenderId"], "000000000000");
         let again = json!({"MessageSystemAttributeNames": ["All"], "VisibilityTimeout": 1, "WaitTimeSeconds": 20});
-        let second = of(again).expect("told");
+        let second = of(again).expect("there");
         assert_eq!(second["ApproximateReceiveCount"], "2");
         let at = |of: &serde_json::Map<String, Value>| {
             of["ApproximateFirstReceiveTimestamp"].as_str().and_then(|ms| ms.parse::<i64>().ok()).expect("a time")
@@ -328,7 +328,7 @@ fn case_48_retention() {
 /// Messages that come back, or are received again, while a purge removes those in flight go as
 /// well.
 #[test]
-fn what_comes_back_while_it_is_purged_is_purged() {
+fn a_message_that_comes_back_during_a_purge_is_purged() {
     let s = Sqs::start(1, "limits=open");
     s.create("q");
     let bodies: Vec<Value> = (0..1000)
@@ -366,7 +366,7 @@ fn what_comes_back_while_it_is_purged_is_purged() {
 }
 
 #[test]
-fn purges_and_names_have_their_times_as_aws_where_it_is_asked_for() {
+fn an_option_gives_purges_and_names_the_times_of_aws() {
     let s = Sqs::start(1, "purge_interval=60s,recreate_after=60s");
     s.create("q");
     s.jq("PurgeQueue", "q", json!({})).yes();
@@ -385,7 +385,7 @@ fn purges_and_names_have_their_times_as_aws_where_it_is_asked_for() {
 }
 
 #[test]
-fn queues_are_made_by_their_first_use_where_it_is_asked_for() {
+fn an_option_creates_queues_at_their_first_use() {
     let s = Sqs::start(1, "auto_create");
     s.send("q", "x");
     assert_eq!(s.attribute("q", "VisibilityTimeout").as_deref(), Some("30"));

@@ -62,7 +62,7 @@ cases! {
         assert_eq!(s.j("ListQueues", json!({})).body, "{}");
     }
 
-    case_05_what_cannot_be_read(s) {
+    case_05_unreadable_requests(s) {
         let json = "Content-Type: application/x-amz-json-1.0\r\n";
         s.request("POST /", json, "{}").no(404, "UnknownOperationException");
         s.j("Nope", json!({})).no(400, "UnknownOperationException");

@@ -51,7 +51,7 @@ cases! {
         assert_eq!(received(json!([])), (Vec::new(), Value::Null));
     }
 
-    case_20_query_sends_and_receives_what_xml_could_spoil(s) {
+    case_20_query_keeps_text_that_xml_could_spoil(s) {
         s.create("q");
         let form = "Action=SendMessage&MessageBody=a%3C%26%22%0D%0A&MessageAttribute.1.Name=b\
             &MessageAttribute.1.Value.DataType=Binary&MessageAttribute.1.Value.BinaryValue=AP8%3D";
@@ -153,7 +153,7 @@ cases! {
         }
     }
 
-    case_26_27_29_batches_with_what_fails(s) {
+    case_26_27_29_batches_with_failures(s) {
         s.create_with("small", json!({"MaximumMessageSize": "1024"}));
         let entry = |id: &str, body: &str| json!({"Id": id, "MessageBody": body});
         let send = |entries: Value| s.jq("SendMessageBatch", "small", json!({"Entries": entries}));
@@ -207,7 +207,7 @@ cases! {
         assert_eq!(s.jq("ReceiveMessage", "q", json!({"MaxNumberOfMessages": 10})).body, "{}");
     }
 
-    case_67_a_send_that_is_sent_again_is_stored_once(s) {
+    case_67_a_repeated_send_is_stored_once(s) {
         s.create("q");
         let send = |id: &str, body: &str| {
             let input = json!({"QueueUrl": s.url("q"), "MessageBody": body}).to_string();

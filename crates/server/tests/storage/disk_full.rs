@@ -325,7 +325,7 @@ fn take_or_give_up(small: &Small) -> TakeResult {
 /// Where nothing can be written at all, a client that gives up does not take
 /// its message along.
 #[test]
-fn what_a_client_gave_up_waiting_for_is_put_back() {
+fn a_message_returns_when_its_client_stopped_waiting() {
     if is_left_out() {
         return;
     }

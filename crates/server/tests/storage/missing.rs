@@ -27,7 +27,7 @@ fn segments(data: &Path) -> Vec<PathBuf> {
 }
 
 /// True if the directory says that its newest segment must be there.
-fn newest_is_told(data: &Path) -> bool {
+fn newest_is_recorded(data: &Path) -> bool {
     let number = |path: &Path, at: usize| {
         let name = path
             .file_name()?
@@ -91,7 +91,7 @@ fn unpack(data: &Path) {
 }
 
 #[test]
-fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
+fn missing_and_cut_files_are_named_at_start_and_by_check() {
     for in_order in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
@@ -105,7 +105,7 @@ fn what_is_missing_or_cut_is_named_at_start_and_by_check() {
             true => assert!(server.stop().success()),
             false => {
                 // What must be there is written down right behind what it is about.
-                await_that("the newest is never told", || newest_is_told(&data));
+                await_that("the newest is never recorded", || newest_is_recorded(&data));
                 server.kill();
             }
         }

@@ -137,7 +137,7 @@ fn a_damaged_block_is_found_and_its_messages_are_named() {
     let (code, says) = tool(&["repair"], &data);
     assert_eq!(code, 0, "{says}");
     assert!(says.contains("ids "), "{says}");
-    assert!(run.exists(), "what is outside of the damage is served");
+    assert!(run.exists(), "messages outside of the damage are served");
     let found = json(&["repair", "--json"], &data);
     let ids = found["runs"]["lost"][0]["ids"].as_array().expect("ids");
     let ids: BTreeSet<u64> = ids.iter().filter_map(Value::as_u64).collect();
@@ -160,7 +160,7 @@ fn a_damaged_block_is_found_and_its_messages_are_named() {
 }
 
 #[test]
-fn a_run_that_is_gone_is_named_and_given_up_by_a_repair_only() {
+fn a_missing_run_is_named_and_only_a_repair_continues_without_it() {
     const COUNT: u64 = 30_000;
     for kept in [false, true] {
         let data = Data::fresh();
@@ -280,7 +280,7 @@ fn a_backup_of_a_busy_server_has_the_runs_it_needs() {
 }
 
 #[test]
-fn messages_in_runs_are_exported_and_those_held_back_behind_the_others() {
+fn messages_in_runs_are_exported_and_not_selectable_ones_last() {
     const COUNT: u64 = 20_000;
     let folder = tempfile::tempdir().expect("a folder");
     let server = start(&folder.path().join("data"));

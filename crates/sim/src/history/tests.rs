@@ -52,7 +52,7 @@ fn a_history_that_may_be_is_passed() {
 }
 
 #[test]
-fn what_is_lost_is_found() {
+fn a_lost_message_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
     assert_eq!(rule(&history), "R1");
@@ -76,7 +76,7 @@ fn what_is_lost_is_found() {
 }
 
 #[test]
-fn what_is_handed_out_after_its_end_is_found() {
+fn a_delivery_after_the_end_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
     record_call(&mut history, 1, LEASE, Answer::Got(1));
@@ -94,7 +94,7 @@ fn what_is_handed_out_after_its_end_is_found() {
 }
 
 #[test]
-fn what_overtakes_is_found() {
+fn a_message_that_overtakes_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
     put(&mut history, 2);
@@ -117,7 +117,7 @@ fn two_leases_at_once_are_found_but_across_a_claim() {
 }
 
 #[test]
-fn that_there_is_nothing_where_there_is_something_is_found() {
+fn an_empty_reply_with_a_waiting_message_is_found() {
     let mut history = History::default();
     put(&mut history, 1);
     record_call(&mut history, 1, LEASE, Answer::Empty);

@@ -71,26 +71,6 @@ impl Model {
         Ok(Outcome::Done)
     }
 
-    pub(super) fn move_all(
-        &mut self,
-        from: &Name,
-        to: &Name,
-        state: ListState,
-        max: u64,
-    ) -> Result<Outcome, CommandError> {
-        let from = self.find(from).ok_or(CommandError::QueueNotFound)?;
-        if state == ListState::Reserved {
-            return Ok(Outcome::Count(0));
-        }
-        let to = self.find_or_make(to)?;
-        let mut ids = self.list(from, state);
-        ids.truncate(max as usize);
-        for &id in &ids {
-            self.transfer(id, to, Transfer::Command);
-        }
-        Ok(Outcome::Count(ids.len() as u64))
-    }
-
     /// All of it at once; where a slice ends is the engine's to know.
     pub(super) fn bulk_op(&mut self, bulk_op: BulkOp) -> Result<Outcome, CommandError> {
         let from = self
@@ -142,6 +122,7 @@ impl Model {
                 }
                 (BulkAction::Cancel(cancel), _) if self.cancel(id, cancel).is_err() => continue,
                 (BulkAction::CountToCancel, _) if self.may_cancel(id).is_err() => continue,
+                (BulkAction::Show, _) => done.messages.push(self.seen(&message)),
                 (BulkAction::Kick, _) => self.kick_one(id),
                 (BulkAction::Move(_), Some(to)) => self.transfer(id, to, Transfer::Command),
                 (BulkAction::Redrive { .. } | BulkAction::RedriveInto(_), Some(to)) => {

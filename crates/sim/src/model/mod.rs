@@ -142,7 +142,7 @@ struct DedupeKind {
     reserves: u32,
 }
 
-/// The model.
+/// A slow and simple engine that the real one is compared with.
 #[derive(Clone, Debug)]
 pub struct Model {
     settings: Settings,
@@ -170,7 +170,6 @@ pub struct Model {
     /// Of this process.
     epoch: u64,
     pub batches: Vec<batch::Kept>,
-    /// The tracked messages.
     pub tracks: Vec<(MessageId, Track)>,
     /// Held messages, and what they wait for.
     pub held: Vec<(MessageId, After)>,
@@ -295,12 +294,6 @@ impl Model {
             Command::KickId(id) => self.kick_id(id)?,
             Command::Redrive(id) => self.redrive_one(id)?,
             Command::Move { id, to } => self.move_one(id, &to)?,
-            Command::MoveAll {
-                from,
-                to,
-                state,
-                max,
-            } => self.move_all(&from, &to, state, max)?,
             Command::BulkOp(bulk_op) => self.bulk_op(*bulk_op)?,
             Command::Commit(id) => self.commit(id)?,
             Command::Edit(id, edit) => self.edit(id, *edit)?,
@@ -530,7 +523,7 @@ impl Model {
         settings
     }
 
-    /// The queue of this number.
+    /// A queue by its number, dropped ones with messages included. Panics if there is none.
     pub fn queue(&self, number: QueueId) -> &Queue {
         let found = self.queues.iter().find(|queue| queue.number == number);
         found.expect("the model keeps a queue while it has messages")

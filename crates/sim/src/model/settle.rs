@@ -280,7 +280,7 @@ impl Model {
     }
 
     pub(super) fn name_of(&self, id: MessageId) -> Name {
-        let item = self.item(id).expect("asked about messages that exist");
+        let item = self.item(id).expect("the message exists");
         self.queue(item.message.queue).name.clone()
     }
 

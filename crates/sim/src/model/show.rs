@@ -11,27 +11,6 @@ impl Model {
         let one = |message: &Message| Outcome::Messages([self.seen(message)].into_iter().collect());
         let (name, state) = match peek {
             Peek::Id(id) => return self.message(id).map(one),
-            Peek::List {
-                queue,
-                state,
-                after,
-                max,
-            } => {
-                let queue = self.find(&queue).ok_or(CommandError::QueueNotFound)?;
-                let mut ids = self.list(queue, state);
-                if let Some(after) = after {
-                    let at = ids.iter().position(|&id| id == after);
-                    ids.drain(..at.map_or(ids.len(), |at| at + 1));
-                }
-                ids.truncate(max as usize);
-                if ids.is_empty() {
-                    return Ok(Outcome::Empty);
-                }
-                let listed = ids.iter().filter_map(|&id| self.item(id));
-                return Ok(Outcome::Messages(
-                    listed.map(|item| self.seen(&item.message)).collect(),
-                ));
-            }
             Peek::Ready(name) => (name, ListState::Ready),
             Peek::Delayed(name) => (name, ListState::Delayed),
             Peek::Buried(name) => (name, ListState::Buried),

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_text_reads_back() {
         let mut bytes: Vec<u8> = (0..=u8::MAX).collect();
         bytes.extend([7; 100]);
         bytes.push(1);

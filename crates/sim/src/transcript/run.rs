@@ -37,7 +37,6 @@ pub trait Link {
 pub enum Received {
     /// Bytes were appended.
     Some,
-    /// Nothing came.
     Nothing,
     /// The server has closed the connection, and all it sent was received.
     End,
@@ -444,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told() {
+    fn differences_are_reported() {
         assert!(
             run("> a\n< b\n")
                 .unwrap_err()
@@ -465,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_recorded() {
+    fn received_bytes_are_recorded() {
         let source = "# say\n> a{now}\n> b\n< wrong\nc2> c\n# tail\n";
         let recorded = Transcript::parse(source)
             .unwrap()

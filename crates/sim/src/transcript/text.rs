@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_text_reads_back() {
         for actual in [
             &b"VALUE w 0 5\r\n"[..],
             b"",
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_have_their_line() {
         for bad in ["\\q", "\\x1", "{repeat x y}", "{now!}", "{repeat 2 }"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

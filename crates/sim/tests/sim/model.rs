@@ -138,7 +138,7 @@ fn keyed(not_selectable: bool) -> Put {
 /// Found by the test above: a consumer that may leave what it cannot frame to
 /// those behind it lost its turn while its companions were looked for in a run.
 #[test]
-fn a_consumer_whose_companions_are_looked_for_keeps_its_turn() {
+fn a_consumer_keeps_its_turn_during_the_search_for_companions() {
     let waits = Take {
         queues: [Name::from("a")].into(),
         wait: Wait::Forever,
@@ -206,7 +206,7 @@ fn the_newest_is_waited_for_that_becomes_due_in_a_run() {
 /// Found by the test above: a wait ended empty in the moment in which a message
 /// expired into its queue from a run.
 #[test]
-fn a_wait_gets_what_expires_into_its_queue_from_a_run_as_it_ends() {
+fn a_wait_gets_a_message_that_expires_into_its_queue_from_a_run_at_its_end() {
     let moves = Overrides {
         expire_to: Some("m".into()),
         ..Overrides::default()
@@ -240,7 +240,7 @@ fn a_wait_gets_what_expires_into_its_queue_from_a_run_as_it_ends() {
 /// would get were looked for, the next one, who waited on another queue as
 /// well, got it.
 #[test]
-fn nobody_takes_what_is_looked_into_for_one_who_came_before() {
+fn no_consumer_takes_messages_that_are_read_for_an_earlier_one() {
     let other = Put {
         queue: "c".into(),
         ..Put::default()
@@ -314,7 +314,7 @@ fn takes_of_several_get_all_that_is_in_runs() {
 
 /// Where a limit lets fewer go from one queue, what another has in a run makes up for them.
 #[test]
-fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
+fn takes_of_several_queues_get_messages_beside_a_limited_queue() {
     let one_at_a_time = Overrides {
         in_flight_max: Some(1),
         ..Overrides::default()
@@ -369,7 +369,7 @@ fn takes_of_several_get_of_another_queue_what_a_limit_keeps_of_one() {
 
 /// A take in a tick may end a batch. Its callback is put in the same moment, not at the next event.
 #[test]
-fn a_batch_that_a_waiting_take_ends_is_said_at_once() {
+fn a_batch_that_a_waiting_take_ends_puts_its_callback_at_once() {
     let other = Put {
         queue: "b".into(),
         ..Put::default()
@@ -413,7 +413,7 @@ fn a_batch_that_a_waiting_take_ends_is_said_at_once() {
 /// The same of what a subscription is given: the next callback follows in a step of its own, which
 /// a server's timer begins at once.
 #[test]
-fn a_callback_that_a_standing_take_ends_is_followed_by_the_next() {
+fn a_callback_taken_by_a_subscription_is_followed_by_the_next() {
     let to = |queue: &str| {
         Some(Callback {
             queue: queue.into(),
@@ -525,7 +525,7 @@ fn as_many_make_way_as_must_where_they_are_in_runs() {
 /// a message, since one who came before waited on another queue of both for what
 /// was being read.
 #[test]
-fn a_wait_does_not_end_behind_one_for_whom_something_is_read() {
+fn a_wait_does_not_end_behind_one_that_reads_a_run() {
     let put = |queue: &str, due| Put {
         queue: queue.into(),
         due: When::In(due),
@@ -553,7 +553,7 @@ fn a_wait_does_not_end_behind_one_for_whom_something_is_read() {
 /// how many it had before, and so showed two messages of several queues, and
 /// one of the only queue that was left.
 #[test]
-fn a_standing_look_goes_by_the_queues_it_has_now() {
+fn a_waiting_peek_uses_its_present_queues() {
     let peek = |queues: &[&str]| Take {
         queues: queues.iter().map(|&name| Name::from(name)).collect(),
         messages_max: 2,
@@ -597,7 +597,7 @@ fn a_standing_look_goes_by_the_queues_it_has_now() {
 /// Found by the test above: with what is dropped on the way, a restart used up an id for a place
 /// that nothing got.
 #[test]
-fn what_vanishes_at_a_restart_needs_no_place() {
+fn a_dropped_message_that_vanishes_at_a_restart_needs_no_position() {
     let tail = LeaseRequest {
         owner: LeaseOwner::Connection,
         time: LeaseTime::OwnTtr,

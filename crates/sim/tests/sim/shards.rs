@@ -106,7 +106,7 @@ fn every_schedule_of_a_wait_two_puts_and_a_timeout() {
 }
 
 #[test]
-fn every_schedule_of_a_wait_that_is_given_up() {
+fn every_schedule_of_an_abandoned_wait() {
     let q = names(2);
     for end in [Op::HangUp, Op::Stop] {
         for lease in [false, true] {
@@ -123,7 +123,7 @@ fn every_schedule_of_a_wait_that_is_given_up() {
 }
 
 #[test]
-fn every_schedule_of_two_who_wait() {
+fn every_schedule_of_two_waiting_consumers() {
     let q = names(2);
     every_schedule(
         2,
@@ -136,7 +136,7 @@ fn every_schedule_of_two_who_wait() {
 }
 
 #[test]
-fn every_schedule_of_a_standing_take_that_is_replaced() {
+fn every_schedule_of_a_replaced_subscription() {
     let q = names(2);
     for change in [
         Op::Watch(Some(take(&q[1..2], Wait::Forever, false))),
@@ -157,7 +157,7 @@ fn every_schedule_of_a_standing_take_that_is_replaced() {
 }
 
 #[test]
-fn every_schedule_of_two_standing_takes() {
+fn every_schedule_of_two_subscriptions() {
     let q = names(2);
     let stand = |queues, lease| Op::Watch(Some(take(queues, Wait::Forever, lease)));
     for lease in [false, true] {
@@ -182,7 +182,7 @@ fn every_schedule_of_two_standing_takes() {
 }
 
 #[test]
-fn every_schedule_of_a_standing_take_beside_a_wait() {
+fn every_schedule_of_a_subscription_beside_a_wait() {
     let q = names(2);
     // Of one client, and of two; the second one gives up or vanishes.
     for end in [Op::HangUp, Op::Stop] {
@@ -478,7 +478,7 @@ fn served(deliveries: &[Delivery]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_standing_take_gets_the_best_over_all_shards() {
+fn a_subscription_gets_the_best_over_all_shards() {
     let q = names(3);
     for best in 0..3 {
         let mut engines = fresh(3);
@@ -493,7 +493,7 @@ fn a_standing_take_gets_the_best_over_all_shards() {
 }
 
 #[test]
-fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
+fn a_subscription_that_changes_keeps_its_turn_in_every_shard() {
     let q = names(2);
     let mut engines = fresh(2);
     let nothing = take(&[], Wait::Forever, false);
@@ -524,7 +524,7 @@ fn a_standing_take_that_changes_keeps_its_place_in_every_shard() {
 /// While companions of a message were looked for in runs, the claim of the client that
 /// was to get them was taken already, for nothing.
 #[test]
-fn a_claim_is_taken_with_what_it_is_for() {
+fn a_claim_is_taken_with_its_message() {
     let q = names(2);
     let key: std::sync::Arc<[u8]> = [7].into();
     let keyed = |not_selectable| {
@@ -568,7 +568,7 @@ fn a_claim_is_taken_with_what_it_is_for() {
     assert_eq!(
         engines[0].take_wants(),
         [Want::Key(queue, key.clone())],
-        "the one in the run is looked for"
+        "the message in the run is searched for"
     );
     let found = vec![LookupResult::Key(queue, key, Vec::new())];
     engines[0].supply(now, found, &mut log, &mut deliveries);
@@ -584,7 +584,7 @@ fn planned(engine: &Engine, slice: usize) -> Spill {
 }
 
 #[test]
-fn what_is_planned_to_leave_memory_does_not_depend_on_how_many_queues_are_looked_at_a_time() {
+fn the_plan_to_leave_memory_does_not_depend_on_the_queues_of_a_slice() {
     let mut engines = fresh(1);
     let engine = &mut engines[0];
     let (mut log, mut deliveries) = (Vec::<Fact>::new(), Vec::new());

@@ -90,7 +90,7 @@ impl Gate {
 /// A queue that somebody else drops when a move has looked at it, and has not yet put anything
 /// into it, is gone, and not made again by that step.
 #[test]
-fn what_was_dropped_is_not_made_again_by_a_step_of_a_move() {
+fn a_dropped_queue_is_not_created_again_by_a_step_of_a_move() {
     for to in [None, Some("to")] {
         let gate = Gate::new();
         let served = Served::new(gate.in_front());

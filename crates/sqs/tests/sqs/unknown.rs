@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::world::{Served, sim};
 
 #[test]
-fn a_send_that_nobody_acknowledges_is_not_told_as_refused() {
+fn a_send_without_acknowledgement_does_not_count_as_refused() {
     let client_api = sim();
     let served = Served::new(client_api.clone());
     let queue = served.yes("CreateQueue", &json!({"QueueName": "q"}));

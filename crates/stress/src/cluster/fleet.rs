@@ -91,6 +91,14 @@ impl Process {
         Ok(())
     }
 
+    /// Its threads.
+    pub(super) fn threads(&self) -> Result<Vec<u64>> {
+        let child = self.child.as_ref().context("it does not run")?;
+        let threads = std::fs::read_dir(format!("/proc/{}/task", child.id()))?;
+        let threads = threads.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        Ok(threads.collect())
+    }
+
     /// `kill -9`; it need not run.
     pub(super) fn kill(&mut self) -> Result<()> {
         if let Some(mut child) = self.child.take() {
@@ -167,6 +175,17 @@ impl Ports {
     }
 }
 
+/// What a fleet is made with.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    /// Each server has a file system of its own.
+    pub(super) power: bool,
+    /// Servers have a user who may remove a peer.
+    pub(super) peers: bool,
+    /// The links between nodes are under TLS.
+    pub(super) tls: bool,
+}
+
 pub(super) struct Fleet {
     pub(super) servers: Vec<Process>,
     pub(super) nodes: Vec<Process>,
@@ -178,14 +197,19 @@ pub(super) struct Fleet {
     /// Where servers take clients, and where they tell how they are.
     ports: Vec<u16>,
     monitors: Vec<u16>,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+    made: Made,
+    /// How often each server was replaced by one of another name.
+    replaced: [usize; COUNT],
+    /// The name of the cluster, which is another after each `adopt`.
+    pub(super) cluster: String,
     /// The servers' stores, where their power can be cut. Behind the processes that use them.
     pub(super) disks: Vec<Disk>,
 }
 
 impl Fleet {
-    /// Starts all in the folder of `generation`. `power`: each server has a file system of its own.
-    pub(super) fn start(args: &Args, generation: &Generation, power: bool) -> Result<Self> {
+    /// Starts all in the folder of `generation`.
+    pub(super) fn start(args: &Args, generation: &Generation, made: Made) -> Result<Self> {
         let (quintet, build) = (&args.quintet, &args.scratch);
         let folder = generation.folder().to_owned();
         // Ports are no matter of the seed: others have theirs.
@@ -208,9 +232,15 @@ impl Fleet {
             ports: clients,
             monitors,
             folder,
+            made,
+            replaced: [0; COUNT],
+            cluster: "stress".to_owned(),
             disks: Vec::new(),
         };
-        if power {
+        if made.tls {
+            super::tls::write(&fleet.folder).context("certificates")?;
+        }
+        if made.power {
             let stores: Vec<PathBuf> = (0..COUNT).map(|server| fleet.store(server)).collect();
             fleet.disks = Disk::all(&stores).context("file systems of their own")?;
         }
@@ -243,12 +273,16 @@ impl Fleet {
         let routes: Vec<String> = routes
             .map(|port| format!("nats://127.0.0.1:{port}"))
             .collect();
+        let user = match self.made.peers {
+            true => "accounts { $SYS { users: [ { user: sys, password: sys } ] } }\n",
+            false => "",
+        };
         // What servers tell each other and clients of where they are would lead past the proxies.
         let config = format!(
             "server_name: n{server}\nlisten: \"127.0.0.1:{}\"\nhttp: \"127.0.0.1:{}\"\n\
              jetstream {{ store_dir: {store:?}, {ALWAYS} }}\n\
              cluster {{ name: stress, listen: \"127.0.0.1:{route}\", no_advertise: true, \
-             advertise: \"127.0.0.1:1\", routes: {routes:?} }}\n",
+             advertise: \"127.0.0.1:1\", routes: {routes:?} }}\n{user}",
             self.ports[server], self.monitors[server]
         );
         Ok(std::fs::write(self.server_file(server), config)?)
@@ -275,17 +309,22 @@ impl Fleet {
             .collect();
         let monitors = self.monitors.iter();
         let monitors: Vec<String> = monitors.map(|port| format!("127.0.0.1:{port}")).collect();
+        let tls = match self.made.tls {
+            true => super::tls::settings(&self.folder),
+            false => String::new(),
+        };
         let config = format!(
             "{}data = {data:?}\nsegment_bytes = \"4MiB\"\nlog_bytes = \"16MiB\"\n\
              memory = \"256MiB\"\nchunk_bytes = \"64KiB\"\n{}{}\
-             [cluster]\nnats = {nats:?}\nmonitor = {monitors:?}\nname = \"stress\"\nnode = {name:?}\n\
-             listen = \"127.0.0.1:{joint}\"\nadvertise = \"127.0.0.1:{}\"\n",
+             [cluster]\nnats = {nats:?}\nmonitor = {monitors:?}\nname = {:?}\nnode = {name:?}\n\
+             listen = \"127.0.0.1:{joint}\"\nadvertise = \"127.0.0.1:{}\"\n{tls}",
             generation.shared(),
             generation.queues(),
             listeners(|protocol| addresses.of[protocol].clone()),
+            self.cluster,
             self.links.of_node(at),
         );
-        let path = self.folder.join(format!("{name}.toml"));
+        let path = self.node_file(at);
         std::fs::write(&path, config)?;
         let control = self.folder.join(format!("{name}.control"));
         let faults = Faults::new(build, &control, &data).context("the library of faults")?;
@@ -299,6 +338,32 @@ impl Fleet {
         self.faults.push(faults);
         self.addresses.push(addresses);
         Ok(())
+    }
+
+    /// The node's configuration.
+    pub(super) fn node_file(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("{}.toml", NODES[node]))
+    }
+
+    /// The server's name.
+    pub(super) fn server_name(&self, server: usize) -> String {
+        match self.replaced[server] {
+            0 => format!("n{server}"),
+            times => format!("n{server}-{times}"),
+        }
+    }
+
+    /// From its next start on the server has another name.
+    pub(super) fn rename_server(&mut self, server: usize) -> Result<()> {
+        let line = |name: &str| format!("server_name: {name}\n");
+        let before = line(&self.server_name(server));
+        self.replaced[server] += 1;
+        let path = self.server_file(server);
+        let text = std::fs::read_to_string(&path)?;
+        Ok(std::fs::write(
+            path,
+            text.replace(&before, &line(&self.server_name(server))),
+        )?)
     }
 
     /// Where the server keeps what it has.
@@ -345,19 +410,41 @@ impl Fleet {
 
     /// Asks that this server leads the stream. Nobody may answer while there is no leader.
     pub(super) fn lead(&self, stream: &str, server: usize) -> Result<()> {
+        let name = self.server_name(server);
+        let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.{stream}");
+        let ask = format!("{{\"placement\":{{\"preferred\":{name:?}}}}}");
+        let reported = self.request(server, "{}", &subject, &ask)?;
+        Ok(writeln!(self.log()?, "  {name} is to lead: {reported}")?)
+    }
+
+    /// Asks that the server of this name is no peer of the others any more, by one of those;
+    /// whether it is so. Nobody may answer while they have no leader.
+    pub(super) fn remove_peer(&self, by: usize, name: &str) -> Result<bool> {
+        let user = "{\"user\":\"sys\",\"pass\":\"sys\"}";
+        let ask = format!("{{\"peer\":{name:?}}}");
+        let reported = self.request(by, user, "$JS.API.SERVER.REMOVE", &ask)?;
+        writeln!(self.log()?, "  {name} is to be no peer: {reported}")?;
+        Ok(reported.contains("\"success\":true"))
+    }
+
+    /// Asks JetStream through this server, as `user`; the answer, if one comes.
+    pub(super) fn request(
+        &self,
+        server: usize,
+        user: &str,
+        subject: &str,
+        ask: &str,
+    ) -> Result<String> {
         let mut socket = TcpStream::connect(("127.0.0.1", self.ports[server]))?;
         socket.set_read_timeout(Some(Duration::from_secs(5)))?;
-        let ask = format!("{{\"placement\":{{\"preferred\":\"n{server}\"}}}}");
         write!(
             socket,
-            "CONNECT {{}}\r\nSUB lead 1\r\nPUB $JS.API.STREAM.LEADER.STEPDOWN.{stream} lead {}\r\n\
-             {ask}\r\n",
+            "CONNECT {user}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{ask}\r\n",
             ask.len()
         )?;
         let lines = BufReader::new(socket).lines().map_while(Result::ok);
         let reported = lines.skip_while(|line| !line.starts_with("MSG")).nth(1);
-        let reported = reported.unwrap_or_else(|| "no answer".to_owned());
-        Ok(writeln!(self.log()?, "  n{server} is to lead: {reported}")?)
+        Ok(reported.unwrap_or_else(|| "no answer".to_owned()))
     }
 
     /// All that should run does.

@@ -52,22 +52,23 @@ impl Campaign<'_> {
 impl Fleet {
     /// Has the node `at` do something, and waits until it is done.
     fn order(&self, at: usize, words: &[&str]) -> Result<()> {
-        let addresses = &self.addresses[at];
-        let output = Command::new(&addresses.binary)
-            .arg("cluster")
-            .args(words)
-            .arg("--data")
-            .arg(&addresses.data)
-            .stdin(Stdio::null())
-            .output()?;
-        if !output.status.success() {
-            let printed = String::from_utf8_lossy(&output.stderr);
-            bail!(
-                "{words:?}, asked of {}: {} {printed}",
-                NODES[at],
-                output.status
-            );
-        }
+        let data = self.addresses[at].data.display().to_string();
+        let mut words = words.to_vec();
+        words.extend(["--data", data.as_str()]);
+        self.command(&words)
+    }
+
+    /// Runs `quintet cluster` to its end.
+    pub(super) fn command(&self, words: &[&str]) -> Result<()> {
+        let mut command = Command::new(&self.addresses[0].binary);
+        command.arg("cluster").args(words).stdin(Stdio::null());
+        let output = command.output()?;
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "{words:?}: {} {printed}",
+            output.status
+        );
         Ok(())
     }
 }
@@ -87,7 +88,7 @@ fn longest(load: &Load, act: impl FnOnce() -> Result<()> + Send) -> Result<Durat
         }
         match acting.join() {
             Ok(done) => done.map(|()| longest),
-            Err(_) => bail!("what was to be done has panicked"),
+            Err(_) => bail!("the step has panicked"),
         }
     })
 }

@@ -21,6 +21,8 @@ use crate::load::{LOOSE, Load, STRICT};
 use crate::protocols::{Addresses, Client, MEMCACHE};
 use crate::server::PATIENCE;
 
+/// A pause of one thread of many.
+const MOMENT: Duration = Duration::from_millis(100);
 /// A pause shorter than a lease, and one longer than a takeover.
 const PAUSE: Duration = Duration::from_secs(1);
 const FREEZE: Duration = Duration::from_secs(6);
@@ -34,7 +36,7 @@ const LARGE: usize = 400_000;
 const STEPS_MS: [i64; 5] = [3_000, 60_000, 3_600_000, 86_400_000, 31_536_000_000];
 
 /// One of the others, by chance.
-fn other(than: usize, random: &mut Random) -> usize {
+pub(super) fn other(than: usize, random: &mut Random) -> usize {
     (than + 1 + random.index(COUNT - 1)) % COUNT
 }
 
@@ -115,6 +117,11 @@ impl Campaign<'_> {
                 self.cut_power(load, server..server + 1)?
             }
             Kind::CutAllPower => self.cut_power(load, 0..COUNT)?,
+            Kind::HoldThreads => self.hold_threads(load, owner, usize::MAX, MOMENT)?,
+            Kind::HoldThread => self.hold_threads(load, owner, 1, FREEZE)?,
+            Kind::ReplacePeer => self.replace_peer(load, leader)?,
+            Kind::Reseed => self.reseed(load, owner)?,
+            Kind::Adopt => self.adopt(load, owner)?,
         };
         Ok(vec![took])
     }
@@ -158,7 +165,7 @@ impl Campaign<'_> {
     }
 
     /// Starts a server again over its store, to which something was done.
-    fn begin_with(
+    pub(super) fn begin_with(
         &mut self,
         load: &Load,
         server: usize,
@@ -243,10 +250,10 @@ impl Campaign<'_> {
 
     /// Waits until the copy of this server is whole again: repaired by itself, or, where `status`
     /// calls it damaged for long, emptied as the manual says.
-    fn mend_store(&mut self, server: usize) -> Result<()> {
+    pub(super) fn mend_store(&mut self, server: usize) -> Result<()> {
         // The owner has asked it by then.
         std::thread::sleep(LOOK);
-        let name = format!("n{server}");
+        let name = self.fleet.server_name(server);
         let began = Instant::now();
         let mut emptied = false;
         while began.elapsed() < PATIENCE {
@@ -323,6 +330,37 @@ impl Campaign<'_> {
         took.map_or_else(|| acknowledged(load), Ok)
     }
 
+    /// Stops so many of a node's threads, each for so long, one after the other.
+    fn hold_threads(
+        &mut self,
+        load: &Load,
+        node: usize,
+        most: usize,
+        time: Duration,
+    ) -> Result<Duration> {
+        let mut threads = self.fleet.nodes[node].threads()?;
+        let (all, mut held) = (threads.len(), 0);
+        let faults = &self.fleet.faults[node];
+        load.await_put();
+        while held < most && !threads.is_empty() {
+            let thread = threads.swap_remove(self.random.index(threads.len()));
+            faults.hold(thread);
+            let began = Instant::now();
+            while faults.held() != thread && began.elapsed() < PAUSE {
+                std::thread::sleep(SHORT);
+            }
+            // Else it has ended, or lets no signal come.
+            if faults.held() == thread {
+                std::thread::sleep(time);
+                held += 1;
+            }
+            faults.hold(0);
+        }
+        self.note(&format!("  {held} of {all} threads stood still"))?;
+        ensure!(held >= most.min(all / 2), "few threads could be stopped");
+        acknowledged(load)
+    }
+
     /// A server may keep nothing more for a while.
     fn fill_store(&mut self, load: &Load, server: usize, owner: usize) -> Result<Duration> {
         if !self.fleet.disks.is_empty() {
@@ -332,7 +370,7 @@ impl Campaign<'_> {
         std::thread::sleep(FREEZE);
         let report = self.fleet.status(owner).context("no status")?;
         let replicas = report["groups"][0]["stream"]["replicas"].as_array();
-        let name = format!("n{server}");
+        let name = self.fleet.server_name(server);
         let replica =
             replicas.and_then(|all| all.iter().find(|one| one["server"] == name.as_str()));
         let current = replica.is_none_or(|one| one["current"] == true);
@@ -347,7 +385,8 @@ impl Campaign<'_> {
         load.await_put();
         let took = acknowledged(load)?;
         let began = Instant::now();
-        while !self.names_remedy(&format!("n{server} ")) {
+        let name = format!("{} ", self.fleet.server_name(server));
+        while !self.names_remedy(&name) {
             let state = || self.fleet.status_text(0);
             ensure!(
                 began.elapsed() < PATIENCE,

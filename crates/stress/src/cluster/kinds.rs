@@ -57,6 +57,17 @@ pub(super) enum Kind {
     CutPower,
     /// Of all servers at once.
     CutAllPower,
+    /// Of the owner, one after the other.
+    HoldThreads,
+    /// One of the owner's by chance, until another node may have taken over.
+    HoldThread,
+    /// A server is removed from JetStream's peers, and another one comes in its place.
+    ReplacePeer,
+    /// All nodes are killed, and the stream is made again from the owner's mirror.
+    Reseed,
+    /// All nodes are stopped, the owner's directory becomes a single server's, and that the log of
+    /// another cluster.
+    Adopt,
 }
 
 impl Kind {
@@ -68,13 +79,20 @@ impl Kind {
     /// Whether it is among those that `--plain` leaves out.
     pub(super) fn is_long(self) -> bool {
         let silent = matches!(self, Self::SilenceMachine | Self::SilenceBoth);
-        silent || self.needs_disks() || matches!(self, Self::DamageStore | Self::OldStore)
+        let ways = matches!(self, Self::HoldThread | Self::Reseed | Self::Adopt);
+        let stores = matches!(self, Self::DamageStore | Self::OldStore);
+        silent || ways || stores || self.needs_disks() || self.replaces_peers()
+    }
+
+    /// Whether the servers must have a user who may remove a peer.
+    pub(super) fn replaces_peers(self) -> bool {
+        matches!(self, Self::ReplacePeer)
     }
 }
 
 /// Each with its name, and within how many ms clients are promised to be served again:
 /// `docs/cluster.md`. Where nothing is promised, or nobody should notice: none.
-pub(super) const KINDS: [(Kind, &str, Option<u64>); 38] = [
+pub(super) const KINDS: [(Kind, &str, Option<u64>); 43] = [
     (Kind::KillOwner, "kill -9 of the owner", Some(5000)),
     (Kind::KillStandby, "kill -9 of a standby", None),
     (
@@ -125,6 +143,11 @@ pub(super) const KINDS: [(Kind, &str, Option<u64>); 38] = [
     (Kind::OldStore, "an old copy of a server's store", None),
     (Kind::CutPower, "power of a server cut", None),
     (Kind::CutAllPower, "power of all servers cut", None),
+    (Kind::HoldThreads, "each of the owner's threads held", None),
+    (Kind::HoldThread, "a thread of the owner held for 6 s", None),
+    (Kind::ReplacePeer, "a peer removed, another added", None),
+    (Kind::Reseed, "reseed after all nodes were killed", None),
+    (Kind::Adopt, "detach, and adopt what it made", None),
 ];
 
 /// By kind: for how long nothing was acknowledged.
@@ -152,7 +175,8 @@ impl Outages {
             "worst",
         ];
         let [a, b, c, d] = head;
-        writeln!(text, "{a:40} {b:>6} {c:>8} {d:>8} {:>9}", "promised").ok();
+        let [e, f] = ["promised", "kept"];
+        writeln!(text, "{a:40} {b:>6} {c:>8} {d:>8} {e:>9} {f:>6}").ok();
         for ((_, name, promise), took) in KINDS.iter().zip(&self.0) {
             let mut took = took.clone();
             took.sort_unstable();
@@ -165,10 +189,14 @@ impl Outages {
                 ms(took.len().wrapping_sub(1)),
             );
             let times = took.len();
+            let kept = promise.map_or_else(String::new, |ms| {
+                let in_time = |took: &&Duration| took.as_millis() <= u128::from(ms);
+                took.iter().filter(in_time).count().to_string()
+            });
             let promise = promise.map_or_else(String::new, |ms| ms.to_string());
             writeln!(
                 text,
-                "{name:40} {times:>6} {p50:>8} {worst:>8} {promise:>9}"
+                "{name:40} {times:>6} {p50:>8} {worst:>8} {promise:>9} {kept:>6}"
             )
             .ok();
         }
@@ -200,7 +228,7 @@ mod tests {
                 .collect();
             rest
         };
-        assert_eq!(row(KINDS[0].1), ["4", "3500", "9000", "5000"]);
+        assert_eq!(row(KINDS[0].1), ["4", "3500", "9000", "5000", "3"]);
         assert_eq!(row(KINDS[1].1), ["0"]);
     }
 }

@@ -9,6 +9,8 @@ mod kinds;
 mod links;
 mod proxy;
 mod stores;
+mod tls;
+mod ways;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -28,9 +30,9 @@ use crate::load::{Load, STRICT};
 use crate::protocols::{Client, MEMCACHE};
 use crate::server::{Generation, PATIENCE};
 use crate::table::Sums;
-use fleet::{Fleet, NODES};
+use fleet::{Fleet, Made, NODES};
 use inflict::acknowledged;
-use kinds::{KINDS, Outages};
+use kinds::{KINDS, Kind, Outages};
 
 /// Servers, and nodes.
 const COUNT: usize = 3;
@@ -77,12 +79,17 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .join(format!("cluster-{seed}-{}", std::process::id()));
     let mut random = Random::new(seed);
     let generation = Generation::new(&folder, &mut random)?;
-    let power = args.power
-        && kinds(args, true)?
-            .iter()
-            .any(|kind| KINDS[*kind].0.needs_disks());
-    let fleet = Fleet::start(args, &generation, power)?;
-    let kinds = kinds(args, power)?;
+    let wanted = kinds(args, args.power)?;
+    let any = |is: fn(Kind) -> bool| wanted.iter().any(|kind| is(KINDS[*kind].0));
+    let made = Made {
+        power: any(Kind::needs_disks),
+        peers: any(Kind::replaces_peers),
+        tls: seed.is_multiple_of(2),
+    };
+    let between = if made.tls { "under TLS" } else { "without TLS" };
+    println!("cluster: links between nodes {between}, as the seed is even or odd");
+    let fleet = Fleet::start(args, &generation, made)?;
+    let kinds = wanted;
     let mut campaign = Campaign {
         args,
         seed,
@@ -236,7 +243,7 @@ impl Campaign<'_> {
             self.fleet.is_well()?;
             requested += 1;
             if let Some(report) = self.fleet.status(requested % COUNT) {
-                if let Some(view) = view(&report) {
+                if let Some(view) = view(&report, &self.fleet) {
                     let ms = began.elapsed().as_millis();
                     self.note(&format!("  all well after {ms} ms"))?;
                     return Ok(view);
@@ -293,7 +300,7 @@ impl Campaign<'_> {
         put(STRICT[0], 1)?;
         put(STRICT[1], 2)?;
         let taken = client.take(STRICT[0], true)?;
-        ensure!(taken.is_some(), "what was put is not there");
+        ensure!(taken.is_some(), "the put message is missing");
         let found = |load: &Load| {
             let ledger = load.ledger();
             (ledger.lost, ledger.twice)
@@ -309,7 +316,7 @@ impl Campaign<'_> {
         );
         let mut ledger = self.load.ledger();
         let failed = ledger.settled().is_err();
-        ensure!(failed, "what was planted did not fail the check");
+        ensure!(failed, "the planted defect did not fail the check");
         (ledger.lost, ledger.twice) = (lost, twice);
         ledger.violations.clear();
         println!("cluster: a lost and a doubled message were planted, and found");
@@ -322,7 +329,7 @@ impl Campaign<'_> {
 }
 
 /// Roles of the nodes, if all is well.
-fn view(report: &Value) -> Option<View> {
+fn view(report: &Value, fleet: &Fleet) -> Option<View> {
     let nodes = report["nodes"].as_array()?;
     let of_role = |role: &'static str| {
         let roles = nodes
@@ -332,7 +339,7 @@ fn view(report: &Value) -> Option<View> {
     };
     let owner = of_role("owner").next()?;
     let leader = report["groups"][0]["stream"]["leader"].as_str()?;
-    let leader = (0..COUNT).find(|at| leader == format!("n{at}"))?;
+    let leader = (0..COUNT).find(|at| leader == fleet.server_name(*at))?;
     let all = of_role("owner").count() == 1 && of_role("standby").count() == COUNT - 1;
     (all && report["survives"] == true).then_some(View { owner, leader })
 }

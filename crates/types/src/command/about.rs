@@ -12,7 +12,6 @@ use crate::tie::BatchId;
 /// depends on nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct About<'a> {
-    /// The verb.
     pub verb: Verb,
     pub subject: Subject<'a>,
 }
@@ -26,7 +25,7 @@ macro_rules! verbs {
         }
 
         impl Verb {
-            /// All there are.
+            /// Every verb, in the order of the declaration.
             pub const ALL: &'static [Verb] = &[$(Verb::$verb),*];
 
             /// One word in lower case.
@@ -168,19 +167,15 @@ impl Command {
             // As those who may extend it.
             Command::AwaitLease(ask) => (Verb::Touch, Subject::Message(ask.id)),
             Command::Peek(Peek::Id(id)) => (Verb::Peek, Subject::Message(*id)),
-            Command::Peek(
-                Peek::Ready(queue)
-                | Peek::Delayed(queue)
-                | Peek::Buried(queue)
-                | Peek::List { queue, .. },
-            ) => (Verb::Peek, Subject::Queue(queue)),
+            Command::Peek(Peek::Ready(queue) | Peek::Delayed(queue) | Peek::Buried(queue)) => {
+                (Verb::Peek, Subject::Queue(queue))
+            }
             Command::Delete { id, .. } => (Verb::Delete, Subject::Message(*id)),
             Command::Cancel(id, _) => (Verb::Delete, Subject::Message(*id)),
             Command::Kick { queue, .. } => (Verb::Kick, Subject::Queue(queue)),
             Command::KickId(id) => (Verb::Kick, Subject::Message(*id)),
             Command::Redrive(id) => (Verb::Move, Subject::Message(*id)),
             Command::Move { id, to } => (Verb::Move, Subject::MessageTo(*id, to)),
-            Command::MoveAll { from, to, .. } => (Verb::Move, Subject::Between(from, to)),
             Command::BulkOp(bulk_op) => bulk_op_about(bulk_op),
             Command::Commit(id) => (Verb::Commit, Subject::Message(*id)),
             Command::Edit(id, _) => (Verb::Edit, Subject::Message(*id)),

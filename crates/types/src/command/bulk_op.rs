@@ -123,7 +123,6 @@ impl BulkAction {
 pub struct Cursor {
     /// Behind all that are selectable.
     pub not_selectable: bool,
-    /// The place.
     pub order: Order,
 }
 

@@ -16,15 +16,6 @@ pub enum Peek {
     Delayed(Name),
     /// The message that was buried first.
     Buried(Name),
-    /// Up to `max` messages of one state in order, from an id on (console).
-    List {
-        queue: Name,
-        state: ListState,
-        /// Skip ids up to and including this one.
-        after: Option<MessageId>,
-        /// Messages at most.
-        max: u32,
-    },
 }
 
 named! {
@@ -49,7 +40,6 @@ named! {
 /// The statistics that are requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatsOf {
-    /// The shard as a whole.
     Shard,
     Queue(Name),
     /// Some of the queues, in the order they were made: as many as bear looking

@@ -365,7 +365,7 @@ fn operating_a_queue() {
 }
 
 #[test]
-fn nobody_is_sent_elsewhere() {
+fn no_client_is_redirected_elsewhere() {
     let world = World::new();
     world.queue("test", "echo done >&3");
     for back in [

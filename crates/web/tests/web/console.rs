@@ -192,7 +192,7 @@ fn a_message_is_shown_as_text_json_and_bytes() {
 }
 
 #[test]
-fn a_message_is_copied_and_changed_by_forms_unless_somebody_else_was_first() {
+fn a_message_is_copied_and_changed_by_forms_unless_it_changed_before() {
     let world = World::new();
     let put = |message: Value| {
         let body = json!({ "messages": [message] });
@@ -243,7 +243,7 @@ fn a_message_is_copied_and_changed_by_forms_unless_somebody_else_was_first() {
 }
 
 #[test]
-fn what_is_nowhere_is_a_page_for_browsers_and_a_line_for_tools() {
+fn an_unknown_address_is_a_page_for_browsers_and_a_line_for_tools() {
     let world = World::new();
     let line = world.get("/nowhere");
     assert_eq!((line.status, line.text().contains("<html")), (404, false));
@@ -418,7 +418,7 @@ fn a_time_that_is_none_is_refused_with_a_way_back() {
 }
 
 #[test]
-fn a_purge_asks_first_and_spares_what_comes_meanwhile() {
+fn a_purge_asks_first_and_spares_later_messages() {
     let world = World::new();
     for n in 0..5 {
         put(&world, "work", &n.to_string());
@@ -599,7 +599,7 @@ fn a_lease_is_shown_and_put_back() {
 }
 
 #[test]
-fn a_queue_or_a_message_is_found_by_what_is_typed() {
+fn a_queue_or_a_message_is_found_by_typed_text() {
     let world = World::new();
     let id = put(&world, "mail.outbound", "x");
     for (typed, leads) in [
@@ -746,4 +746,28 @@ fn each_column_of_the_queues_has_its_heading() {
     let cells =
         cells.matches("role=\"cell\"").count() + cells.matches("role=\"rowheader\"").count();
     assert_eq!(heads, cells, "{shown}");
+}
+
+#[test]
+fn the_page_of_a_message_asks_once_for_the_connections() {
+    let world = World::new();
+    world.client_api.configure(quintet_types::Settings {
+        ends_max: 1000,
+        ..quintet_types::Settings::default()
+    });
+    let id = put(&world, "work", "x");
+    let reserve = || {
+        let path = "/api/v1/queues/work/reserve";
+        let reply = world.post_json(path, &json!({ "lease_ms": 60_000 })).json();
+        let lease = reply["messages"][0]["lease"].as_str();
+        lease.expect("a lease").to_owned()
+    };
+    let path = format!("/api/v1/leases/{}/release", reserve());
+    let released = world.post_json(&path, &json!({}));
+    assert!(released.status < 300, "{}", released.text());
+    reserve();
+    let before = world.client_api.lists();
+    let shown = page(&world, &format!("/messages/{id}"));
+    assert!(shown.contains("was released"), "{shown}");
+    assert_eq!(world.client_api.lists() - before, 1);
 }

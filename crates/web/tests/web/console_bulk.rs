@@ -65,7 +65,7 @@ fn queues_are_paused_and_resumed_together() {
 }
 
 #[test]
-fn queues_are_purged_together_of_what_was_there_when_it_was_asked() {
+fn queues_are_purged_together_of_messages_from_before_the_question() {
     let world = world();
     let question = page(&world, "/bulk/purge?queue=a&queue=b");
     assert!(

@@ -130,7 +130,7 @@ fn row(page: &str, queue: &str) -> String {
 }
 
 #[test]
-fn queues_with_a_script_are_listed_with_what_failed_last() {
+fn queues_with_a_script_are_listed_with_their_last_failure() {
     let world = World::new();
     assert!(page(&world, "/scripts").contains("No queue that you can see has a script"));
     put(&world, "plain", "x");
@@ -175,7 +175,7 @@ fn queues_with_a_script_are_listed_with_what_failed_last() {
 }
 
 #[test]
-fn a_script_that_runs_is_told_and_pages_follow_one_another() {
+fn a_running_script_is_shown_and_pages_follow_one_another() {
     let world = World::new();
     world.queue("works", "sleep 1000");
     world.message("works", json!({}));
@@ -194,7 +194,7 @@ fn a_script_that_runs_is_told_and_pages_follow_one_another() {
 }
 
 #[test]
-fn a_queue_says_where_copies_go_and_come_from() {
+fn a_queue_shows_its_children_and_its_parent() {
     let world = World::new();
     put(&world, "news", "x");
     let joined = world.post_json("/api/v1/queues/news/children", &json!({"name": "<mail>"}));

@@ -66,7 +66,7 @@ impl Stream {
 }
 
 #[test]
-fn a_stream_tells_what_changes_in_the_queues_it_is_about() {
+fn a_stream_sends_changes_of_its_queues() {
     let world = World::with(quickly);
     put(&world, "work");
     put(&world, "other");

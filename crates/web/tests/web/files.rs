@@ -239,7 +239,7 @@ fn case_26_ranges_of_a_log() {
 }
 
 #[test]
-fn what_is_attached_is_no_page_of_ours() {
+fn an_attachment_is_no_page_of_this_site() {
     let world = World::new();
     world.queue("test", "echo done >&3");
     let id = prepared(&world);

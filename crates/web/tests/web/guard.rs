@@ -210,7 +210,7 @@ fn a_second_host_is_refused() {
 }
 
 #[test]
-fn who_says_nothing_is_let_go() {
+fn a_silent_client_is_disconnected() {
     let world = World::with(|settings| {
         settings.limits.timeout = Duration::from_secs(3);
         settings.limits.idle = Duration::from_secs(3);

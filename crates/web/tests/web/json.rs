@@ -28,7 +28,7 @@ fn post(world: &World, path: &str, key: &str, body: &Value) -> Reply {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_told_in_base64() {
+fn bytes_that_are_no_text_are_sent_in_base64() {
     let world = World::new();
     let odd: &[u8] = b"\xff\x00a";
     let attrs = vec![
@@ -249,7 +249,7 @@ fn no_address_has_bytes_that_are_no_text() {
 }
 
 #[test]
-fn a_put_that_nobody_acknowledges_is_not_told_as_refused() {
+fn a_put_without_acknowledgement_does_not_count_as_refused() {
     let world = World::new();
     world.paused_queue("work");
     world.client_api.set_silent(true);

@@ -272,14 +272,14 @@ fn a_server_that_is_not_there_is_tried_later() {
 }
 
 #[test]
-fn hooks_are_told_until_they_take_it() {
+fn a_webhook_is_called_until_it_accepts() {
     let hook = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/told?x=1", hook.local_addr().expect("an address"));
     let from = sender("0");
     from.queue("test", "echo done fine >&3");
     let id = from.message("test", json!({"param1": "a b", "post_run_webhook": [url]}));
     for answer in ["500 No", "204 Yes"] {
-        let (mut stream, _) = hook.accept().expect("asked");
+        let (mut stream, _) = hook.accept().expect("a connection");
         let mut request = Vec::new();
         let mut piece = [0; 4096];
         let text = loop {
@@ -319,7 +319,7 @@ fn hooks_are_told_until_they_take_it() {
 
 /// An address comes with a message, so from anybody.
 #[test]
-fn nobody_is_asked_whom_the_settings_do_not_name() {
+fn only_hosts_of_the_settings_are_called() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     for hosts in ["", "localhost 127.0.0.1:1 *.0.0.1"] {
@@ -348,5 +348,5 @@ fn nobody_is_asked_whom_the_settings_do_not_name() {
         }
     }
     listener.set_nonblocking(true).expect("set");
-    assert!(listener.accept().is_err(), "somebody was asked");
+    assert!(listener.accept().is_err(), "a host was called");
 }

@@ -158,7 +158,7 @@ fn a_message_reaches_another_server_with_its_files() {
 }
 
 #[test]
-fn only_what_comes_over_http_is_routed_and_only_with_rules() {
+fn only_messages_over_http_are_routed_and_only_with_rules() {
     let world = World::new();
     world.paused_queue("in");
     world.paused_queue("relay");
@@ -193,7 +193,7 @@ fn only_what_comes_over_http_is_routed_and_only_with_rules() {
 }
 
 #[test]
-fn with_bad_rules_messages_wait_and_the_page_says_why() {
+fn with_bad_rules_messages_wait_and_the_page_has_the_reason() {
     let world = World::new();
     world.queue("in", "echo done ok >&3");
     write(&world, "[[rule]]\ndesc = 'a'\nsrc = '('\naction = 'sned'\n");

@@ -108,7 +108,7 @@ fn a_connection_is_served_by_the_thread_with_the_fewest() {
 }
 
 #[test]
-fn what_any_thread_serves_is_cut_in_the_end() {
+fn connections_of_every_thread_are_closed_at_the_end() {
     let (web, address) = serve(2);
     let mut waiting: Vec<Kept> = (0..4).map(|_| Kept::open(address)).collect();
     for one in &mut waiting {

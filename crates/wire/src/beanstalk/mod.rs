@@ -10,11 +10,9 @@ mod stats;
 mod steps;
 mod tubes;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
-use crate::session::Session;
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -79,14 +77,6 @@ pub(crate) struct Shared {
     workers: AtomicU64,
 }
 
-struct BeanstalkListener(Arc<Shared>);
-
-impl Listener for BeanstalkListener {
-    fn open(&self) -> Box<dyn Session> {
-        Box::new(session::BeanstalkSession::new(self.0.clone()))
-    }
-}
-
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
     let shared = Shared {
         job_max: options.within("max_job_size", 1, 1 << 30)?,
@@ -95,7 +85,7 @@ fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
         producers: AtomicU64::new(0),
         workers: AtomicU64::new(0),
     };
-    Ok(Box::new(BeanstalkListener(Arc::new(shared))))
+    Ok(sharing(shared, session::BeanstalkSession::new))
 }
 
 #[cfg(test)]
@@ -103,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_out_of_range_are_told() {
+    fn options_out_of_range_are_errors() {
         for (name, value) in [
             ("max_job_size", Value::Number(0)),
             ("max_job_size", Value::Number((1 << 30) + 1)),

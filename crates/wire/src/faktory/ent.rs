@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_told() {
+    fn bad_lines_are_errors() {
         for (line, why) in [
             ("", "no such BATCH subcommand: "),
             ("NEW", "invalid JSON: "),

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_cut() {
+    fn a_stored_failure_is_cut() {
         let long = "\u{e9}".repeat(700);
         let lines = vec!["\"x\""; 100].join(",");
         let stated = report(&format!(
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_workers_are_shown() {
+    fn workers_see_the_failure_of_a_job() {
         let note =
             report(r#"{"jid":"a","message":"m","errtype":"E","backtrace":["a","b"]}"#).note(NOW);
         assert_eq!(
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pushed_as_failed_goes_on() {
+    fn a_job_pushed_as_failed_keeps_its_count() {
         assert_eq!(retry(25, None, 0).failures, 0);
         assert_eq!(retry(25, Some(4), 0).failures, 5);
         assert_eq!(retry(25, Some(-9), 0).failures, 0);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_say_of_themselves() {
+    fn fields_of_a_hello_are_read() {
         for line in [
             "PUSH {}",
             "hello {\"v\":2}",

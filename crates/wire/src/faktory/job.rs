@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_as_it_is() {
+    fn a_stored_job_is_read_unchanged() {
         let job = read(r#"{"jid":"job\"0001","jobtype":"T","args":[],"queue":"a"}"#).unwrap();
         let body = job.body(NOW);
         let again = read(&body).unwrap();
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_looked_at_in_order() {
+    fn members_are_read_in_order() {
         let jid = "jobs must have a reasonable jid parameter";
         for (text, why) in [
             ("null", jid),
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_null_or_empty_has_its_default() {
+    fn absent_null_and_empty_fields_have_their_default() {
         for member in [
             r#""queue":"""#,
             r#""queue":null"#,
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_shown_what_came_beside() {
+    fn a_worker_sees_failure_time_and_batch_of_a_job() {
         let beside = Beside {
             failure: Some("{\"retry_count\":0}".to_owned()),
             enqueued: NOW,

@@ -55,7 +55,6 @@ pub(super) fn whole(text: &str) -> Result<Value<'_>, Bad> {
 }
 
 impl<'a> Value<'a> {
-    /// True for `true`.
     pub(super) fn is_true(self) -> bool {
         self.text == "true"
     }
@@ -421,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told() {
+    fn invalid_json_is_an_error() {
         for (text, why) in [
             ("", "a value is missing at byte 0"),
             ("{", "a name is missing at byte 1"),

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_out_of_range_are_told() {
+    fn options_out_of_range_are_errors() {
         for (name, value) in [
             ("max_line", Value::Bytes(1000)),
             ("max_line", Value::Bytes((256 << 20) + 1)),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_connections_are_asked_the_same() {
+    fn every_connection_gets_another_salt() {
         let mut options = Options::new(OPTIONS);
         options.set("password", Value::Text("swordfish")).unwrap();
         let shared = shared(&options).unwrap();

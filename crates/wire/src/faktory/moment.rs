@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_moments_are_read() {
         for day in 0..60_000 {
             let time = Ms(day * 86_400_000 + day);
             let mut out = String::new();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told() {
+    fn an_invalid_moment_is_an_error() {
         for text in [
             "",
             "x",

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_told() {
+    fn bad_lines_are_errors() {
         for (line, text) in [
             ("PUSH", "internal error"),
             ("PUSHB", "internal error"),

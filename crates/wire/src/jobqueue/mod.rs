@@ -7,10 +7,7 @@ mod frame;
 mod reply;
 mod session;
 
-use std::sync::Arc;
-
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
-use crate::session::Session;
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -48,20 +45,12 @@ pub(crate) struct Shared {
     job_max: u64,
 }
 
-struct JobqueueListener(Arc<Shared>);
-
-impl Listener for JobqueueListener {
-    fn open(&self) -> Box<dyn Session> {
-        Box::new(session::JobqueueSession::new(Arc::clone(&self.0)))
-    }
-}
-
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
     let shared = Shared {
         name_max: options.within("max_name", 1, 65_535)?,
         job_max: options.within("max_job_size", 1, u32::MAX.into())?,
     };
-    Ok(Box::new(JobqueueListener(Arc::new(shared))))
+    Ok(sharing(shared, session::JobqueueSession::new))
 }
 
 #[cfg(test)]

@@ -7,12 +7,9 @@ mod reply;
 mod request;
 mod session;
 
-use std::sync::Arc;
-
 use quintet_types::Name;
 
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
-use crate::session::Session;
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -53,14 +50,6 @@ pub(crate) struct Shared {
     message_max: u64,
 }
 
-struct LineupListener(Arc<Shared>);
-
-impl Listener for LineupListener {
-    fn open(&self) -> Box<dyn Session> {
-        Box::new(session::LineupSession::new(self.0.clone()))
-    }
-}
-
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
     let queue = options.text("queue");
     if queue.is_empty() || queue.len() > 1024 {
@@ -71,7 +60,7 @@ fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
         line_max: options.within("max_line", 64, 64 << 10)?,
         message_max: options.within("max_message_size", 1, 4 << 30)?,
     };
-    Ok(Box::new(LineupListener(Arc::new(shared))))
+    Ok(sharing(shared, session::LineupSession::new))
 }
 
 #[cfg(test)]

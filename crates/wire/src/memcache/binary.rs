@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_without_their_lines() {
+    fn faults_are_sent_without_their_lines() {
         assert_eq!(
             status_of(Fault::BAD_NAME),
             (Status::Invalid, "bad queue name")

@@ -17,13 +17,11 @@ mod request;
 mod session;
 mod stats;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use quintet_types::{BackTo, LeaseOwner, LeaseRequest, LeaseTime};
 
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
-use crate::session::Session;
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -111,7 +109,7 @@ impl Shared {
         })
     }
 
-    /// The lease of an open read.
+    /// A lease that ends with the connection; its message goes back to the head of the queue.
     fn open_read(&self) -> LeaseRequest {
         LeaseRequest {
             owner: LeaseOwner::Connection,
@@ -138,16 +136,11 @@ impl Shared {
     }
 }
 
-struct MemcacheListener(Arc<Shared>);
-
-impl Listener for MemcacheListener {
-    fn open(&self) -> Box<dyn Session> {
-        Box::new(session::MemcacheSession::new(Arc::clone(&self.0)))
-    }
-}
-
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    Ok(Box::new(MemcacheListener(Arc::new(Shared::new(options)?))))
+    Ok(sharing(
+        Shared::new(options)?,
+        session::MemcacheSession::new,
+    ))
 }
 
 #[cfg(test)]

@@ -27,7 +27,6 @@ pub(super) enum Frame<'a> {
     Push(Push<'a>),
     /// A frame that names a queue.
     Named(Verb, &'a [u8]),
-    /// The ready byte.
     Ready,
     /// No frame begins like this.
     Unknown,
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_alone_tells_what_is_unwanted() {
+    fn the_head_alone_decides_what_is_unwanted() {
         let head = b"\x70\x00\x01\x03\xe8\x05\x00\x02\x00\x02";
         assert_eq!(first(head, 4), Frame::Part);
         assert_eq!(first(head, 3), Frame::Unwanted(15));

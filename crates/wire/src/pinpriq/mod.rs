@@ -6,12 +6,9 @@
 mod frame;
 mod session;
 
-use std::sync::Arc;
-
 use quintet_types::{End, Expiry, GroupLimit, Take};
 
-use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value};
-use crate::session::Session;
+use crate::protocol::{Listener, OptionSpec, Options, Protocol, Value, sharing};
 
 /// The protocol's registration.
 pub(crate) const PROTOCOL: Protocol = Protocol {
@@ -96,16 +93,8 @@ impl Shared {
     }
 }
 
-struct PinpriqListener(Arc<Shared>);
-
-impl Listener for PinpriqListener {
-    fn open(&self) -> Box<dyn Session> {
-        Box::new(session::PinpriqSession::new(Arc::clone(&self.0)))
-    }
-}
-
 fn listener(options: &Options) -> Result<Box<dyn Listener>, String> {
-    Ok(Box::new(PinpriqListener(Arc::new(Shared::new(options)?))))
+    Ok(sharing(Shared::new(options)?, session::PinpriqSession::new))
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ fn hash(salt: &str, rounds: u32) -> String {
 }
 
 #[test]
-fn who_knows_the_password_is_let_in() {
+fn a_client_with_the_password_is_let_in() {
     let protocol = quintet_wire::protocol("faktory").expect("a protocol");
     let option = |name: &str, value: &str| Setup::Option {
         name: name.to_owned(),

@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    fn is_told(&mut self, response: ServerResponse) -> String {
+    fn reply_to(&mut self, response: ServerResponse) -> String {
         if let ServerResponse::Login(Ok(())) = response {
             self.logins = Logins::Open;
         }
@@ -74,12 +74,12 @@ impl Client {
             panic!("no login: {request:?}");
         };
         assert_eq!((&*login.name, &*login.secret), (&b"ann"[..], &b"hush"[..]));
-        self.is_told(response)
+        self.reply_to(response)
     }
 }
 
 #[test]
-fn memcache_lets_nobody_in_before_a_set() {
+fn memcache_needs_a_set_to_log_in() {
     let mut client = Client::of("memcache", Logins::Needed);
     for line in [
         "get work\r\n",
@@ -93,7 +93,7 @@ fn memcache_lets_nobody_in_before_a_set() {
             "{line}"
         );
         assert_eq!(
-            client.is_told(ServerResponse::Own),
+            client.reply_to(ServerResponse::Own),
             "CLIENT_ERROR unauthenticated\r\n"
         );
     }
@@ -115,7 +115,7 @@ fn memcache_lets_nobody_in_before_a_set() {
         client.asks(b"set work 0 0 2\r\nhi\r\n"),
         Some(ClientRequest::Engine(_))
     ));
-    assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
+    assert_eq!(client.reply_to(refused()), "CLIENT_ERROR not permitted\r\n");
 }
 
 /// The meta command for it is the same.
@@ -127,7 +127,7 @@ fn memcache_lets_in_by_a_meta_set() {
         Some(ClientRequest::Own)
     ));
     assert_eq!(
-        client.is_told(ServerResponse::Own),
+        client.reply_to(ServerResponse::Own),
         "CLIENT_ERROR unauthenticated\r\n"
     );
     let login = b"ms any 8 O7 T0\r\nann hush\r\n";
@@ -144,7 +144,7 @@ fn memcache_lets_in_by_a_meta_set() {
         client.asks(b"ms work 2\r\nhi\r\n"),
         Some(ClientRequest::Engine(_))
     ));
-    assert_eq!(client.is_told(refused()), "CLIENT_ERROR not permitted\r\n");
+    assert_eq!(client.reply_to(refused()), "CLIENT_ERROR not permitted\r\n");
 }
 
 /// A request of memcached's binary protocol.
@@ -170,7 +170,7 @@ fn memcache_lets_in_by_sasl() {
         let request = client.asks(&binary(opcode, key, b""));
         assert!(matches!(request, Some(ClientRequest::Own)), "{opcode}");
         assert_eq!(
-            status_and_text(&client.is_told(ServerResponse::Own)),
+            status_and_text(&client.reply_to(ServerResponse::Own)),
             (0x20, "unauthenticated")
         );
     }
@@ -178,7 +178,7 @@ fn memcache_lets_in_by_sasl() {
         client.asks(&binary(0x20, b"", b"")),
         Some(ClientRequest::Own)
     ));
-    let list = client.is_told(ServerResponse::Own);
+    let list = client.reply_to(ServerResponse::Own);
     // With a blank behind it, as some clients read beyond the reply's end.
     assert_eq!(status_and_text(&list), (0, "PLAIN "));
     for (mechanism, value) in [
@@ -188,7 +188,7 @@ fn memcache_lets_in_by_sasl() {
     ] {
         let request = client.asks(&binary(0x21, mechanism, value));
         assert!(matches!(request, Some(ClientRequest::Own)), "{request:?}");
-        let refused = client.is_told(ServerResponse::Own);
+        let refused = client.reply_to(ServerResponse::Own);
         assert_eq!(status_and_text(&refused).0, 0x20);
     }
     let login = binary(0x21, b"PLAIN", b"\0ann\0hush");
@@ -200,7 +200,7 @@ fn memcache_lets_in_by_sasl() {
         client.asks(&binary(0x00, b"q", b"")),
         Some(ClientRequest::Engine(_))
     ));
-    let no = client.is_told(refused());
+    let no = client.reply_to(refused());
     assert_eq!(status_and_text(&no), (0x20, "not permitted"));
 }
 
@@ -235,7 +235,7 @@ fn memcache_knows_where_the_block_ends_or_closes() {
         let request = client.asks(bytes);
         assert!(matches!(request, Some(ClientRequest::Close)), "{request:?}");
         assert_eq!(
-            client.is_told(ServerResponse::Own),
+            client.reply_to(ServerResponse::Own),
             "CLIENT_ERROR bad data chunk\r\n"
         );
     }
@@ -267,7 +267,7 @@ fn beanstalk_has_a_line_for_it() {
         client.asks(b"put 0 0 60 2\r\nhi\r\n"),
         Some(ClientRequest::Engine(_))
     ));
-    assert_eq!(client.is_told(refused()), "NOT_PERMITTED\r\n");
+    assert_eq!(client.reply_to(refused()), "NOT_PERMITTED\r\n");
     let received = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
     assert_eq!(received, "OK\r\n");
     // Now it refers to its tubes, and then asks.
@@ -276,7 +276,7 @@ fn beanstalk_has_a_line_for_it() {
         Some(ClientRequest::Engine(_))
     ));
     assert_eq!(
-        client.is_told(ServerResponse::Engine(Outcome::Done, Name::default())),
+        client.reply_to(ServerResponse::Engine(Outcome::Done, Name::default())),
         ""
     );
     assert!(matches!(client.asks(b""), Some(ClientRequest::Engine(_))));
@@ -294,7 +294,7 @@ fn lineup_has_a_line_for_it() {
         client.asks(b"POP\r\n"),
         Some(ClientRequest::Engine(_))
     ));
-    assert_eq!(client.is_told(refused()), "-NOT_PERMITTED\r\n");
+    assert_eq!(client.reply_to(refused()), "-NOT_PERMITTED\r\n");
     let received = client.logs_in(b"auth ann hush\r\n", ServerResponse::Login(Ok(())));
     assert_eq!(received, "+OK\r\n");
 }
@@ -312,7 +312,7 @@ fn without_users_no_protocol_knows_the_word() {
                 protocol.name
             );
             if let Some(ClientRequest::Engine(_)) = request {
-                client.is_told(ServerResponse::Engine(
+                client.reply_to(ServerResponse::Engine(
                     Outcome::Put {
                         id: MessageId(1),
                         fresh: true,

@@ -58,7 +58,7 @@ const BINARY_NO: &[u8] = b"\x81\x11\0\0\0\0\0\x86\0\0\0\x09\0\0\0\x07\0\0\0\0\0\
 
 /// Replies that say no are distinguished from others, which misses are.
 #[test]
-fn a_binary_reply_tells_by_its_status() {
+fn a_binary_reply_has_a_status() {
     let tally = Tally::new();
     let mut session = session("memcache");
     decode(&mut *session, BINARY_SETQ, &tally);
@@ -72,7 +72,7 @@ fn a_binary_reply_tells_by_its_status() {
 
 /// A hook's message in place of one that a binary get takes: with a key.
 #[test]
-fn a_binary_get_is_given_a_message_in_its_own_form() {
+fn a_binary_get_gets_a_message_in_its_own_form() {
     let getk = b"\x80\x0c\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x07\0\0\0\0\0\0\0\0q";
     let (_, bytes) = reply_to_hook("memcache", getk, HookReply::Message(b"abc"));
     assert_eq!(
@@ -116,7 +116,7 @@ fn a_command_error_has_each_protocols_own_form() {
 
 /// A put and a take while what they do could not be kept by enough machines.
 #[test]
-fn that_there_is_no_quorum_has_each_protocols_own_form() {
+fn no_quorum_has_each_protocols_own_form() {
     let tally = Tally::new();
     let env = Env {
         now: Ms(1),
@@ -194,7 +194,7 @@ fn a_command_no_protocol_knows_is_offered_and_answered() {
 /// The data of a set that no queue does is not taken for commands: nothing is
 /// said before it has come.
 #[test]
-fn data_nobody_wants_is_read_first() {
+fn unwanted_data_is_read_before_the_error() {
     let tally = Tally::new();
     for (head, data) in [
         (&b"ms q 4 MA\r\n"[..], &b"mn\r\n\r\n"[..]),
@@ -217,7 +217,7 @@ fn data_nobody_wants_is_read_first() {
 
 /// Why the host dropped a long body is reported: a full queue is no item too large.
 #[test]
-fn a_long_binary_set_is_told_why_it_was_dropped() {
+fn a_long_binary_set_gets_the_reason_of_its_error() {
     let tally = Tally::new();
     let env = Env {
         now: Ms(1),
@@ -266,13 +266,13 @@ fn a_long_binary_set_is_told_why_it_was_dropped() {
 
 /// A hook's message in place of one that a meta get takes.
 #[test]
-fn a_meta_get_is_given_a_message_in_its_own_form() {
+fn a_meta_get_gets_a_message_in_its_own_form() {
     let (_, bytes) = reply_to_hook("memcache", b"mg q v O7 f\r\n", HookReply::Message(b"abc"));
     assert_eq!(String::from_utf8_lossy(&bytes), "VA 3 O7 f0\r\nabc\r\n");
 }
 
 #[test]
-fn a_line_nobody_knows_gets_the_protocols_own_error() {
+fn an_unknown_line_gets_the_protocols_own_error() {
     let tally = Tally::new();
     let env = Env {
         now: Ms(1),

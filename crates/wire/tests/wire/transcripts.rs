@@ -26,7 +26,7 @@ fn every_transcript_is_answered_as_written() {
 
 /// More than one step of the engine is about.
 #[test]
-fn a_kick_is_about_as_many_as_it_asks_for() {
+fn a_kick_moves_as_many_as_requested() {
     let protocol = quintet_wire::protocol("beanstalk").expect("a protocol");
     let mut host = Host::new(protocol, &[], 0).expect("a server");
     let mut ask = |request: String| {

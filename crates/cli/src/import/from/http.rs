@@ -112,7 +112,7 @@ mod tests {
     use super::each;
 
     #[test]
-    fn each_is_done_once_and_an_error_is_told() {
+    fn each_request_is_done_once_and_an_error_is_returned() {
         let all: Vec<u64> = (0..1000).collect();
         let seen = std::sync::Mutex::new(Vec::new());
         let even = each(&all, |&one| {

@@ -55,7 +55,7 @@ impl PeerState {
 /// What it gave is held there until [`Source::stored`] says that it is durable here; then it is
 /// deleted there. So nothing is in neither place, and what is in both after a fault comes twice.
 pub(in crate::import) trait Peer: Source {
-    /// Its state.
+    /// The progress that all kinds of peers count alike.
     fn state(&self) -> &PeerState;
 
     /// The waiting messages, by queue and state; nothing is taken.

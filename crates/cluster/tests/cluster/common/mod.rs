@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quintet_cluster::{ClusterId, Fences, Limits, Stream, StreamLog, StreamStore, World};
 use quintet_log::{FrameBuf, FrameKind, Log, LogError, Options, Position, Recovery, Shared, Stamp};
-use quintet_sim::{disk::SimDisk, log_tests::facts};
+use quintet_sim::{cluster::SimWorld, disk::SimDisk, log_tests::facts};
 
 pub(crate) const CLUSTER: ClusterId = ClusterId(7);
 
@@ -21,6 +21,67 @@ pub(crate) struct Node {
     /// The frames it appended, and the end of each.
     pub(crate) appended: Vec<(Frame, Position)>,
 }
+
+/// The calls of a stream that go to the one behind it as they are.
+macro_rules! passes_on {
+    (@append $to:tt) => {
+        fn append(
+            &self,
+            expected: quintet_cluster::Seq,
+            entry: bytes::Bytes,
+            callback: quintet_cluster::ReplyFn<quintet_cluster::Answer>,
+        ) {
+            self.$to.append(expected, entry, callback);
+        }
+    };
+    (@ends $to:tt) => {
+        fn ends(&self, callback: quintet_cluster::ReplyFn<Option<quintet_cluster::Ends>>) {
+            self.$to.ends(callback);
+        }
+    };
+    (@get $to:tt) => {
+        fn get(
+            &self,
+            seq: quintet_cluster::Seq,
+            callback: quintet_cluster::ReplyFn<quintet_cluster::EntryLookup>,
+        ) {
+            self.$to.get(seq, callback);
+        }
+    };
+    (@tail $to:tt) => {
+        fn tail(
+            &self,
+            from: quintet_cluster::Seq,
+            each: Box<dyn FnMut(quintet_cluster::TailEvent) + Send>,
+        ) -> quintet_cluster::Tail {
+            self.$to.tail(from, each)
+        }
+    };
+    (@purge_below $to:tt) => {
+        fn purge_below(
+            &self,
+            seq: quintet_cluster::Seq,
+            callback: quintet_cluster::ReplyFn<bool>,
+        ) {
+            self.$to.purge_below(seq, callback);
+        }
+    };
+    (@distrust $to:tt) => {
+        fn distrust(
+            &self,
+            ends: quintet_cluster::Ends,
+            bad: &[String],
+            doubted: &[String],
+            callback: quintet_cluster::ReplyFn<quintet_cluster::Distrusted>,
+        ) {
+            self.$to.distrust(ends, bad, doubted, callback);
+        }
+    };
+    ($to:tt: $($call:ident)+) => {
+        $($crate::common::passes_on!(@$call $to);)+
+    };
+}
+pub(crate) use passes_on;
 
 pub(crate) fn store(
     stream: Arc<dyn Stream>,
@@ -45,6 +106,16 @@ pub(crate) fn store(
 }
 
 impl Node {
+    /// Opens the log of a stream.
+    pub(crate) fn of(
+        stream: impl Stream + 'static,
+        world: &SimWorld,
+        seed: u64,
+    ) -> Result<Self, LogError> {
+        let world = Arc::new(world.clone());
+        Self::open(store(Arc::new(stream), world, seed, Fences::default()))
+    }
+
     pub(crate) fn open(store: StreamStore) -> Result<Self, LogError> {
         let mut found = Vec::new();
         let (log, recovery) = store.own(&mut |frame| {

@@ -23,7 +23,7 @@ fn lying(seed: u64) -> Faults {
 }
 
 #[test]
-fn leaders_whose_stores_are_damaged_lose_nothing_of_what_was_answered() {
+fn leaders_with_damaged_stores_lose_no_answered_entry() {
     let (mut total, mut lies) = (SeedCounts::default(), 0);
     for seed in seeds(200) {
         eprintln!("seed {seed}");
@@ -40,7 +40,7 @@ fn leaders_whose_stores_are_damaged_lose_nothing_of_what_was_answered() {
 }
 
 #[test]
-fn that_nodes_believe_where_a_damaged_leader_begins_is_found() {
+fn nodes_that_trust_the_begin_of_a_damaged_leader_are_found() {
     let found = (0..200).any(|seed| {
         let run = || Run::new(seed, Some(lying(seed)), Without::Beginning).run(60);
         std::panic::catch_unwind(run).is_err()
@@ -67,7 +67,7 @@ fn with_segments(without: Without) -> (Run, Vec<Seq>) {
 }
 
 #[test]
-fn nobody_claims_or_forgets_while_the_leader_lacks_what_the_owner_kept() {
+fn no_node_claims_or_forgets_while_the_leader_lacks_entries_of_the_owner() {
     let (mut run, begin) = with_segments(Without::Nothing);
     let hole = Lie::Hole(Seq(begin[1].0 + 3), Seq(begin[1].0 + 9));
     run.stream.answer_distrust(Some(Distrusted::Unknown));
@@ -120,7 +120,7 @@ fn nobody_claims_or_forgets_while_the_leader_lacks_what_the_owner_kept() {
 }
 
 #[test]
-fn a_leader_with_a_damaged_copy_is_asked_to_step_down() {
+fn a_leader_with_a_damaged_copy_gets_a_request_to_step_down() {
     let (mut run, begin) = with_segments(Without::Nothing);
     let hole = Lie::Hole(Seq(begin[1].0 + 3), Seq(begin[1].0 + 9));
     let middle = Lie::First(begin[2].after());
@@ -146,7 +146,7 @@ fn a_leader_with_a_damaged_copy_is_asked_to_step_down() {
 }
 
 #[test]
-fn segments_that_an_owner_gives_up_are_purged_and_those_who_follow_know_it() {
+fn segments_that_an_owner_retires_are_purged_and_followers_know_it() {
     let (mut run, begin) = with_segments(Without::Nothing);
     run.retire(0);
     let (first, _) = run.stream.entries();
@@ -165,7 +165,7 @@ fn segments_that_an_owner_gives_up_are_purged_and_those_who_follow_know_it() {
 }
 
 #[test]
-fn a_standby_syncs_its_mirror_when_segments_are_given_up() {
+fn a_standby_syncs_its_mirror_when_segments_are_retired() {
     let (mut run, _) = with_segments(Without::Nothing);
     run.retire(0);
     run.pass(200);

@@ -6,15 +6,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use quintet_cluster::{
-    Answer, Distrusted, Ends, EntryLookup, Fences, Limits, MemStream, Member, Membership, ReplyFn,
-    Role, Seq, Stream, Tail, TailEvent, Timing, World, Writer,
+    Distrusted, Ends, Fences, Limits, MemStream, Member, Membership, ReplyFn, Role, Seq, Stream,
+    Tail, TailEvent, Timing, World, Writer,
 };
 use quintet_log::{Log, Options, Stamp, Storage};
 use quintet_sim::{cluster::SimWorld, disk::SimDisk, log_tests::facts};
 
-use super::{App, CLUSTER, FOREVER, Work, common, lock};
+use super::{App, CLUSTER, FOREVER, Work, lock};
+use crate::common::{Node, passes_on};
 use crate::upgrade::Old;
 
 type Each = Box<dyn FnMut(TailEvent) + Send>;
@@ -49,9 +49,7 @@ impl Stream for Slow {
         "a slow stream".to_owned()
     }
 
-    fn append(&self, expected: Seq, entry: Bytes, callback: ReplyFn<Answer>) {
-        self.stream.append(expected, entry, callback);
-    }
+    passes_on!(stream: append get purge_below);
 
     fn ends(&self, callback: ReplyFn<Option<Ends>>) {
         let (stale, leader) = (*lock(&self.stale), *lock(&self.leader));
@@ -65,19 +63,11 @@ impl Stream for Slow {
         self.stream.ends(Box::new(callback));
     }
 
-    fn get(&self, seq: Seq, callback: ReplyFn<EntryLookup>) {
-        self.stream.get(seq, callback);
-    }
-
     fn tail(&self, from: Seq, each: Box<dyn FnMut(TailEvent) + Send>) -> Tail {
         *lock(&self.each) = Some(each);
         let events = Arc::clone(&self.events);
         let keep = Box::new(move |event| lock(&events).push_back(event));
         self.stream.tail(from, keep)
-    }
-
-    fn purge_below(&self, seq: Seq, callback: ReplyFn<bool>) {
-        self.stream.purge_below(seq, callback);
     }
 
     fn distrust(
@@ -158,7 +148,22 @@ fn a_log_of_version_1_is_claimed_when_all_servers_begin_where_it_was_read() {
 }
 
 #[test]
-fn a_deposed_leader_that_tells_of_purged_entries_of_version_1_has_no_damaged_copy() {
+fn a_claim_that_is_answered_before_the_member_listens_is_seen() {
+    let (slow, world) = (Slow::default(), SimWorld::new());
+    let app = Arc::<Mutex<App>>::default();
+    lock(&app).lacks = true;
+    let member = member(&slow, &world, Timing::default().takeover_after, &app);
+    // From here on it only waits until it could serve: four seconds pass until it asks for the
+    // stream's ends again, which would wake it in any case.
+    world.pass(Duration::from_secs(11));
+    assert_eq!(member.status().role, Role::Standby);
+    lock(&app).lacks = false;
+    world.pass(Duration::from_secs(2));
+    assert_eq!(member.status().role, Role::Owner);
+}
+
+#[test]
+fn a_deposed_leader_with_purged_entries_of_version_1_has_no_damaged_copy() {
     let (entries, _, [second, _]) = Old::log();
     let slow = Slow {
         stream: Old::stream(&entries),
@@ -185,13 +190,7 @@ fn a_deposed_leader_that_tells_of_purged_entries_of_version_1_has_no_damaged_cop
 #[test]
 fn a_member_that_falls_behind_does_not_take_its_clock_for_wrong() {
     let (world, slow) = (SimWorld::new(), Slow::default());
-    let owner = common::store(
-        Arc::new(slow.stream.clone()),
-        Arc::new(world.clone()),
-        1,
-        Fences::default(),
-    );
-    let mut owner = common::Node::open(owner).expect("open");
+    let mut owner = Node::of(slow.stream.clone(), &world, 1).expect("open");
     let member = follower(&slow, &world);
     for step in 0..160 {
         let stamp = Stamp {

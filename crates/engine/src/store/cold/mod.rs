@@ -382,6 +382,7 @@ impl Durable {
     /// the rest goes on without it.
     pub(crate) fn give_up(&mut self, at: BlockAt) {
         let Some(block) = self.cold.block_mut(at) else {
+            // Its run was replaced while it was read.
             return;
         };
         if !block.is_stored() {
@@ -440,6 +441,14 @@ impl Durable {
     /// True if a message of this id may be in a run and not in memory.
     pub(crate) fn may_be_cold(&self, id: MessageId) -> bool {
         id.0 != 0 && !self.cold.is_empty() && self.ids.get(id.0).is_none() && id <= self.last_id()
+    }
+
+    /// Those with a block in force; some may come several times.
+    pub(super) fn queues_in_runs(&self) -> Vec<QueueId> {
+        let blocks = self.cold.runs.values().flat_map(|run| run.blocks.values());
+        let mut queues: Vec<QueueId> = blocks.map(|block| block.row.queue).collect();
+        queues.dedup();
+        queues
     }
 
     /// The facts that tell a new segment of what is in force.

@@ -251,7 +251,7 @@ impl KeyGroups {
             return;
         };
         let counted = self.known_firsts >= firsts.len();
-        assert!(counted, "what is known of a block was counted");
+        assert!(counted, "the known part of a block was counted");
         self.known_firsts -= firsts.len();
         for &(number, pos) in &firsts {
             let Some(number) = number else {

@@ -74,12 +74,12 @@ fn each_damaged_index_is_noticed() {
             forget,
         ),
         (
-            "what is reserved was counted when it was covered",
+            "a reserved message was counted when covered",
             |g| g.in_flight = 0,
             |g| g.leave(&message(1, b"a"), Standing::Reserved),
         ),
         (
-            "what is reserved is counted in its group",
+            "a reserved message is counted in its group",
             |g| g.group_mut(0).in_flight = 0,
             |g| g.leave(&message(1, b"a"), Standing::Reserved),
         ),
@@ -105,7 +105,7 @@ fn each_damaged_index_is_noticed() {
             |g| g.time(0, Ms(1)),
         ),
         (
-            "what is known of a block was counted",
+            "the known part of a block was counted",
             |g| drop(g.known.insert(BLOCK, Box::new([(None, Pos::default())]))),
             |g| g.unshelve(BLOCK, &row()),
         ),

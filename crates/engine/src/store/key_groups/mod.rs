@@ -450,7 +450,7 @@ impl KeyGroups {
             return;
         }
         let counted = !reserved || self.in_flight > 0;
-        assert!(counted, "what is reserved was counted when it was covered");
+        assert!(counted, "a reserved message was counted when covered");
         self.in_flight -= u64::from(reserved);
         // What it held up may lie in one of these.
         self.freed |= !self.open.is_empty();
@@ -484,7 +484,7 @@ impl KeyGroups {
                 group.blocking.remove(&position);
                 assert!(
                     group.in_flight > 0,
-                    "what is reserved is counted in its group"
+                    "a reserved message is counted in its group"
                 );
                 group.in_flight -= 1;
             }
@@ -517,6 +517,7 @@ impl KeyGroups {
             return;
         }
         let Some(old) = self.idle.replace(number) else {
+            // No other is left so.
             return;
         };
         if self.group(old).is_idle() {
@@ -665,6 +666,7 @@ impl KeyGroups {
     pub(super) fn ring(&mut self, now: Ms) {
         for _ in 0..RUNG_AT_ONCE {
             let Some(&(at, number)) = self.rings.first() else {
+                // No group waits for a time.
                 return;
             };
             if at > now {

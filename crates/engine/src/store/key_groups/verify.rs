@@ -58,7 +58,7 @@ impl KeyGroups {
                 return Err(format!("{group:?} should be entered as {eligibility:?}"));
             }
         }
-        #[expect(clippy::disallowed_methods, reason = "all of them are looked for")]
+        #[expect(clippy::disallowed_methods, reason = "all of them are wanted")]
         for key in slow.numbers.keys() {
             if !self.numbers.contains_key(key) {
                 return Err(format!("no group of {key:?}"));

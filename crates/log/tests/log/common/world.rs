@@ -74,7 +74,7 @@ impl World {
             Some(first) => self.requested.iter().position(|payload| payload == first),
             None => Some(self.retirable.min(self.acknowledged)),
         };
-        let start = start.expect("found a frame nobody asked for");
+        let start = start.expect("found a frame that was not appended");
         assert!(
             (self.retired..=self.retirable).contains(&start),
             "begins at {start}; {} were retired, {} could be",
@@ -83,11 +83,11 @@ impl World {
         );
         assert!(self.firsts.contains(&start), "begins inside a segment");
         let end = start + found.len();
-        assert!(end <= self.requested.len(), "found more than was asked");
+        assert!(end <= self.requested.len(), "found more than was appended");
         assert_eq!(
             found,
             self.requested[start..end],
-            "found is not a run of what was asked"
+            "found is no run of the appended frames"
         );
         assert!(
             end >= self.acknowledged,

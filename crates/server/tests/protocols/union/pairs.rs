@@ -4,7 +4,7 @@
 use super::protocols::{FIFO, House, LEASING, PATIENT, PROTOCOLS, Protocol, QUEUES, in_houses};
 
 #[test]
-fn what_one_puts_any_other_takes() {
+fn every_protocol_takes_messages_of_every_other() {
     for (shards, queues) in [(1, &QUEUES[..1]), (4, &QUEUES[..])] {
         let house = House::open(shards, "");
         for queue in queues {
@@ -65,7 +65,7 @@ fn priorities_count_for_every_consumer() {
 }
 
 #[test]
-fn within_a_priority_the_oldest_first_whoever_put_it() {
+fn within_a_priority_the_oldest_of_any_protocol_is_first() {
     in_houses(|house, queue| {
         let putters = PROTOCOLS.map(|protocol| match protocol {
             // Has one priority of its own; the others come to it below.

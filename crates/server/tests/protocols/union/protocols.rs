@@ -304,7 +304,7 @@ impl Guest {
 
     /// Begins to wait for a message, without limit as far as it can.
     pub(crate) fn wait(&mut self) {
-        self.client.wait(&self.queue).expect("asked");
+        self.client.wait(&self.queue).expect("sent");
     }
 
     /// Receives the message it waited for, and finishes it.

@@ -7,7 +7,7 @@ use super::protocols::{FIFO, House, LEASING, PATIENT, PROTOCOLS, Protocol, in_ho
 use crate::common::{reserve, text};
 
 #[test]
-fn rule_1_priority_0_of_pinpriq_is_held_back_and_priority_0_is_first() {
+fn rule_1_priority_0_of_pinpriq_is_not_selectable_and_priority_0_is_first() {
     in_houses(|house, queue| {
         let mut pinpriq = house.guest(Protocol::Pinpriq, queue);
         pinpriq.push(0, 0, "key", "held back");
@@ -94,7 +94,7 @@ fn rule_2_the_end_belongs_to_the_consumer() {
 }
 
 #[test]
-fn rule_3_what_comes_without_a_priority_has_the_default_priority() {
+fn rule_3_a_message_without_a_priority_has_the_default_priority() {
     for (shards, queue) in [(1, "a"), (4, "c")] {
         let house = House::open(shards, "[[queue]]\nname = 'd'\ndefault_priority = 7\n");
         for to in PROTOCOLS {
@@ -277,7 +277,7 @@ fn rule_6_the_holder_finishes_except_that_jobqueue_deletes_any() {
 }
 
 #[test]
-fn rule_7_delete_drops_for_everybody_and_flush_leaves_what_is_reserved() {
+fn rule_7_delete_drops_for_all_protocols_and_flush_leaves_reserved_messages() {
     in_houses(|house, queue| {
         // One of each state; answers the holder.
         let fill = || {
@@ -482,7 +482,7 @@ fn rule_10_what_a_message_lacks_is_shown_as_a_default() {
 }
 
 #[test]
-fn rule_12_one_line_for_all_who_waits_longest_is_first() {
+fn rule_12_the_consumer_of_any_protocol_that_waits_longest_is_first() {
     in_houses(|house, queue| {
         // Every protocol is first once.
         for turn in 0..PATIENT.len() {

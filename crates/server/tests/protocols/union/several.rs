@@ -83,7 +83,7 @@ fn the_best_over_all_queues_comes_first() {
 }
 
 #[test]
-fn a_put_through_any_protocol_into_any_queue_wakes_who_watches_all() {
+fn a_put_of_any_protocol_into_any_queue_wakes_a_consumer_of_all() {
     for (shards, queues) in [(1, &QUEUES[..1]), (4, &QUEUES[..])] {
         let house = House::open(shards, "");
         let mut watcher = watcher(&house);
@@ -111,7 +111,7 @@ fn a_put_through_any_protocol_into_any_queue_wakes_who_watches_all() {
 /// A client that waits for all queues stands in each line where it came, and leaves all of them
 /// with a message of one.
 #[test]
-fn who_watches_all_stands_in_every_line_once() {
+fn a_consumer_of_all_queues_waits_once_in_each() {
     for shards in [1, 4] {
         let house = House::open(shards, "");
         let mut watcher = watcher(&house);
@@ -170,7 +170,7 @@ fn puts_in_one_segment_serve_a_wait_once() {
 /// beanstalkd's warning comes from whatever shard the lease is in, and not
 /// while there is something to take.
 #[test]
-fn deadline_soon_is_told_whatever_is_watched() {
+fn deadline_soon_is_sent_for_every_set_of_watched_queues() {
     for shards in [1, 4] {
         let house = House::open(shards, "");
         for queue in QUEUES {
@@ -210,7 +210,7 @@ fn deadline_soon_is_told_whatever_is_watched() {
                 // The lease was over where the server slept through its second, and the job
                 // came again.
                 assert!(received.matches(&held).count() > 1, "{received}");
-                assert!(began.elapsed() < PATIENCE, "never told");
+                assert!(began.elapsed() < PATIENCE, "no notification");
             }
             // One that waits is told when it begins; where the server slept
             // through the last second, it is over, and so it waits once more.
@@ -226,7 +226,7 @@ fn deadline_soon_is_told_whatever_is_watched() {
                     break;
                 }
                 assert_eq!(received, "TIMED_OUT\r\n");
-                assert!(began.elapsed() < PATIENCE, "never told");
+                assert!(began.elapsed() < PATIENCE, "no notification");
             }
             // Held or back in its queue, which is the next round's.
             worker.ask(format!("delete {later}\r\n").as_bytes(), b"DELETED\r\n");
@@ -308,7 +308,7 @@ fn distract(house: &House, done: &Receiver<()>) {
 /// Consumers of every protocol, of one queue and of all, while producers of every
 /// protocol put: each message reaches one of them, and nobody waits in vain.
 #[test]
-fn every_message_reaches_one_of_all_who_wait() {
+fn every_message_reaches_one_of_the_waiting_consumers() {
     for shards in [1, 4] {
         let house = &House::open(shards, "");
         let mut consumers: Vec<(Protocol, Option<&str>)> = vec![

@@ -14,13 +14,14 @@ pub(super) fn cancel() -> impl Strategy<Value = Cancel> {
 pub(super) fn bulk_op() -> impl Strategy<Value = BulkOp> {
     let action = prop_oneof![
         1 => Just(BulkAction::Count),
+        3 => Just(BulkAction::Show),
         2 => Just(BulkAction::ShowBack),
         1 => Just(BulkAction::CountToCancel),
         1 => Just(BulkAction::Delete),
         1 => Just(BulkAction::Purge),
         1 => Just(BulkAction::Kick),
         1 => cancel().prop_map(BulkAction::Cancel),
-        1 => name().prop_map(BulkAction::Move),
+        2 => name().prop_map(BulkAction::Move),
         2 => prop::option::weighted(0.3, name()).prop_map(|to| BulkAction::Redrive { to }),
         1 => name().prop_map(BulkAction::RedriveInto),
     ];

@@ -497,7 +497,7 @@ fn overrides() -> impl Strategy<Value = Overrides> {
 }
 
 /// A take that may also name no queue.
-fn standing() -> impl Strategy<Value = Take> {
+fn subscription() -> impl Strategy<Value = Take> {
     (take(), prop::bool::weighted(0.2)).prop_map(|(mut take, none)| {
         if none {
             take.queues.clear();
@@ -511,8 +511,8 @@ fn command() -> impl Strategy<Value = Command> {
         20 => put().prop_map(Command::Put),
         4 => prop::collection::vec(put(), 0..4).prop_map(Command::PutMany),
         20 => take().prop_map(Command::Take),
-        3 => prop::option::weighted(0.8, standing()).prop_map(|t| Command::Watch(t.map(Box::new))),
-        2 => standing().prop_map(|t| Command::Rewatch(Box::new(t))),
+        3 => prop::option::weighted(0.8, subscription()).prop_map(|t| Command::Watch(t.map(Box::new))),
+        2 => subscription().prop_map(|t| Command::Rewatch(Box::new(t))),
         3 => (name(), any::<bool>()).prop_map(|(queue, on)| Command::WatchQueue { queue, on }),
         1 => Just(Command::StopWaiting),
         4 => (name(), of(&[None, Some(true), Some(false)]), of(&[None, Some(true), Some(false)]))
@@ -521,8 +521,6 @@ fn command() -> impl Strategy<Value = Command> {
             .prop_map(|(queue, how, max)| Command::SettleHeld { queue, how, max }),
         3 => (name(), state(), 0..4u64)
             .prop_map(|(queue, state, max)| Command::Kick { queue, state, max }),
-        2 => (name(), name(), state(), 0..4u64)
-            .prop_map(|(from, to, state, max)| Command::MoveAll { from, to, state, max }),
         8 => by_name().prop_map(|by_name| Command::ByName(Box::new(by_name))),
         4 => bulk_op().prop_map(|bulk_op| Command::BulkOp(Box::new(bulk_op))),
         2 => (name(), of(&[None, Some(0), Some(15)]))
@@ -559,9 +557,6 @@ fn command() -> impl Strategy<Value = Command> {
             name().prop_map(Peek::Ready),
             name().prop_map(Peek::Delayed),
             name().prop_map(Peek::Buried),
-            (name(), state(), prop::option::of(1..9u64), 1..4u32).prop_map(
-                |(queue, state, after, max)| Peek::List { queue, state, after: after.map(MessageId), max }
-            ),
         ].prop_map(Command::Peek),
     ]
 }

@@ -90,6 +90,9 @@ impl World {
             }
             Op::Unload(keep) => self.unload(keep),
         }
+        // A segment that was begun goes on, by a queue or so.
+        self.core.engine.restate(300, &mut self.core.facts);
+        self.record_all();
         self.read_runs()?;
         self.compare()
     }
@@ -317,11 +320,11 @@ impl World {
     fn begin_segment(&mut self) {
         let segment_ref =
             SegmentRef(self.log.last().map_or(0, |segment| segment.segment_ref.0) + 1);
+        // The one before is whole first.
+        self.core.engine.restate(u64::MAX, &mut self.core.facts);
+        self.record_all();
         let mut group = Vec::new();
-        self.core
-            .engine
-            .snapshot(&mut |fact| group.push(fact.clone()));
-        self.core.engine.set_segment_ref(segment_ref);
+        self.core.engine.begin_segment(segment_ref, &mut group);
         self.log.push(Segment {
             segment_ref,
             groups: vec![(self.core.engine.epoch(), group)],
@@ -382,6 +385,10 @@ impl World {
             "the image after replay (before on the right)"
         );
         let mut group = Vec::new();
+        if self.core.engine.is_restating() {
+            // As each start, which makes whole what a segment began with.
+            engine.snapshot(&mut |fact| group.push(fact.clone()));
+        }
         engine.begin_epoch(self.core.now, engine.epoch() + 1, [7; 16], &mut group);
         self.core.engine = engine;
         self.record(group);
@@ -549,6 +556,8 @@ impl World {
             Outcome::BulkDone(mut done) => {
                 let messages = std::mem::take(&mut done.messages).into_iter();
                 done.messages = messages.map(|m| self.plain_message(m)).collect();
+                // The model's leases have another form.
+                done.leases.clear();
                 // Turns of buried messages are the engine's to know.
                 done.next = done.next.map(|next| Cursor {
                     order: (0, 0, next.order.2),

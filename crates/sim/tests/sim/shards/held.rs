@@ -77,10 +77,7 @@ impl Server {
         for (shard, world) in self.all.iter_mut().enumerate() {
             let World { engine, facts, .. } = world;
             match &self.segment {
-                None => {
-                    engine.set_segment_ref(SegmentRef(1));
-                    engine.snapshot(&mut |fact| facts.push(fact.clone()));
-                }
+                None => engine.begin_segment(SegmentRef(1), facts),
                 Some(starts) => {
                     let mut from = Some(0);
                     while let Some(slot) = from {

@@ -428,7 +428,7 @@ impl World {
                 actor.margin = waited.and_then(|take| take.deadline_soon_ms);
             } else if !old {
                 let stood = actor.stands.take();
-                assert!(stood.is_some(), "a standing take served twice");
+                assert!(stood.is_some(), "a consumer served twice");
             }
         }
         match delivery.outcome {
@@ -451,9 +451,12 @@ impl World {
             (Some(take), _) => take.deadline_soon_ms,
             (None, margin) => margin,
         };
-        let margin = margin.expect("asked to be told");
+        let margin = margin.expect("the client asked for DEADLINE_SOON");
         let mut ends = actor.had.values().chain(actor.got.values());
-        assert!(ends.any(|&until| until - margin <= now), "told too early");
+        assert!(
+            ends.any(|&until| until - margin <= now),
+            "DEADLINE_SOON too early"
+        );
     }
 
     /// A client has messages; one that is gone loses none.
@@ -481,7 +484,7 @@ impl World {
     /// Everything has come to rest.
     pub(crate) fn check(&mut self) {
         assert!(self.enabled().is_empty());
-        self.do_what_is_due();
+        self.do_due_work();
         self.check_everybody_was_warned((self.steps + 1, self.now));
         self.check_nothing_is_lost();
         self.check_nobody_waits_in_vain();
@@ -489,7 +492,7 @@ impl World {
     }
 
     /// The work of a server's timer.
-    fn do_what_is_due(&mut self) {
+    fn do_due_work(&mut self) {
         for round in 0.. {
             assert!(round < 1000, "something is always due");
             let mut due = false;
@@ -522,7 +525,7 @@ impl World {
             let notified = actor.mail.iter().any(|mail| !mail.delivery.standing);
             assert!(
                 !waited || !late || notified,
-                "{:?} was not told that a lease ends",
+                "{:?} got no DEADLINE_SOON before its lease ended",
                 actor.client_id
             );
         }
@@ -559,7 +562,7 @@ impl World {
             let shard = shard_of_queue(queue.as_bytes(), self.engines.len());
             let command = Command::Peek(Peek::Ready(queue.clone()));
             let Answer::Now(outcome, _) = self.ask(shard, ClientId(999), command) else {
-                panic!("a look waits");
+                panic!("a peek waits");
             };
             let empty = matches!(outcome, Outcome::Refused(_) | Outcome::Empty);
             assert!(empty, "somebody waits on {queue}, which has {outcome:?}");

@@ -218,7 +218,7 @@ fn outcome(command: &Command, turn: u64) -> Outcome {
         },
         Command::Stats(of) => Outcome::Stats(Box::new(numbers(of))),
         Command::SettleHeld { .. } => Outcome::Count(turn % 2),
-        Command::FlushExpired(_) | Command::MoveAll { .. } => Outcome::Count(turn),
+        Command::FlushExpired(_) => Outcome::Count(turn),
         Command::Kick { max, .. } => Outcome::Count(turn.min(*max)),
         Command::Drop(_) | Command::Flush { .. } if turn.is_multiple_of(2) => {
             Outcome::Refused(CommandError::QueueNotFound)
