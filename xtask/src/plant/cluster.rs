@@ -41,7 +41,7 @@ pub(super) const CLUSTER: &[Planted] = &[
             "        if copies < stream.replicas_wanted {\n",
             "        if copies < stream.replicas_wanted.min(1) {\n",
         )],
-        tests: &[&["--lib", "each_thing_that_is_wrong_is_said"]],
+        tests: &[&["--lib", "each_fault_is_in_the_verdict"]],
     },
     Planted {
         name: "listeners-called-locked",

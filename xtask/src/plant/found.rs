@@ -422,7 +422,7 @@ pub(super) const FOUND: &[Planted] = &[
             "core.give_back_pending_decisions(std::iter::once(pending_decision).chain(pending));",
             "drop(pending);",
         )],
-        tests: &[&["--lib", "a_decision_refused_without_quorum"]],
+        tests: &[&["--lib", "a_decision_refused"]],
     },
     Planted {
         name: "doomed-goes-to-the-tail",
