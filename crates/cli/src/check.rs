@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _, stderr, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +18,9 @@ use super::runs::{self, Runs};
 /// Exit code of `check` when there is damage, and of `import` for a file that
 /// is not what it should be.
 pub(super) const DAMAGED: u8 = 3;
+
+/// The losses that a repair has begun to replace, until its report has them.
+const UNFINISHED: &str = "repair.unfinished";
 
 /// How often to read the log again for a run that is missing. A server that
 /// is at work removes one in seconds.
@@ -202,11 +205,18 @@ impl Repair {
             return Err(no_log(&self.data));
         }
         let _lock = lock(&self.data)?;
+        let unfinished = self.data.join(UNFINISHED);
+        let mut lost = noted(&unfinished)?;
         let mut bar = Bar::new("repairing");
-        let summary = quintet_log::repair(&Disk::new(&self.data), &mut |finding| {
+        let mut progress = |finding: Finding<'_>| {
             if let Finding::Progress { done, total } = finding {
                 bar.show(done, total);
             }
+        };
+        let summary = quintet_log::repair(&Disk::new(&self.data), &mut progress, &mut |found| {
+            lost.retain(|known| !found.contains(known));
+            lost.extend_from_slice(found);
+            note(&unfinished, &lost)
         })?;
         bar.clear();
         let contents = Contents::read(&self.data)?;
@@ -217,7 +227,7 @@ impl Repair {
         bar.clear();
         let bodies = self.give_up(&contents, &mut runs)?;
         let found = json!({
-            "lost": summary.lost.iter().map(range_json).collect::<Vec<_>>(),
+            "lost": lost.iter().map(range_json).collect::<Vec<_>>(),
             "replaced": summary.replaced,
             "frames": summary.frames,
             "runs": runs.json(),
@@ -225,16 +235,20 @@ impl Repair {
                 json!({ "queue": lost.queue.to_string(), "ids": lost.ids })
             }).collect::<Vec<_>>(),
         });
-        let report = match summary.lost.is_empty() && !runs.is_damaged() {
+        let report = match lost.is_empty() && !runs.is_damaged() {
             true => None,
             false => Some(self.report(&found)?),
         };
+        if unfinished.exists() {
+            fs::remove_file(&unfinished)
+                .with_context(|| format!("cannot remove {}", unfinished.display()))?;
+        }
         let mut out = stdout().lock();
         if self.json {
             writeln!(out, "{found}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        print_ranges(&mut out, "lost", &summary.lost)?;
+        print_ranges(&mut out, "lost", &lost)?;
         runs.print(&mut out, true)?;
         for lost in &bodies {
             runs::print_lost(&mut out, "memory, with the body in a run", lost, true)?;
@@ -282,8 +296,34 @@ impl Repair {
     }
 }
 
+/// The losses that a repair which did not end had noted.
+fn noted(path: &Path) -> Result<Vec<LostRange>> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let cannot = || format!("cannot read {}", path.display());
+    let text = fs::read(path).with_context(cannot)?;
+    let ranges: Vec<(String, u64, u64, String)> =
+        serde_json::from_slice(&text).with_context(cannot)?;
+    let range = |(file, offset, bytes, why)| LostRange {
+        file,
+        offset,
+        bytes,
+        why,
+    };
+    Ok(ranges.into_iter().map(range).collect())
+}
+
+/// Notes them, durably.
+fn note(path: &Path, lost: &[LostRange]) -> Result<(), LogError> {
+    let range = |range: &LostRange| json!((&range.file, range.offset, range.bytes, &range.why));
+    let ranges = serde_json::Value::from_iter(lost.iter().map(range));
+    quintet_log::replace_file(path, ranges.to_string().as_bytes())
+        .map_err(|error| LogError::io("write", UNFINISHED, 0, error))
+}
+
 /// A name for what is set aside that no earlier repair has taken.
-fn free_name(path: &std::path::Path) -> PathBuf {
+fn free_name(path: &Path) -> PathBuf {
     let name = |number: u32| {
         let mut name = path.as_os_str().to_owned();
         name.push(match number {
@@ -300,7 +340,7 @@ fn free_name(path: &std::path::Path) -> PathBuf {
 }
 
 /// A check must not make the directory it is asked about.
-pub(super) fn exists(dir: &std::path::Path) -> Result<()> {
+pub(super) fn exists(dir: &Path) -> Result<()> {
     if !dir.is_dir() {
         bail!(
             "{} is not a directory: name the data directory with --data",
@@ -314,7 +354,7 @@ pub(super) fn exists(dir: &std::path::Path) -> Result<()> {
 ///
 /// # Errors
 /// The directory cannot be read.
-fn has_log(dir: &std::path::Path) -> Result<bool> {
+fn has_log(dir: &Path) -> Result<bool> {
     let cannot = || format!("cannot read {}", dir.display());
     for entry in fs::read_dir(dir).with_context(cannot)? {
         let name = entry.with_context(cannot)?.file_name();
@@ -329,14 +369,14 @@ fn has_log(dir: &std::path::Path) -> Result<bool> {
     Ok(false)
 }
 
-fn no_log(dir: &std::path::Path) -> anyhow::Error {
+fn no_log(dir: &Path) -> anyhow::Error {
     anyhow::anyhow!(
         "there is no log in {}: name the data directory of a server with --data",
         dir.display()
     )
 }
 
-fn lock(dir: &std::path::Path) -> Result<DirLock> {
+fn lock(dir: &Path) -> Result<DirLock> {
     DirLock::acquire(dir).map_err(|error| match matches!(error, LogError::Locked { .. }) {
         true => anyhow::anyhow!(
             "{error}; a repair needs a stopped server, or a copy made with `quintet backup`"

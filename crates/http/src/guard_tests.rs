@@ -77,6 +77,16 @@ fn hosts_that_are_not_ours_are_rebound_names() {
         ..Guard::default()
     };
     assert_eq!(ask(&any, Method::GET, &[("host", "evil.example")]), Ok(()));
+    for (bytes, expected) in [(260, Ok(())), (261, Err(Denied::Host))] {
+        let long = format!("{}.localhost:3333", "a".repeat(bytes - 15));
+        assert_eq!(long.len(), bytes);
+        for guard in [&guard, &any] {
+            assert_eq!(
+                ask(guard, Method::GET, &[("host", long.as_str())]),
+                expected
+            );
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::clients::Client;
 use crate::slots::{Apart, ConnectionSlot, Waits};
 
-/// A body that no handler reads is read and dropped up to this length, and for this time.
+/// What no handler reads of a body is read and dropped up to this length, and for this time.
 const UNREAD_BYTES_MAX: u64 = 1 << 20;
 const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -27,8 +27,8 @@ const UNREAD_TIME_MAX: Duration = Duration::from_secs(10);
 struct InterruptibleBody {
     /// `None` only once it is dropped.
     body: Option<Incoming>,
-    /// No handler has asked for it, and the client sends it without waiting for a word.
-    is_unread: bool,
+    /// The client sends more of it without waiting for a word.
+    goes_on: bool,
     client: Arc<Client>,
     connection_slot: Option<Arc<ConnectionSlot>>,
     /// Its connection's place is another's while it waits.
@@ -41,11 +41,11 @@ struct InterruptibleBody {
 pub fn interruptible(request: Request<Incoming>) -> Request<Body> {
     let client = request.extensions().get::<Arc<Client>>().cloned();
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
-    let is_unread = !request.headers().contains_key(EXPECT);
+    let goes_on = !request.headers().contains_key(EXPECT);
     request.map(|body| match client {
         Some(client) if !body.is_end_stream() => Body::new(InterruptibleBody {
             body: Some(body),
-            is_unread,
+            goes_on,
             client,
             connection_slot,
             apart: None,
@@ -64,11 +64,12 @@ impl HyperBody for InterruptibleBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        this.is_unread = false;
+        this.goes_on = false;
         let Some(body) = &mut this.body else {
             return Poll::Ready(None);
         };
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+            this.goes_on = matches!(&frame, Some(Ok(_))) && !body.is_end_stream();
             this.client.waits_for_body(false);
             if body.is_end_stream() {
                 this.apart = None;
@@ -108,11 +109,11 @@ impl HyperBody for InterruptibleBody {
     }
 }
 
-/// The reply to a request whose body nobody reads would be lost if the connection closed while the
-/// client still sends.
+/// The reply to a request whose body nobody reads to its end would be lost if the connection closed
+/// while the client still sends.
 impl Drop for InterruptibleBody {
     fn drop(&mut self) {
-        let Some(mut body) = self.body.take().filter(|_| self.is_unread) else {
+        let Some(mut body) = self.body.take().filter(|_| self.goes_on) else {
             return;
         };
         let Ok(runtime) = Handle::try_current() else {
@@ -147,21 +148,28 @@ mod tests {
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
-    use tokio::time::Instant;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::clients::Clients;
 
-    /// Seconds for which a connection stays after a request with this head, a part of whose body
-    /// came and which nobody reads. The server stops after so many seconds.
-    async fn stays(head: &str, stops: u64) -> u64 {
+    /// Seconds for which a connection stays after a request with this head, of whose body nobody
+    /// reads more than so many parts; one came. The server stops after so many seconds.
+    async fn stays(head: &str, parts: usize, stops: u64) -> u64 {
         let clients = Arc::new(Clients::default());
         let present = clients.come("http", &Arc::from("a listener"), None, false);
         let client = Arc::clone(present.client());
         let refuse = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Arc::clone(&client));
-            drop(interruptible(request));
-            std::future::ready(Ok::<_, Infallible>(Response::new(Body::empty())))
+            let mut body = interruptible(request).into_body();
+            async move {
+                for _ in 0..parts {
+                    // It waits for a second, which does not come.
+                    let _late = timeout(Duration::from_secs(1), body.frame()).await;
+                }
+                drop(body);
+                Ok::<_, Infallible>(Response::new(Body::empty()))
+            }
         });
         let (mut near, far) = duplex(4096);
         let connection = http1::Builder::new().serve_connection(TokioIo::new(far), refuse);
@@ -186,13 +194,19 @@ mod tests {
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn an_unread_body_is_waited_for_within_bounds() {
         let long = UNREAD_TIME_MAX.as_secs();
-        for (head, stops, expected) in [
-            ("content-length: 1048576", 60, long),
-            ("content-length: 1048577", 60, 0),
-            ("content-length: 1048576", 3, 3),
-            ("content-length: 1048576\r\nexpect: 100-continue", 60, 0),
+        for (head, parts, stops, expected) in [
+            ("content-length: 1048576", 0, 60, long),
+            ("content-length: 1048577", 0, 60, 0),
+            ("content-length: 1048576", 0, 3, 3),
+            ("content-length: 1048576\r\nexpect: 100-continue", 0, 60, 0),
+            // Refused in its middle: six bytes of it were read.
+            ("content-length: 1048582", 1, 60, long),
+            ("content-length: 1048583", 1, 60, 0),
+            // Its client was too slow.
+            ("content-length: 1048576", 2, 60, 1),
         ] {
-            assert_eq!(stays(head, stops).await, expected, "{head}, {stops}");
+            let at = format!("{head}, {parts}, {stops}");
+            assert_eq!(stays(head, parts, stops).await, expected, "{at}");
         }
     }
 }

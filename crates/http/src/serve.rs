@@ -28,8 +28,9 @@ use tokio::time::timeout;
 
 use crate::gate::{AuthenticatedClient, Counted};
 use crate::head::{HEAD_SLACK, wrong_head};
+use crate::interruptible::interruptible;
 use crate::paced::Paced;
-use crate::reply::{self, Problem};
+use crate::reply::Problem;
 use crate::secure;
 use crate::settings::Settings;
 use crate::slots::{Busy, ConnectionSlot, OfAddress, SlotPermit, Slots};
@@ -483,13 +484,17 @@ async fn accept(
 ) {
     let limits = &site.settings().limits;
     let slots = Slots::new(limits.connections_max, limits.apart_max);
+    let mut failed = 0_u64;
     loop {
         let place = slots.connection_slot().await;
         let (stream, mut from) = match slots.watched(listeners.accept()).await {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of files, mostly: those who hold them need time to end.
-                tracing::warn!("http: cannot accept: {error}");
+                failed += 1;
+                if failed.is_power_of_two() {
+                    tracing::warn!("http: cannot accept a connection, {failed} times: {error}");
+                }
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -603,12 +608,22 @@ async fn refuse(mut stream: TcpStream, why: &'static str, _place: SlotPermit) {
 }
 
 /// There is no place for a request.
-fn full() -> Response {
-    let text = "503 - too many connections (max_connections)";
-    let mut response = reply::plain(StatusCode::SERVICE_UNAVAILABLE, text.to_owned());
-    let headers = response.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+fn full() -> Problem {
+    let text = "too many connections (max_connections)";
+    Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, text)
+}
+
+/// Answers a request without looking at it, and closes.
+fn turn_away(serve: &dyn Serve, problem: Problem, request: Request<Incoming>) -> Response {
+    let mut response = serve.turn_away(problem, &request);
+    if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+        let again = HeaderValue::from_static("1");
+        response.headers_mut().insert(RETRY_AFTER, again);
+    }
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    // Its body may still be on its way.
+    drop(interruptible(request));
     response
 }
 
@@ -741,18 +756,11 @@ fn connection<S>(
                 let always = serve.tells_health(request.uri().path());
                 let timeout = serve.settings().limits.timeout;
                 async move {
-                    let wrong = wrong_head(&request, header_bytes_max);
-                    let mut response = match wrong {
-                        Some(problem) => {
-                            let mut response = serve.turn_away(problem, &request);
-                            let close = HeaderValue::from_static("close");
-                            response.headers_mut().insert(CONNECTION, close);
-                            response
-                        }
+                    let mut response = match wrong_head(&request, header_bytes_max) {
                         None if always || connection_slot.takes_place(timeout).await => {
                             serve.answer(peer, request).await
                         }
-                        None => full(),
+                        wrong => turn_away(&*serve, wrong.unwrap_or_else(full), request),
                     };
                     let leaving = response.extensions_mut().remove::<Leaving>();
                     let undo = leaving.and_then(|leaving| leaving.take());

@@ -33,13 +33,21 @@ pub struct RepairSummary {
 
 /// Repairs what a check calls damage. Frames that had been durable and still read well all stay; an
 /// unsynced tail is left for the next start to cut. The caller holds the directory's
-/// [`DirLock`](crate::DirLock), and there is room for a copy of each damaged segment, twice.
+/// [`DirLock`](crate::DirLock), and there is room for a copy of each damaged segment, twice. `begin`
+/// gets the losses before anything changes: a second run does not find what the first has replaced.
 ///
 /// # Errors
-/// [`LogError::NewerFormat`]; [`LogError::NoSpace`] and [`LogError::Io`], with the damage still
-/// there or partly repaired: a repair may be run again.
-pub fn repair(storage: &dyn Storage, report: &mut dyn FnMut(Finding<'_>)) -> Result<RepairSummary> {
+/// [`LogError::NewerFormat`], and those of `begin`; [`LogError::NoSpace`] and [`LogError::Io`], with
+/// the damage still there or partly repaired: a repair may be run again.
+pub fn repair(
+    storage: &dyn Storage,
+    report: &mut dyn FnMut(Finding<'_>),
+    begin: &mut dyn FnMut(&[LostRange]) -> Result<()>,
+) -> Result<RepairSummary> {
     let survey = survey(storage, report)?;
+    if !survey.damage.is_empty() {
+        begin(&survey.damage)?;
+    }
     let (frames, records, _) = totals(&survey);
     let mut summary = RepairSummary {
         frames,

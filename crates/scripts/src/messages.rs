@@ -29,6 +29,9 @@ const PAGE: u32 = 256;
 /// Bytes of the messages that a search finds: it ends behind the message that has more.
 pub const SEARCH_BYTES: u64 = 1 << 20;
 
+/// Addresses of webhooks of a message at most: each becomes a message with a copy of it.
+const HOOKS_MAX: usize = 100;
+
 /// Bytes of a body from which on it is not put whole.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
 
@@ -214,6 +217,10 @@ impl Rq {
         }
         if new.force_remote {
             add("force_remote", "1");
+        }
+        if new.post_run_webhook.len() > HOOKS_MAX {
+            let text = format!("post_run_webhook has more than {HOOKS_MAX} addresses");
+            return Err(Fault::Failed(text));
         }
         if !new.post_run_webhook.is_empty() {
             let hooks = Value::from(new.post_run_webhook.clone());

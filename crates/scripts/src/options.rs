@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quintet_client::AuditLog;
+
 use crate::blobs::Blobs;
 
 /// Which command a built-in script (`builtin:NAME`) is: its words, the program
@@ -33,6 +35,8 @@ pub struct Options {
     pub builtin: Builtin,
     /// Storage of attachments beside this disk. `None`: this disk alone.
     pub blobs: Option<Arc<dyn Blobs>>,
+    /// Notes the operations of clients of RQ's sockets that administer.
+    pub audit: Option<Arc<dyn AuditLog>>,
     pub limits: Limits,
 }
 
@@ -90,6 +94,7 @@ impl Options {
             launcher,
             builtin: Arc::new(|_| None),
             blobs: None,
+            audit: None,
             limits: Limits::default(),
         }
     }

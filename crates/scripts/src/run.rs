@@ -27,6 +27,18 @@ use crate::script::{Script, environment};
 use crate::service::Rq;
 use crate::verdict::{Exit, Rules, ScriptReport, Verdict, decide};
 
+/// Fields that webhooks are not told where they are too long, the first one first.
+const LONG_FIELDS: [&str; 8] = [
+    "param1",
+    "param2",
+    "param3",
+    "param4",
+    "post_run_webhook",
+    "dest",
+    "src",
+    "_attachments",
+];
+
 /// The queue that tells webhooks.
 const WEBHOOK: &str = "webhook";
 
@@ -427,18 +439,21 @@ impl ScriptRun {
             text: text.to_owned(),
         };
         let mut json = self.rq.json(&self.queue.name, &found);
-        // It goes into an environment; the body is the one thing without bound.
+        // It goes into an environment.
         let bytes_max = self.rq.options.limits.param_bytes_max;
-        if json.to_string().len() > bytes_max
-            && let Some(fields) = json.as_object_mut()
-        {
-            fields.remove("param1");
+        let mut payload = json.to_string();
+        for long in LONG_FIELDS {
+            if payload.len() > bytes_max
+                && let Some(fields) = json.as_object_mut()
+            {
+                fields.remove(long);
+                payload = json.to_string();
+            }
         }
-        let json = json.to_string();
         for hook in hooks {
             let new = NewMessage {
                 src: Some(self.rq.full_id(&self.queue.name, &self.message)),
-                params: [Some(hook), Some(json.clone()), None, None],
+                params: [Some(hook), Some(payload.clone()), None, None],
                 ..NewMessage::default()
             };
             if let Err(fault) = self.rq.put(WEBHOOK, &new, PutAs::default()) {

@@ -69,6 +69,7 @@ impl Scripts {
     ) -> Result<Self> {
         let mut options = options(&locked(config), &open);
         options.blobs = blobs;
+        options.audit = Some(Arc::clone(&edge.security.audit));
         let mut scripts = Self {
             client_api,
             rq: None,

@@ -60,7 +60,7 @@ pub fn survive(input: &[u8]) {
         assert_eq!(recovery.frames, frames);
     }
     check(&disk, &mut |_| {}).ok();
-    if repair(&disk, &mut |_| {}).is_ok() {
+    if repair(&disk, &mut |_| {}, &mut |_| Ok(())).is_ok() {
         open(&disk, &mut frames).expect("the repaired log opens");
     }
 }

@@ -99,15 +99,26 @@ pub struct Fault {
     pub status: Option<u16>,
 }
 
+/// Bytes of an error's words at most.
+const TEXT_MAX: usize = 4 << 10;
+
 /// The words for a queue that does not exist, to which the Query protocol adds some.
 const NO_QUEUE: &str = "The specified queue does not exist.";
 
 impl Fault {
-    /// An error of this kind.
+    /// An error of this kind. Its words may repeat what the client sent: they end at 4 KiB.
     pub fn new(shape: Shape, text: impl Into<Cow<'static, str>>) -> Self {
+        let mut text = text.into();
+        let mut end = TEXT_MAX.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        if end < text.len() {
+            text = Cow::Owned(text[..end].to_owned());
+        }
         Self {
             shape,
-            text: text.into(),
+            text,
             status: None,
         }
     }

@@ -11,14 +11,14 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{HeaderMap, Method, Request, StatusCode};
+use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 use quintet_client::{ClientApi, Did, Share};
 use quintet_http::{
     Answer, Answering, Client, ConnectionSlot, Denied, Errand, Guard, Guest, Leaving,
     LoginCredentials, Losses, Payer, Problem, Replied, Serve, Settings, Undo, held, interruptible,
     pace, whole,
 };
-use quintet_types::{Caller, Name, Principal, QueueSettings};
+use quintet_types::{Caller, CommandError, Name, Principal, QueueSettings, Verb};
 use tokio::sync::{oneshot, watch};
 
 use crate::ask::{ShardClient, unexpected};
@@ -238,11 +238,7 @@ impl Sqs {
                 took: began.elapsed().saturating_sub(answered.waited),
             });
         }
-        let mut response = answered.response;
-        if let Ok(id) = HeaderValue::from_str(&id) {
-            response.headers_mut().insert(REQUEST_ID, id);
-        }
-        response
+        with_id(answered.response, &id)
     }
 
     async fn answered(
@@ -255,13 +251,7 @@ impl Sqs {
         if parts.uri.path() == "/healthz" {
             return Answered::plain(StatusCode::OK, "text/plain", "ok");
         }
-        let head = Head {
-            get: parts.method == Method::GET,
-            path: parts.uri.path(),
-            query: parts.uri.query().unwrap_or_default(),
-            content_type: text(&parts.headers, &CONTENT_TYPE).unwrap_or_default(),
-            target: text(&parts.headers, &TARGET),
-        };
+        let head = head(&parts.method, &parts.uri, &parts.headers);
         let format = request::format(&head);
         let refuse = |fault: Fault| Answered::of(reply::refuse(format, id, &fault));
         if parts.method != Method::POST && parts.method != Method::GET {
@@ -428,6 +418,24 @@ impl Sqs {
     /// There is none.
     pub(crate) fn room(&self, bytes: u64) -> Result<Option<Share>, Fault> {
         held::room(&self.settings, bytes).map_err(|problem| of_problem(&problem))
+    }
+
+    /// Before anything of a queue is looked up as the server.
+    ///
+    /// # Errors
+    /// The client has not this right on it.
+    pub(crate) fn must_have(
+        &self,
+        context: &RequestContext,
+        verb: Verb,
+        queue: &Name,
+    ) -> Result<(), Fault> {
+        let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
+        let principal = context.shards.caller.principal;
+        match gate.is_none_or(|gate| gate.may(principal, verb, queue)) {
+            true => Ok(()),
+            false => Err(CommandError::NotPermitted.into()),
+        }
     }
 
     /// The client: by the signature, where keys are known; then by the server's users, if there are
@@ -597,6 +605,13 @@ impl Serve for Sqs {
         true
     }
 
+    fn turn_away(&self, problem: Problem, request: &Request<Incoming>) -> Response {
+        let head = head(request.method(), request.uri(), request.headers());
+        let id = self.ids.next();
+        let written = reply::refuse(request::format(&head), &id, &of_problem(&problem));
+        with_id(Answered::of(written).response, &id)
+    }
+
     fn begins(self: Arc<Self>) {
         self.resume_moves();
     }
@@ -716,9 +731,8 @@ fn of_denied(denied: Denied) -> Fault {
 fn of_problem(problem: &Problem) -> Fault {
     let (status, text) = problem.status_and_text();
     let shape = match problem {
-        Problem::NoMemory | Problem::TooMany(..) | Problem::Unavailable | Problem::Stopping => {
-            Shape::RequestThrottled
-        }
+        Problem::TooMany(..) => Shape::RequestThrottled,
+        _ if status == StatusCode::SERVICE_UNAVAILABLE => Shape::RequestThrottled,
         Problem::FormTooLarge(max) => {
             let text = format!("A request has {max} bytes at most (max_request).");
             return Fault::parameter(text).with_status(413);
@@ -727,6 +741,23 @@ fn of_problem(problem: &Problem) -> Fault {
         _ => return Fault::parameter(text).with_status(status.as_u16()),
     };
     Fault::new(shape, text)
+}
+
+fn head<'a>(method: &Method, uri: &'a Uri, headers: &'a HeaderMap) -> Head<'a> {
+    Head {
+        get: method == Method::GET,
+        path: uri.path(),
+        query: uri.query().unwrap_or_default(),
+        content_type: text(headers, &CONTENT_TYPE).unwrap_or_default(),
+        target: text(headers, &TARGET),
+    }
+}
+
+fn with_id(mut response: Response, id: &str) -> Response {
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, CommandError, Cursor, Filter, ListState, Message, Name, Outcome,
-    Overrides, Principal, Tags, Verb,
+    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Outcome, Overrides,
+    Principal, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -38,6 +38,8 @@ const KEPT: usize = 10;
 const RATE_MAX: i64 = 500;
 /// How long a move rests between two steps: it takes the processors from nobody.
 const REST: Duration = Duration::from_millis(4);
+/// The same after a step that could not be done, or be stored, for now.
+const LONG_REST: Duration = Duration::from_secs(1);
 
 /// A move, as it is stored.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -183,10 +185,9 @@ impl Sqs {
                     )
                 };
                 let name = names::of_arn(arn).ok_or_else(absent)?;
-                let numbers = shards
-                    .as_server()
-                    .numbers(&Name::new(name.as_bytes()))
-                    .await;
+                let destination = Name::new(name.as_bytes());
+                self.must_have(context, Verb::Put, &destination)?;
+                let numbers = shards.as_server().numbers(&destination).await;
                 numbers.map_err(|_| absent())?;
                 if name == source {
                     return Err(Fault::parameter(
@@ -202,7 +203,10 @@ impl Sqs {
                 Some(name.to_owned())
             }
         };
-        let back_to = self.may_move_to(context, &queue, to.as_deref()).await?;
+        let back_to = match &to {
+            Some(_) => None,
+            None => self.may_move_back(context, &queue).await?,
+        };
         if there.iter().any(|task| task.status == Status::Running) {
             return Err(Fault::parameter(
                 "There is already a task running. Only one active task is allowed for a source \
@@ -229,34 +233,23 @@ impl Sqs {
         Ok(Reply::TaskBegun(handle))
     }
 
-    /// Looks at whether the client may put where the messages would go, as the move itself is the
-    /// server's. Returns the queues they may go back to, if there are users and no destination.
-    async fn may_move_to(
+    /// Looks at whether the client may put where the messages came from, as the move itself is the
+    /// server's. Returns the queues they may go back to, if there are users.
+    async fn may_move_back(
         &self,
         context: &RequestContext,
         from: &Name,
-        to: Option<&str>,
     ) -> Result<Option<Vec<String>>, Fault> {
-        let names = match to {
-            Some(to) => vec![to.to_owned()],
-            None => {
-                let sources = Listed {
-                    dead_letter: Some(from.clone()),
-                    ..Listed::default()
-                };
-                listed(&context.shards.as_server(), sources).await?
-            }
+        let sources = Listed {
+            dead_letter: Some(from.clone()),
+            ..Listed::default()
         };
-        let gate = self.guard.gate.as_ref().filter(|gate| gate.is_used());
-        let principal = context.shards.caller.principal;
-        let may = |name: &String| {
-            let queue = Name::new(name.as_bytes());
-            gate.is_none_or(|gate| gate.may(principal, Verb::Put, &queue))
-        };
-        match names.iter().all(may) {
-            true => Ok(gate.filter(|_| to.is_none()).map(|_| names)),
-            false => Err(CommandError::NotPermitted.into()),
+        let names = listed(&context.shards.as_server(), sources).await?;
+        for name in &names {
+            self.must_have(context, Verb::Put, &Name::new(name.as_bytes()))?;
         }
+        let gate = self.guard.gate.as_ref();
+        Ok(gate.filter(|gate| gate.is_used()).map(|_| names))
     }
 
     pub(crate) async fn cancel_move(
@@ -366,9 +359,10 @@ impl Sqs {
         let queue = Name::new(source.as_bytes());
         let mut stops = self.stopping();
         let mut after = None;
+        let mut told = false;
         while task.status == Status::Running {
             let began = Instant::now();
-            let (step, rest) = match task.rate {
+            let (step, mut rest) = match task.rate {
                 None => (STEP, REST),
                 Some(rate) => (u64::from(rate), Duration::from_secs(1)),
             };
@@ -402,7 +396,7 @@ impl Sqs {
                         stored.status = Status::Completed;
                     }
                 }
-                Err(fault) if fault.shape == Shape::RequestThrottled => {}
+                Err(fault) if fault.shape == Shape::RequestThrottled => rest = LONG_REST,
                 Err(fault) => {
                     stored.status = Status::Failed;
                     stored.failure = Some(fault.shape.code().to_owned());
@@ -415,10 +409,14 @@ impl Sqs {
             let is_stored = match store(&shards, &queue, &there).await {
                 Ok(()) => true,
                 Err(fault) => {
-                    tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
+                    if !told {
+                        tracing::warn!("sqs: cannot store a message move task: {}", fault.text);
+                    }
+                    rest = LONG_REST;
                     false
                 }
             };
+            told = !is_stored;
             drop(changes);
             if task.status != Status::Running {
                 // Else it goes on at the next start, and ends then.

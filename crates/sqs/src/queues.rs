@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use quintet_types::{
     BulkOp, Command, CommandError, Edit, ListState, Name, Outcome, Overrides, QueueSetup,
-    QueueStats, StatsOf, StatsReply, Tags, When,
+    QueueStats, StatsOf, StatsReply, Tags, Verb, When,
 };
 
 use crate::ask::{ShardClient, accepted, unexpected};
@@ -168,6 +168,7 @@ impl Sqs {
             return Ok(());
         };
         let queue = Name::new(target.as_bytes());
+        self.must_have(context, Verb::Put, &queue)?;
         let setup = match context.shards.as_server().setup(&queue).await {
             Ok(setup) => setup,
             Err(fault) if fault.shape == Shape::QueueDoesNotExist => {
@@ -267,6 +268,7 @@ impl Sqs {
     pub(crate) async fn delete_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
+        self.must_have(context, Verb::Drop, &queue)?;
         context.shards.as_server().numbers(&queue).await?;
         let dropped = context.shards.ask(Command::Drop(queue.clone())).await?;
         remember(&self.recent.deleted, &queue, self.options.recreate_after);
@@ -276,6 +278,7 @@ impl Sqs {
     pub(crate) async fn purge_queue(&self, context: &RequestContext, input: OfQueue) -> Answer {
         let name = request::queue(&input.queue_url)?;
         let queue = Name::new(name.as_bytes());
+        self.must_have(context, Verb::Flush, &queue)?;
         context.shards.as_server().numbers(&queue).await?;
         let interval = self.options.purge_interval;
         if is_recent(&self.recent.purged, &queue, interval) {

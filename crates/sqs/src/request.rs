@@ -230,6 +230,23 @@ mod tests {
         }
     }
 
+    /// An error has no memory of its own.
+    #[test]
+    fn an_error_does_not_repeat_all_that_it_is_about() {
+        let form = Head {
+            path: "/",
+            content_type: "application/x-www-form-urlencoded",
+            ..Head::default()
+        };
+        let name = "é".repeat(1 << 20);
+        let (_, fault) = refused(read(&form, format!("Action={name}").as_bytes()));
+        assert_eq!(fault.shape, Shape::UnknownOperation);
+        assert!(fault.text.starts_with("The action é"));
+        // The last character is whole: the words begin with eleven of one byte.
+        assert_eq!(fault.text.len(), (4 << 10) - 1);
+        assert_eq!(Fault::handle(&name).text.len(), 4 << 10);
+    }
+
     #[test]
     fn a_queues_path_is_its_url() {
         for path in [

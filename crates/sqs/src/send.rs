@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use quintet_types::{
-    Command, Dedupe, Expiry, Name, OnRepeat, Outcome, Put, PutMore, QueueSetup, Scope, Tags, When,
+    Command, CommandError, Dedupe, Expiry, Name, OnRepeat, Outcome, Put, PutMore, QueueSetup,
+    Scope, Tags, Verb, When,
 };
 use ring::digest;
 
@@ -184,6 +185,7 @@ impl Sqs {
             return Ok(None);
         }
         let queue = Name::new(name.as_bytes());
+        self.must_have(context, Verb::Put, &queue)?;
         match context.shards.as_server().setup(&queue).await {
             Ok(setup) => Ok(Some(setup)),
             Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
@@ -321,6 +323,10 @@ async fn put_all(
         if let Outcome::PutMany(ids) = all {
             return Ok(ids.into_iter().map(|id| Ok(id.0)).collect());
         }
+        if let Outcome::Refused(CommandError::Unknown) = all {
+            // They may be there: put one by one they would be there twice.
+            return Err(CommandError::Unknown.into());
+        }
     }
     let mut coming: Vec<_> = puts
         .into_iter()
@@ -350,7 +356,7 @@ async fn put_all(
 
 /// An error in the words of the queue: how long a message may be there.
 async fn of_queue(shards: &ShardClient, queue: &Name, fault: Fault, in_batch: bool) -> Fault {
-    if fault.text != quintet_types::CommandError::MessageTooLarge.text() {
+    if fault.text != CommandError::MessageTooLarge.text() {
         return fault;
     }
     match shards.as_server().setup(queue).await {

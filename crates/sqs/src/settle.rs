@@ -1,6 +1,8 @@
 //! DeleteMessage, ChangeMessageVisibility, and their batches.
 
-use quintet_types::{By, Command, CommandError, How, LeaseRef, MessageId, Name, Outcome, When};
+use quintet_types::{
+    By, Command, CommandError, How, LeaseRef, MessageId, Name, Outcome, Verb, When,
+};
 
 use crate::ask::{PendingOutcome, accepted};
 use crate::batch;
@@ -175,6 +177,7 @@ impl Sqs {
     /// There is no such queue.
     async fn must_be(&self, context: &RequestContext, queue: &str) -> Result<(), Fault> {
         let name = Name::new(queue.as_bytes());
+        self.must_have(context, Verb::Settle, &name)?;
         context.shards.as_server().numbers(&name).await.map(drop)
     }
 

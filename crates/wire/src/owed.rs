@@ -36,6 +36,11 @@ impl<R> Owed<R> {
         self.0.front()
     }
 
+    /// How many requests wait for their reply.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Continues the request that [`Owed::pop`] just returned with this command, whose outcome gets
     /// this reply.
     pub(crate) fn again(&mut self, reply: R, command: Command) -> Next {

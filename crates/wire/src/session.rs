@@ -246,9 +246,6 @@ pub enum HalfClose {
     Close,
     /// A waiting take ends with `Empty`, its reply is sent, then it closes.
     StopWaiting,
-    /// A waiting take may still be answered; then it closes. Asked again if a
-    /// later take waits.
-    Finish,
     /// The request that came in part gets a last reply, as after
     /// [`ClientRequest::Close`]. Only if no take waits.
     LastWord,

@@ -422,7 +422,7 @@ pub(super) const FOUND: &[Planted] = &[
             "core.give_back_pending_decisions(std::iter::once(pending_decision).chain(pending));",
             "drop(pending);",
         )],
-        tests: &[&["--lib", "a_decision_refused_without_quorum"]],
+        tests: &[&["--lib", "a_decision_refused"]],
     },
     Planted {
         name: "doomed-goes-to-the-tail",
@@ -463,5 +463,205 @@ pub(super) const FOUND: &[Planted] = &[
             "        let over = settings.messages_max > 0 && queue.waiting() > settings.messages_max;\n        over || (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)\n",
         )],
         tests: &[&["--test=life", "a_queue_that_is_over_its_limit_at_a_start"]],
+    },
+    Planted {
+        name: "reserve-for-who-is-gone",
+        what: "a `RESERVE` (jobqueue) waits on when its client has closed its side",
+        edits: &[(
+            "crates/wire/src/jobqueue/session.rs",
+            "Some(_) => HalfClose::StopWaiting,",
+            "Some(_) => HalfClose::LastWord,",
+        )],
+        tests: &[&["--test=wire", "every_transcript_is_answered"]],
+    },
+    Planted {
+        name: "repair-forgets-losses",
+        what: "a repair notes its losses nowhere before it replaces a segment",
+        edits: &[(
+            "crates/cli/src/check.rs",
+            "            note(&unfinished, &lost)\n",
+            "            note(&unfinished, &[])\n",
+        )],
+        tests: &[&["--test=faults", "a_repair_that_fails_is_run_again"]],
+    },
+    Planted {
+        name: "repair-begins-unsaid",
+        what: "a repair tells its losses when it has replaced them",
+        edits: &[(
+            "crates/log/src/repair.rs",
+            "    if !survey.damage.is_empty() {\n        begin(&survey.damage)?;\n    }\n",
+            "    begin(&[])?;\n",
+        )],
+        tests: &[&["--test=log", "a_repair_cut_short_can_be_run_again"]],
+    },
+    Planted {
+        name: "error-repeats-all",
+        what: "an error of SQS repeats what a client sent, however long",
+        edits: &[(
+            "crates/sqs/src/fault.rs",
+            "const TEXT_MAX: usize = 4 << 10;",
+            "const TEXT_MAX: usize = 4 << 20;",
+        )],
+        tests: &[&["--lib", "an_error_does_not_repeat"]],
+    },
+    Planted {
+        name: "host-of-any-length",
+        what: "a request names a host as long as its head may be",
+        edits: &[(
+            "crates/http/src/guard.rs",
+            "host.len() > HOST_BYTES_MAX",
+            "host.len() > 100 * HOST_BYTES_MAX",
+        )],
+        tests: &[&["--lib", "hosts_that_are_not_ours"]],
+    },
+    Planted {
+        name: "half-read-body-cut",
+        what: "the connection of a body that is refused in its middle is reset",
+        edits: &[(
+            "crates/http/src/interruptible.rs",
+            "this.goes_on = matches!(&frame, Some(Ok(_))) && !body.is_end_stream();",
+            "this.goes_on = false;",
+        )],
+        tests: &[&["--lib", "an_unread_body_is_waited_for"]],
+    },
+    Planted {
+        name: "turned-away-body-cut",
+        what: "the connection of a request with a wrong head is reset while its body comes",
+        edits: &[(
+            "crates/http/src/serve.rs",
+            "    drop(interruptible(request));\n    response\n",
+            "    drop((interruptible, request));\n    response\n",
+        )],
+        tests: &[&["--test=web", "a_second_host_is_refused"]],
+    },
+    Planted {
+        name: "hooks-error-each-time",
+        what: "hooks that a thread cannot load are an error in the log each time it tries",
+        edits: &[(
+            "crates/edge/src/hooks/mod.rs",
+            "self.failed.swap(version, Ordering::Relaxed) != version",
+            "self.failed.swap(version, Ordering::Relaxed) <= version",
+        )],
+        tests: &[&["--test=hooks", "hooks_that_a_thread_cannot_load"]],
+    },
+    Planted {
+        name: "pending-not-counted",
+        what: "requests behind one that waits take memory that nobody counts",
+        edits: &[(
+            "crates/edge/src/io/inbox.rs",
+            "            false => self.pending_bytes,",
+            "            false => self.pending_bytes.min(1),",
+        )],
+        tests: &[&["--test=protocols", "requests_behind_one_that_waits"]],
+    },
+    Planted {
+        name: "subscriptions-not-counted",
+        what: "what a client of pinpriq subscribes to takes memory that nobody counts",
+        edits: &[(
+            "crates/wire/src/pinpriq/session.rs",
+            "self.subscribed_bytes + self.subscribed.len() * size_of::<Name>()",
+            "0",
+        )],
+        tests: &[&["--test=protocols", "subscriptions_are_memory"]],
+    },
+    Planted {
+        name: "unknown-batch-sent-again",
+        what: "messages of a batch of SQS whose outcome is not known are put once more, one by one",
+        edits: &[(
+            "crates/sqs/src/send.rs",
+            "if let Outcome::Refused(CommandError::Unknown) = all {",
+            "if let Outcome::Refused(CommandError::Draining) = all {",
+        )],
+        tests: &[&["--test=sqs", "a_send_without_acknowledgement"]],
+    },
+    Planted {
+        name: "unknown-jobs-put-again",
+        what: "jobs of a PUSHB whose outcome is not known are put once more, one by one",
+        edits: &[(
+            "crates/wire/src/faktory/reply.rs",
+            "Some(_) if self.requested > 1 && !unknown =>",
+            "Some(_) if self.requested > 1 && (!unknown || self.singly == 0) =>",
+        )],
+        tests: &[&["--lib", "jobs_that_may_have_been_put"]],
+    },
+    Planted {
+        name: "forbidden-queue-told",
+        what: "SQS tells clients without rights whether there is a queue to delete",
+        edits: &[(
+            "crates/sqs/src/queues.rs",
+            "        self.must_have(context, Verb::Drop, &queue)?;\n",
+            "",
+        )],
+        tests: &[&["--test=operations", "sqs_needs_the_right_before"]],
+    },
+    Planted {
+        name: "other-host-asked",
+        what: "a webhook goes to a host behind a `#`, which no setting allows",
+        edits: &[(
+            "crates/rq/src/builtin/client.rs",
+            "rest.find(['/', '?', '#'])",
+            "rest.find(['/', '?'])",
+        )],
+        tests: &[&["--lib", "the_host_stays_the_same"]],
+    },
+    Planted {
+        name: "webhook-of-long-message",
+        what: "a message with two long parameters calls no webhook",
+        edits: &[(
+            "crates/scripts/src/run.rs",
+            "            if payload.len() > bytes_max\n",
+            "            if payload.len() > bytes_max && long == \"param1\"\n",
+        )],
+        tests: &[&["--test=rq", "webhooks_hear_of_long_messages"]],
+    },
+    Planted {
+        name: "reserves-not-counted",
+        what: "the watched tubes of reserves that wait behind another are not counted",
+        edits: &[(
+            "crates/wire/src/beanstalk/session.rs",
+            "self.tubes.bytes() * self.owed.len().max(1)",
+            "self.tubes.bytes() * self.owed.len().clamp(1, 1)",
+        )],
+        tests: &[&["--test=protocols", "reserves_behind_one_that_waits"]],
+    },
+    Planted {
+        name: "accept-failure-each-time",
+        what: "an HTTP listener without files says so ten times a second",
+        edits: &[(
+            "crates/http/src/serve.rs",
+            "if failed.is_power_of_two() {",
+            "if failed > 0 {",
+        )],
+        tests: &[&["--test=protocols", "http_without_a_file_to_be_had"]],
+    },
+    Planted {
+        name: "head-refused-in-plain-text",
+        what: "a client of SQS gets plain text for a head that is too long",
+        edits: &[(
+            "crates/sqs/src/listener.rs",
+            "        with_id(Answered::of(written).response, &id)\n",
+            "        let _json = with_id(Answered::of(written).response, &id);\n        axum::response::IntoResponse::into_response(problem)\n",
+        )],
+        tests: &[&["--test=sqs", "requests_that_are_too_long"]],
+    },
+    Planted {
+        name: "move-without-rest",
+        what: "a move of dead letters is tried 250 times a second while the disk is full",
+        edits: &[(
+            "crates/sqs/src/moves.rs",
+            "const LONG_REST: Duration = Duration::from_secs(1);",
+            "const LONG_REST: Duration = REST;",
+        )],
+        tests: &[&["--test=sqs", "a_move_rests_while_nothing"]],
+    },
+    Planted {
+        name: "rq-socket-not-audited",
+        what: "a message that is deleted over a socket of RQ leaves no line in the audit",
+        edits: &[(
+            "crates/scripts/src/socket/answer.rs",
+            "    \"environment\",\n    \"get_message\",\n",
+            "    \"delete_message\",\n    \"get_message\",\n",
+        )],
+        tests: &[&["--test=rq", "administrative_requests_are_in_the_audit"]],
     },
 ];

@@ -26,6 +26,8 @@ pub struct Hooks {
     current: Mutex<Option<Arc<Program>>>,
     /// Rises with each change; 0: there never were any hooks.
     version: AtomicU64,
+    /// The version that some thread could not load, which is said once.
+    failed: AtomicU64,
     /// The state for commands that come in through the client API.
     dispatcher: Mutex<Option<Runner>>,
 }
@@ -47,6 +49,7 @@ impl Hooks {
             shared: Arc::default(),
             current: Mutex::new(None),
             version: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
             dispatcher: Mutex::new(None),
         };
         if path.is_some() {
@@ -113,9 +116,12 @@ impl Hooks {
                     version,
                 });
             }
-            // It was loaded on trial before, so this is memory or the like.
+            // It was loaded on trial before, so this is memory or the like. A thread without hooks
+            // tries again.
             Err(error) => {
-                tracing::error!("cannot reload the hooks on one thread: {error}");
+                if self.failed.swap(version, Ordering::Relaxed) != version {
+                    tracing::error!("cannot load the hooks on a thread: {error}");
+                }
                 if let Some(runner) = runner {
                     runner.version = version;
                 }

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use quintet_types::{Command, Put};
 use quintet_wire::ClientRequest;
 
 use super::upload::Upload;
@@ -16,6 +15,9 @@ pub(super) struct Inbox {
     pub(super) bytes: Vec<u8>,
     /// Requests decoded and not decided.
     pub(super) pending: VecDeque<ClientRequest>,
+    /// Bytes of input that they were decoded from, with those before them that are decided: so much
+    /// memory they and the replies to them take.
+    pub(super) pending_bytes: usize,
     /// The large body that is coming in.
     pub(super) upload: Option<Upload>,
 }
@@ -28,6 +30,7 @@ impl Default for Inbox {
             is_new: true,
             bytes: Vec::new(),
             pending: VecDeque::new(),
+            pending_bytes: 0,
             upload: None,
         }
     }
@@ -36,7 +39,10 @@ impl Default for Inbox {
 impl Inbox {
     /// Bytes of memory it takes.
     pub(super) fn footprint(&self) -> usize {
-        let pending: usize = self.pending.iter().map(bytes_in_ask).sum();
+        let pending = match self.pending.is_empty() {
+            true => 0,
+            false => self.pending_bytes,
+        };
         let upload = self.upload.as_ref().map_or(0, Upload::footprint);
         self.bytes.capacity() + upload + pending
     }
@@ -90,31 +96,5 @@ impl Feed {
     /// The client has closed its side.
     pub(super) fn is_closed(self) -> bool {
         matches!(self, Feed::Last | Feed::Ended)
-    }
-}
-
-/// Bytes of the bodies a request brings along.
-fn bytes_in_ask(ask: &ClientRequest) -> usize {
-    let small = |put: &Put| put.body.as_small().map_or(0, <[u8]>::len);
-    match ask {
-        ClientRequest::Engine(command)
-        | ClientRequest::EngineOrClose(command)
-        | ClientRequest::EngineAlone(command)
-        | ClientRequest::EngineSynced(command) => {
-            if let Command::Put(put) = command {
-                small(put)
-            } else if let Command::PutMany(puts) = command {
-                puts.iter().map(small).sum()
-            } else {
-                0
-            }
-        }
-        ClientRequest::Unknown(words) => words.len(),
-        ClientRequest::Login(login) => login.name.len() + login.secret.len(),
-        ClientRequest::Worker(_)
-        | ClientRequest::Proof(_)
-        | ClientRequest::Host(_)
-        | ClientRequest::Own
-        | ClientRequest::Close => 0,
     }
 }

@@ -230,6 +230,7 @@ impl IoThread {
             let (count, quotas) = (self.asks.len(), &edge.security.quotas);
             conn.meter.charge(|| quotas.now_ns(instant), count);
             used = decoded.used;
+            conn.inbox.pending_bytes = used;
             dry = decoded.dry;
             input.dry = dry;
             if let Some((len, queue)) = decoded.body {
@@ -371,7 +372,7 @@ impl IoThread {
                     self.stop_waiting(slot);
                 }
                 HalfClose::StopWaiting => self.stop_waiting(slot),
-                HalfClose::Finish | HalfClose::LastWord => {}
+                HalfClose::LastWord => {}
             }
             return;
         }
@@ -439,10 +440,12 @@ impl IoThread {
             };
             match next {
                 Next::Done => {}
-                Next::Again(command) => conn
-                    .inbox
-                    .pending
-                    .push_front(ClientRequest::EngineAlone(*command)),
+                Next::Again(command) => {
+                    // The session counts what it holds for it.
+                    conn.inbox.pending_bytes = 0;
+                    let command = ClientRequest::EngineAlone(*command);
+                    conn.inbox.pending.push_front(command);
+                }
                 Next::Noted(act, what, result, messages) => {
                     edge.audit_done(conn, act, &what, (result, messages));
                 }

@@ -72,7 +72,7 @@ fn damage(disk: &SimDisk) -> Vec<quintet_log::LostRange> {
 }
 
 fn repaired(disk: &SimDisk) -> RepairSummary {
-    let summary = repair(disk, &mut |_| {}).expect("repair");
+    let summary = repair(disk, &mut |_| {}, &mut |_| Ok(())).expect("repair");
     assert_eq!(damage(disk), [], "a repaired log has no damage");
     summary
 }
@@ -94,7 +94,7 @@ fn a_sound_log_has_nothing_to_find() {
     );
     assert!(!summary.tail);
     let before = disk.operations();
-    let repaired = repair(&disk, &mut |_| {}).expect("repair");
+    let repaired = repair(&disk, &mut |_| {}, &mut |_| Ok(())).expect("repair");
     assert_eq!((repaired.replaced, repaired.frames), (0, 8));
     assert_eq!(
         disk.operations(),
@@ -325,10 +325,29 @@ fn a_repair_cut_short_can_be_run_again() {
     let mut content = disk.content(&name).expect("a segment");
     content[4096 + 60] ^= 1;
     disk.set_content(&name, &content);
+    let found = damage(&disk);
+    let before = disk.operations();
+    let full = || {
+        LogError::io(
+            "write",
+            "the losses",
+            0,
+            std::io::ErrorKind::StorageFull.into(),
+        )
+    };
+    repair(&disk, &mut |_| {}, &mut |_| Err(full())).expect_err("they are not noted");
+    assert_eq!(disk.operations(), before, "nothing changes before");
     for number in 1.. {
         let torn = disk.fork();
         torn.fault_at(number, Fault::PowerOff(100));
-        if repair(&torn, &mut |_| {}).is_ok() {
+        let mut noted = Vec::new();
+        let mut note = |lost: &[quintet_log::LostRange]| {
+            noted.extend_from_slice(lost);
+            Ok(())
+        };
+        let done = repair(&torn, &mut |_| {}, &mut note).is_ok();
+        assert_eq!(noted, found);
+        if done {
             break;
         }
         for seed in 0..8 {
@@ -370,7 +389,7 @@ fn a_check_and_a_repair_that_fail_lose_nothing_and_can_be_run_again() {
                 Some(fault) => failing.fault_at(failing.operations() + fails, fault),
                 None => failing.fail_read_at(failing.reads() + fails),
             }
-            let done = repair(&failing, &mut |_| {});
+            let done = repair(&failing, &mut |_| {}, &mut |_| Ok(()));
             failing.heal();
             match done {
                 Ok(summary) => {
@@ -458,7 +477,7 @@ fn a_newer_format_names_its_writer() {
             Err(LogError::NewerFormat { .. })
         ));
         assert!(matches!(
-            repair(&newer, &mut |_| {}),
+            repair(&newer, &mut |_| {}, &mut |_| Ok(())),
             Err(LogError::NewerFormat { .. })
         ));
     }

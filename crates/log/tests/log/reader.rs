@@ -349,7 +349,7 @@ fn examine(disk: &SimDisk) {
         }
         Err(error) => panic!("open failed: {error}"),
     }
-    let repaired = repair(disk, &mut |_| {}).expect("repair");
+    let repaired = repair(disk, &mut |_| {}, &mut |_| Ok(())).expect("repair");
     assert_eq!(repaired.lost.len() as u64, checked.damaged);
     let after = check(disk, &mut |_| {}).expect("check after repair");
     assert_eq!(after.damaged, 0, "damage is left after a repair");

@@ -159,12 +159,12 @@ fn reply(sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<
     Ok(HttpReply { status, body })
 }
 
-/// An address without the login in it, and the login as a header.
+/// An address without the login in it, and the login as a header. It leads to the same host.
 fn split_login(url: &str) -> (String, Option<String>) {
     let Some((scheme, rest)) = url.split_once("://") else {
         return (url.to_owned(), None);
     };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let Some((login, host)) = rest[..end].rsplit_once('@') else {
         return (url.to_owned(), None);
     };
@@ -184,6 +184,7 @@ fn boundary() -> String {
 #[cfg(test)]
 mod tests {
     use super::split_login;
+    use crate::builtin::hosts::target;
 
     #[test]
     fn logins_leave_the_address() {
@@ -198,5 +199,20 @@ mod tests {
             )
         );
         assert_eq!(split_login("nonsense"), ("nonsense".to_owned(), None));
+    }
+
+    /// The one that was looked at.
+    #[test]
+    fn the_host_stays_the_same() {
+        for url in [
+            "http://host/q",
+            "http://ann:pw@host/q",
+            "http://ann@evil:pw@host/q",
+            "http://host?@evil/",
+            "http://host#@evil/",
+            "http://host:1#x@evil:2/?a",
+        ] {
+            assert_eq!(target(&split_login(url).0), target(url), "{url}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use quintet_client::shown::plain;
 use quintet_types::CommandError;
 use serde_json::{Value, json};
 
@@ -27,11 +28,71 @@ pub(crate) fn answer(rq: &Arc<Rq>, queue: Option<&str>, payload: &[u8]) -> Optio
         None => manager(rq, command, argument),
         Some(queue) => of_queue(rq, queue, command, argument),
     };
+    note(rq, queue, (command, argument), &answered);
     match answered {
         // That it failed would be taken for not done.
         Err(Fault::Refused(CommandError::Unknown)) => None,
         answered => Some(answered.unwrap_or_else(fail)),
     }
+}
+
+/// Everyday work of programs. All other commands administer.
+const WORK: [&str; 21] = [
+    "attach_message",
+    "clone_message",
+    "commit_message",
+    "config",
+    "create_message",
+    "delete_attach",
+    "delete_attach_message",
+    "environment",
+    "get_message",
+    "get_message_state",
+    "get_message_status",
+    "messages",
+    "num_messages",
+    "ping",
+    "prep_message",
+    "queues",
+    "single_que",
+    "status",
+    "uptime",
+    "version",
+    "",
+];
+
+/// Has the audit note a command that administers, without what may be secret in its argument.
+fn note(
+    rq: &Rq,
+    queue: Option<&str>,
+    (command, argument): (&str, &str),
+    answered: &Result<Value, Fault>,
+) {
+    let result = match answered {
+        // There is no such command.
+        Ok(answer) if answer[0] == "error" || answer[0] == "ERROR" => return,
+        Ok(_) => "ok",
+        Err(Fault::Refused(CommandError::Unknown)) => "unknown",
+        Err(_) => "failed",
+    };
+    let Some(audit) = rq
+        .options
+        .audit
+        .as_ref()
+        .filter(|_| !WORK.contains(&command))
+    else {
+        return;
+    };
+    let named = match object(argument) {
+        Ok(fields) => text(fields.get("msg_id").or(fields.get("name"))).unwrap_or_default(),
+        Err(_) => argument.to_owned(),
+    };
+    let what = match queue {
+        Some(queue) => format!("{queue} {named}"),
+        None => named,
+    };
+    let act = format!("rq {command}");
+    audit.note("", None, &act, &plain(what.trim_end().as_bytes()), result);
 }
 
 fn fail(why: impl ToString) -> Value {

@@ -455,6 +455,38 @@ fn webhooks_become_messages() {
     assert_eq!(payload["orig_msg_id"], json!(id));
 }
 
+/// Webhooks leave out parameters that one variable does not hold together.
+#[test]
+fn webhooks_hear_of_long_messages() {
+    let world = World::new();
+    world.queue("webhook", "cat >/dev/null; echo done >&3");
+    world.queue("test", "echo done ok >&3");
+    let long = "x".repeat(100_000);
+    let hooks = |count: usize| json!(vec!["http://one/"; count]);
+    let fields = json!({"param2": long, "param3": long, "post_run_webhook": hooks(1)});
+    let (id, _) = world.run("test", fields);
+    let received = eventually("it is received", || {
+        let done = world.rq.list("webhook", "done", 10).expect("a list");
+        done.into_iter().next()
+    });
+    let shown = world.json("webhook", &received);
+    let payload: serde_json::Value =
+        serde_json::from_str(shown["param2"].as_str().expect("text")).expect("json");
+    assert_eq!(payload["orig_msg_id"], json!(id));
+    assert_eq!(payload["status"], "done - ok");
+    assert_eq!(payload["param3"].as_str().map(str::len), Some(100_000));
+    assert!(payload["param2"].is_null(), "it is left out");
+    // Each address is a copy of the message.
+    for (count, may) in [(100, true), (101, false)] {
+        let fields = json!({"post_run_webhook": hooks(count), "due": 4_000_000_000_u64});
+        let new = quintet_scripts::NewMessage::from_json(&fields).expect("a message");
+        let created = world
+            .rq
+            .create("test", new, quintet_scripts::Method::Commit);
+        assert_eq!(created.is_ok(), may, "{count}: {created:?}");
+    }
+}
+
 #[test]
 fn webhooks_hear_that_a_message_was_cancelled() {
     let world = World::new();

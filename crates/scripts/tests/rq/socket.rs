@@ -1,11 +1,13 @@
 //! RQ's sockets, as another program meets them.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
+use quintet_client::{AuditLog, Did};
 use quintet_scripts::socket::{PAYLOAD_MAX, frame, parse};
 use serde_json::{Value, json};
 
@@ -57,6 +59,65 @@ impl SocketTest {
             argument,
         )
     }
+}
+
+/// Lines of the audit.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl AuditLog for Heard {
+    fn note_did(
+        &self,
+        _who: &str,
+        _from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        result: &str,
+        _did: Did,
+    ) {
+        let line = format!("{act} {what} {result}");
+        self.0.lock().expect("no panic").push(line);
+    }
+
+    fn note_step(
+        &self,
+        _goes_on: bool,
+        who: &str,
+        from: Option<IpAddr>,
+        act: &str,
+        what: &str,
+        (result, did): (&str, Did),
+    ) {
+        self.note_did(who, from, act, what, result, did);
+    }
+}
+
+#[test]
+fn administrative_requests_are_in_the_audit() {
+    let heard = Arc::new(Heard::default());
+    let audit: Arc<dyn AuditLog> = heard.clone();
+    let world = World::with(|options| options.audit = Some(audit));
+    world.queue("test", "echo done it >&3\n");
+    let socket_test = SocketTest { world };
+    let paused = socket_test.manager("pause_queue", json!("test"));
+    assert_eq!(paused, json!(["ok", "test"]));
+    socket_test.queue("ping", Value::Null);
+    let created = socket_test.queue("create_message", json!({"dest": "test"}));
+    let id = id(&created);
+    let deleted = socket_test.queue("delete_message", json!({"msg_id": id}));
+    assert_eq!(deleted, json!(["ok", "msg deleted"]));
+    socket_test.manager("delete_queue", json!("none"));
+    socket_test.manager("nonsense", json!("test"));
+    let config = json!({"name": "new", "script": "/bin/true", "env_vars": {"KEY": "hush"}});
+    let made = socket_test.manager("create_queue", config);
+    assert_eq!(made[0], "success", "{made}");
+    let expected = [
+        "rq pause_queue test ok".to_owned(),
+        format!("rq delete_message test {id} ok"),
+        "rq delete_queue none failed".to_owned(),
+        "rq create_queue new ok".to_owned(),
+    ];
+    assert_eq!(*heard.0.lock().expect("no panic"), expected);
 }
 
 /// The short id in `["ok", full id]`.

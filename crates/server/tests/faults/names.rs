@@ -405,7 +405,7 @@ fn a_repair_that_fails_is_run_again() {
         (Call::Sync, broken, files::SEGMENT, 0),
         (Call::Sync, Action::CutBefore, files::SEGMENT, 1),
         (Call::Rename, Action::CutAfter, files::SEGMENT, 0),
-        (Call::Sync, Action::CutBefore, files::DIRECTORY, 1),
+        (Call::Sync, Action::CutBefore, files::DIRECTORY, 2),
         (Call::Unlink, Action::CutAfter, files::OTHER, 0),
     ] {
         begin();
@@ -419,6 +419,9 @@ fn a_repair_that_fails_is_run_again() {
         let again = tool("repair", None);
         let printed = text(&again.stderr);
         assert!(again.status.success(), "{rule:?}: {printed}");
+        // Also of a segment that the first one had replaced.
+        let printed = text(&again.stdout);
+        assert_eq!(printed.matches("lost: ").count(), 1, "{rule:?}: {printed}");
         assert_eq!(tool("check", None).status.code(), Some(0), "{rule:?}");
         assert!(segments() == repaired, "{rule:?}");
     }

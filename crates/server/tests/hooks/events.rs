@@ -578,3 +578,22 @@ fn hooks_see_logins_and_messages_of_http_and_scripts() {
         "{refused}"
     );
 }
+
+/// A file that loads on trial and on no thread: one line, however often a thread tries it.
+#[test]
+fn hooks_that_a_thread_cannot_load_are_reported_once() {
+    let place = Place::new("if quintet.time.now() > 0 then error('not here') end");
+    let config = place.config();
+    let server = Start::of(&config).listen(LISTEN).serve_logged();
+    let mut client = server.client();
+    client.put("q", b"a");
+    client.take("q", b"a");
+    // The thread that looks for a change has tried the first file several times by then.
+    place.write("if quintet.time.now() > 0 then error('nor here') end");
+    await_that("the second file", || {
+        server.stderr_text().contains("nor here")
+    });
+    let log = server.stderr_text();
+    assert_eq!(log.matches("not here").count(), 1, "{log}");
+    assert!(server.stop().success());
+}

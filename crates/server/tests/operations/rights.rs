@@ -230,6 +230,59 @@ fn targets_of_messages_need_the_right_to_put() {
 }
 
 #[test]
+fn sqs_needs_the_right_before_it_looks_up_a_queue() {
+    for shards in [1, 4] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = start(&dir.path().join("data"), shards);
+        let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+        let mut bob = memcache(&server, "bob");
+        bob.send(b"set sec 0 0 1\r\nx\r\n");
+        bob.expect(b"STORED\r\n");
+        let policy = |to: &str| {
+            let policy = json!({"deadLetterTargetArn": arn(to), "maxReceiveCount": 1});
+            json!({"RedrivePolicy": policy.to_string()})
+        };
+        let made = sqs(&server, "CreateQueue", &json!({"QueueName": "ann-dead"}));
+        assert_eq!(made.0, 200, "{made:?}");
+        let make = json!({"QueueName": "ann", "Attributes": policy("ann-dead")});
+        assert_eq!(sqs(&server, "CreateQueue", &make).0, 200);
+        let requests = |name: &str| {
+            let attribute = json!({"DataType": "String", "StringValue": "x"});
+            let handle = json!({"QueueUrl": name, "ReceiptHandle": "x", "VisibilityTimeout": 5});
+            [
+                ("DeleteQueue", json!({"QueueUrl": name})),
+                ("PurgeQueue", json!({"QueueUrl": name})),
+                ("DeleteMessage", handle.clone()),
+                ("ChangeMessageVisibility", handle),
+                (
+                    "SendMessage",
+                    json!({
+                        "QueueUrl": name,
+                        "MessageBody": "x",
+                        "MessageAttributes": {"a": attribute},
+                    }),
+                ),
+                (
+                    "SetQueueAttributes",
+                    json!({"QueueUrl": "ann", "Attributes": policy(name)}),
+                ),
+                (
+                    "StartMessageMoveTask",
+                    json!({"SourceArn": arn("ann-dead"), "DestinationArn": arn(name)}),
+                ),
+            ]
+        };
+        for ((action, there), (_, absent)) in requests("sec").into_iter().zip(requests("none")) {
+            let refused = sqs(&server, action, &there);
+            assert_eq!(refused.0, 403, "{action}: {refused:?}");
+            assert_eq!(sqs(&server, action, &absent), refused, "{action}");
+        }
+        bob.send(b"get sec\r\n");
+        bob.expect(b"VALUE sec 0 1\r\nx\r\nEND\r\n");
+    }
+}
+
+#[test]
 fn a_move_task_puts_nothing_where_its_starter_may_not_put() {
     for shards in [1, 4] {
         let dir = tempfile::tempdir().expect("a folder");

@@ -45,6 +45,24 @@ fn over_a_unix_socket() {
     assert!(!path.exists(), "the socket file stays");
 }
 
+/// Each has the watched tubes with it.
+#[test]
+fn reserves_behind_one_that_waits_are_memory_of_their_connection() {
+    let server = of("").serve();
+    let mut worker = server.client();
+    for tube in 0..1000 {
+        let watching = format!("WATCHING {}\r\n", tube + 2);
+        worker.ask(format!("watch {tube}\r\n").as_bytes(), watching.as_bytes());
+    }
+    server.await_number("connections_memory_bytes", |bytes| bytes < 500_000);
+    worker.send(&b"reserve\r\n".repeat(41));
+    server.await_number("connections_memory_bytes", |bytes| bytes > 1_000_000);
+    server
+        .client()
+        .ask(b"put 0 0 60 1\r\na\r\n", b"INSERTED 1\r\n");
+    worker.expect(b"RESERVED 1 1\r\na\r\n");
+}
+
 /// They are read together with the reserve, and nothing of them happens before
 /// it has its job.
 #[test]

@@ -151,6 +151,27 @@ fn bytes_in_flight_are_bounded_by_address() {
     server.stop();
 }
 
+/// What came behind a request that waits is memory of its connection, the replies to it too.
+#[test]
+fn requests_behind_one_that_waits_are_counted() {
+    let config = "[[listen]]\nprotocol = 'memcache'\naddress = 0\n[[listen]]\n\
+                  protocol = 'faktory'\naddress = 0\nfetch_wait_ms = 10000";
+    let server = Start::of(config).serve_as_configured();
+    let mut memcache = server.client();
+    let mut client = server.client_of("faktory");
+    client.expect(b"+HI {\"v\":2}\r\n");
+    client.ask(b"HELLO {\"v\":2}\r\n", b"+OK\r\n");
+    // Short enough to come in one piece.
+    let behind = "x".repeat(20_000);
+    client.send(format!("FETCH w\r\nACK {behind}\r\n").as_bytes());
+    memcache.await_stat("queue_w_waiters", |n| n == 1);
+    let held = server.number("connections_memory_bytes");
+    assert!(held >= 20_000, "{held} bytes");
+    client.expect(b"$-1\r\n-ERR invalid ACK ");
+    client.expect(format!("{behind}\r\n").as_bytes());
+    server.await_number("connections_memory_bytes", |bytes| bytes < 20_000);
+}
+
 /// A body over HTTP that does not fit is refused, what it holds is given back,
 /// and a protocol's half requests count in the same limit.
 #[test]

@@ -81,6 +81,23 @@ fn pushes_that_are_dropped_are_counted() {
     }
 }
 
+/// Also of a subscriber that is not ready.
+#[test]
+fn subscriptions_are_memory_of_their_connection() {
+    let server = start("");
+    let mut client = server.client_of("pinpriq");
+    let named = |verb: u8| {
+        let each = (0..40).map(|n| named(verb, &format!("{n:01000}")));
+        each.collect::<Vec<_>>().concat()
+    };
+    client.send(&named(0x73));
+    settle(&mut client);
+    server.await_number("connections_memory_bytes", |bytes| bytes >= 40_000);
+    client.send(&named(0x75));
+    settle(&mut client);
+    server.await_number("connections_memory_bytes", |bytes| bytes < 40_000);
+}
+
 /// A group whose first byte never left goes back whole, in its order.
 #[test]
 fn a_group_for_a_subscriber_that_is_gone_goes_back() {

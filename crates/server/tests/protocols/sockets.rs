@@ -237,6 +237,32 @@ fn running_out_of_files_is_survived() {
     first.take("w", b"after");
 }
 
+/// It is tried ten times a second; the log says so a few times.
+#[test]
+fn http_without_a_file_to_be_had_says_so_a_few_times() {
+    let server = Start::of("")
+        .listen(&["memcache=0", "http=0"])
+        .serve_logged();
+    let pid = rustix::process::Pid::from_child(&server.child);
+    let nofile = rustix::process::Resource::Nofile;
+    let limit = |files: u64| {
+        let limit = rustix::process::Rlimit {
+            current: Some(files),
+            maximum: Some(20_000),
+        };
+        rustix::process::prlimit(Some(pid), nofile, limit).unwrap();
+    };
+    limit(3);
+    // The system takes it; the server has no file for it.
+    let _waits = server.client_of("http");
+    let log = eventually("it has failed often", || {
+        let log = server.stderr_text();
+        log.contains("accept a connection, 16 times").then_some(log)
+    });
+    assert_eq!(log.matches("http: cannot accept").count(), 5, "{log}");
+    limit(1000);
+}
+
 /// The log gets its files from the system, or waits for them.
 #[test]
 fn without_a_file_to_be_had_the_log_goes_on_or_waits() {

@@ -196,4 +196,16 @@ fn case_73_requests_that_are_too_long() {
     );
     socket.send(head.as_bytes()).expect("sent");
     assert_eq!(crate::client::answer(&mut socket).status, 431);
+    // A head that is whole is answered in the words of its protocol, as what else is wrong in it.
+    let long = format!("X-Long: {}\r\n", "x".repeat(66_000));
+    let hosts = "Host: x\r\nHost: y\r\n";
+    for (odd, status) in [(long.as_str(), 431), (hosts, 400)] {
+        let refused = s.j_with("ListQueues", odd, "{}");
+        refused.no(status, "InvalidParameterValueException");
+        assert!(refused.header("x-amzn-requestid").is_some());
+        let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+        let refused = s.request("POST /", &format!("{form}{odd}"), "Action=ListQueues");
+        assert_eq!(refused.status, status);
+        assert_eq!(refused.header("content-type"), Some("text/xml"));
+    }
 }

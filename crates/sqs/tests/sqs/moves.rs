@@ -1,12 +1,12 @@
 //! Moves of dead letters beside what others do to the queues they go back to.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quintet_client::{ClientApi, OnOutcome};
 use quintet_sim::{Intercepted, client_api::SimApi};
-use quintet_types::{BulkAction, Caller, Command, Name, Outcome};
+use quintet_types::{BulkAction, Caller, Command, CommandError, Name, Outcome};
 use serde_json::json;
 
 use crate::world::{PATIENCE, Served, sim};
@@ -153,6 +153,48 @@ fn a_dropped_queue_is_not_created_again_by_a_step_of_a_move() {
         let got = served.yes("ReceiveMessage", &json!({"QueueUrl": "dead"}));
         assert_eq!(got["Messages"][0]["Body"], "x");
     }
+}
+
+/// While the disk is full a step is tried once a second, and the move goes on when it is not.
+#[test]
+fn a_move_rests_while_nothing_can_be_stored() {
+    const REFUSED: usize = 3;
+    let tries = AtomicUsize::new(0);
+    let full = Intercepted::new(sim(), move |client_api, caller, command, reply| {
+        if moves(&command) && tries.fetch_add(1, Ordering::SeqCst) < REFUSED {
+            return reply(Outcome::Refused(CommandError::NoSpace), Name::default());
+        }
+        client_api.submit(caller, command, reply);
+    });
+    let served = Served::new(full);
+    let arn = |name: &str| format!("arn:aws:sqs:us-east-1:000000000000:{name}");
+    let policy = json!({"deadLetterTargetArn": arn("dead"), "maxReceiveCount": 1}).to_string();
+    served.yes("CreateQueue", &json!({"QueueName": "dead"}));
+    let attributes = json!({"RedrivePolicy": policy});
+    let input = json!({"QueueName": "source", "Attributes": attributes});
+    served.yes("CreateQueue", &input);
+    let message = json!({"QueueUrl": "source", "MessageBody": "x"});
+    served.yes("SendMessage", &message);
+    // The second receive finds it dead.
+    for _ in 0..2 {
+        let receive = json!({"QueueUrl": "source", "VisibilityTimeout": 0});
+        served.yes("ReceiveMessage", &receive);
+    }
+    let began = Instant::now();
+    let source = json!({"SourceArn": arn("dead")});
+    served.yes("StartMessageMoveTask", &source);
+    loop {
+        let tasks = served.yes("ListMessageMoveTasks", &source);
+        let task = &tasks["Results"][0];
+        if task["Status"] == "COMPLETED" {
+            assert_eq!(task["ApproximateNumberOfMessagesMoved"], 1, "{task}");
+            break;
+        }
+        assert_eq!(task["Status"], "RUNNING", "{task}");
+        assert!(began.elapsed() < PATIENCE, "{task}");
+    }
+    let rested = Duration::from_secs(REFUSED as u64);
+    assert!(began.elapsed() >= rested, "{:?}", began.elapsed());
 }
 
 /// The step that rests when it is cancelled finds that out before it moves anything.

@@ -27,8 +27,13 @@ fn a_send_without_acknowledgement_does_not_count_as_refused() {
         unknown && failed["SenderFault"] != true,
         "{status}: {reply}"
     );
+    // Of several none is put a second time.
+    let entry = |id: &str| json!({"Id": id, "MessageBody": id});
+    let batch = json!({"QueueUrl": url, "Entries": [entry("three"), entry("four")]});
+    let (status, reply) = served.ask("SendMessageBatch", &batch);
+    assert_eq!(status, 500, "{reply}");
     client_api.set_silent(false);
     let most = json!({"QueueUrl": url, "MaxNumberOfMessages": 10});
     let got = served.yes("ReceiveMessage", &most);
-    assert_eq!(got["Messages"].as_array().map(Vec::len), Some(2), "{got}");
+    assert_eq!(got["Messages"].as_array().map(Vec::len), Some(4), "{got}");
 }

@@ -201,6 +201,12 @@ fn a_second_host_is_refused() {
             );
         }
     }
+    // A body that is still on its way does not cost the answer.
+    let body = "b".repeat(900 << 10);
+    let (hosts, len) = ("localhost\r\nHost: localhost", body.len());
+    let head = format!("POST /q.txt HTTP/1.1\r\nHost: {hosts}\r\nContent-Length: {len}\r\n\r\n");
+    let answer = answered(&world, &(head + &body));
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
 }
 
 #[test]

@@ -474,7 +474,8 @@ impl Session for BeanstalkSession {
             Some(BeanstalkReply::Tubes(tubes)) => tubes.capacity(),
             _ => 0,
         };
-        reply + self.tubes.bytes()
+        // A reserve, or a list, that waits behind another has them all.
+        reply + self.tubes.bytes() * self.owed.len().max(1)
     }
 }
 

@@ -134,8 +134,10 @@ impl Bulk {
 
     /// Takes the outcome of a step and returns the next step, if there is one.
     pub(super) fn go_on(&mut self, outcome: &Outcome) -> Option<Command> {
+        // Of what may have been done nothing is tried again.
+        let unknown = matches!(outcome, Outcome::Refused(CommandError::Unknown));
         match why_not(outcome) {
-            Some(_) if self.requested > 1 => self.singly = self.requested,
+            Some(_) if self.requested > 1 && !unknown => self.singly = self.requested,
             refused => {
                 self.singly = self.singly.saturating_sub(self.requested);
                 let requested = self.puts.drain(..self.requested.min(self.puts.len()));
@@ -289,5 +291,18 @@ mod tests {
         (wanted[0], wanted[1], wanted[2 + 1000]) = (1000, 1000, 500);
         assert_eq!(sizes, wanted);
         assert_eq!(bulk.text(), "{\"1007\":\"queue full\"}");
+    }
+
+    #[test]
+    fn jobs_that_may_have_been_put_are_not_put_again() {
+        let put = |at: usize| (at.to_string(), Put::new("q".into(), Body::new(b"{}")));
+        let mut bulk = Bulk::new(BTreeMap::new(), (0..2).map(put).collect());
+        assert!(matches!(bulk.next(), Some(Command::PutMany(_))));
+        assert_eq!(bulk.go_on(&Outcome::Refused(CommandError::Unknown)), None);
+        let unknown = CommandError::Unknown.text();
+        assert_eq!(
+            bulk.text(),
+            format!("{{\"0\":\"{unknown}\",\"1\":\"{unknown}\"}}")
+        );
     }
 }

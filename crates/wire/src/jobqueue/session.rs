@@ -349,7 +349,7 @@ impl Session for JobqueueSession {
         match self.owed.oldest() {
             // It would wait for ever, for a client that may be gone.
             Some(JobqueueReply::Reserved(true)) => HalfClose::Close,
-            Some(_) => HalfClose::Finish,
+            Some(_) => HalfClose::StopWaiting,
             None => match self.missing() {
                 Some(text) => {
                     self.state = JobqueueState::Over;

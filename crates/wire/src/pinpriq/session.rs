@@ -279,4 +279,8 @@ impl Session for PinpriqSession {
 
     /// No packet is long enough to be streamed.
     fn streamed(&mut self, _: Result<LargeBody, CommandError>) {}
+
+    fn held_bytes(&self) -> usize {
+        self.subscribed_bytes + self.subscribed.len() * size_of::<Name>()
+    }
 }

@@ -371,7 +371,6 @@ impl Host {
                 self.submit(client_id, Command::StopWaiting);
                 self.deliver();
             }
-            HalfClose::Finish if waiting => return,
             HalfClose::LastWord if !waiting => self.encode(number, ServerResponse::Own),
             _ => {}
         }
