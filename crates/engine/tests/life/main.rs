@@ -1,5 +1,4 @@
-//! The life of messages, one rule a test. The property test against a naive
-//! model is in `quintet-sim`; what it found has a test of its own in `found`.
+//! The life of messages, one rule a test. What the model of `quintet-sim` found is in `found`.
 
 mod afar;
 mod after;
