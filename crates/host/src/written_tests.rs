@@ -75,15 +75,15 @@ fn step(core: &Core, random: &mut Random, lens: &[usize]) {
     ask(core, command);
 }
 
-/// The work of threads that nobody asks for. True if anything was written.
+/// The work of threads that nobody asks for. True if anything was written or retired.
 fn upkeep(core: &Core) -> bool {
     let never = AtomicBool::new(false);
     let before = core.counts.log_written.load(Ordering::Relaxed);
     let mut over = Instant::now().checked_sub(Duration::from_secs(2));
-    core.retire_one(LOG, &mut over, &never);
+    let retired = core.retire_one(LOG, &mut over, &never);
     assert!(core.write_now());
     core.sync();
-    core.counts.log_written.load(Ordering::Relaxed) > before
+    retired || core.counts.log_written.load(Ordering::Relaxed) > before
 }
 
 fn life(seed: u64, lens: &[usize]) {

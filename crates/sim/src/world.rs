@@ -4,6 +4,9 @@
 use quintet_engine::*;
 use quintet_types::*;
 
+/// Ticks at one time at most; many more than any test needs.
+const TICKS_MAX: u32 = 100_000;
+
 /// An engine, its journal, and a clock that only this moves.
 #[derive(Debug)]
 pub struct World {
@@ -138,7 +141,10 @@ impl World {
     /// Lets time pass and does what is due.
     pub fn wait(&mut self, ms: u64) {
         self.now = self.now + ms;
+        let mut ticks = 0;
         while self.engine.next_deadline() <= self.now {
+            assert!(ticks < TICKS_MAX, "it is due for ever");
+            ticks += 1;
             self.tick();
             self.verify();
         }

@@ -224,6 +224,7 @@ fn of_several_of_a_name_it_is_the_one_that_was_put_last_in_whichever_shard() {
         if goes {
             let by = By::Anyone;
             all[0].ask(1, Command::Delete { id: parent, by });
+            shards::settle(&mut all);
         }
     }
     let mut itself = put_of("b", "", named());
