@@ -7,11 +7,14 @@ use quintet_log::{Epoch, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log, LogError,
 use quintet_types::SegmentRef;
 use smallvec::SmallVec;
 
-use super::shard::{Batch, SLICE_BYTES, Shard, fill};
+use super::shard::{Batch, Shard, fill};
 use super::{Core, Locked, Work, locked};
 
 /// A slice of what is copied is no longer, bytes, where segments are of some MiB.
 const COPIED: u64 = 256 << 10;
+/// Bytes of what a segment begins with that one commit writes of each shard, if they are late. A
+/// frame has a limit.
+pub(crate) const LATE_BYTES: u64 = 1 << 20;
 
 /// The log and what is on its way into it. One mutex guards it; the thread that holds
 /// that writes frames.
@@ -168,7 +171,9 @@ impl Committer {
         for (shard, taken) in shards.iter_mut().zip(&mut self.taken) {
             std::mem::swap(&mut shard.batch, taken);
             let Shard { engine, batch, .. } = &mut **shard;
-            while is_late && engine.restate(SLICE_BYTES, taken) {}
+            if is_late {
+                engine.restate(LATE_BYTES, taken);
+            }
             batch.observers = std::mem::take(&mut taken.observers);
             batch.observers.retain_mut(|observer| {
                 observer.batch_over(engine, commit_number);
@@ -199,8 +204,8 @@ impl Committer {
         true
     }
 
-    /// True if the segment has to end, or has long been full: what it begins with, which is not
-    /// whole yet, is written at once.
+    /// True if the segment has to end, or has long been full: each commit writes much of what it
+    /// begins with, which is not whole yet.
     fn is_late(&self, core: &Core) -> bool {
         let usual = self.bytes().max(core.room.snapshot.load(Ordering::Relaxed));
         self.own > 2 * usual || self.room() < self.reserve() && core.room.is_short()

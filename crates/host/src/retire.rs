@@ -382,6 +382,10 @@ impl Core {
 
     /// Writes the open batch. False if the disk is full.
     pub(super) fn write_now(&self) -> bool {
+        // What found the disk full before is an earlier batch.
+        if self.write_stuck() {
+            return false;
+        }
         let committed = locked(&self.committer).commit(self, Ending::IfFull);
         match committed {
             Committed::Nothing => true,

@@ -5,14 +5,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use quintet_engine::{Fact, Journal};
 use quintet_sim::Random;
-use quintet_sim::disk::{Keep, SimDisk};
+use quintet_sim::disk::{Fault, Keep, SimDisk};
 use quintet_types::{
     BackTo, Body, Command, Effect, LeaseOwner, LeaseRequest, LeaseTime, Name, Outcome, Overrides,
     Pattern, Put, Settings, Take, Transaction,
 };
 
-use super::commit::Ending;
+use super::commit::{Ending, LATE_BYTES};
 use super::keep::tests::{SEGMENT, ask, open_shards, open_with};
 use super::shard::SLICE_BYTES;
 use super::{Core, Work, locked};
@@ -157,8 +158,7 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
     drop(core);
     let queues = |core: &Core| {
         let shard = core.shards[0].lock(Work::Server);
-        let made =
-            |fact: &quintet_engine::Fact| matches!(fact, quintet_engine::Fact::QueueMade { .. });
+        let made = |fact: &Fact| matches!(fact, Fact::QueueMade { .. });
         shard
             .engine
             .image()
@@ -169,7 +169,7 @@ fn a_snapshot_in_many_frames_survives_a_cut_after_any_of_them() {
     let mut ends = 0;
     for at in 1.. {
         let disk = disk.fork();
-        disk.fault_at(at, quintet_sim::disk::Fault::PowerOff(100));
+        disk.fault_at(at, Fault::PowerOff(100));
         let start = std::panic::catch_unwind(|| {
             let core = open_with(&disk, &settings);
             // And the beginning of a segment.
@@ -246,4 +246,64 @@ fn a_segment_begins_in_slices() {
     }
     // A queue is counted as 464 bytes: a slice has nine, and one shard at least fifty.
     assert!(slices >= 6, "{slices}");
+}
+
+/// Where threads decide faster than upkeep writes, commits write the rest, each a part.
+#[test]
+fn a_late_beginning_is_written_in_parts() {
+    let core = open_with(&SimDisk::new(1), &Settings::default());
+    let long = |number: usize| {
+        let mut name = format!("{number}-").into_bytes();
+        name.resize(4000, b'n');
+        Name::new(&name)
+    };
+    for number in 0..600 {
+        let put = Put {
+            queue: long(number),
+            ..Put::default()
+        };
+        assert!(matches!(ask(&core, Command::Put(put)), Outcome::Put { .. }));
+    }
+    while core.restate() {}
+    assert!(core.write_now());
+    locked(&core.committer).commit(&core, Ending::Now);
+    let record = |count: usize| {
+        let mut shard = core.shards[0].lock(Work::Server);
+        assert!(shard.engine.is_restating());
+        for _ in 0..count {
+            shard.batch.record(&Fact::TableDropped(long(0)));
+        }
+    };
+    // More than twice as much as a queue's 4,256 bytes, 600 times.
+    record(2000);
+    let snapshots = || core.counts.log_snapshots.load(Ordering::Relaxed);
+    let rotations = || core.counts.rotations.load(Ordering::Relaxed);
+    let (begun, mut parts) = (rotations(), 0);
+    while rotations() == begun {
+        let before = snapshots();
+        record(1);
+        assert!(core.write_now());
+        let part = snapshots() - before;
+        assert!(part <= LATE_BYTES + 5000, "part {parts}: {part} bytes");
+        parts += 1;
+        assert!(parts < 10, "it goes on for ever");
+    }
+    assert!(parts >= 3, "{parts}");
+}
+
+/// What is decided while a batch waits for room on the disk is no part of it.
+#[test]
+fn the_open_batch_is_written_behind_one_that_found_the_disk_full() {
+    let disk = SimDisk::new(1);
+    let core = open_with(&disk, &Settings::default());
+    let record = || {
+        let mut shard = core.shards[0].lock(Work::Server);
+        shard.batch.record(&Fact::IdMark(1));
+    };
+    record();
+    disk.fault_at(disk.operations() + 1, Fault::NoSpace(0));
+    assert!(!core.write_now());
+    record();
+    assert!(core.write_now());
+    assert!(core.shards[0].lock(Work::Server).batch.is_empty());
 }
