@@ -619,8 +619,8 @@ pub(super) const FOUND: &[Planted] = &[
         what: "the watched tubes of reserves that wait behind another are not counted",
         edits: &[(
             "crates/wire/src/beanstalk/session.rs",
-            "self.tubes.bytes() * self.owed.len().max(1)",
-            "self.tubes.bytes() * self.owed.len().clamp(1, 1)",
+            "self.tubes.bytes() * (1 + behind.count())",
+            "self.tubes.bytes() * (1 + behind.take(0).count())",
         )],
         tests: &[&["--test=protocols", "reserves_behind_one_that_waits"]],
     },
