@@ -664,4 +664,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=rq", "administrative_requests_are_in_the_audit"]],
     },
+    Planted {
+        name: "operator-not-checked",
+        what: "any user may see connections, and reload the configuration, by the API",
+        edits: &[(
+            "crates/api/src/operations.rs",
+            "requester.is_some_and(Requester::may_server)",
+            "requester.is_some()",
+        )],
+        tests: &[&["--test=http", "operations_on_the_server_need"]],
+    },
 ];
