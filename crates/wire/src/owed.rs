@@ -36,9 +36,9 @@ impl<R> Owed<R> {
         self.0.front()
     }
 
-    /// How many requests wait for their reply.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// The replies to the requests behind the oldest.
+    pub(crate) fn behind(&self) -> impl Iterator<Item = &R> {
+        self.0.iter().skip(1)
     }
 
     /// Continues the request that [`Owed::pop`] just returned with this command, whose outcome gets

@@ -619,8 +619,8 @@ pub(super) const FOUND: &[Planted] = &[
         what: "the watched tubes of reserves that wait behind another are not counted",
         edits: &[(
             "crates/wire/src/beanstalk/session.rs",
-            "self.tubes.bytes() * self.owed.len().max(1)",
-            "self.tubes.bytes() * self.owed.len().clamp(1, 1)",
+            "self.tubes.bytes() * (1 + behind.count())",
+            "self.tubes.bytes() * (1 + behind.take(0).count())",
         )],
         tests: &[&["--test=protocols", "reserves_behind_one_that_waits"]],
     },
@@ -663,5 +663,15 @@ pub(super) const FOUND: &[Planted] = &[
             "    \"delete_message\",\n    \"get_message\",\n",
         )],
         tests: &[&["--test=rq", "administrative_requests_are_in_the_audit"]],
+    },
+    Planted {
+        name: "operator-not-checked",
+        what: "any user may see connections, and reload the configuration, by the API",
+        edits: &[(
+            "crates/api/src/operations.rs",
+            "requester.is_some_and(Requester::may_server)",
+            "requester.is_some()",
+        )],
+        tests: &[&["--test=http", "operations_on_the_server_need"]],
     },
 ];

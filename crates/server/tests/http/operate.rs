@@ -221,6 +221,76 @@ fn pages_of_operators_are_hidden_from_others() {
     }
 }
 
+/// Of the API and the console; the audit has those that change something, and who read the
+/// configuration.
+#[test]
+fn operations_on_the_server_need_the_right_server() {
+    let config = "[[user]]\nname = 'ann'\n[[grant]]\nuser = 'ann'\nqueues = ['*']\n\
+                  rights = ['put', 'peek', 'take', 'settle', 'admin']\n";
+    let config = format!("{config}{LISTEN}user = 'ann'\n");
+    let server = Start::of(&config).serve_as_configured();
+    let of_api = |operation: &str| operation.replace(' ', " /api/v1");
+    let looks = [
+        "GET /connections",
+        "GET /workers",
+        "GET /schedules",
+        "GET /schedules/x",
+        "GET /cron",
+        "GET /server",
+        "GET /server/metrics",
+    ];
+    let operates = [
+        "DELETE /connections/999999",
+        "POST /connections/999999/release",
+        "POST /workers/w1/quiet",
+        "PUT /schedules/x",
+        "DELETE /schedules/x",
+        "POST /schedules/x/pause",
+        "POST /schedules/x/resume",
+        "POST /schedules/x/run",
+        "POST /cron/x/pause",
+        "POST /cron/x/resume",
+        "POST /cron/x/run",
+        "GET /server/config",
+        "POST /server/reload",
+    ];
+    for operation in looks.iter().chain(&operates).copied() {
+        let reply = server.ask(&of_api(operation), "", "");
+        assert_eq!(reply.status, 403, "{operation}: {}", reply.body);
+        assert_eq!(reply.json()["code"], "not_permitted", "{operation}");
+    }
+    // With the token that forms need.
+    let form = format!("csrf={}", token(&shown(&server, "/put")));
+    let forms = [
+        "/settings/do/reload",
+        "/cluster/a/do/drain",
+        "/connections/999999/do/close",
+        "/workers/w1/do/quiet",
+        "/schedules/form",
+        "/schedules/x/do/run",
+    ];
+    for path in forms {
+        assert_eq!(post(&server, path, &form).0, 403, "{path}");
+    }
+    for path in ["/schedules/form", "/workers", "/workers/w1/ask/quiet"] {
+        assert_eq!(page(&server, path).0, 403, "{path}");
+    }
+    let audit = text(&server.run(&["audit"]).stdout);
+    let forms = forms.map(|path| format!("POST {path}"));
+    for operation in operates.map(of_api).iter().chain(&forms) {
+        assert!(
+            audit.contains(&format!("{operation} 403")),
+            "{operation}: {audit}"
+        );
+    }
+    for operation in looks.map(of_api) {
+        assert!(
+            !audit.contains(&format!("{operation} ")),
+            "{operation}: {audit}"
+        );
+    }
+}
+
 /// A name that an address cannot have as it is.
 const CRON: &str = "[[cron]]\nname = 'nightly/<b>'\nschedule = '30 2 * * *'\nqueue = 'reports'\n";
 

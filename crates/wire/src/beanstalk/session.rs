@@ -474,8 +474,14 @@ impl Session for BeanstalkSession {
             Some(BeanstalkReply::Tubes(tubes)) => tubes.capacity(),
             _ => 0,
         };
-        // A reserve, or a list, that waits behind another has them all.
-        reply + self.tubes.bytes() * self.owed.len().max(1)
+        // A reserve, or a list, that waits behind another request has all watched tubes.
+        let behind = self.owed.behind().filter(|reply| {
+            matches!(
+                reply,
+                BeanstalkReply::Job(_) | BeanstalkReply::Batch | BeanstalkReply::Watched(_)
+            )
+        });
+        reply + self.tubes.bytes() * (1 + behind.count())
     }
 }
 

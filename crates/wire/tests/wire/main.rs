@@ -4,6 +4,7 @@ mod common;
 mod decoder;
 mod decoder_random;
 mod faktory;
+mod held;
 mod login;
 mod said;
 mod transcripts;
