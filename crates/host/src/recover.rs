@@ -14,7 +14,7 @@ use quintet_log::{
     Disk, Epoch, FrameBuf, FrameKind, LocalStore, Log, LogStore, Options, Recovery, ReplayFrame,
     Spares, Stamp, Storage,
 };
-use quintet_types::{ChunkPlace, LargeBody, Ms, RunId, SegmentRef, Settings, WallAhead};
+use quintet_types::{ChunkPlace, LargeBody, Ms, QueueId, RunId, SegmentRef, Settings, WallAhead};
 
 use super::bodies::Bodies;
 use super::clock::STEP_MS;
@@ -55,12 +55,67 @@ pub struct Replay {
     began: Instant,
     reported: Instant,
     bytes: u64,
-    /// By shard: the records that come next are the snapshot of a segment, and something came
-    /// before it; so many blocks of runs it has named.
-    snapshots: Vec<Option<u64>>,
+    /// By shard: the beginning of the segment is being read, and something came before it.
+    snapshots: Vec<Option<Beginning>>,
+    /// Epoch of the segment's first frame.
+    snapshot_epoch: Epoch,
     /// Nothing came yet.
     fresh: bool,
     contradiction: Option<String>,
+}
+
+/// The beginning of a segment, as far as it was read. First come the queues with blocks of runs,
+/// these blocks, and the shard's counters; then, between the facts of commands, the other queues,
+/// and the counters again.
+#[derive(Clone, Default)]
+struct Beginning {
+    /// Blocks of runs that it has named.
+    blocks: u64,
+    /// The shard's counters came once.
+    is_counted: bool,
+    /// A queue that is known here is written again; its counters come next.
+    queue: Option<QueueId>,
+}
+
+impl Beginning {
+    /// In what a fact contradicts the engine, in words, and whether the beginning is over.
+    fn check(&mut self, shard: u64, engine: &Engine, fact: &Fact) -> (Option<String>, bool) {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "others say nothing of the state before them"
+        )]
+        match fact {
+            Fact::RunImage { .. } if !self.is_counted => {
+                self.blocks += 1;
+                (engine.contradicts(fact), false)
+            }
+            Fact::QueueMade {
+                queue,
+                name,
+                parent: None,
+                created,
+            } => {
+                let known = engine.is_queue(*queue, name, *created);
+                self.queue = known.then_some(*queue);
+                (None, false)
+            }
+            Fact::QueueCounted { queue, .. } => {
+                // Between facts of commands there are counters that no reader had to know.
+                let again = self.queue.take() == Some(*queue);
+                let found = (again || !self.is_counted).then(|| engine.contradicts(fact));
+                (found.flatten(), false)
+            }
+            Fact::ShardCounted(_) if self.is_counted => (None, true),
+            Fact::ShardCounted(_) => {
+                self.is_counted = true;
+                let (here, there) = (engine.cold_stats().blocks, self.blocks);
+                let found = (here != there)
+                    .then(|| format!("shard {shard}: {here} blocks of runs here, {there} there"));
+                (found, false)
+            }
+            _ => (None, false),
+        }
+    }
 }
 
 /// A large body as far as the log told.
@@ -373,6 +428,7 @@ impl Replay {
             reported: now,
             bytes: 0,
             snapshots: vec![None; shards],
+            snapshot_epoch: Epoch(0),
             fresh: true,
             contradiction: None,
         })
@@ -425,7 +481,11 @@ impl Replay {
     pub fn apply(&mut self, frame: &ReplayFrame<'_>) -> Result<(), String> {
         let before = !std::mem::take(&mut self.fresh);
         if frame.first_in_segment {
-            self.snapshots.fill(before.then_some(0));
+            self.snapshots.fill(before.then(Beginning::default));
+            self.snapshot_epoch = frame.epoch;
+        } else if frame.epoch != self.snapshot_epoch {
+            // Another owner does not go on with it.
+            self.snapshots.fill(None);
         }
         self.engines.iter_mut().for_each(Engine::collect_replayed);
         match frame.kind {
@@ -493,18 +553,12 @@ impl Replay {
                     body.clone()
                 })
                 .map_err(|error| error.to_string())?;
-                if let Some(named) = in_snapshot {
-                    *named += u64::from(matches!(fact, Fact::RunImage { .. }));
-                    let mut more = engine.contradicts(&fact);
-                    // Each ends with these.
-                    if matches!(fact, Fact::ShardCounted(_)) {
-                        let blocks = engine.cold_stats().blocks;
-                        more = (*named != blocks).then(|| {
-                            format!("shard {shard}: {blocks} blocks of runs here, {named} there")
-                        });
+                if let Some(beginning) = in_snapshot {
+                    let (found, is_over) = beginning.check(shard, engine, &fact);
+                    self.contradiction = self.contradiction.take().or(found);
+                    if is_over {
                         *in_snapshot = None;
                     }
-                    self.contradiction = self.contradiction.take().or(more);
                 }
                 engine.replay(fact, segment_ref);
             }

@@ -91,6 +91,23 @@ fn a_snapshot_with_other_counts_is_logged_and_used() {
     assert_eq!(frame(&mut replay, None, &[counted(6)]), None);
 }
 
+#[test]
+fn counters_of_a_queue_that_a_slice_of_a_beginning_has_are_compared() {
+    let mut replay = Replay::new(2, &Settings::default()).expect("few shards");
+    let end = || Fact::ShardCounted(Box::default());
+    let first = [made(), counted(3), end(), end()];
+    assert_eq!(frame(&mut replay, Some(1), &first), None);
+    assert_eq!(frame(&mut replay, Some(2), &[end()]), None);
+    // A command's fact, then the slice.
+    assert_eq!(frame(&mut replay, None, &[counted(4)]), None);
+    assert_eq!(frame(&mut replay, None, &[made(), counted(4)]), None);
+    let found = frame(&mut replay, None, &[made(), counted(5)]);
+    let found = found.expect("a contradiction");
+    assert!(found.starts_with("queue q:"), "{found}");
+    assert_eq!(frame(&mut replay, None, &[end()]), None);
+    assert_eq!(frame(&mut replay, None, &[made(), counted(6)]), None);
+}
+
 /// A snapshot's words for a block of a run with so many living messages.
 fn named(live: u32) -> Fact {
     let mut block = Block::new(0, 0, QueueId(1), StateIndex::Ready);
