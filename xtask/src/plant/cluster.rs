@@ -118,10 +118,20 @@ pub(super) const CLUSTER: &[Planted] = &[
         what: "a snapshot that lacks a run is not told of",
         edits: &[(
             "crates/host/src/recover.rs",
-            "                        more = (*named != blocks).then(|| {\n",
-            "                        more = (*named > blocks).then(|| {\n",
+            "                let found = (here != there)\n",
+            "                let found = (here < there)\n",
         )],
         tests: &[&["--lib", "a_snapshot_that_names_other_runs"]],
+    },
+    Planted {
+        name: "slices-not-compared",
+        what: "a standby does not compare the counters in the slices of a segment's beginning",
+        edits: &[(
+            "crates/host/src/recover.rs",
+            "let found = (again || !self.is_counted)",
+            "let found = (again && !self.is_counted)",
+        )],
+        tests: &[&["--lib", "counters_of_a_queue_that_a_slice"]],
     },
     Planted {
         name: "run-named-too-soon",
