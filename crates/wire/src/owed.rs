@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use quintet_types::Command;
 
-use crate::session::{ClientRequest, Next, Step};
+use crate::foreign::Foreign;
+use crate::session::{ClientRequest, HostRequest, Next, Step};
 
 /// Replies to come, that of the oldest request first. `R` is what a protocol
 /// remembers of a request to write its reply.
@@ -19,6 +20,27 @@ impl<R> Owed<R> {
     pub(crate) fn ask(&mut self, used: usize, ask: ClientRequest, reply: R) -> Step {
         self.0.push_back(reply);
         Step::ClientRequest { used, ask }
+    }
+
+    /// The same, for the engine.
+    pub(crate) fn engine(&mut self, used: usize, command: Command, reply: R) -> Step {
+        self.ask(used, ClientRequest::Engine(command), reply)
+    }
+
+    /// The same, whose reply is known.
+    pub(crate) fn own(&mut self, used: usize, reply: R) -> Step {
+        self.ask(used, ClientRequest::Own, reply)
+    }
+
+    /// The same, and the connection closes behind the reply.
+    pub(crate) fn close(&mut self, used: usize, reply: R) -> Step {
+        self.ask(used, ClientRequest::Close, reply)
+    }
+
+    /// Tells the host of a client that speaks another protocol.
+    pub(crate) fn foreign(&mut self, foreign: Foreign, reply: R) -> Step {
+        let ask = ClientRequest::Host(HostRequest::Foreign(foreign));
+        self.ask(0, ask, reply)
     }
 
     /// For a request that never came whole.

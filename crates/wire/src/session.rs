@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use quintet_types::{Command, LargeBody, Ms, Name, Outcome};
+use quintet_types::{Command, CommandError, LargeBody, Ms, Name, Outcome};
 
 use crate::foreign::Foreign;
 use crate::login::{Login, LoginRefused, Logins};
@@ -54,7 +54,7 @@ pub trait Session: Send {
     /// A large body announced by [`Step::Stream`] has been stored (`Ok`), or
     /// could not be (`Err`: its bytes were read and dropped). The next
     /// `decode` sees the bytes behind it.
-    fn streamed(&mut self, body: Result<LargeBody, quintet_types::CommandError>);
+    fn streamed(&mut self, body: Result<LargeBody, CommandError>);
 
     /// The client has closed its sending side and no complete request is left.
     /// Answers what becomes of a take that waits and of the connection.
@@ -221,6 +221,41 @@ pub enum ServerResponse {
     Worker(Option<Arc<Worker>>),
     /// Nothing: the session knows.
     Own,
+}
+
+impl ServerResponse {
+    /// What the engine said, if it was asked.
+    pub fn outcome(&self) -> Option<&Outcome> {
+        if let Self::Engine(outcome, _) = self {
+            Some(outcome)
+        } else {
+            None
+        }
+    }
+
+    /// The engine's error, if it said one.
+    pub(crate) fn refused(&self) -> Option<CommandError> {
+        if let Some(Outcome::Refused(command_error)) = self.outcome() {
+            Some(*command_error)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the client is who it said, if that was checked.
+    pub(crate) fn login(&self) -> Option<&Result<(), LoginRefused>> {
+        if let Self::Login(login) = self {
+            Some(login)
+        } else {
+            None
+        }
+    }
+
+    /// What the engine said; where it was not asked, that all is done.
+    pub(crate) fn outcome_or_done(&self) -> &Outcome {
+        static DONE: Outcome = Outcome::Done;
+        self.outcome().unwrap_or(&DONE)
+    }
 }
 
 /// The step that follows a reply.

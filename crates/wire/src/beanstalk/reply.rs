@@ -67,24 +67,12 @@ pub(super) enum BeanstalkReply {
 impl BeanstalkReply {
     /// Writes it, but for what only the session knows.
     pub(super) fn write(self, response: &ServerResponse, output: &mut Output) {
-        let outcome = match response {
-            ServerResponse::Engine(outcome, _) => outcome,
-            ServerResponse::Server(_)
-            | ServerResponse::Host(_)
-            | ServerResponse::Login(_)
-            | ServerResponse::Worker(_)
-            | ServerResponse::Own => &Outcome::Done,
-        };
-        match (self, outcome) {
+        match (self, response.outcome_or_done()) {
             (BeanstalkReply::Silent, _) => {}
-            (BeanstalkReply::LoggedIn, _) => output.put(match response {
-                ServerResponse::Login(Ok(())) => b"OK\r\n",
-                ServerResponse::Login(Err(refused)) => refused.line(),
-                ServerResponse::Engine(..)
-                | ServerResponse::Server(_)
-                | ServerResponse::Host(_)
-                | ServerResponse::Worker(_)
-                | ServerResponse::Own => INTERNAL_ERROR,
+            (BeanstalkReply::LoggedIn, _) => output.put(match response.login() {
+                Some(Ok(())) => b"OK\r\n",
+                Some(Err(refused)) => refused.line(),
+                None => INTERNAL_ERROR,
             }),
             (BeanstalkReply::StatsTube(_), Outcome::Refused(CommandError::NotPermitted)) => {
                 output.put(NOT_PERMITTED);
@@ -131,18 +119,13 @@ impl BeanstalkReply {
             (BeanstalkReply::Watched(names), _) => {
                 stats::list(names.iter().map(Name::as_bytes), output)
             }
-            (BeanstalkReply::StatsJob, Outcome::Stats(reply)) => match &**reply {
-                StatsReply::Message(message) => stats::job(message, output),
-                StatsReply::Shard(_)
-                | StatsReply::Queue(_)
-                | StatsReply::Queues(_)
-                | StatsReply::Names(_)
-                | StatsReply::Setup(_)
-                | StatsReply::Dependants(_)
-                | StatsReply::HeldKeys(_) => {
+            (BeanstalkReply::StatsJob, Outcome::Stats(reply)) => {
+                if let StatsReply::Message(message) = &**reply {
+                    stats::job(message, output);
+                } else {
                     output.put(INTERNAL_ERROR);
                 }
-            },
+            }
             (
                 BeanstalkReply::Job(_)
                 | BeanstalkReply::Batch

@@ -1,5 +1,7 @@
 //! Reading a command line.
 
+use std::sync::Arc;
+
 use quintet_types::{
     BackTo, BatchId, BatchRequest, By, ByName, Command, Event, How, LeaseOwner, LeaseRequest,
     LeaseTime, MESSAGE_NAME_BYTES_MAX, MessageId, Name, NamedAction, Peek, StatsOf, Wait, When,
@@ -31,13 +33,7 @@ pub(super) const LEASE: LeaseRequest = LeaseRequest {
 pub(super) enum Request<'a> {
     /// This of the engine, to get that reply.
     Engine(Command, BeanstalkReply),
-    Put(Announced),
-    /// The same, with what makes it unique.
-    PutUnique(Announced, &'a [u8]),
-    /// The same, of a member of this batch.
-    PutMember(Announced, BatchId),
-    /// The same, of a job of this name of which it can be asked what became of it.
-    PutTracked(Announced, &'a [u8]),
+    Put(Announced, Option<Beside>),
     /// A batch, of whose callbacks the bodies follow.
     NewBatch(Callbacks),
     Reserve(Wait),
@@ -54,6 +50,17 @@ pub(super) enum Request<'a> {
     Quit,
     /// A request that gets this error.
     Fault(&'static [u8]),
+}
+
+/// Extras of a job that a plain job does not have.
+#[derive(Debug, PartialEq)]
+pub(super) enum Beside {
+    /// Key that makes the job unique.
+    Unique(Box<[u8]>),
+    /// The batch it is counted in.
+    Batch(BatchId),
+    /// Its name, by which it is asked what became of it.
+    Tracked(Arc<[u8]>),
 }
 
 /// The announcement of a put.
@@ -122,15 +129,6 @@ pub(super) fn parse<'a>(line: &'a [u8], used: &Name) -> (Count, Request<'a>) {
 
 fn batch_id(word: &[u8]) -> Option<BatchId> {
     BatchId::parse(std::str::from_utf8(word).ok()?)
-}
-
-/// Something about the batch that the rest of a line names.
-fn of_batch(
-    word: &[u8],
-    ask: fn(BatchId) -> BatchRequest,
-    reply: BeanstalkReply,
-) -> Option<Request<'static>> {
-    Some(engine(Command::Batch(ask(batch_id(word)?)), reply))
 }
 
 /// Asks for the outcome of the tracked job of this name.
@@ -205,92 +203,58 @@ fn arguments<'a>(
     rest: &'a [u8],
     used: impl FnOnce() -> Name,
 ) -> Option<(Count, Option<Request<'a>>)> {
+    use BeanstalkReply::Line;
     let fields = Fields(rest);
-    let job = |fields: Fields<'a>, what: fn(MessageId) -> (Command, BeanstalkReply)| {
-        let (command, reply) = what(MessageId(fields.last(u64::MAX)?));
-        Some(engine(command, reply))
+    let other = |request| (Count::Other, request);
+    let put = |read: fn(&[u8]) -> Option<Beside>| (Count::Put, fields.put_with(read));
+    let of_batch = |ask: fn(BatchId) -> BatchRequest, reply| {
+        Some(engine(Command::Batch(ask(batch_id(rest)?)), reply))
+    };
+    let of_job = |command: fn(MessageId) -> Command, reply| {
+        Some(engine(command(MessageId(fields.last(u64::MAX)?)), reply))
     };
     Some(match verb {
         b"put" => (Count::Put, fields.put()),
-        b"put-unique" => (Count::Put, fields.put_unique()),
-        b"put-member" => (Count::Put, fields.put_member()),
-        b"put-tracked" => (Count::Put, fields.put_tracked()),
-        b"stats-track" => (Count::Other, track(used(), rest)),
-        b"new-batch" => (Count::Other, callbacks(rest).map(Request::NewBatch)),
-        b"open-batch" => {
-            let reply = BeanstalkReply::Line(b"OPENED\r\n");
-            (Count::Other, of_batch(rest, BatchRequest::Open, reply))
-        }
-        b"commit-batch" => {
-            let reply = BeanstalkReply::Line(b"COMMITTED\r\n");
-            (Count::Other, of_batch(rest, BatchRequest::Commit, reply))
-        }
-        b"forget-batch" => {
-            let reply = BeanstalkReply::Line(b"FORGOTTEN\r\n");
-            (Count::Other, of_batch(rest, BatchRequest::Forget, reply))
-        }
-        b"stats-batch" => {
-            let reply = BeanstalkReply::StatsBatch;
-            (Count::Other, of_batch(rest, BatchRequest::Show, reply))
-        }
+        b"put-unique" => put(|id| Some(Beside::Unique(id.into()))),
+        b"put-member" => put(|batch| batch_id(batch).map(Beside::Batch)),
+        b"put-tracked" => put(|name| Some(Beside::Tracked(message_name(name)?.into()))),
+        b"stats-track" => other(track(used(), rest)),
+        b"new-batch" => other(callbacks(rest).map(Request::NewBatch)),
+        b"open-batch" => other(of_batch(BatchRequest::Open, Line(b"OPENED\r\n"))),
+        b"commit-batch" => other(of_batch(BatchRequest::Commit, Line(b"COMMITTED\r\n"))),
+        b"forget-batch" => other(of_batch(BatchRequest::Forget, Line(b"FORGOTTEN\r\n"))),
+        b"stats-batch" => other(of_batch(BatchRequest::Show, BeanstalkReply::StatsBatch)),
         b"reserve-with-timeout" => {
             let wait = fields.last(WAIT_MAX_S);
             let request = |seconds: u64| Request::Reserve(Wait::For(seconds * 1000));
             (Count::ReserveWithTimeout, wait.map(request))
         }
-        b"reserve-batch" => (Count::Other, fields.reserve_batch()),
+        b"reserve-batch" => other(fields.reserve_batch()),
         b"delete" => {
             const BY: By = By::OwnerOrFree;
-            let request = job(fields, |id| {
-                (
-                    Command::Delete { id, by: BY },
-                    BeanstalkReply::Line(b"DELETED\r\n"),
-                )
-            });
-            (Count::Delete, request)
+            let delete = |id| Command::Delete { id, by: BY };
+            (Count::Delete, of_job(delete, Line(b"DELETED\r\n")))
         }
         b"release" => (Count::Release, fields.release()),
         b"bury" => (Count::Bury, fields.bury()),
-        b"touch" => {
-            let request = job(fields, |id| {
-                (Command::Touch(id), BeanstalkReply::Line(b"TOUCHED\r\n"))
-            });
-            (Count::Touch, request)
-        }
-        b"progress" => (Count::Other, fields.progress()),
+        b"touch" => (Count::Touch, of_job(Command::Touch, Line(b"TOUCHED\r\n"))),
+        b"progress" => other(fields.progress()),
         b"use" => (Count::Use, tube(rest).map(Request::Use)),
         b"watch" => (Count::Watch, tube(rest).map(Request::Watch)),
         b"ignore" => (Count::Ignore, tube(rest).map(Request::Ignore)),
         b"reserve-job" => {
-            let request = job(fields, |id| {
-                (
-                    Command::ReserveId { id, lease: LEASE },
-                    BeanstalkReply::ReservedId,
-                )
-            });
-            (Count::Other, request)
+            let reserve = |id| Command::ReserveId { id, lease: LEASE };
+            other(of_job(reserve, BeanstalkReply::ReservedId))
         }
         b"peek" => {
-            let request = job(fields, |id| {
-                (Command::Peek(Peek::Id(id)), BeanstalkReply::Job(b"FOUND "))
-            });
-            (Count::Peek, request)
+            let peek = |id| Command::Peek(Peek::Id(id));
+            (Count::Peek, of_job(peek, BeanstalkReply::Job(b"FOUND ")))
         }
         b"kick" => (Count::Kick, fields.last(u64::MAX).map(Request::Kick)),
-        b"kick-job" => {
-            let request = job(fields, |id| {
-                (Command::KickId(id), BeanstalkReply::Line(b"KICKED\r\n"))
-            });
-            (Count::Other, request)
-        }
+        b"kick-job" => other(of_job(Command::KickId, Line(b"KICKED\r\n"))),
         b"stats-job" => {
-            let request = job(fields, |id| {
-                (
-                    Command::Stats(StatsOf::Message(id)),
-                    BeanstalkReply::StatsJob,
-                )
-            });
-            (Count::StatsJob, request)
+            let stats = |id| Command::Stats(StatsOf::Message(id));
+            (Count::StatsJob, of_job(stats, BeanstalkReply::StatsJob))
         }
         b"stats-tube" => {
             let request = |name| {
@@ -302,16 +266,11 @@ fn arguments<'a>(
         }
         b"pause-tube" => (Count::PauseTube, fields.pause()),
         b"clear-tube" => {
-            let request = |name| {
-                engine(
-                    Command::Flush {
-                        queue: Name::new(name),
-                        reserved: false,
-                    },
-                    BeanstalkReply::Cleared,
-                )
+            let clear = |name| {
+                let (queue, reserved) = (Name::new(name), false);
+                engine(Command::Flush { queue, reserved }, BeanstalkReply::Cleared)
             };
-            (Count::Other, tube(rest).map(request))
+            other(tube(rest).map(clear))
         }
         _ => return None,
     })
@@ -341,6 +300,7 @@ fn unknown(line: &[u8]) -> &'static [u8] {
 }
 
 /// Arguments: decimal numbers after any number of spaces.
+#[derive(Clone, Copy)]
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -375,46 +335,32 @@ impl<'a> Fields<'a> {
         u32::try_from(self.last(u64::from(u32::MAX))?).ok()
     }
 
-    fn put(mut self) -> Option<Request<'a>> {
+    /// Reads the announcement of a put.
+    fn announced(&mut self) -> Option<Announced> {
         let (priority, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
-        Some(Request::Put(Announced {
+        Some(Announced {
             priority,
             due: when(delay_s),
             ttr_ms: u64::from(ttr_s.max(1)) * 1000,
-            len: self.last_small()?,
-        }))
+            len: self.small()?,
+        })
     }
 
-    fn put_unique(self) -> Option<Request<'a>> {
-        let (announced, id) = self.put_with_word()?;
-        Some(Request::PutUnique(announced, id))
+    fn put(mut self) -> Option<Request<'a>> {
+        let announced = self.announced()?;
+        self.0.is_empty().then_some(Request::Put(announced, None))
     }
 
-    fn put_member(self) -> Option<Request<'a>> {
-        let (announced, batch) = self.put_with_word()?;
-        Some(Request::PutMember(announced, batch_id(batch)?))
-    }
-
-    fn put_tracked(self) -> Option<Request<'a>> {
-        let (announced, name) = self.put_with_word()?;
-        Some(Request::PutTracked(announced, message_name(name)?))
-    }
-
-    /// Reads the announcement of a put, and a word behind it.
-    fn put_with_word(mut self) -> Option<(Announced, &'a [u8])> {
-        let (priority, delay_s, ttr_s) = (self.small()?, self.small()?, self.small()?);
-        let len = self.small()?;
+    /// A put, with a word behind it that says what stands beside the job.
+    fn put_with(mut self, read: impl Fn(&[u8]) -> Option<Beside>) -> Option<Request<'a>> {
+        let announced = self.announced()?;
         let [b' ', word @ ..] = self.0 else {
             return None;
         };
-        let announced = Announced {
-            priority,
-            due: when(delay_s),
-            ttr_ms: u64::from(ttr_s.max(1)) * 1000,
-            len,
-        };
-        let is_word = !word.is_empty() && !word.contains(&b' ');
-        is_word.then_some((announced, word))
+        if word.is_empty() || word.contains(&b' ') {
+            return None;
+        }
+        Some(Request::Put(announced, Some(read(word)?)))
     }
 
     fn progress(mut self) -> Option<Request<'a>> {
@@ -625,6 +571,6 @@ mod tests {
         };
         let line = b"put  4294967295 2 0 4";
         let (_, request) = parse(line, &Name::default());
-        assert_eq!(request, Request::Put(put));
+        assert_eq!(request, Request::Put(put, None));
     }
 }

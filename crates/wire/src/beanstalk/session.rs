@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memchr::{memchr, memmem};
 use quintet_types::{
-    BatchId, BatchRequest, Body, Callback, Command, CommandError, Dedupe, Event, LargeBody,
-    ListState, NewBatch, Outcome, Put, Tie,
+    BatchRequest, Body, Callback, Command, CommandError, Dedupe, Event, LargeBody, ListState,
+    NewBatch, Outcome, Put, Tie,
 };
 
 use super::reply::{self, BeanstalkReply, CRLF};
-use super::request::{Announced, Callbacks, LINE_MAX, Request, parse};
+use super::request::{Announced, Beside, Callbacks, LINE_MAX, Request, parse};
 use super::steps::{go_on, queues};
 use super::tubes::Referred;
 use super::{Count, Shared, stats};
@@ -36,16 +36,6 @@ pub(super) struct BeanstalkSession {
     /// Extras of the announced job, if it has any.
     beside: Option<Beside>,
     owed: Owed<BeanstalkReply>,
-}
-
-/// Extras of a job that a plain job does not have.
-enum Beside {
-    /// Key that makes the job unique.
-    Unique(Box<[u8]>),
-    /// The batch it is counted in.
-    Batch(BatchId),
-    /// Its name, by which it is asked what became of it.
-    Tracked(Arc<[u8]>),
 }
 
 /// State of the decoder at the front of the input.
@@ -78,7 +68,7 @@ impl BeanstalkSession {
     }
 
     fn own(&mut self, used: usize, reply: BeanstalkReply) -> Step {
-        self.owed.ask(used, ClientRequest::Own, reply)
+        self.owed.own(used, reply)
     }
 
     fn fault(&mut self, used: usize, line: &'static [u8], env: &Env<'_>) -> Step {
@@ -91,14 +81,13 @@ impl BeanstalkSession {
             if input[0] == foreign::TLS {
                 env.tally.bump(Count::Fault as usize);
                 self.state = BeanstalkState::Over;
-                let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
-                return self.owed.ask(0, ask, BeanstalkReply::Tls);
+                return self.owed.foreign(Foreign::Tls, BeanstalkReply::Tls);
             }
             // A client that has yet to log in refers to nothing.
             if env.logins == Logins::Off || !may_be_auth(input) && env.logins == Logins::Open {
                 self.known = true;
-                let default = ClientRequest::Engine(self.tubes.first());
-                return self.owed.ask(0, default, BeanstalkReply::Silent);
+                let default = self.tubes.first();
+                return self.owed.engine(0, default, BeanstalkReply::Silent);
             }
         }
         // So short a window may be looked at again with each byte that comes.
@@ -128,30 +117,18 @@ impl BeanstalkSession {
         let (ask, reply) = match request {
             // These are what workers do all day.
             Request::Engine(command, reply) => {
-                return self.owed.ask(end, ClientRequest::Engine(command), reply);
+                return self.owed.engine(end, command, reply);
             }
-            Request::Put(put) => {
-                self.beside = None;
-                return self.announced(input, end, put, env);
-            }
-            Request::PutUnique(put, id) => {
-                self.beside = Some(Beside::Unique(id.into()));
-                return self.announced(input, end, put, env);
-            }
-            Request::PutMember(put, batch) => {
-                self.beside = Some(Beside::Batch(batch));
-                return self.announced(input, end, put, env);
-            }
-            Request::PutTracked(put, name) => {
-                self.beside = Some(Beside::Tracked(name.into()));
+            Request::Put(put, beside) => {
+                self.beside = beside;
                 return self.announced(input, end, put, env);
             }
             Request::NewBatch(callbacks) => return self.batch(input, end, callbacks, env),
             Request::Reserve(wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
-                let take = ClientRequest::Engine(self.tubes.reserve(1, wait));
+                let take = self.tubes.reserve(1, wait);
                 let reply = BeanstalkReply::Job(b"RESERVED ");
-                return self.owed.ask(end, take, reply);
+                return self.owed.engine(end, take, reply);
             }
             Request::ReserveBatch(most, wait) => {
                 count_once(&mut self.is_worker, &self.shared.workers);
@@ -166,10 +143,10 @@ impl BeanstalkSession {
                 let kick = ClientRequest::EngineAlone(self.tubes.kick(buried, max));
                 (kick, BeanstalkReply::Kicked(buried, 0, max))
             }
-            Request::Stats => (
-                ClientRequest::Host(HostRequest::Stats),
-                BeanstalkReply::Stats,
-            ),
+            Request::Stats => {
+                let stats = ClientRequest::Host(HostRequest::Stats);
+                (stats, BeanstalkReply::Stats)
+            }
             Request::ListTubes => {
                 let first = ClientRequest::EngineAlone(queues((0, 0)));
                 (first, BeanstalkReply::Tubes(stats::Tubes::new()))
@@ -253,8 +230,8 @@ impl BeanstalkSession {
         let new = bodies.filter(|_| found.ended);
         match new.and_then(|bodies| new_batch(&found.head, bodies)) {
             Some(new) => {
-                let ask = ClientRequest::Engine(Command::Batch(BatchRequest::New(Box::new(new))));
-                self.owed.ask(found.used, ask, BeanstalkReply::NewBatch)
+                let new = Command::Batch(BatchRequest::New(Box::new(new)));
+                self.owed.engine(found.used, new, BeanstalkReply::NewBatch)
             }
             None => self.fault(found.used, reply::EXPECTED_CRLF, env),
         }
@@ -288,16 +265,14 @@ impl BeanstalkSession {
                 (more.name, more.tracked) = (Some(name), true);
             }
         }
-        self.owed
-            .ask(used, ClientRequest::Engine(Command::Put(put)), reply)
+        self.owed.engine(used, Command::Put(put), reply)
     }
 
     /// A job that does not end where it should has used up its id.
     fn not_ended(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         let reply = BeanstalkReply::Line(reply::EXPECTED_CRLF);
-        self.owed
-            .ask(used, ClientRequest::Engine(Command::BurnId), reply)
+        self.owed.engine(used, Command::BurnId, reply)
     }
 
     fn too_big(&mut self, input: &[u8], mut left: u64, env: &Env<'_>) -> Step {

@@ -77,15 +77,10 @@ pub(super) fn go_on(
 }
 
 fn page_of(reply: &StatsReply) -> Option<&QueuePage> {
-    match reply {
-        StatsReply::Queues(page) => Some(page),
-        StatsReply::Shard(_)
-        | StatsReply::Queue(_)
-        | StatsReply::Message(_)
-        | StatsReply::Names(_)
-        | StatsReply::Setup(_)
-        | StatsReply::Dependants(_)
-        | StatsReply::HeldKeys(_) => None,
+    if let StatsReply::Queues(page) = reply {
+        Some(page)
+    } else {
+        None
     }
 }
 

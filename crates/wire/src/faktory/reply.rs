@@ -242,15 +242,8 @@ pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Outp
 
 /// Writes what FETCH answers.
 pub(super) fn fetched(response: &ServerResponse, jobtype: &str, now: Ms, output: &mut Output) {
-    let (outcome, queue) = match response {
-        ServerResponse::Engine(outcome, queue) => (outcome, queue),
-        ServerResponse::Server(_)
-        | ServerResponse::Host(_)
-        | ServerResponse::Login(_)
-        | ServerResponse::Worker(_)
-        | ServerResponse::Own => {
-            return output.put(NOTHING);
-        }
+    let ServerResponse::Engine(outcome, queue) = response else {
+        return output.put(NOTHING);
     };
     match (outcome, why_not(outcome)) {
         (Outcome::Messages(handed), _) if !handed.is_empty() => {

@@ -98,20 +98,19 @@ impl FaktorySession {
     }
 
     fn own(&mut self, used: usize, reply: FaktoryReply) -> Step {
-        self.owed.ask(used, ClientRequest::Own, reply)
+        self.owed.own(used, reply)
     }
 
     fn close(&mut self, used: usize, reply: FaktoryReply) -> Step {
         self.state = FaktoryState::Over;
-        self.owed.ask(used, ClientRequest::Close, reply)
+        self.owed.close(used, reply)
     }
 
     fn hello(&mut self, input: &[u8], env: &Env<'_>) -> Step {
         if self.first.is_tls(input) {
             env.tally.bump(Count::Fault as usize);
             self.state = FaktoryState::Over;
-            let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
-            return self.owed.ask(0, ask, FaktoryReply::Tls);
+            return self.owed.foreign(Foreign::Tls, FaktoryReply::Tls);
         }
         // What begins as no handshake is not waited for.
         const WORD: &[u8] = b"HELLO ";
@@ -446,15 +445,7 @@ impl FaktorySession {
         now: Ms,
         output: &mut Output,
     ) -> Next {
-        let done = Outcome::Done;
-        let outcome = match response {
-            ServerResponse::Engine(outcome, _) => outcome,
-            ServerResponse::Server(_)
-            | ServerResponse::Host(_)
-            | ServerResponse::Login(_)
-            | ServerResponse::Worker(_)
-            | ServerResponse::Own => &done,
-        };
+        let outcome = response.outcome_or_done();
         match owed {
             FaktoryReply::Silent => {}
             FaktoryReply::Tls => {
@@ -462,18 +453,13 @@ impl FaktorySession {
                 return Next::Close;
             }
             FaktoryReply::Greeting(text) => output.line(text.as_bytes()),
-            FaktoryReply::Proved => match response {
-                ServerResponse::Login(Ok(())) => self.proved = true,
-                ServerResponse::Login(Err(LoginRefused::Throttled)) => {
-                    reply::error(LoginRefused::Throttled.text(), output);
+            FaktoryReply::Proved => match response.login() {
+                Some(Ok(())) => self.proved = true,
+                Some(Err(throttled @ LoginRefused::Throttled)) => {
+                    reply::error(throttled.text(), output);
                     return Next::Close;
                 }
-                ServerResponse::Login(Err(_))
-                | ServerResponse::Engine(..)
-                | ServerResponse::Server(_)
-                | ServerResponse::Host(_)
-                | ServerResponse::Worker(_)
-                | ServerResponse::Own => {
+                Some(Err(_)) | None => {
                     reply::error("Invalid password", output);
                     return Next::Close;
                 }

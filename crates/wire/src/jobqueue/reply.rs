@@ -35,15 +35,7 @@ impl JobqueueReply {
         env: &Env<'_>,
         output: &mut Output,
     ) -> Next {
-        let outcome = match response {
-            ServerResponse::Engine(outcome, _) => Some(outcome),
-            ServerResponse::Server(_)
-            | ServerResponse::Host(_)
-            | ServerResponse::Login(_)
-            | ServerResponse::Worker(_)
-            | ServerResponse::Own => None,
-        };
-        match (self, outcome) {
+        match (self, response.outcome()) {
             (JobqueueReply::Tls, _) => {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;

@@ -14,9 +14,7 @@ use crate::bodies::{IncomingBody, ParseResult, drop_some, skip};
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{
-    ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, ServerResponse, Session, Step,
-};
+use crate::session::{Env, HalfClose, HookReply, Next, ServerResponse, Session, Step};
 
 /// Priority, ttp and the length of the data.
 const NUMBERS: usize = 12;
@@ -101,19 +99,16 @@ impl JobqueueSession {
         if closes || matches!(reply, JobqueueReply::Error(_)) {
             env.tally.bump(Count::Fault as usize);
         }
-        let ask = if closes {
-            ClientRequest::Close
-        } else {
-            ClientRequest::Own
-        };
-        self.owed.ask(used, ask, reply)
+        if closes {
+            return self.owed.close(used, reply);
+        }
+        self.owed.own(used, reply)
     }
 
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = JobqueueState::Over;
-        let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
-        self.owed.ask(0, ask, JobqueueReply::Tls)
+        self.owed.foreign(Foreign::Tls, JobqueueReply::Tls)
     }
 
     fn word(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -217,8 +212,8 @@ impl JobqueueSession {
             ttr_ms: Some(u64::from(job.ttp) * 1000),
             ..Put::new(job.queue, body)
         };
-        let put = ClientRequest::Engine(Command::Put(put));
-        self.owed.ask(used, put, JobqueueReply::Added)
+        let put = Command::Put(put);
+        self.owed.engine(used, put, JobqueueReply::Added)
     }
 
     fn refused(&mut self, input: &[u8], error: &'static str, mut left: u64, env: &Env<'_>) -> Step {
@@ -251,9 +246,8 @@ impl JobqueueSession {
             body_max: Some(u32::MAX.into()),
             ..Take::default()
         };
-        let take = ClientRequest::Engine(Command::Take(take));
-        self.owed
-            .ask(TIMEOUT, take, JobqueueReply::Reserved(timeout == 0))
+        let reply = JobqueueReply::Reserved(timeout == 0);
+        self.owed.engine(TIMEOUT, Command::Take(take), reply)
     }
 
     fn delete(&mut self, input: &[u8], env: &Env<'_>) -> Step {
@@ -268,11 +262,7 @@ impl JobqueueSession {
             by: By::Anyone,
             how: How::Finish,
         };
-        self.owed.ask(
-            ID,
-            ClientRequest::Engine(command),
-            JobqueueReply::Deleted(id),
-        )
+        self.owed.engine(ID, command, JobqueueReply::Deleted(id))
     }
 
     /// The missing part of a request whose client sends no more.

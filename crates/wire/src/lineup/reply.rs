@@ -33,46 +33,45 @@ impl LineupReply {
         env: &Env<'_>,
         output: &mut Output,
     ) -> Next {
-        match (self, response) {
-            (LineupReply::Pushed, ServerResponse::Engine(Outcome::Put { .. }, _)) => {
-                output.put(b"+OK\r\n")
-            }
-            (LineupReply::Pushed, ServerResponse::Engine(Outcome::Refused(command_error), _)) => {
+        match (self, response.outcome()) {
+            (Self::Pushed, Some(Outcome::Put { .. })) => output.put(b"+OK\r\n"),
+            (Self::Pushed, Some(Outcome::Refused(command_error))) => {
                 error(output, push_error(*command_error));
             }
-            (LineupReply::Popped, ServerResponse::Engine(Outcome::Messages(messages), _)) => {
+            (Self::Popped, Some(Outcome::Messages(messages))) => {
                 env.tally.bump(Count::Hit as usize);
                 for message in messages {
                     output.put(b"$");
                     output.block(&message.body);
                 }
             }
-            (LineupReply::Popped, ServerResponse::Engine(Outcome::Empty, _)) => {
+            (Self::Popped, Some(Outcome::Empty)) => {
                 env.tally.bump(Count::Miss as usize);
                 error(output, "NO_MESSAGES");
             }
-            (LineupReply::Popped, ServerResponse::Engine(Outcome::Refused(command_error), _)) => {
+            (Self::Popped, Some(Outcome::Refused(command_error))) => {
                 error(output, pop_error(*command_error));
             }
-            (LineupReply::LoggedIn, ServerResponse::Login(Ok(()))) => output.put(b"+OK\r\n"),
-            (LineupReply::LoggedIn, ServerResponse::Login(Err(refused))) => {
-                output.put(b"-");
-                output.put(refused.line());
-            }
-            (LineupReply::Pong, _) => output.put(b"+PONG\r\n"),
-            (LineupReply::Error(text), _) => error(output, text),
-            (LineupReply::Last(text), _) => {
+            (Self::LoggedIn, _) => match response.login() {
+                Some(Ok(())) => output.put(b"+OK\r\n"),
+                Some(Err(refused)) => {
+                    output.put(b"-");
+                    output.put(refused.line());
+                }
+                None => error(output, INVALID),
+            },
+            (Self::Pong, _) => output.put(b"+PONG\r\n"),
+            (Self::Error(text), _) => error(output, text),
+            (Self::Last(text), _) => {
                 error(output, text);
                 return Next::Close;
             }
-            (LineupReply::End, _) => return Next::Close,
-            (LineupReply::Tls, _) => {
+            (Self::End, _) => return Next::Close,
+            (Self::Tls, _) => {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (LineupReply::Pushed | LineupReply::Popped | LineupReply::LoggedIn, _) => {
-                error(output, INVALID)
-            }
+            (Self::Pushed | Self::Popped, _) => error(output, INVALID),
         }
         Next::Done
     }

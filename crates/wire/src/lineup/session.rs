@@ -14,9 +14,7 @@ use crate::lines::{Line, Lines};
 use crate::login::{Logins, auth_line};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{
-    ClientRequest, Env, HookReply, HostRequest, Next, ServerResponse, Session, Step,
-};
+use crate::session::{ClientRequest, Env, HookReply, Next, ServerResponse, Session, Step};
 
 /// A message over this many times the limit is not read to its end.
 const SWALLOW_TIMES: u64 = 16;
@@ -59,29 +57,20 @@ impl LineupSession {
     }
 
     fn own(&mut self, used: usize, reply: LineupReply, env: &Env<'_>) -> Step {
-        let ask = match reply {
-            LineupReply::Last(_) | LineupReply::End => {
-                self.state = LineupState::Over;
-                ClientRequest::Close
-            }
-            LineupReply::Pushed
-            | LineupReply::Popped
-            | LineupReply::Pong
-            | LineupReply::LoggedIn
-            | LineupReply::Error(_)
-            | LineupReply::Tls => ClientRequest::Own,
-        };
         if matches!(reply, LineupReply::Error(_) | LineupReply::Last(_)) {
             env.tally.bump(Count::Fault as usize);
         }
-        self.owed.ask(used, ask, reply)
+        if matches!(reply, LineupReply::Last(_) | LineupReply::End) {
+            self.state = LineupState::Over;
+            return self.owed.close(used, reply);
+        }
+        self.owed.own(used, reply)
     }
 
     fn tls(&mut self, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = LineupState::Over;
-        let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
-        self.owed.ask(0, ask, LineupReply::Tls)
+        self.owed.foreign(Foreign::Tls, LineupReply::Tls)
     }
 
     fn command(&mut self, input: &[u8], line: &[u8], env: &Env<'_>) -> Step {
@@ -89,9 +78,8 @@ impl LineupSession {
         if env.logins != Logins::Off
             && let Some(login) = auth_line(line.trim_ascii_end())
         {
-            return self
-                .owed
-                .ask(used, ClientRequest::Login(login), LineupReply::LoggedIn);
+            let ask = ClientRequest::Login(login);
+            return self.owed.ask(used, ask, LineupReply::LoggedIn);
         }
         match parse(line) {
             Request::Push { priority, len } => self.announce(input, used, (priority, len), env),
@@ -107,8 +95,8 @@ impl LineupSession {
                     queues: [self.shared.queue.clone()].into(),
                     ..Take::default()
                 };
-                let take = ClientRequest::Engine(Command::Take(take));
-                self.owed.ask(used, take, LineupReply::Popped)
+                self.owed
+                    .engine(used, Command::Take(take), LineupReply::Popped)
             }
             Request::Ping => {
                 env.tally.bump(Count::Ping as usize);
@@ -152,8 +140,8 @@ impl LineupSession {
             priority: Some(priority),
             ..Put::new(queue, body)
         };
-        let put = ClientRequest::Engine(Command::Put(put));
-        self.owed.ask(used, put, LineupReply::Pushed)
+        self.owed
+            .engine(used, Command::Put(put), LineupReply::Pushed)
     }
 
     fn message(&mut self, coming: IncomingBody<u32>, input: &[u8], env: &Env<'_>) -> Step {

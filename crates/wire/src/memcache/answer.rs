@@ -144,14 +144,8 @@ impl MemcacheReply {
 /// True if an item was not stored for its own sake: what it is answered with
 /// leaves the connection open.
 fn dropped(response: &ServerResponse) -> bool {
-    match response {
-        ServerResponse::Engine(Outcome::Refused(command_error), _) => not_stored(*command_error),
-        ServerResponse::Worker(_) | ServerResponse::Own => true,
-        ServerResponse::Engine(..)
-        | ServerResponse::Server(_)
-        | ServerResponse::Host(_)
-        | ServerResponse::Login(_) => false,
-    }
+    matches!(response, ServerResponse::Worker(_) | ServerResponse::Own)
+        || response.refused().is_some_and(not_stored)
 }
 
 /// The reply to a meta command.
@@ -245,26 +239,19 @@ fn monitored(
     owed: &mut Owed<MemcacheReply>,
     output: &mut Output,
 ) -> Next {
-    match response {
-        ServerResponse::Engine(Outcome::Messages(messages), queue) => {
-            messages_of(messages, queue, shared, output);
-            monitor.left = monitor.left.saturating_sub(1);
-            if monitor.left > 0 && env.now < monitor.until {
-                let take = monitor.take(shared);
-                return owed.again(MemcacheReply::Monitor(monitor), take);
-            }
+    if let ServerResponse::Engine(Outcome::Messages(messages), queue) = response {
+        messages_of(messages, queue, shared, output);
+        monitor.left = monitor.left.saturating_sub(1);
+        if monitor.left > 0 && env.now < monitor.until {
+            let take = monitor.take(shared);
+            return owed.again(MemcacheReply::Monitor(monitor), take);
         }
-        ServerResponse::Engine(Outcome::Empty, _) => {}
+    } else if !matches!(
+        response.outcome(),
         // As many are open as may be: the client is to confirm some.
-        ServerResponse::Engine(Outcome::Refused(CommandError::HeldLimit), _) => {}
-        ServerResponse::Engine(..)
-        | ServerResponse::Server(_)
-        | ServerResponse::Host(_)
-        | ServerResponse::Login(_)
-        | ServerResponse::Worker(_)
-        | ServerResponse::Own => {
-            return unexpected(response, output);
-        }
+        Some(Outcome::Empty | Outcome::Refused(CommandError::HeldLimit))
+    ) {
+        return unexpected(response, output);
     }
     output.put(END);
     Next::Done
@@ -299,19 +286,12 @@ fn listed(
 
 /// An error, or an answer that does not fit the question.
 fn unexpected(response: &ServerResponse, output: &mut Output) -> Next {
-    match response {
-        ServerResponse::Engine(Outcome::Refused(command_error), _) => {
-            refused(*command_error, output)
-        }
-        ServerResponse::Host(Err(text)) => server_error(text, output),
-        ServerResponse::Engine(..)
-        | ServerResponse::Server(_)
-        | ServerResponse::Host(Ok(_))
-        | ServerResponse::Login(_)
-        | ServerResponse::Worker(_)
-        | ServerResponse::Own => {
-            server_error("unexpected answer", output);
-        }
+    if let Some(command_error) = response.refused() {
+        refused(command_error, output);
+    } else if let ServerResponse::Host(Err(text)) = response {
+        server_error(text, output);
+    } else {
+        server_error("unexpected answer", output);
     }
     Next::Close
 }
@@ -320,13 +300,8 @@ fn unexpected(response: &ServerResponse, output: &mut Output) -> Next {
 fn no_queue_no_matter(response: &ServerResponse) -> &ServerResponse {
     static NOTHING_DONE: std::sync::LazyLock<ServerResponse> =
         std::sync::LazyLock::new(|| ServerResponse::Engine(Outcome::Count(0), Name::default()));
-    match response {
-        ServerResponse::Engine(Outcome::Refused(CommandError::QueueNotFound), _) => &NOTHING_DONE,
-        ServerResponse::Engine(..)
-        | ServerResponse::Server(_)
-        | ServerResponse::Host(_)
-        | ServerResponse::Login(_)
-        | ServerResponse::Worker(_)
-        | ServerResponse::Own => response,
+    match response.refused() {
+        Some(CommandError::QueueNotFound) => &NOTHING_DONE,
+        Some(_) | None => response,
     }
 }

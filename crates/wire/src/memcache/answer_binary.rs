@@ -19,15 +19,7 @@ impl BinaryReply {
         output: &mut Output,
     ) -> Next {
         let Self { head, what } = self;
-        let refused = match response {
-            ServerResponse::Engine(Outcome::Refused(command_error), _) => Some(*command_error),
-            ServerResponse::Engine(..)
-            | ServerResponse::Server(_)
-            | ServerResponse::Host(_)
-            | ServerResponse::Login(_)
-            | ServerResponse::Worker(_)
-            | ServerResponse::Own => None,
-        };
+        let refused = response.refused();
         match (what, response) {
             (What::Error(status, text), _) => head.say(status, text.as_bytes(), output),
             (What::Fault(status, text), _) => {
@@ -108,14 +100,10 @@ impl BinaryReply {
                 head.say(Status::Done, b"", output);
             }
             (What::Get { .. } | What::Login | What::Stats | What::Queues(_), response) => {
-                let text = match response {
-                    ServerResponse::Host(Err(text)) => text,
-                    ServerResponse::Engine(..)
-                    | ServerResponse::Server(_)
-                    | ServerResponse::Host(Ok(_))
-                    | ServerResponse::Login(_)
-                    | ServerResponse::Worker(_)
-                    | ServerResponse::Own => "unexpected answer",
+                let text = if let ServerResponse::Host(Err(text)) = response {
+                    text.as_str()
+                } else {
+                    "unexpected answer"
                 };
                 head.say(Status::Temporary, text.as_bytes(), output);
                 return Next::Close;

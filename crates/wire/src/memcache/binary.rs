@@ -287,7 +287,7 @@ impl MemcacheSession {
         } else {
             What::Error(Status::Auth, "not as PLAIN has it")
         };
-        self.owed.ask(used, ClientRequest::Own, reply(frame, what))
+        self.owed.own(used, reply(frame, what))
     }
 
     /// Answers an error, and drops what belongs to the request.
@@ -302,13 +302,11 @@ impl MemcacheSession {
         if far || frame.head.errors_close() {
             self.state = MemcacheState::Over;
             let what = What::Fault(status, text);
-            return self
-                .owed
-                .ask(HEAD, ClientRequest::Close, reply(frame, what));
+            return self.owed.close(HEAD, reply(frame, what));
         }
         let reply = reply(frame, What::Error(status, text));
         if frame.total == 0 {
-            return self.owed.ask(HEAD, ClientRequest::Own, reply);
+            return self.owed.own(HEAD, reply);
         }
         self.state = MemcacheState::unwanted(frame.total, b"", Unwanted::Dropped(reply));
         Step::Skip { used: HEAD }
@@ -320,7 +318,7 @@ impl MemcacheSession {
         self.state = MemcacheState::Over;
         let what = What::Fault(Status::Invalid, "invalid header");
         let reply = MemcacheReply::binary_of(head, what);
-        self.owed.ask(0, ClientRequest::Close, reply)
+        self.owed.close(0, reply)
     }
 }
 

@@ -31,13 +31,11 @@ impl MemcacheSession {
             }
             Some(b"quit") => {
                 self.state = MemcacheState::Over;
-                return self
-                    .owed
-                    .ask(used, ClientRequest::Close, MemcacheReply::Goodbye);
+                return self.owed.close(used, MemcacheReply::Goodbye);
             }
             _ => {
                 let reply = MemcacheReply::Line(UNAUTHENTICATED);
-                return self.owed.ask(used, ClientRequest::Own, reply);
+                return self.owed.own(used, reply);
             }
         };
         let length = length.and_then(number);
@@ -51,7 +49,7 @@ impl MemcacheSession {
             None => {
                 self.state = MemcacheState::Over;
                 let reply = MemcacheReply::Fault(Fault::BAD_DATA);
-                self.owed.ask(used, ClientRequest::Close, reply)
+                self.owed.close(used, reply)
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::lines::{Line, Lines};
 use crate::output::Output;
 use crate::owed::Owed;
 use crate::session::{
-    ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, ServerResponse, Session, Step,
+    ClientRequest, Env, HalfClose, HookReply, Next, ServerResponse, Session, Step,
 };
 
 /// The end of every data block of the text protocol.
@@ -127,8 +127,7 @@ impl MemcacheSession {
         env.tally.bump(Count::Fault as usize);
         self.state = MemcacheState::Over;
         self.parts.clear();
-        self.owed
-            .ask(used, ClientRequest::Close, MemcacheReply::Fault(fault))
+        self.owed.close(used, MemcacheReply::Fault(fault))
     }
 
     /// Begins the request of a line; `None` if it waits in parts or state.
@@ -156,8 +155,7 @@ impl MemcacheSession {
     fn foreign(&mut self, foreign: Foreign, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
         self.state = MemcacheState::Over;
-        let ask = ClientRequest::Host(HostRequest::Foreign(foreign));
-        self.owed.ask(0, ask, MemcacheReply::Foreign(foreign))
+        self.owed.foreign(foreign, MemcacheReply::Foreign(foreign))
     }
 
     /// Goes on with a data block.
@@ -221,7 +219,7 @@ impl MemcacheSession {
         match then {
             Unwanted::NotACache => self.fault(whole, Fault::NOT_A_CACHE, env),
             Unwanted::Dropped(_) if !rest.ends_with(end) => self.fault(whole, Fault::BAD_DATA, env),
-            Unwanted::Dropped(reply) => self.owed.ask(whole, ClientRequest::Own, reply),
+            Unwanted::Dropped(reply) => self.owed.own(whole, reply),
         }
     }
 

@@ -10,12 +10,11 @@ use quintet_types::{
 
 use super::frame::{self, Frame, Push, Verb};
 use super::{Count, Shared};
+use crate::bodies::skip;
 use crate::foreign::{First, Foreign};
 use crate::output::Output;
 use crate::owed::Owed;
-use crate::session::{
-    ClientRequest, Env, HookReply, HostRequest, Next, ServerResponse, Session, Step,
-};
+use crate::session::{ClientRequest, Env, HookReply, Next, ServerResponse, Session, Step};
 
 /// Priority of packets that are never selected: behind all that a push can name.
 const PRIORITY_NOT_SELECTABLE: u32 = 256;
@@ -97,16 +96,11 @@ impl PinpriqSession {
     fn pop(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
         env.tally.bump(Count::Pop as usize);
         if name.is_empty() {
-            return self
-                .owed
-                .ask(used, ClientRequest::Own, PinpriqReply::Popped);
+            return self.owed.own(used, PinpriqReply::Popped);
         }
         let take = self.take([Name::new(name)]);
-        self.owed.ask(
-            used,
-            ClientRequest::Engine(Command::Take(take)),
-            PinpriqReply::Popped,
-        )
+        self.owed
+            .engine(used, Command::Take(take), PinpriqReply::Popped)
     }
 
     fn subscribe(&mut self, used: usize, name: &[u8], env: &Env<'_>) -> Step {
@@ -142,12 +136,8 @@ impl PinpriqSession {
             return Step::Skip { used };
         }
         let queue = Name::new(name);
-        let command = Command::WatchQueue { queue, on };
-        self.owed.ask(
-            used,
-            ClientRequest::EngineOrClose(command),
-            PinpriqReply::Nothing,
-        )
+        let ask = ClientRequest::EngineOrClose(Command::WatchQueue { queue, on });
+        self.owed.ask(used, ask, PinpriqReply::Nothing)
     }
 
     /// The client can take a group. It stands in line from now on, even before
@@ -159,29 +149,21 @@ impl PinpriqSession {
         }
         self.ready = true;
         let take = self.take(self.subscribed.iter().cloned());
-        let command = Command::Watch(Some(Box::new(take)));
-        self.owed.ask(
-            1,
-            ClientRequest::EngineOrClose(command),
-            PinpriqReply::Nothing,
-        )
+        let ask = ClientRequest::EngineOrClose(Command::Watch(Some(Box::new(take))));
+        self.owed.ask(1, ask, PinpriqReply::Nothing)
     }
 
     /// The protocol has no word for an error. Nothing behind it is read.
     fn fault(&mut self, used: usize, env: &Env<'_>) -> Step {
         env.tally.bump(Count::Fault as usize);
-        self.owed
-            .ask(used, ClientRequest::Close, PinpriqReply::Nothing)
+        self.owed.close(used, PinpriqReply::Nothing)
     }
 
     /// Drops what has come of a push that nobody wants.
     fn drop_unwanted(&mut self, input: &[u8]) -> Step {
         let used = self.unwanted.min(input.len());
         self.unwanted -= used;
-        match used {
-            0 => Step::More,
-            used => Step::Skip { used },
-        }
+        skip(used)
     }
 }
 
@@ -191,8 +173,7 @@ impl Session for PinpriqSession {
             env.tally.bump(Count::Fault as usize);
             // Nothing behind it is read.
             self.unwanted = usize::MAX;
-            let ask = ClientRequest::Host(HostRequest::Foreign(Foreign::Tls));
-            return self.owed.ask(0, ask, PinpriqReply::Tls);
+            return self.owed.foreign(Foreign::Tls, PinpriqReply::Tls);
         }
         if self.unwanted > 0 {
             return self.drop_unwanted(input);
@@ -222,15 +203,11 @@ impl Session for PinpriqSession {
     fn encode(&mut self, response: &ServerResponse, env: &Env<'_>, output: &mut Output) -> Next {
         // There is no word for them, and a push that was dropped in silence would
         // be taken for one that is kept.
-        if let ServerResponse::Engine(
-            Outcome::Refused(CommandError::Unavailable | CommandError::NotPermitted),
-            _,
-        ) = response
-        {
+        if let Some(CommandError::Unavailable | CommandError::NotPermitted) = response.refused() {
             return Next::Close;
         }
-        match (self.owed.pop(), response) {
-            (Some(PinpriqReply::Pushed), ServerResponse::Engine(Outcome::Refused(_), _)) => {
+        match (self.owed.pop(), response.outcome()) {
+            (Some(PinpriqReply::Pushed), Some(Outcome::Refused(_))) => {
                 env.tally.bump(Count::Dropped as usize);
             }
             (Some(PinpriqReply::Nothing | PinpriqReply::Pushed), _) => {}
@@ -238,10 +215,7 @@ impl Session for PinpriqSession {
                 output.put(Foreign::Tls.answer());
                 return Next::Close;
             }
-            (
-                Some(PinpriqReply::Popped),
-                ServerResponse::Engine(Outcome::Messages(messages), _),
-            ) => {
+            (Some(PinpriqReply::Popped), Some(Outcome::Messages(messages))) => {
                 env.tally.bump(Count::Hit as usize);
                 frame::group(messages, output);
             }
