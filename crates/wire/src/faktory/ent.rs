@@ -10,7 +10,7 @@ use quintet_types::{
 use sha2::{Digest as _, Sha256};
 
 use super::failure;
-use super::job::{Job, RETRY, member, string_member, time_member};
+use super::job::{Job, RETRY, instant, member, string_member, time_member};
 use super::json::{self, Kind};
 use super::moment;
 
@@ -74,10 +74,7 @@ fn new(rest: &str) -> Result<New, String> {
         return Err("invalid JSON: a batch is an object".to_owned());
     }
     let mut new = New::default();
-    for (name, value) in object.members() {
-        if value.kind == Kind::Null {
-            continue;
-        }
+    for (name, value) in object.given() {
         let string = || {
             let string = value.string().map(|text| text.into_owned());
             string.ok_or_else(|| format!("invalid JSON: {name} is a string"))
@@ -124,7 +121,7 @@ impl Batches {
 }
 
 fn callback_of(value: json::Value<'_>) -> Result<Job, String> {
-    Job::read_callback(value).map_err(|refused| refused.text())
+    Job::read(value, false).map_err(|refused| refused.text())
 }
 
 fn callback(job: &Job, now: Ms, dead_ttl_ms: u64) -> Callback {
@@ -197,13 +194,12 @@ pub(super) fn wishes(job: &Job, now: Ms) -> Result<Wishes, String> {
         return Ok(wishes);
     };
     let (mut unique_s, mut until) = (None, Scope::Done);
-    for (name, value) in custom.members() {
+    for (name, value) in custom.given() {
         let seconds = || {
             let number = value.whole_number().and_then(|n| u64::try_from(n).ok());
             number.ok_or_else(|| format!("{name} is a whole number of seconds"))
         };
         match &*name {
-            _ if value.kind == Kind::Null => {}
             "bid" => {
                 let id = value.string().and_then(|text| BatchId::parse(&text));
                 let id = id.ok_or_else(|| "No such batch".to_owned())?;
@@ -225,12 +221,7 @@ pub(super) fn wishes(job: &Job, now: Ms) -> Result<Wishes, String> {
             "expires_in" => wishes.expires = Expiry::In(seconds()?.saturating_mul(1000)),
             "expires_at" => {
                 let text = value.string().unwrap_or_default();
-                let at = moment::read(&text).map_err(|why| {
-                    let mut shown = String::new();
-                    json::quote(&text, &mut shown);
-                    format!("invalid timestamp for 'expires_at': {shown}: {why}")
-                })?;
-                wishes.expires = Expiry::AtWall(at);
+                wishes.expires = Expiry::AtWall(instant(&name, &text)?);
             }
             _ => {}
         }
@@ -273,9 +264,8 @@ pub(super) fn track(rest: &str) -> Result<Tracking, String> {
 fn set(rest: &str) -> Option<Tracking> {
     let object = json::whole(rest).ok()?;
     let (mut jid, mut percent, mut text, mut until) = (String::new(), None, None, None);
-    for (name, value) in object.members() {
+    for (name, value) in object.given() {
         match &*name {
-            _ if value.kind == Kind::Null => {}
             "jid" => jid = value.string()?.into_owned(),
             "percent" => {
                 let number = value.whole_number()?.clamp(0, 100);
@@ -358,7 +348,7 @@ mod tests {
         let text = format!(
             r#"{{"jid":"job00001","jobtype":"T","args":[1],"at":"1970-01-01T00:00:20Z","custom":{custom}}}"#
         );
-        Job::read(json::whole(&text).unwrap()).unwrap()
+        Job::read(json::whole(&text).unwrap(), true).unwrap()
     }
 
     #[test]

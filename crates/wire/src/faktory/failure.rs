@@ -56,10 +56,7 @@ pub(super) fn read(text: &str) -> Option<(String, Report)> {
     }
     let (mut jid, mut errtype, mut message) = (String::new(), String::new(), String::new());
     let mut backtrace = Vec::new();
-    for (name, value) in object.members() {
-        if value.kind == Kind::Null {
-            continue;
-        }
+    for (name, value) in object.given() {
         match &*name {
             "jid" => jid = string(&name, value).ok()?,
             "errtype" => errtype = string(&name, value).ok()?,

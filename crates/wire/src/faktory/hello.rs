@@ -67,10 +67,7 @@ pub(super) fn read(line: &[u8]) -> Option<Hello> {
         return None;
     }
     let mut hello = Hello::default();
-    for (name, value) in object.members() {
-        if value.kind == Kind::Null {
-            continue;
-        }
+    for (name, value) in object.given() {
         match &*name {
             "v" => drop(value.whole_number()?),
             "pwdhash" => hello.pwdhash = Some(value.string()?.into_owned()),

@@ -66,10 +66,12 @@ impl Refused {
 }
 
 impl Job {
-    /// Reads a job and looks at its members in the order of the original.
-    pub(super) fn read(value: Value<'_>) -> Result<Self, Refused> {
+    /// Reads a job and looks at its members in the order of the original. The callback of a batch
+    /// need not have a `jid`: it gets one when it is fetched, as what was put elsewhere is.
+    pub(super) fn read(value: Value<'_>, needs_jid: bool) -> Result<Self, Refused> {
         let mut job = Self::typed(value).map_err(Refused::Json)?;
-        let why = match JID.contains(&job.jid.len()) {
+        let has_none = job.jid.is_empty() && !needs_jid;
+        let why = match JID.contains(&job.jid.len()) || has_none {
             true => job.fault(),
             false => Some("jobs must have a reasonable jid parameter".to_owned()),
         };
@@ -79,20 +81,8 @@ impl Job {
         }
     }
 
-    /// The callback of a batch, which need not have a `jid`: it gets one when it is fetched, as
-    /// what was put elsewhere is.
-    pub(super) fn read_callback(value: Value<'_>) -> Result<Self, Refused> {
-        let mut job = Self::typed(value).map_err(Refused::Json)?;
-        if !job.jid.is_empty() {
-            return Self::read(value);
-        }
-        match job.fault() {
-            Some(why) => Err(Refused::Job(job.jid, why)),
-            None => Ok(job),
-        }
-    }
-
-    /// The members by their types; `null` is a job with none.
+    /// The members by their types; `null` is a job with none. A member that is `null` is as if it
+    /// were absent.
     fn typed(value: Value<'_>) -> Result<Self, String> {
         let mut job = Self {
             queue: DEFAULT_QUEUE.to_owned(),
@@ -105,62 +95,37 @@ impl Job {
             }
         }
         for (name, value) in value.members() {
-            if value.kind == Kind::Null {
-                job.forget(&name);
-                continue;
-            }
+            let given = Some(value).filter(|value| value.kind != Kind::Null);
+            let text = || given.map(|value| string(&name, value)).transpose();
+            let whole = || given.map(|value| number(&name, value)).transpose();
+            let json = |kind| given.map(|value| compact(&name, value, kind)).transpose();
             match &*name {
-                "jid" => job.jid = string(&name, value)?,
+                "jid" => job.jid = text()?.unwrap_or_default(),
                 "queue" => {
-                    let queue = string(&name, value)?;
-                    job.queue = if queue.is_empty() {
-                        DEFAULT_QUEUE.to_owned()
-                    } else {
-                        queue
-                    };
+                    let queue = text()?.filter(|queue| !queue.is_empty());
+                    job.queue = queue.unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
                 }
-                "jobtype" => job.jobtype = string(&name, value)?,
-                "args" => job.args = compact(&name, value, Kind::Array)?,
-                "created_at" => job.created_at = Some(string(&name, value)?),
-                "retry" => job.retry = Some(number(&name, value)?),
-                "reserve_for" => job.reserve_for = Some(number(&name, value)?),
-                "at" => job.at = Some((string(&name, value)?, Ms(0))),
-                "backtrace" => job.backtrace = Some(number(&name, value)?),
+                "jobtype" => job.jobtype = text()?.unwrap_or_default(),
+                "args" => job.args = json(Kind::Array)?.unwrap_or_default(),
+                "created_at" => job.created_at = text()?,
+                "retry" => job.retry = whole()?,
+                "reserve_for" => job.reserve_for = whole()?,
+                "at" => job.at = text()?.map(|at| (at, Ms(0))),
+                "backtrace" => job.backtrace = whole()?,
                 // A member that the original does not know may be anything.
-                "priority" => job.priority = value.whole_number(),
-                "custom" => job.custom = Some(compact(&name, value, Kind::Object)?),
+                "priority" if given.is_some() => job.priority = value.whole_number(),
+                "custom" => job.custom = json(Kind::Object)?,
                 "failure" => {
-                    job.failure = Some(compact(&name, value, Kind::Object)?);
-                    let mut members = value.members();
-                    let count = members.find(|(name, _)| name == "retry_count");
-                    job.failed = match count {
-                        Some((name, count)) => Some(number(&name, count)?),
-                        None => None,
-                    };
+                    job.failure = json(Kind::Object)?;
+                    let count = value.members().find(|(name, _)| name == "retry_count");
+                    let count = count.map(|(name, count)| number(&name, count));
+                    job.failed = count.transpose()?;
                 }
-                "enqueued_at" => drop(string(&name, value)?),
+                "enqueued_at" => drop(text()?),
                 _ => {}
             }
         }
         Ok(job)
-    }
-
-    /// A member that is `null` is as if it were absent.
-    fn forget(&mut self, name: &str) {
-        match name {
-            "jid" => self.jid.clear(),
-            "queue" => DEFAULT_QUEUE.clone_into(&mut self.queue),
-            "jobtype" => self.jobtype.clear(),
-            "args" => self.args.clear(),
-            "created_at" => self.created_at = None,
-            "retry" => self.retry = None,
-            "reserve_for" => self.reserve_for = None,
-            "at" => self.at = None,
-            "backtrace" => self.backtrace = None,
-            "custom" => self.custom = None,
-            "failure" => (self.failure, self.failed) = (None, None),
-            _ => {}
-        }
     }
 
     /// Why it cannot be stored, whatever its `jid`. A time to come is filled in.
@@ -179,13 +144,9 @@ impl Job {
         }
         match self.at.take() {
             Some((text, _)) if text.is_empty() => {}
-            Some((text, _)) => match moment::read(&text) {
+            Some((text, _)) => match instant("at", &text) {
                 Ok(time) => self.at = Some((text, time)),
-                Err(why) => {
-                    let mut shown = String::new();
-                    json::quote(&text, &mut shown);
-                    return Some(format!("invalid timestamp for 'at': {shown}: {why}"));
-                }
+                Err(why) => return Some(why),
             },
             None => {}
         }
@@ -387,6 +348,15 @@ fn number(name: &str, value: Value<'_>) -> Result<i64, String> {
     number.ok_or_else(|| format!("{name} is a whole number"))
 }
 
+/// The time that a member tells.
+pub(super) fn instant(name: &str, text: &str) -> Result<Ms, String> {
+    moment::read(text).map_err(|why| {
+        let mut shown = String::new();
+        json::quote(text, &mut shown);
+        format!("invalid timestamp for '{name}': {shown}: {why}")
+    })
+}
+
 fn compact(name: &str, value: Value<'_>, kind: Kind) -> Result<String, String> {
     if value.kind != kind {
         let kind = if kind == Kind::Array {
@@ -427,7 +397,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Job, String> {
         let value = json::whole(text).map_err(|bad| bad.text())?;
-        Job::read(value).map_err(|refused| refused.text())
+        Job::read(value, true).map_err(|refused| refused.text())
     }
 
     #[test]

@@ -70,6 +70,11 @@ impl<'a> Value<'a> {
         })
     }
 
+    /// The members that are not `null`: one that is counts as absent.
+    pub(super) fn given(self) -> impl Iterator<Item = (Cow<'a, str>, Value<'a>)> {
+        self.members().filter(|(_, value)| value.kind != Kind::Null)
+    }
+
     /// The elements of an array, in order; none of another value.
     pub(super) fn elements(self) -> impl Iterator<Item = Value<'a>> {
         let mut parts = self.parts(Kind::Array);

@@ -64,9 +64,8 @@ fn of_object(object: Value<'_>) -> Result<Mutate, String> {
         jobtype: None,
         regexp: None,
     };
-    for (name, value) in object.members() {
+    for (name, value) in object.given() {
         match &*name {
-            _ if value.kind == Kind::Null => {}
             "cmd" => cmd = string(&name, value)?,
             "target" => target = string(&name, value)?,
             "filter" => mutate.filter(value)?,
@@ -98,9 +97,8 @@ impl Mutate {
         if filter.kind != Kind::Object {
             return Err("filter is an object".to_owned());
         }
-        for (name, value) in filter.members() {
+        for (name, value) in filter.given() {
             match &*name {
-                _ if value.kind == Kind::Null => {}
                 "jids" if value.kind == Kind::Array => {
                     let jids = value.elements().map(|jid| string("a jid", jid));
                     self.jids = jids.collect::<Result<_, _>>()?;

@@ -223,14 +223,7 @@ pub(super) fn state(state: WorkerState, output: &mut Output) {
 }
 
 /// Writes the reply to an engine's outcome, where no more is to be said.
-pub(super) fn outcome(reply: &FaktoryReply, outcome: &Outcome, output: &mut Output) {
-    let gone = matches!(
-        outcome,
-        Outcome::Refused(CommandError::NotFound | CommandError::QueueNotFound)
-    );
-    if gone && matches!(reply, FaktoryReply::DoneOrGone(_) | FaktoryReply::Ack(..)) {
-        return output.put(OK);
-    }
+pub(super) fn done(outcome: &Outcome, output: &mut Output) {
     if let Outcome::Refused(CommandError::Duplicate(_)) = outcome {
         return output.put(b"-NOTUNIQUE Job not unique\r\n");
     }

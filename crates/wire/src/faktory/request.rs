@@ -97,7 +97,7 @@ pub(super) fn parse(line: &[u8], ent: bool) -> (Count, Request) {
 
 fn push(rest: &str) -> Request {
     let job = json::whole(rest).map_err(|bad| Refused::Json(bad.text()));
-    match job.and_then(Job::read) {
+    match job.and_then(|job| Job::read(job, true)) {
         Ok(job) => Request::Push(Box::new(job)),
         Err(refused) => fault(refused.text()),
     }
@@ -111,7 +111,7 @@ fn push_bulk(rest: &str) -> Request {
     };
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for job in list.elements() {
-        match Job::read(job) {
+        match Job::read(job, true) {
             Ok(job) => good.push(job),
             Err(Refused::Job(jid, why)) => bad.push((jid, why)),
             Err(refused @ Refused::Json(_)) => return fault(refused.text()),
@@ -171,9 +171,8 @@ fn beat(rest: &str) -> Request {
             return None;
         }
         let mut beat = Beat::default();
-        for (name, value) in object.members() {
+        for (name, value) in object.given() {
             match &*name {
-                _ if value.kind == Kind::Null => {}
                 "wid" => beat.wid = value.string()?.into_owned(),
                 "rss_kb" => beat.rss_kb = Some(u64::try_from(value.whole_number()?).unwrap_or(0)),
                 "current_state" => beat.state = WorkerState::of_word(&value.string()?),

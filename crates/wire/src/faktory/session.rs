@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quintet_types::{
-    BackTo, Body, By, ByName, Command, CommandError, How, LargeBody, LeaseOwner, LeaseRequest,
-    LeaseTime, Ms, Name, NamedAction, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take,
-    Wait, When,
+    BackTo, Body, By, Command, CommandError, How, LargeBody, LeaseOwner, LeaseRequest, LeaseTime,
+    Ms, Name, NamedAction, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take, Wait,
+    When,
 };
 
 use super::ent::{self, BatchReply, Tracking, Wishes};
@@ -199,7 +199,7 @@ impl FaktorySession {
                 (ClientRequest::Engine(self.fetch(queues)), FaktoryReply::Job)
             }
             Request::Ack(jid) => {
-                let ack = by_name(&jid, NamedAction::Settle(How::Finish));
+                let ack = ent::of_job(&jid, NamedAction::Settle(How::Finish));
                 match job::of_foreign_jid(&jid) {
                     Some(id) => {
                         let reply = FaktoryReply::Ack(jid.into(), id);
@@ -218,7 +218,7 @@ impl FaktorySession {
                     error: report.text().into_bytes().into(),
                     note: vec![(FAILURE.into(), Some(note))],
                 };
-                let fail = by_name(&jid, NamedAction::Settle(how.clone()));
+                let fail = ent::of_job(&jid, NamedAction::Settle(how.clone()));
                 match job::of_foreign_jid(&jid) {
                     Some(id) => {
                         let reply = FaktoryReply::FailOrId(jid.into(), id, how);
@@ -446,6 +446,7 @@ impl FaktorySession {
         output: &mut Output,
     ) -> Next {
         let outcome = response.outcome_or_done();
+        let missing = matches!(outcome, Outcome::Refused(CommandError::NotFound));
         match owed {
             FaktoryReply::Silent => {}
             FaktoryReply::Tls => {
@@ -491,34 +492,30 @@ impl FaktorySession {
                 reply::fetched(response, &self.shared.foreign_jobtype, now, output);
             }
             FaktoryReply::Cancels(cancels) => return self.next_cancel(cancels, outcome, output),
-            FaktoryReply::Ack(jid, id)
-                if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
-            {
-                let by_id = Command::Settle {
-                    id,
-                    by: By::Bearer,
-                    how: How::Finish,
-                };
+            FaktoryReply::Ack(jid, id) if missing => {
+                let (by, how) = (By::Bearer, How::Finish);
+                let by_id = Command::Settle { id, by, how };
                 return self.owed.again(FaktoryReply::DoneOrGone(jid), by_id);
             }
-            owed @ FaktoryReply::Done => reply::outcome(&owed, outcome, output),
             FaktoryReply::DoneOrGone(jid) | FaktoryReply::Ack(jid, _) => {
                 self.job_ends(&jid, outcome);
-                reply::outcome(&FaktoryReply::DoneOrGone(jid), outcome, output);
+                if response.refused().is_some() && !fails(outcome) {
+                    output.put(reply::OK);
+                } else {
+                    reply::done(outcome, output);
+                }
             }
-            FaktoryReply::FailOrId(jid, id, how)
-                if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
-            {
+            FaktoryReply::FailOrId(jid, id, how) if missing => {
                 let by = By::Bearer;
                 let by_id = Command::Settle { id, by, how };
                 return self.owed.again(FaktoryReply::Fail(jid), by_id);
             }
             FaktoryReply::Fail(jid) | FaktoryReply::FailOrId(jid, ..) => {
                 self.job_ends(&jid, outcome);
-                if let Outcome::Refused(CommandError::NotFound) = outcome {
+                if missing {
                     reply::error(&format!("Job not found {jid}"), output);
                 } else {
-                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                    reply::done(outcome, output);
                 }
             }
             FaktoryReply::Bulk(mut bulk) => {
@@ -535,30 +532,24 @@ impl FaktorySession {
                     reply::bulk(&ent::status(batch), output)
                 }
                 (BatchReply::Bid | BatchReply::Status | BatchReply::Ok, outcome) => {
-                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                    reply::done(outcome, output);
                 }
             },
-            FaktoryReply::Track(jid, true)
-                if matches!(outcome, Outcome::Refused(CommandError::NotFound)) =>
-            {
+            FaktoryReply::Track(jid, true) if missing => {
                 let peek = ent::of_job(&jid, NamedAction::Peek);
                 return self.owed.again(FaktoryReply::Track(jid, false), peek);
             }
             FaktoryReply::Track(jid, _)
-                if matches!(
-                    outcome,
-                    Outcome::Tracked(..)
-                        | Outcome::Messages(_)
-                        | Outcome::Refused(CommandError::NotFound)
-                ) =>
+                if missing || matches!(outcome, Outcome::Tracked(..) | Outcome::Messages(_)) =>
             {
                 reply::bulk(&ent::tracked(&jid, outcome), output);
             }
-            FaktoryReply::Track(..) => reply::outcome(&FaktoryReply::Done, outcome, output),
             FaktoryReply::TrackThen(next) if matches!(outcome, Outcome::Done) => {
                 return self.owed.again(FaktoryReply::Done, *next);
             }
-            FaktoryReply::TrackThen(_) => reply::outcome(&FaktoryReply::Done, outcome, output),
+            FaktoryReply::Done | FaktoryReply::Track(..) | FaktoryReply::TrackThen(_) => {
+                reply::done(outcome, output);
+            }
             FaktoryReply::InfoFirst => {
                 // Who may not see the server's numbers sees those of its queues.
                 let mut server = Box::default();
@@ -578,11 +569,11 @@ impl FaktorySession {
                 {
                     return self.owed.again(FaktoryReply::Flush, drop_all(from));
                 }
-                reply::outcome(&FaktoryReply::Done, outcome, output);
+                reply::done(outcome, output);
             }
             FaktoryReply::Each(mut each) => {
                 if fails(outcome) {
-                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                    reply::done(outcome, output);
                 } else if let Some(next) = each.go_on(outcome) {
                     return self.owed.again(FaktoryReply::Each(each), next);
                 } else {
@@ -599,7 +590,7 @@ impl FaktorySession {
             }
             FaktoryReply::Mutate(mut mutating) => {
                 if fails(outcome) {
-                    reply::outcome(&FaktoryReply::Done, outcome, output);
+                    reply::done(outcome, output);
                 } else if let Some(next) =
                     mutating.go_on(outcome, &self.shared.foreign_jobtype, now)
                 {
@@ -608,13 +599,8 @@ impl FaktorySession {
                     output.put(reply::OK);
                 }
                 let (what, jobs) = mutating.done();
-                let result = if let Outcome::Refused(error) = outcome
-                    && fails(outcome)
-                {
-                    error.code()
-                } else {
-                    "done"
-                };
+                let error = response.refused().filter(|_| fails(outcome));
+                let result = error.map_or("done", CommandError::code);
                 return Next::Noted("mutate", what.into(), result, jobs);
             }
         }
@@ -624,9 +610,8 @@ impl FaktorySession {
 
 /// True for an error that is sent. A queue or job that is gone by now is none.
 fn fails(outcome: &Outcome) -> bool {
-    let gone = Outcome::Refused(CommandError::QueueNotFound);
-    let job_gone = Outcome::Refused(CommandError::NotFound);
-    matches!(outcome, Outcome::Refused(_)) && *outcome != gone && *outcome != job_gone
+    let gone = CommandError::QueueNotFound;
+    matches!(outcome, Outcome::Refused(why) if ![gone, CommandError::NotFound].contains(why))
 }
 
 /// The request of a TRACK, and its pending reply.
@@ -663,16 +648,6 @@ fn track_ask(track: Tracking) -> (ClientRequest, FaktoryReply) {
 fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-/// Does something to a job that a worker has, by its id.
-fn by_name(jid: &str, action: NamedAction) -> Command {
-    Command::ByName(Box::new(ByName {
-        queue: None,
-        name: jid.as_bytes().into(),
-        by: By::Bearer,
-        action,
-    }))
 }
 
 /// Asks whether a job that a worker has is cancelled: it reports nothing.
