@@ -63,6 +63,13 @@ impl HookError {
     }
 }
 
+impl From<mlua::Error> for HookError {
+    /// Of no file: an error outside the functions of hooks.
+    fn from(error: mlua::Error) -> Self {
+        Self::from_lua(&error, &[])
+    }
+}
+
 /// The text of a wrong argument, as the other errors of hooks have it.
 fn expected(text: &str) -> String {
     let converted = text.split_once("error converting Lua ");

@@ -1,7 +1,5 @@
 //! A message's fields by the names hooks use.
 
-use std::sync::Arc;
-
 use mlua::{Lua, Result as LuaResult, Table, Value};
 use quintet_types::{
     AFTER_MAX, After, AfterOn, BatchId, Body, Callback, CancelledAs, Dedupe, Expiry, IfFailed,
@@ -124,7 +122,6 @@ fn after_of(table: &Table) -> Result<PutAfter, String> {
     let mut after = PutAfter::default();
     for pair in table.pairs::<Value, Value>() {
         let (field, value) = pair.map_err(|error| error.to_string())?;
-        let word = || String::from_utf8(bytes("after", &value, 100)?).map_err(|_| String::new());
         if field.is_integer() {
             match value.as_integer() {
                 Some(0) => {
@@ -134,12 +131,11 @@ fn after_of(table: &Table) -> Result<PutAfter, String> {
                 None => after.names.push(message_name("after", &value)?.into()),
             }
         } else if field.as_string().is_some_and(|field| field == "on") {
-            let known = AfterOn::of_word(&word()?);
-            after.on = known.ok_or("after.on: \"success\" or \"end\" expected")?;
+            let words = "\"success\" or \"end\"";
+            after.on = choice("after.on", &value, AfterOn::of_word, words)?;
         } else if field.as_string().is_some_and(|field| field == "if_failed") {
-            let known = IfFailed::of_word(&word()?);
-            let wrong = "after.if_failed: \"fail\", \"hold\" or \"run\" expected";
-            after.if_failed = known.ok_or(wrong)?;
+            let words = "\"fail\", \"hold\" or \"run\"";
+            after.if_failed = choice("after.if_failed", &value, IfFailed::of_word, words)?;
         } else {
             return Err("after: a list of ids and names, with on and if_failed, expected".into());
         }
@@ -274,10 +270,8 @@ pub(crate) fn whole(field: &str, value: &Value, most: u64) -> Result<u64, String
         Value::Table(_) | Value::Function(_) | opaque!() => None,
     };
     found.filter(|&number| number <= most).ok_or_else(|| {
-        format!(
-            "{field}: a whole number from 0 to {most} expected, {}",
-            got(value)
-        )
+        let got = got(value);
+        format!("{field}: a whole number from 0 to {most} expected, {got}")
     })
 }
 
@@ -289,30 +283,41 @@ fn word(field: &str, value: &Value) -> Result<u32, String> {
 
 /// Names the value that came instead of the expected one.
 pub(crate) fn got(value: &Value) -> String {
-    match value {
-        Value::Integer(number) => format!("got {number}"),
-        Value::Number(number) => format!("got {number}"),
-        Value::Nil
-        | Value::Boolean(_)
-        | Value::String(_)
-        | Value::Table(_)
-        | Value::Function(_)
-        | opaque!() => format!("got {}", value.type_name()),
+    match (value.as_integer(), value.as_number()) {
+        (Some(number), _) => format!("got {number}"),
+        (None, Some(number)) => format!("got {number}"),
+        (None, None) => format!("got {}", value.type_name()),
     }
 }
 
-fn bytes(field: &str, value: &Value, most: usize) -> Result<Vec<u8>, String> {
-    match value {
-        Value::String(text) if text.as_bytes().len() <= most => Ok(text.as_bytes().to_vec()),
-        Value::String(_) => Err(format!("{field}: at most {most} bytes expected")),
-        Value::Integer(number) => Ok(number.to_string().into_bytes()),
-        Value::Nil
-        | Value::Boolean(_)
-        | Value::Number(_)
-        | Value::Table(_)
-        | Value::Function(_)
-        | opaque!() => Err(format!("{field}: a string expected, {}", got(value))),
+/// A text of at most `most` bytes, or a whole number as text.
+pub(crate) fn bytes(field: &str, value: &Value, most: usize) -> Result<Vec<u8>, String> {
+    match (value.as_string(), value.as_integer()) {
+        (Some(text), _) if text.as_bytes().len() <= most => Ok(text.as_bytes().to_vec()),
+        (Some(_), _) => Err(format!("{field}: at most {most} bytes expected")),
+        (None, Some(number)) => Ok(number.to_string().into_bytes()),
+        (None, None) => Err(format!("{field}: a string expected, {}", got(value))),
     }
+}
+
+/// A word for one of several values; `words` are all of them.
+fn choice<T>(
+    field: &str,
+    value: &Value,
+    of_word: fn(&str) -> Option<T>,
+    words: &str,
+) -> Result<T, String> {
+    let word = String::from_utf8(bytes(field, value, 100)?).ok();
+    let known = word.and_then(|word| of_word(&word));
+    known.ok_or_else(|| format!("{field}: {words} expected"))
+}
+
+/// Reads a value; nil takes away what is set.
+fn given<T>(
+    value: &Value,
+    read: impl FnOnce(&Value) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    (!value.is_nil()).then(|| read(value)).transpose()
 }
 
 /// The name of a queue or table.
@@ -349,6 +354,11 @@ pub(crate) fn message_name(field: &str, value: &Value) -> Result<Vec<u8>, String
     }
 }
 
+fn table<'a>(field: &str, value: &'a Value, expected: &str) -> Result<&'a Table, String> {
+    let table = value.as_table();
+    table.ok_or_else(|| format!("{field}: {expected} expected, {}", got(value)))
+}
+
 /// A batch to be made, from a table.
 ///
 /// # Errors
@@ -365,10 +375,8 @@ pub(crate) fn batch_from(table: &Table) -> Result<NewBatch, String> {
             }
             b"parent" => new.parent = Some(batch_id("parent", &value)?),
             b"cancelled" => {
-                let word = String::from_utf8(bytes("cancelled", &value, 100)?).ok();
-                let known = word.and_then(|word| CancelledAs::of_word(&word));
-                let wrong = "cancelled: \"failed\" or \"finished\" expected";
-                new.cancelled = known.ok_or(wrong)?;
+                let words = "\"failed\" or \"finished\"";
+                new.cancelled = choice("cancelled", &value, CancelledAs::of_word, words)?;
             }
             _ => {
                 let known = "complete, success, description, parent, cancelled";
@@ -384,9 +392,7 @@ pub(crate) fn batch_from(table: &Table) -> Result<NewBatch, String> {
 
 /// A callback: of a message what a batch keeps.
 fn callback(which: &str, value: &Value) -> Result<Callback, String> {
-    let table = value
-        .as_table()
-        .ok_or_else(|| format!("{which}: a message expected, {}", got(value)))?;
+    let table = table(which, value, "a message")?;
     for pair in table.pairs::<Value, Value>() {
         let (field, _) = pair.map_err(|error| error.to_string())?;
         let field = bytes(which, &field, 100)?;
@@ -422,21 +428,21 @@ fn dedupe_of(table: &Table) -> Result<Dedupe, String> {
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair.map_err(|error| error.to_string())?;
         let name = bytes("dedupe", &name, 100)?;
-        let word = |value| bytes("dedupe", value, 100);
         match name.as_slice() {
             b"id" => id = Some(bytes("dedupe.id", &value, 65_535)?),
             b"window_ms" => window_ms = Some(span("dedupe.window_ms", &value)?),
             b"scope" => {
-                let named = String::from_utf8(word(&value)?).ok();
-                let known = named.and_then(|named| Scope::of_word(&named));
-                let wrong = "dedupe.scope: \"time\", \"waiting\", \"started\" or \"done\" expected";
-                scope = Some(known.ok_or(wrong)?);
+                let words = "\"time\", \"waiting\", \"started\" or \"done\"";
+                scope = Some(choice("dedupe.scope", &value, Scope::of_word, words)?);
             }
             b"on_repeat" => {
-                let named = String::from_utf8(word(&value)?).ok();
-                let known = named.and_then(|named| OnRepeat::of_word(&named));
-                let wrong = "dedupe.on_repeat: \"refuse\", \"first\" or \"replace\" expected";
-                on_repeat = Some(known.ok_or(wrong)?);
+                let words = "\"refuse\", \"first\" or \"replace\"";
+                on_repeat = Some(choice(
+                    "dedupe.on_repeat",
+                    &value,
+                    OnRepeat::of_word,
+                    words,
+                )?);
             }
             _ => {
                 let known = "id, window_ms, scope, on_repeat";
@@ -467,8 +473,7 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             }
         }
         "rank" => return Err("rank is called priority now".to_owned()),
-        "priority" if nil => put.priority = None,
-        "priority" => put.priority = Some(word(field, value)?),
+        "priority" => put.priority = given(value, |value| word(field, value))?,
         "flags" => put.flags = word(field, value)?,
         "delay_ms" | "due_ms" if nil => put.due = When::Default,
         "delay_ms" => put.due = When::In(span(field, value)?),
@@ -481,48 +486,33 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             }
         }
         "expires_ms" => put.expires = Expiry::At(Ms(span(field, value)?)),
-        "ttr_ms" if nil => put.ttr_ms = None,
-        "ttr_ms" => put.ttr_ms = Some(span(field, value)?),
-        "key" | "name" | "batch" | "dedupe" | "reply_to" if nil => {
-            if let Some(more) = &mut put.more {
-                match field {
-                    "key" => more.key = None,
-                    "reply_to" => more.reply = None,
-                    "name" => more.name = None,
-                    "batch" => more.batch = None,
-                    _ => more.dedupe = None,
-                }
-            }
-        }
+        "ttr_ms" => put.ttr_ms = given(value, |value| span(field, value))?,
+        "key" | "name" | "batch" | "dedupe" | "reply_to" if nil && put.more.is_none() => {}
         "key" => {
-            let key: Arc<[u8]> = bytes(field, value, 65_535)?.into();
-            put.more.get_or_insert_default().key = Some(key);
+            let key = given(value, |value| bytes(field, value, 65_535))?;
+            put.more.get_or_insert_default().key = key.map(Into::into);
         }
         "name" => {
-            let name = message_name(field, value)?.into();
-            put.more.get_or_insert_default().name = Some(name);
+            let name = given(value, |value| message_name(field, value))?;
+            put.more.get_or_insert_default().name = name.map(Into::into);
         }
         "batch" => {
-            let id = batch_id(field, value)?;
-            put.more.get_or_insert_default().batch = Some(Tie::member(id));
+            let id = given(value, |value| batch_id(field, value))?;
+            put.more.get_or_insert_default().batch = id.map(Tie::member);
         }
         "tracked" => put.more.get_or_insert_default().tracked = truth(field, value)?,
+        "reply_to" if nil => put.more.get_or_insert_default().reply = None,
         "reply_to" => {
             let reply = &mut put.more.get_or_insert_default().reply;
             reply.get_or_insert_default().queue = Name::new(&message_name(field, value)?);
         }
         "after" => {
-            let after = match value.as_table() {
-                Some(table) => Some(Box::new(after_of(table)?)),
-                None if nil => None,
-                None => {
-                    return Err(format!("{field}: a table expected, {}", got(value)));
-                }
-            };
-            put.more.get_or_insert_default().after = after;
+            let after = given(value, |value| after_of(table(field, value, "a table")?))?;
+            put.more.get_or_insert_default().after = after.map(Box::new);
         }
         "held_back" => return Err("held_back is called not_selectable now".to_owned()),
         "not_selectable" => put.more.get_or_insert_default().not_selectable = truth(field, value)?,
+        "dedupe" if nil => put.more.get_or_insert_default().dedupe = None,
         "dedupe" => {
             let dedupe = if let Value::Table(table) = value {
                 dedupe_of(table)?
@@ -539,14 +529,8 @@ pub(crate) fn set(put: &mut Put, field: &str, value: &Value) -> Result<(), Strin
             put.more.get_or_insert_default().dedupe = Some(dedupe);
         }
         "attrs" => {
-            let Value::Table(table) = value else {
-                return Err(format!(
-                    "{field}: a table of strings expected, {}",
-                    got(value)
-                ));
-            };
             let mut attrs = Vec::new();
-            for pair in table.pairs::<Value, Value>() {
+            for pair in table(field, value, "a table of strings")?.pairs::<Value, Value>() {
                 let (name, value) = pair.map_err(|error| error.to_string())?;
                 let name = bytes("attrs", &name, 65_535)?;
                 attrs.push((name.into(), bytes("attrs", &value, usize::MAX)?.into()));

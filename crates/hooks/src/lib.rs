@@ -10,7 +10,6 @@
 #![warn(clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
 mod api;
-mod calendar;
 mod error;
 mod fields;
 mod host;

@@ -7,14 +7,13 @@ use quintet_types::{
     PendingDecisions, When,
 };
 
-use crate::error::HookError;
 use crate::fields::got;
 use crate::host::Who;
 use crate::register::Recurrence;
 use crate::state::HookState;
 use crate::subject::{Stored, Subject};
 use crate::submit::{Decided, Missed, Stepped};
-use crate::verdict::{self, FateVerdict, Yes, of_yes};
+use crate::verdict::{self, FateVerdict, Returned, Yes, of_yes, wrong};
 use quintet_policy::Event;
 
 /// A wall clock that is set back by more than this begins its times anew, ms
@@ -62,11 +61,8 @@ impl HookState {
         }
         let event = Event::Connect;
         let result = self.in_step(who, event, |state| {
-            let yes = match state.call(event, &state.conn)? {
-                Some(returned) => state.judged(event, of_yes(event, returned))?,
-                None => Yes::Go,
-            };
-            Ok((yes, None))
+            let read = |returned| of_yes(event, returned);
+            Ok((state.verdict(event, &state.conn, read)?, None))
         });
         match self.settle_up(who, event, result) {
             Some(Yes::Refuse(text)) => Some(text),
@@ -82,19 +78,13 @@ impl HookState {
         }
         let event = Event::Auth;
         let result = self.in_step(who, event, |state| {
-            let secret = state.lua.create_string(secret);
-            let secret = secret.map_err(|error| HookError::from_lua(&error, &[]))?;
-            match state.call(event, (user, &secret, &state.conn))? {
-                None => Ok((None, None)),
-                Some((Value::Boolean(may), _)) => Ok((Some(may), None)),
-                Some((other, _)) => state.judged(
-                    event,
-                    Err(format!(
-                        "auth must return true, false or nothing, {}",
-                        got(&other)
-                    )),
-                ),
-            }
+            let secret = state.lua.create_string(secret)?;
+            let read = |(may, _): Returned| match may.as_boolean() {
+                Some(may) => Ok(Some(may)),
+                None => Err(wrong(event, "true, false or nothing", &may)),
+            };
+            let args = (user, &secret, &state.conn);
+            Ok((state.verdict(event, args, read)?, None))
         });
         self.settle_up(who, event, result).unwrap_or(Some(false))
     }
@@ -115,13 +105,11 @@ impl HookState {
                 now: state.now(),
                 open: false,
             };
-            let (returned, _) = state.about(Subject::Stored(Box::new(stored)), |state| {
-                state.call(event, &state.msg)
+            let (fate, _) = state.about(Subject::Stored(Box::new(stored)), |state| {
+                let read = |returned| verdict::of_fate(event, returned);
+                state.verdict(event, &state.msg, read)
             });
-            let fate = match returned? {
-                Some(returned) => state.judged(event, verdict::of_fate(event, returned))?,
-                None => FateVerdict::Default,
-            };
+            let fate = fate?;
             let mut work = state.work();
             // The function may have said what becomes of it by an effect. A kick says nothing: no
             // message that waits for a decision is buried or delayed.
@@ -230,11 +218,9 @@ impl HookState {
         let args: Vec<&[u8]> = words.collect();
         let event = Event::Added;
         let result = self.in_step(who, event, |state| {
-            let failed = |error| HookError::from_lua(&error, &[]);
-            let table = state.lua.create_table().map_err(failed)?;
-            for (at, arg) in args.iter().enumerate() {
-                let arg = state.lua.create_string(arg).map_err(failed)?;
-                table.raw_set(at + 1, arg).map_err(failed)?;
+            let table = state.lua.create_table()?;
+            for arg in &args {
+                table.raw_push(state.lua.create_string(arg)?)?;
             }
             let Some((_, function)) = state.registered.commands.get(index) else {
                 return Ok((HookReply::Done, None));
@@ -268,14 +254,20 @@ impl HookState {
                 self.after_puts(who, stored);
                 Some(value)
             }
-            Err(Missed::Failed(event, error)) => {
-                self.report(event, &error);
+            Err(missed) => {
+                self.report_missed(event, missed);
                 None
             }
-            Err(Missed::Conflict) => {
+        }
+    }
+
+    /// Reports why a step for an event was not taken.
+    pub(crate) fn report_missed(&self, event: Event, missed: Missed) {
+        match missed {
+            Missed::Failed(event, error) => self.report(event, &error),
+            Missed::Conflict => {
                 let error = self.blamed("the data that it reads changes too fast".into());
                 self.report(event, &error);
-                None
             }
         }
     }

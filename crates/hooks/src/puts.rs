@@ -9,7 +9,7 @@ use crate::host::Who;
 use crate::shared::locked;
 use crate::state::HookState;
 use crate::subject::Subject;
-use crate::submit::{Decided, Missed};
+use crate::submit::Decided;
 use crate::verdict::{self, PutVerdict};
 use quintet_policy::Event;
 
@@ -236,11 +236,7 @@ impl HookState {
                     let deeper = stored.into_iter().map(|(put, id)| (put, id, depth + 1));
                     line.extend(deeper);
                 }
-                Err(Missed::Failed(event, error)) => self.report(event, &error),
-                Err(Missed::Conflict) => {
-                    let error = HookError::of_file("", "the data that it reads changes too fast");
-                    self.report(Event::AfterPut, &error);
-                }
+                Err(missed) => self.report_missed(Event::AfterPut, missed),
             }
         }
         // Nobody keeps the last message alive.

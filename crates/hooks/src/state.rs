@@ -204,6 +204,19 @@ impl HookState {
         Ok(None)
     }
 
+    /// Calls them, and reads what they answer; without an answer it is the default.
+    pub(crate) fn verdict<A: IntoLuaMulti + Copy, T: Default>(
+        &self,
+        event: Event,
+        args: A,
+        read: impl FnOnce(Returned) -> Result<T, String>,
+    ) -> Result<T, HookError> {
+        match self.call(event, args)? {
+            Some(returned) => self.judged(event, read(returned)),
+            None => Ok(T::default()),
+        }
+    }
+
     pub(crate) fn call_one<A: IntoLuaMulti>(
         &self,
         event: Event,

@@ -240,15 +240,9 @@ impl HookState {
     /// `command`: what a function says in the command's place.
     fn before_command(&mut self, who: &Who, command: &Command) -> Option<Decided> {
         let result = self.in_step(who, Event::Command, |state| {
-            let shown = shown_command(&state.lua, command);
-            let shown = shown.map_err(|error| HookError::from_lua(&error, &[]))?;
-            match state.call(Event::Command, (&shown, &state.conn))? {
-                Some(returned) => {
-                    let verdict = state.judged(Event::Command, of_command(returned))?;
-                    Ok((verdict, None))
-                }
-                None => Ok((CommandVerdict::Go, None)),
-            }
+            let shown = shown_command(&state.lua, command)?;
+            let args = (&shown, &state.conn);
+            Ok((state.verdict(Event::Command, args, of_command)?, None))
         });
         match result {
             Ok((verdict, _, stored)) => {
@@ -265,12 +259,9 @@ impl HookState {
 
     fn submit_settle(&mut self, who: &Who, command: Command) -> Decided {
         let result = self.in_step(who, Event::Settle, |state| {
-            let shown = shown_settle(&state.lua, &command);
-            let shown = shown.map_err(|error| HookError::from_lua(&error, &[]))?;
-            let yes = match state.call(Event::Settle, (&shown, &state.conn))? {
-                Some(returned) => state.judged(Event::Settle, of_yes(Event::Settle, returned))?,
-                None => Yes::Go,
-            };
+            let shown = shown_settle(&state.lua, &command)?;
+            let read = |returned| of_yes(Event::Settle, returned);
+            let yes = state.verdict(Event::Settle, (&shown, &state.conn), read)?;
             let command = (yes == Yes::Go).then(|| command.clone());
             Ok((yes, command))
         });

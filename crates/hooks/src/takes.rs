@@ -14,7 +14,7 @@ use crate::host::Who;
 use crate::state::HookState;
 use crate::subject::{Stored, Subject, body_of};
 use crate::submit::{Decided, Missed};
-use crate::verdict::{self, TakeVerdict, TakenVerdict};
+use crate::verdict::{self, PutVerdict, TakeVerdict, TakenVerdict};
 use crate::waiting::Waiting;
 use quintet_policy::Event;
 
@@ -181,12 +181,9 @@ impl HookState {
     /// `before_take`.
     fn choose(&mut self, who: &Who, take: &Take) -> Result<TakeVerdict, Missed> {
         let result = self.in_step(who, Event::BeforeTake, |state| {
-            let shown = shown_take(&state.lua, take);
-            let shown = shown.map_err(|error| HookError::from_lua(&error, &[]))?;
-            let verdict = match state.call(Event::BeforeTake, (&shown, &state.conn))? {
-                Some(returned) => state.judged(Event::BeforeTake, verdict::of_take(returned))?,
-                None => TakeVerdict::Go,
-            };
+            let shown = shown_take(&state.lua, take)?;
+            let args = (&shown, &state.conn);
+            let verdict = state.verdict(Event::BeforeTake, args, verdict::of_take)?;
             Ok((verdict, None))
         })?;
         let (verdict, _, stored) = result;
@@ -255,17 +252,14 @@ impl HookState {
             now: self.now(),
             open: true,
         };
-        let (returned, subject) = self.about(Subject::Stored(Box::new(stored)), |state| {
-            state.call(Event::AfterTake, (&state.msg, &state.conn))
+        let (verdict, subject) = self.about(Subject::Stored(Box::new(stored)), |state| {
+            let args = (&state.msg, &state.conn);
+            state.verdict(Event::AfterTake, args, verdict::of_taken)
         });
-        let verdict = match returned? {
-            Some(returned) => self.judged(Event::AfterTake, verdict::of_taken(returned))?,
-            None => TakenVerdict::Deliver,
-        };
         if let Some(body) = body_of(subject) {
             message.body = body;
         }
-        Ok((verdict, message))
+        Ok((verdict?, message))
     }
 
     fn end_leases(&self, messages: &Handed, how: &How) {
@@ -286,17 +280,12 @@ impl HookState {
             ..waiting.take.clone()
         };
         let result = self.in_step(who, Event::Empty, |state| {
-            let name = state.lua.create_string(queue.as_bytes());
-            let name = name.map_err(|error| HookError::from_lua(&error, &[]))?;
-            let supplied = match state.call(Event::Empty, (&name, &state.conn))? {
-                Some(returned) => {
-                    state.judged(Event::Empty, verdict::of_empty(returned, &queue))?
-                }
-                None => Ok(Vec::new()),
-            };
-            let puts: Vec<Put> = match supplied {
-                Ok(puts) => puts,
-                Err(text) => return Ok((Some(text), None)),
+            let name = state.lua.create_string(queue.as_bytes())?;
+            let read = |returned| verdict::of_empty(returned, &queue);
+            let puts = match state.verdict(Event::Empty, (&name, &state.conn), read)? {
+                PutVerdict::Go => Vec::new(),
+                PutVerdict::Instead(puts) => puts,
+                PutVerdict::Refuse(text) => return Ok((Some(text), None)),
             };
             if puts.is_empty() {
                 return Ok((None, None));

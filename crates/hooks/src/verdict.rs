@@ -36,14 +36,16 @@ fn reason(text: &Value) -> Result<String, String> {
     }
 }
 
-fn wrong(event: Event, expected: &str, value: &Value) -> String {
+/// The text about an answer that the event does not take.
+pub(crate) fn wrong(event: Event, expected: &str, value: &Value) -> String {
     format!("{} must return {expected}, {}", event.name(), got(value))
 }
 
 /// Decision about a put.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum PutVerdict {
     /// It goes on, changed or not.
+    #[default]
     Go,
     Refuse(String),
     /// These instead. None: it is dropped, without an error.
@@ -100,8 +102,9 @@ pub(crate) fn messages(table: &Table, base: &Put) -> Result<Vec<Put>, String> {
 }
 
 /// Decision about a command.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) enum CommandVerdict {
+    #[default]
     Go,
     Refuse(String),
     /// It is answered with this, and not decided.
@@ -122,8 +125,9 @@ pub(crate) fn of_command((first, second): Returned) -> Result<CommandVerdict, St
 }
 
 /// Decision about a connection or a settle.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) enum Yes {
+    #[default]
     Go,
     Refuse(String),
 }
@@ -139,8 +143,9 @@ pub(crate) fn of_yes(event: Event, (first, second): Returned) -> Result<Yes, Str
 }
 
 /// Decision about a take.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum TakeVerdict {
+    #[default]
     Go,
     Refuse(String),
     /// From these instead.
@@ -173,8 +178,9 @@ pub(crate) fn of_take((first, second): Returned) -> Result<TakeVerdict, String> 
 }
 
 /// Decision about a message that was taken.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) enum TakenVerdict {
+    #[default]
     Deliver,
     /// Back to its queue, after so many ms.
     Back(u64),
@@ -199,9 +205,10 @@ pub(crate) fn of_taken((first, second): Returned) -> Result<TakenVerdict, String
 }
 
 /// Decision about a message that expired, lost its lease or was tried too often.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) enum FateVerdict {
     /// The server's default.
+    #[default]
     Default,
     Drop,
     /// It is ready again at its place.
@@ -227,22 +234,19 @@ pub(crate) fn of_fate(event: Event, (first, _): Returned) -> Result<FateVerdict,
 }
 
 /// The messages that a function for an empty queue supplies.
-pub(crate) fn of_empty(
-    (first, second): Returned,
-    queue: &Name,
-) -> Result<Result<Vec<Put>, String>, String> {
+pub(crate) fn of_empty((first, second): Returned, queue: &Name) -> Result<PutVerdict, String> {
     let base = Put {
         queue: queue.clone(),
         ..Put::default()
     };
     Ok(match first {
-        Value::Nil => Ok(Vec::new()),
-        Value::Boolean(false) => Err(reason(&second)?),
-        Value::String(body) => Ok(vec![Put {
+        Value::Nil => PutVerdict::Go,
+        Value::Boolean(false) => PutVerdict::Refuse(reason(&second)?),
+        Value::String(body) => PutVerdict::Instead(vec![Put {
             body: quintet_types::Body::new(&body.as_bytes()),
             ..base
         }]),
-        Value::Table(table) => Ok(messages(&table, &base)?),
+        Value::Table(table) => PutVerdict::Instead(messages(&table, &base)?),
         other @ (Value::Boolean(true) | number_or_opaque!()) => {
             return Err(wrong(
                 Event::Empty,

@@ -1,7 +1,7 @@
 //! Times by the calendar, as crontab(5) has them. Hooks' timers and the
 //! configuration's `[[cron]]` tables read them here.
 
-use chrono::{DateTime, LocalResult, Offset, TimeDelta, TimeZone, Utc};
+use chrono::{DateTime, LocalResult, Offset, SecondsFormat, TimeDelta, TimeZone, Utc};
 use croner::parser::CronParser;
 use quintet_types::Ms;
 
@@ -132,15 +132,16 @@ fn set_forward<Z: TimeZone>(shown: DateTime<Utc>, zone: &Z) -> Option<DateTime<U
     minutes.next()
 }
 
+/// A time with milliseconds, as RFC 3339 writes it in UTC: `2026-11-21T15:01:02.500Z`.
+pub fn iso(at: Ms) -> String {
+    let ms = i64::try_from(at.0).unwrap_or(i64::MAX);
+    let time = DateTime::from_timestamp_millis(ms).unwrap_or(DateTime::<Utc>::MAX_UTC);
+    time.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn iso(at: Ms) -> String {
-        let at = i64::try_from(at.0).ok();
-        let at = at.and_then(DateTime::<Utc>::from_timestamp_millis).unwrap();
-        at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
-    }
 
     #[test]
     fn nothing_is_due_behind_the_last_moment() {

@@ -11,7 +11,7 @@ mod host;
 mod limits;
 mod schedule;
 
-pub use cron::{Cron, MOMENT_MAX};
+pub use cron::{Cron, MOMENT_MAX, iso};
 pub use event::{Event, Events};
 pub use host::{Sharing, SyncPolicy, smallest};
 pub use limits::Limits;

@@ -8,11 +8,11 @@ use quintet_types::{
     Batch, BatchRequest, By, ByName, Command, Effect, NamedAction, Outcome, Track,
 };
 
-use super::{Env, failed};
+use super::{Api, failed};
 use crate::fields::{batch_from, batch_id, message_name, name};
 
-pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Result<()> {
-    let new = env.function(lua, "quintet.batch", |_, env, of: Table| {
+pub(super) fn install(quintet: Api<'_>, raw: Api<'_>) -> Result<()> {
+    raw.add("quintet.batch", |_, env, of: Table| {
         let new = batch_from(&of)?;
         let bytes = usize::try_from(new.bytes()).unwrap_or(usize::MAX);
         env.work(|work| {
@@ -37,24 +37,21 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
             Ok(id.to_string())
         })
     })?;
-    raw.set("batch_new", new)?;
-    let commit = env.function(lua, "batch:commit", |_, env, id: Value| {
+    raw.add("batch:commit", |_, env, id: Value| {
         let commit = Effect::CommitBatch(batch_id("batch", &id)?);
         env.work(|work| {
             let limits = work.limits;
             work.step.add(commit, 0, &limits)
         })
     })?;
-    raw.set("batch_commit", commit)?;
-    let show = env.function(lua, "batch:show", |lua, env, id: Value| {
+    raw.add("batch:show", |lua, env, id: Value| {
         let show = Command::Batch(BatchRequest::Show(batch_id("batch", &id)?));
         match env.work(|work| Ok(work.ask(show).0))? {
             Some(Outcome::Batch(batch)) => shown(lua, &batch).map(Value::Table).map_err(failed),
             _ => Ok(Value::Nil),
         }
     })?;
-    raw.set("batch_show", show)?;
-    let track = env.function(lua, "quintet.track", |lua, env, of: (Value, Value)| {
+    quintet.add("quintet.track", |lua, env, of: (Value, Value)| {
         let by_name = ByName {
             queue: Some(name("queue", &of.0)?),
             name: message_name("name", &of.1)?.into(),
@@ -68,8 +65,7 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table, raw: &Table) -> Res
             }
             _ => Ok(Value::Nil),
         }
-    })?;
-    quintet.set("track", track)
+    })
 }
 
 fn shown(lua: &Lua, batch: &Batch) -> Result<Table> {

@@ -12,15 +12,13 @@ use std::sync::{Arc, Mutex};
 
 use mlua::{Error, FromLuaMulti, Function, IntoLuaMulti, Lua, Result, Table, Value};
 
-use crate::calendar::iso;
 use crate::fields::span;
 use crate::host::Level;
 use crate::meter::Meter;
 use crate::register::{Recurrence, Timer};
 use crate::shared::{Shared, locked};
 use crate::step::Work;
-use quintet_policy::Cron;
-use quintet_policy::Event;
+use quintet_policy::{Cron, Event, iso};
 
 /// The environment of the API's functions.
 #[derive(Clone)]
@@ -30,24 +28,42 @@ pub(crate) struct Env {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Env {
-    /// A function for Lua; the text of a failure is headed by its name.
-    fn function<A, R>(
+/// A table of Lua that gets functions.
+#[derive(Clone, Copy)]
+struct Api<'a> {
+    lua: &'a Lua,
+    env: &'a Env,
+    table: &'a Table,
+}
+
+impl Api<'_> {
+    /// Sets a function under its name behind `quintet.`, in a table of this one if the name has
+    /// another point. The text of a failure is headed by the name.
+    fn add<A, R>(
         &self,
-        lua: &Lua,
         name: &'static str,
         run: impl Fn(&Lua, &Env, A) -> std::result::Result<R, String> + Send + Sync + 'static,
-    ) -> Result<Function>
+    ) -> Result<()>
     where
         A: FromLuaMulti,
         R: IntoLuaMulti,
     {
-        let env = self.clone();
-        lua.create_function(move |lua, args: A| {
+        let env = self.env.clone();
+        let function = self.lua.create_function(move |lua, args: A| {
             run(lua, &env, args).map_err(|text| Error::runtime(format!("{name}: {text}")))
-        })
+        })?;
+        let key = name.strip_prefix("quintet.").unwrap_or(name);
+        let Some((inner, key)) = key.split_once('.') else {
+            return self.table.set(key, function);
+        };
+        if !self.table.contains_key(inner)? {
+            self.table.set(inner, self.lua.create_table()?)?;
+        }
+        self.table.get::<Table>(inner)?.set(key, function)
     }
+}
 
+impl Env {
     /// Runs with the work of an event.
     fn work<R>(
         &self,
@@ -90,68 +106,60 @@ fn option_ms(options: Option<&Table>, field: &str) -> std::result::Result<Option
 pub(crate) fn install(lua: &Lua, env: &Env) -> Result<()> {
     let quintet = lua.create_table()?;
     let raw = lua.create_table()?;
-    queues::install(lua, env, &quintet)?;
-    batches::install(lua, env, &quintet, &raw)?;
-    tables::install(lua, env, &raw)?;
-    registration(lua, env, &quintet)?;
-    telling(lua, env, &quintet)?;
+    let of = |table| Api { lua, env, table };
+    queues::install(of(&quintet))?;
+    batches::install(of(&quintet), of(&raw))?;
+    tables::install(of(&raw))?;
+    registration(of(&quintet))?;
+    telling(of(&quintet))?;
     lua.load(include_str!("api.lua"))
         .set_name("=quintet")
         .call::<()>((&quintet, raw))?;
     lua.globals().set("quintet", quintet)
 }
 
-fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
-    let on = env.function(
-        lua,
-        "quintet.on",
-        |_, env, (name, function): (String, Function)| {
-            let event = Event::from_name(&name).ok_or_else(|| {
-                let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();
-                format!(
-                    "there is no event {name:?}; the events are {}",
-                    names.join(" ")
-                )
-            })?;
-            env.registering(|registered| {
-                registered.functions[event as usize].push(function);
-                Ok(())
-            })
-        },
-    )?;
-    quintet.set("on", on)?;
-    let every = env.function(
-        lua,
-        "quintet.every",
-        |_, env, (ms, function): (Value, Function)| {
-            let ms = span("milliseconds", &ms)?;
-            if ms < 10 {
-                return Err("at least 10 ms expected".into());
-            }
-            env.registering(|registered| {
-                let when = Recurrence::Every(ms);
-                registered.timers.push(Timer { when, function });
-                Ok(())
-            })
-        },
-    )?;
-    quintet.set("every", every)?;
-    let at = env.function(
-        lua,
-        "quintet.at",
-        |_, env, (cron, function): (String, Function)| {
-            let when = Recurrence::At(Cron::parse(&cron)?);
-            env.registering(|registered| {
-                registered.timers.push(Timer { when, function });
-                Ok(())
-            })
-        },
-    )?;
-    quintet.set("at", at)?;
-    let command = env.function(
-        lua,
+/// A function of a hook, with what it is for.
+type Registers<T> = (T, Function);
+
+fn registration(api: Api<'_>) -> Result<()> {
+    api.add("quintet.on", |_, env, (name, run): Registers<String>| {
+        let event = Event::from_name(&name).ok_or_else(|| {
+            let names: Vec<&str> = Event::ALL.iter().map(|event| event.name()).collect();
+            let names = names.join(" ");
+            format!("there is no event {name:?}; the events are {names}")
+        })?;
+        env.registering(|registered| {
+            registered.functions[event as usize].push(run);
+            Ok(())
+        })
+    })?;
+    api.add("quintet.every", |_, env, (ms, run): Registers<Value>| {
+        let ms = span("milliseconds", &ms)?;
+        if ms < 10 {
+            return Err("at least 10 ms expected".into());
+        }
+        env.registering(|registered| {
+            let when = Recurrence::Every(ms);
+            registered.timers.push(Timer {
+                when,
+                function: run,
+            });
+            Ok(())
+        })
+    })?;
+    api.add("quintet.at", |_, env, (cron, run): Registers<String>| {
+        let when = Recurrence::At(Cron::parse(&cron)?);
+        env.registering(|registered| {
+            registered.timers.push(Timer {
+                when,
+                function: run,
+            });
+            Ok(())
+        })
+    })?;
+    api.add(
         "quintet.command",
-        |_, env, (word, function): (mlua::String, Function)| {
+        |_, env, (word, run): Registers<mlua::String>| {
             let word: Box<[u8]> = word.as_bytes().to_vec().into();
             if word.is_empty() || !word.iter().all(u8::is_ascii_graphic) {
                 return Err("one word of printable ASCII expected".into());
@@ -160,73 +168,53 @@ fn registration(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
                 if registered.commands.iter().any(|(known, _)| *known == word) {
                     return Err("this command exists already".into());
                 }
-                registered.commands.push((word, function));
+                registered.commands.push((word, run));
                 Ok(())
             })
         },
-    )?;
-    quintet.set("command", command)
+    )
 }
 
-fn telling(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
-    let log = lua.create_table()?;
+fn telling(api: Api<'_>) -> Result<()> {
     for (name, level) in [
-        ("info", Level::Info),
-        ("warn", Level::Warn),
-        ("error", Level::Error),
+        ("quintet.log.info", Level::Info),
+        ("quintet.log.warn", Level::Warn),
+        ("quintet.log.error", Level::Error),
     ] {
-        let notify = env.function(lua, "quintet.log", move |_, env, text: mlua::String| {
+        api.add(name, move |_, env, text: mlua::String| {
             locked(&env.work).host.log(level, &text.to_string_lossy());
             Ok(())
         })?;
-        log.set(name, notify)?;
     }
-    quintet.set("log", log)?;
-    let metric = env.function(
-        lua,
-        "quintet.metric",
-        |_, env, (name, value): (String, Option<f64>)| {
-            if name.is_empty() || name.len() > 200 {
-                return Err("a name of 1 to 200 bytes expected".into());
-            }
-            if env.shared.metrics.add(&name, value.unwrap_or(1.0)) {
-                Ok(())
-            } else {
-                Err("there are too many metrics".into())
-            }
-        },
-    )?;
-    quintet.set("metric", metric)?;
-    let time = lua.create_table()?;
-    let now = env.function(lua, "quintet.time.now", |_, env, ()| {
+    type MetricArgs = (String, Option<f64>);
+    api.add("quintet.metric", |_, env, (name, value): MetricArgs| {
+        if name.is_empty() || name.len() > 200 {
+            return Err("a name of 1 to 200 bytes expected".into());
+        }
+        let is_added = env.shared.metrics.add(&name, value.unwrap_or(1.0));
+        is_added
+            .then_some(())
+            .ok_or("there are too many metrics".into())
+    })?;
+    api.add("quintet.time.now", |_, env, ()| {
         Ok(locked(&env.work).host.now().0)
     })?;
-    time.set("now", now)?;
-    let text = env.function(lua, "quintet.time.iso", |_, env, at: Option<Value>| {
+    api.add("quintet.time.iso", |_, env, at: Option<Value>| {
         Ok(iso(match at {
             Some(at) => quintet_types::Ms(span("milliseconds", &at)?),
             None => locked(&env.work).host.now(),
         }))
     })?;
-    time.set("iso", text)?;
-    quintet.set("time", time)?;
-    let json = lua.create_table()?;
-    let encode = env.function(lua, "quintet.json.encode", |lua, env, value: Value| {
+    api.add("quintet.json.encode", |lua, env, value: Value| {
         let text = json::encode(&value, &env.meter)?;
         lua.create_string(text).map_err(failed)
     })?;
-    json.set("encode", encode)?;
     // Answers nil and why, as what is decoded is mostly a client's.
-    let decode = {
-        let env = env.clone();
-        lua.create_function(move |lua, text: mlua::String| {
-            Ok(match json::decode(lua, &text.as_bytes(), &env.meter) {
-                Ok(value) => (value, None),
-                Err(text) => (Value::Nil, Some(text)),
-            })
-        })?
-    };
-    json.set("decode", decode)?;
-    json.set("null", Value::NULL)?;
-    quintet.set("json", json)
+    api.add("quintet.json.decode", |lua, env, text: mlua::String| {
+        Ok(match json::decode(lua, &text.as_bytes(), &env.meter) {
+            Ok(value) => (value, None),
+            Err(text) => (Value::Nil, Some(text)),
+        })
+    })?;
+    api.table.get::<Table>("json")?.set("null", Value::NULL)
 }

@@ -7,7 +7,7 @@ use quintet_types::{
     StatsReply,
 };
 
-use super::{Env, failed};
+use super::{Api, Env, failed};
 use crate::fields::{self, bytes_of, got, name, put_from, whole};
 use crate::step::Work;
 
@@ -15,19 +15,13 @@ type Answer<T> = std::result::Result<T, String>;
 
 /// A message's id: a number, or a message.
 fn id(value: &Value) -> Answer<MessageId> {
-    let number = match value {
-        Value::Integer(number) => *number,
-        Value::Table(table) => table.raw_get("id").map_err(failed)?,
-        Value::UserData(message) => mlua::ObjectLike::get(message, "id").map_err(failed)?,
-        Value::Nil
-        | Value::Boolean(_)
-        | Value::Number(_)
-        | Value::String(_)
-        | Value::Function(_)
-        | Value::LightUserData(_)
-        | Value::Thread(_)
-        | Value::Error(_)
-        | Value::Other(_) => return Err(format!("a message or its id expected, {}", got(value))),
+    let number = if let Some(table) = value.as_table() {
+        table.raw_get("id").map_err(failed)?
+    } else if let Some(message) = value.as_userdata() {
+        mlua::ObjectLike::get(message, "id").map_err(failed)?
+    } else {
+        let wrong = || format!("a message or its id expected, {}", got(value));
+        value.as_integer().ok_or_else(wrong)?
     };
     u64::try_from(number)
         .map(MessageId)
@@ -97,35 +91,29 @@ fn effect(env: &Env, effect: Effect, bytes: usize) -> Answer<()> {
     })
 }
 
-pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
+pub(super) fn install(api: Api<'_>) -> Result<()> {
     type PutArgs = (Value, Value, Option<Table>);
-    let put = env.function(
-        lua,
-        "quintet.put",
-        |_, env, (to, body, options): PutArgs| {
-            let mut put = Put::default();
-            match to.as_table() {
-                Some(table) => put = put_from(table, put)?,
-                None => {
-                    put.queue = name("queue", &to)?;
-                    fields::set(&mut put, "body", &body)?;
-                    if let Some(options) = options {
-                        put = put_from(&options, put)?;
-                    }
+    api.add("quintet.put", |_, env, (to, body, options): PutArgs| {
+        let mut put = Put::default();
+        match to.as_table() {
+            Some(table) => put = put_from(table, put)?,
+            None => {
+                put.queue = name("queue", &to)?;
+                fields::set(&mut put, "body", &body)?;
+                if let Some(options) = options {
+                    put = put_from(&options, put)?;
                 }
             }
-            let bytes = bytes_of(&put);
-            effect(env, Effect::Put(put), bytes)
-        },
-    )?;
-    quintet.set("put", put)?;
-    let peek = env.function(lua, "quintet.peek", |lua, env, queue: Value| {
+        }
+        let bytes = bytes_of(&put);
+        effect(env, Effect::Put(put), bytes)
+    })?;
+    api.add("quintet.peek", |lua, env, queue: Value| {
         let queue = name("queue", &queue)?;
         let found = env.work(|work| first(work, &queue))?;
         shown(lua, found.map(|message| (message, queue)), env)
     })?;
-    quintet.set("peek", peek)?;
-    let take = env.function(lua, "quintet.take", |lua, env, queue: Value| {
+    api.add("quintet.take", |lua, env, queue: Value| {
         let queue = name("queue", &queue)?;
         let found = env.work(|work| {
             let found = first(work, &queue)?;
@@ -137,14 +125,12 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         })?;
         shown(lua, found.map(|message| (message, queue)), env)
     })?;
-    quintet.set("take", take)?;
-    let get = env.function(lua, "quintet.get", |lua, env, which: Value| {
+    api.add("quintet.get", |lua, env, which: Value| {
         let which = id(&which)?;
         let found = env.work(|work| by_id(work, which))?;
         shown(lua, found, env)
     })?;
-    quintet.set("get", get)?;
-    let result = env.function(lua, "quintet.result", |lua, env, which: Value| {
+    api.add("quintet.result", |lua, env, which: Value| {
         let id = id(&which)?;
         let ask = Command::AwaitResult { id, wait_ms: 0 };
         let outcome = env.work(|work| Ok(work.ask(ask).0))?;
@@ -158,16 +144,13 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         };
         answer.map(Value::Table).map_err(failed)
     })?;
-    quintet.set("result", result)?;
-    let delete = env.function(lua, "quintet.delete", |_, env, which: Value| {
+    api.add("quintet.delete", |_, env, which: Value| {
         effect(env, Effect::Delete(id(&which)?), 0)
     })?;
-    quintet.set("delete", delete)?;
-    type CancelArgs = (Value, Option<mlua::String>, Value);
-    let cancel = env.function(
-        lua,
+    type Cancelled = (Value, Option<mlua::String>, Value);
+    api.add(
         "quintet.cancel",
-        |_, env, (which, why, grace): CancelArgs| {
+        |_, env, (which, why, grace): Cancelled| {
             let reason = why.map_or_else(Vec::new, |why| why.as_bytes().to_vec());
             let grace_ms = match grace.is_nil() {
                 true => Cancel::GRACE_MS,
@@ -179,21 +162,13 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
             effect(env, Effect::Cancel(id, cancel), bytes)
         },
     )?;
-    quintet.set("cancel", cancel)?;
-    let moved = env.function(
-        lua,
-        "quintet.move",
-        |_, env, (which, to): (Value, Value)| {
-            let (id, to) = (id(&which)?, name("queue", &to)?);
-            effect(env, Effect::Move { id, to }, 0)
-        },
-    )?;
-    quintet.set("move", moved)?;
+    api.add("quintet.move", |_, env, (which, to): (Value, Value)| {
+        let (id, to) = (id(&which)?, name("queue", &to)?);
+        effect(env, Effect::Move { id, to }, 0)
+    })?;
     type Bury = (Value, Option<mlua::String>);
-    let bury = env.function(lua, "quintet.bury", |_, env, (which, why): Bury| {
-        let reason: Box<[u8]> = why
-            .map_or_else(Vec::new, |why| why.as_bytes().to_vec())
-            .into();
+    api.add("quintet.bury", |_, env, (which, why): Bury| {
+        let reason: Box<[u8]> = why.map_or_else(Box::default, |why| (&*why.as_bytes()).into());
         let (id, bytes) = (id(&which)?, reason.len());
         let how = How::Bury {
             priority: None,
@@ -201,13 +176,11 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         };
         effect(env, Effect::Settle { id, how }, bytes)
     })?;
-    quintet.set("bury", bury)?;
-    let kick = env.function(lua, "quintet.kick", |_, env, which: Value| {
+    api.add("quintet.kick", |_, env, which: Value| {
         effect(env, Effect::Kick(id(&which)?), 0)
     })?;
-    quintet.set("kick", kick)?;
     type HoldArgs = (Value, Value, Value);
-    let hold = env.function(lua, "quintet.hold", |_, env, (queue, key, ms): HoldArgs| {
+    api.add("quintet.hold", |_, env, (queue, key, ms): HoldArgs| {
         let queue = name("queue", &queue)?;
         let key = (!key.is_nil()).then(|| name("key", &key)).transpose()?;
         let key: Option<Box<[u8]>> = key.map(|key| key.as_bytes().into());
@@ -215,13 +188,12 @@ pub(super) fn install(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         let bytes = key.as_ref().map_or(0, |key| key.len());
         effect(env, Effect::Hold { queue, key, for_ms }, bytes)
     })?;
-    quintet.set("hold", hold)?;
-    numbers(lua, env, quintet)
+    numbers(api)
 }
 
-fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
+fn numbers(api: Api<'_>) -> Result<()> {
     let ask = |env: &Env, of: StatsOf| env.work(|work| Ok(work.ask(Command::Stats(of)).0));
-    let queues = env.function(lua, "quintet.queues", move |lua, env, ()| {
+    api.add("quintet.queues", move |lua, env, ()| {
         let names = lua.create_table().map_err(failed)?;
         let mut next = Some((0, 0));
         while let Some(from) = next.take() {
@@ -237,26 +209,20 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
         }
         Ok(names)
     })?;
-    quintet.set("queues", queues)?;
-    let stats = env.function(lua, "quintet.stats", move |lua, env, queue: Value| {
+    api.add("quintet.stats", move |lua, env, queue: Value| {
         let of = match queue.is_nil() {
             true => StatsOf::Shard,
             false => StatsOf::Queue(name("queue", &queue)?),
         };
-        let (gauges, totals) = match ask(env, of)? {
-            Some(Outcome::Stats(stats)) => match *stats {
-                StatsReply::Shard(stats) => (stats.gauges, stats.totals),
-                StatsReply::Queue(stats) => (stats.gauges, stats.totals),
-                StatsReply::Queues(_)
-                | StatsReply::Names(_)
-                | StatsReply::Message(_)
-                | StatsReply::Setup(_)
-                | StatsReply::Dependants(_)
-                | StatsReply::HeldKeys(_) => Default::default(),
-            },
-            // A queue that does not exist is an empty queue.
-            _ => Default::default(),
-        };
+        // A queue that does not exist is an empty queue.
+        let (mut gauges, mut totals) = Default::default();
+        if let Some(Outcome::Stats(stats)) = ask(env, of)? {
+            if let StatsReply::Shard(stats) = *stats {
+                (gauges, totals) = (stats.gauges, stats.totals);
+            } else if let StatsReply::Queue(stats) = *stats {
+                (gauges, totals) = (stats.gauges, stats.totals);
+            }
+        }
         let table = lua.create_table().map_err(failed)?;
         let names = QueueGauges::NAMES.iter().chain(QueueTotals::NAMES);
         let values = gauges.values().into_iter().chain(totals.values());
@@ -264,8 +230,7 @@ fn numbers(lua: &Lua, env: &Env, quintet: &Table) -> Result<()> {
             table.raw_set(*name, value).map_err(failed)?;
         }
         Ok(table)
-    })?;
-    quintet.set("stats", stats)
+    })
 }
 
 /// How a message ended.

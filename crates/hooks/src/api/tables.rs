@@ -1,35 +1,17 @@
 //! Durable tables and counters.
 
-use mlua::{Lua, Result, Table, Value};
+use mlua::{Result, Table, Value};
 use quintet_types::{Command, Effect, Guard, Name, Outcome, TableEntry, TableRequest};
 
-use super::{Env, failed, json, option_ms};
-use crate::fields::{got, name, opaque};
+use super::{Api, failed, json, option_ms};
+use crate::fields::{bytes, name};
 use crate::step::Work;
 
 /// Entries read at once.
 const PAGE: u32 = 256;
 
 fn key(value: &Value) -> std::result::Result<Box<[u8]>, String> {
-    let bytes = match value {
-        Value::String(text) => text.as_bytes().to_vec(),
-        Value::Integer(number) => number.to_string().into_bytes(),
-        Value::Nil
-        | Value::Boolean(_)
-        | Value::Number(_)
-        | Value::Table(_)
-        | Value::Function(_)
-        | opaque!() => {
-            return Err(format!(
-                "key: a string or whole number expected, {}",
-                got(value)
-            ));
-        }
-    };
-    if bytes.len() > 65_535 {
-        return Err("key: at most 65535 bytes".into());
-    }
-    Ok(bytes.into())
+    bytes("key", value, 65_535).map(Into::into)
 }
 
 /// An entry's bytes as the step sees it; leaves a guard if it was read.
@@ -76,28 +58,21 @@ fn write(
     work.step.add(effect, bytes, &limits)
 }
 
-pub(super) fn install(lua: &Lua, env: &Env, raw: &Table) -> Result<()> {
-    let get = env.function(lua, "table:get", |lua, env, (table, at): (Value, Value)| {
+pub(super) fn install(api: Api<'_>) -> Result<()> {
+    api.add("table:get", |lua, env, (table, at): (Value, Value)| {
         let (table, at) = (name("table", &table)?, key(&at)?);
         let value = env.work(|work| read(work, &table, &at))?;
         json::load(lua, value.as_deref(), &env.meter)
     })?;
-    raw.set("table_get", get)?;
     type Set = (Value, Value, Value, Option<Table>);
-    let set = env.function(
-        lua,
-        "table:set",
-        |_, env, (table, at, value, options): Set| {
-            let (table, at) = (name("table", &table)?, key(&at)?);
-            let value = json::store(&value, &env.meter)?;
-            let ttl_ms = option_ms(options.as_ref(), "ttl_ms")?;
-            env.work(|work| write(work, table, at, value, ttl_ms))
-        },
-    )?;
-    raw.set("table_set", set)?;
+    api.add("table:set", |_, env, (table, at, value, options): Set| {
+        let (table, at) = (name("table", &table)?, key(&at)?);
+        let value = json::store(&value, &env.meter)?;
+        let ttl_ms = option_ms(options.as_ref(), "ttl_ms")?;
+        env.work(|work| write(work, table, at, value, ttl_ms))
+    })?;
     type Cas = (Value, Value, Value, Value, Option<Table>);
-    let cas = env.function(
-        lua,
+    api.add(
         "table:cas",
         |_, env, (table, at, old, new, options): Cas| {
             let (table, at) = (name("table", &table)?, key(&at)?);
@@ -113,43 +88,36 @@ pub(super) fn install(lua: &Lua, env: &Env, raw: &Table) -> Result<()> {
             })
         },
     )?;
-    raw.set("table_cas", cas)?;
-    let list = env.function(
-        lua,
-        "table:each",
-        |lua, env, (table, after): (Value, Value)| {
-            let table = name("table", &table)?;
-            let after = (!after.is_nil()).then(|| key(&after)).transpose()?;
-            let ask = TableRequest::List {
-                table,
-                after,
-                max: PAGE,
-            };
-            let entries: Vec<TableEntry> =
-                env.work(|work| match work.ask(Command::Table(ask)).0 {
-                    Some(Outcome::Entries(entries)) => Ok(entries),
-                    _ => Ok(Vec::new()),
-                })?;
-            let page = lua.create_table().map_err(failed)?;
-            for (at, entry) in entries.iter().enumerate() {
-                let pair = lua.create_table().map_err(failed)?;
-                let name = lua.create_string(&entry.key).map_err(failed)?;
-                pair.raw_set(1, name).map_err(failed)?;
-                let value = json::load(lua, Some(&entry.value), &env.meter)?;
-                pair.raw_set(2, value).map_err(failed)?;
-                page.raw_set(at + 1, pair).map_err(failed)?;
-            }
-            Ok(page)
-        },
-    )?;
-    raw.set("table_list", list)?;
-    counters(lua, env, raw)
+    api.add("table:each", |lua, env, (table, after): (Value, Value)| {
+        let table = name("table", &table)?;
+        let after = (!after.is_nil()).then(|| key(&after)).transpose()?;
+        let ask = TableRequest::List {
+            table,
+            after,
+            max: PAGE,
+        };
+        let entries: Vec<TableEntry> = env.work(|work| match work.ask(Command::Table(ask)).0 {
+            Some(Outcome::Entries(entries)) => Ok(entries),
+            _ => Ok(Vec::new()),
+        })?;
+        let page = lua.create_table().map_err(failed)?;
+        for (at, entry) in entries.iter().enumerate() {
+            let pair = lua.create_table().map_err(failed)?;
+            let name = lua.create_string(&entry.key).map_err(failed)?;
+            pair.raw_set(1, name).map_err(failed)?;
+            let value = json::load(lua, Some(&entry.value), &env.meter)?;
+            pair.raw_set(2, value).map_err(failed)?;
+            page.raw_set(at + 1, pair).map_err(failed)?;
+        }
+        Ok(page)
+    })?;
+    counters(api)
 }
 
-fn counters(lua: &Lua, env: &Env, raw: &Table) -> Result<()> {
+fn counters(api: Api<'_>) -> Result<()> {
     const FULL: &str = "there are too many counters";
     type Add = (mlua::String, i64, Option<Table>);
-    let add = env.function(lua, "counter:add", |_, env, (name, by, options): Add| {
+    api.add("counter:add", |_, env, (name, by, options): Add| {
         let ttl_ms = option_ms(options.as_ref(), "ttl_ms")?;
         env.work(|work| {
             let (name, now) = (name.as_bytes(), work.host.now());
@@ -158,24 +126,17 @@ fn counters(lua: &Lua, env: &Env, raw: &Table) -> Result<()> {
             sum.ok_or_else(|| FULL.to_owned())
         })
     })?;
-    raw.set("counter_add", add)?;
-    let get = env.function(lua, "counter:get", |_, env, name: mlua::String| {
+    api.add("counter:get", |_, env, name: mlua::String| {
         env.work(|work| Ok(env.shared.counters.get(&name.as_bytes(), work.host.now())))
     })?;
-    raw.set("counter_get", get)?;
     type Cas = (mlua::String, i64, i64, Option<Table>);
-    let cas = env.function(
-        lua,
-        "counter:cas",
-        |_, env, (name, old, new, options): Cas| {
-            let ttl_ms = option_ms(options.as_ref(), "ttl_ms")?;
-            env.work(|work| {
-                let now = work.host.now();
-                let counters = &env.shared.counters;
-                let was = counters.cas(&name.as_bytes(), old, new, ttl_ms, now);
-                was.ok_or_else(|| FULL.to_owned())
-            })
-        },
-    )?;
-    raw.set("counter_cas", cas)
+    api.add("counter:cas", |_, env, (name, old, new, options): Cas| {
+        let ttl_ms = option_ms(options.as_ref(), "ttl_ms")?;
+        env.work(|work| {
+            let now = work.host.now();
+            let counters = &env.shared.counters;
+            let was = counters.cas(&name.as_bytes(), old, new, ttl_ms, now);
+            was.ok_or_else(|| FULL.to_owned())
+        })
+    })
 }

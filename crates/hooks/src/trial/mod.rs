@@ -227,19 +227,15 @@ impl Trial {
             }
         }
         for delivery in self.world.take_deliveries() {
-            let who = Who {
-                caller: Caller {
-                    client_id: delivery.to,
-                    ..Caller::default()
-                },
-                connection: delivery.to.0,
-                protocol: "trial",
-                ..Who::default()
-            };
-            let output =
-                self.state
-                    .arrived(&who, delivery.standing, delivery.outcome, delivery.queue);
-            self.arrived.push((delivery.to, output));
+            let Delivery {
+                to,
+                standing,
+                outcome,
+                queue,
+                ..
+            } = delivery;
+            let output = self.state.arrived(&client(to.0), standing, outcome, queue);
+            self.arrived.push((to, output));
         }
     }
 }

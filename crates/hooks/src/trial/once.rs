@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quintet_types::{
-    Body, BulkOp, Caller, ClientId, Command, Expiry, How, LeaseOwner, LeaseRequest, LeaseTime,
-    ListState, MessageId, Ms, Name, Outcome, Overrides, Put, Settings, StatsOf, StatsReply, Take,
-    When,
+    Body, BulkOp, By, Command, Expiry, How, LeaseOwner, LeaseRequest, LeaseTime, ListState,
+    MessageId, Ms, Name, Outcome, Overrides, Put, Settings, StatsOf, StatsReply, Take, When,
 };
 
 use super::{Trial, client};
@@ -48,13 +47,17 @@ pub fn run_once(
     };
     let mut out = String::new();
     let answer = match event {
-        Event::BeforePut | Event::AfterPut => submit(&mut trial, Command::Put(put)),
-        Event::Command => submit(&mut trial, Command::Put(put)),
+        Event::BeforePut | Event::AfterPut | Event::Command => {
+            submit(&mut trial, Command::Put(put))
+        }
         Event::Full => {
             store(&mut trial, put.clone());
-            limit(&mut trial, &queue, |overrides| {
-                overrides.messages_max = Some(1)
-            });
+            let messages_max = Some(1);
+            let limit = Overrides {
+                messages_max,
+                ..Overrides::default()
+            };
+            configure(&mut trial, &queue, limit);
             submit(&mut trial, Command::Put(put))
         }
         Event::BeforeTake | Event::AfterTake => {
@@ -65,19 +68,11 @@ pub fn run_once(
         Event::Settle => {
             let id = store(&mut trial, put);
             lease(&mut trial, take, 0);
-            let how = How::Finish;
-            submit(
-                &mut trial,
-                Command::Settle {
-                    id,
-                    by: quintet_types::By::Owner,
-                    how,
-                },
-            )
+            settle(&mut trial, id, How::Finish)
         }
         Event::Error => {
             let id = MessageId(1);
-            let by = quintet_types::By::Anyone;
+            let by = By::Anyone;
             submit(&mut trial, Command::Delete { id, by })
         }
         Event::Expire => {
@@ -94,19 +89,14 @@ pub fn run_once(
         }
         Event::DeadLetter => {
             let id = store(&mut trial, put);
-            limit(&mut trial, &queue, |overrides| {
-                overrides.attempts_max = Some(1)
-            });
+            let attempts_max = Some(1);
+            let limit = Overrides {
+                attempts_max,
+                ..Overrides::default()
+            };
+            configure(&mut trial, &queue, limit);
             lease(&mut trial, take, 0);
-            let how = How::release(When::Now);
-            submit(
-                &mut trial,
-                Command::Settle {
-                    id,
-                    by: quintet_types::By::Owner,
-                    how,
-                },
-            )
+            settle(&mut trial, id, How::release(When::Now))
         }
         Event::Connect => match trial.state.connect(&client(1)) {
             Some(text) => format!("refused: {text}"),
@@ -155,11 +145,7 @@ pub fn run_once(
 
 /// Asks past the hooks, as what they are to find.
 fn past(trial: &mut Trial, command: Command) -> Option<Outcome> {
-    let caller = Caller {
-        client_id: ClientId(1),
-        ..Caller::default()
-    };
-    trial.world.ask(caller, command).0
+    trial.world.ask(client(1).caller, command).0
 }
 
 fn store(trial: &mut Trial, put: Put) -> MessageId {
@@ -176,26 +162,22 @@ fn lease(trial: &mut Trial, take: Take, ms: u64) {
         back_to: Default::default(),
         held_max: 0,
     };
-    past(
-        trial,
-        Command::Take(Take {
-            lease: Some(lease),
-            ..take
-        }),
-    );
+    let lease = Some(lease);
+    past(trial, Command::Take(Take { lease, ..take }));
 }
 
-fn limit(trial: &mut Trial, queue: &Name, set: impl Fn(&mut Overrides)) {
-    let mut overrides = Overrides::default();
-    set(&mut overrides);
-    past(
-        trial,
-        Command::Configure {
-            queue: queue.clone(),
-            overrides: Some(Box::new(overrides)),
-            must_exist: false,
-        },
-    );
+fn settle(trial: &mut Trial, id: MessageId, how: How) -> String {
+    let by = By::Owner;
+    submit(trial, Command::Settle { id, by, how })
+}
+
+fn configure(trial: &mut Trial, queue: &Name, overrides: Overrides) {
+    let configure = Command::Configure {
+        queue: queue.clone(),
+        overrides: Some(Box::new(overrides)),
+        must_exist: false,
+    };
+    past(trial, configure);
 }
 
 fn submit(trial: &mut Trial, command: Command) -> String {
