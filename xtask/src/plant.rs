@@ -108,8 +108,8 @@ const PLANTED: &[Planted] = &[
         what: "a run is put in force before it is on the disk",
         edits: &[(
             "crates/log/src/run/writer.rs",
-            "            .sync_data()\n",
-            "            .is_empty()\n            .map(|_| ())\n",
+            "self.file.sync_data().or_full(\"sync\", &self.tmp)",
+            "self.file.is_empty().map(|_| ()).or_full(\"sync\", &self.tmp)",
         )],
         tests: &[&["--test=faults", "a_run_in_force_survives"]],
     },

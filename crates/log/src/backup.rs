@@ -4,21 +4,19 @@
 //! good frame. A segment that goes away meanwhile makes the whole start over: the set of segments
 //! must be one that existed.
 
+use crate::error::OfStorage as _;
 use crate::narrow::to_usize;
 use crate::{
-    LogError, Position, Result, Storage, StorageFile,
+    LogError, Position, Result, Storage,
     extent::Extent,
     scan::{Scan, Step, Window},
     segment::{SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader, segment_name, segment_tmp_name},
-    storage::{read_full, write_all},
+    storage::{copy, write_all},
 };
 
 /// How often to start over. A segment goes away each time the log has moved on by a segment or
 /// more, which takes far longer than linking a directory.
 const ATTEMPTS: usize = 16;
-
-/// Bytes copied at once.
-const COPY_BYTES: usize = 1 << 20;
 
 /// Result of a backup: its files, the bytes that were copied, the end of its log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,11 +108,9 @@ fn try_backup(source: &dyn Storage, target: &dyn Storage) -> Result<Option<Backu
         target
             .open(&name)
             .and_then(|file| file.sync_data())
-            .map_err(|error| failed("sync", &name, error))?;
+            .or_full("sync", &name)?;
     }
-    target
-        .sync_dir()
-        .map_err(|error| LogError::io("sync", "the target", 0, error))?;
+    target.sync_dir().or_io("sync", "the target")?;
     report_extent(target, &segments[..to_usize(summary.segments)], summary.end)?;
     summary.linked = linked.len() as u64;
     Ok(Some(summary))
@@ -131,18 +127,12 @@ fn report_extent(target: &dyn Storage, copied: &[SegmentFile], durable: Position
         durable,
     };
     let name = extent.name();
-    target
-        .create(&name)
-        .map_err(|error| failed("create", &name, error))?;
-    target
-        .sync_dir()
-        .map_err(|error| LogError::io("sync", "the target", 0, error))
+    target.create(&name).or_full("create", &name)?;
+    target.sync_dir().or_io("sync", "the target")
 }
 
 fn link(source: &dyn Storage, target: &dyn Storage, name: &str) -> Result<bool> {
-    source
-        .link_into(name, target)
-        .map_err(|error| failed("link", name, error))
+    source.link_into(name, target).or_full("link", name)
 }
 
 /// Where a closed segment ends, by its own frames.
@@ -193,58 +183,24 @@ fn copy_segment(
         }
     }
     let tmp = segment_tmp_name(header.number);
-    let copy = target
-        .create(&tmp)
-        .map_err(|error| failed("create", &tmp, error))?;
-    write_all(&*copy, 0, &header.encode()).map_err(|error| failed("write", &tmp, error))?;
-    copy_bytes(&*file, &name, &*copy, &tmp, header.offset_of(end))?;
-    copy.sync_data()
+    let made = target.create(&tmp).or_full("create", &tmp)?;
+    write_all(&*made, 0, &header.encode()).or_full("write", &tmp)?;
+    let (from, to) = ((&*file, &*name), (&*made, &*tmp));
+    let bytes = copy(from, to, SEGMENT_HEADER_BYTES, Some(header.offset_of(end)))?;
+    made.sync_data()
         .and_then(|()| target.rename(&tmp, &segment_name(segment.number)))
-        .map_err(|error| failed("finish", &tmp, error))?;
-    Ok((header.offset_of(end), end))
-}
-
-/// Copies everything behind the header, up to `end`.
-fn copy_bytes(
-    from: &dyn StorageFile,
-    name: &str,
-    to: &dyn StorageFile,
-    to_name: &str,
-    end: u64,
-) -> Result<()> {
-    let mut bytes = vec![0; COPY_BYTES];
-    let mut offset = SEGMENT_HEADER_BYTES;
-    while offset < end {
-        let want = usize::try_from(end - offset)
-            .unwrap_or(usize::MAX)
-            .min(COPY_BYTES);
-        let read = read_full(from, offset, &mut bytes[..want])
-            .map_err(|error| LogError::io("read", name, offset, error))?;
-        if read == 0 {
-            return Err(LogError::damaged(name, offset, "the file became shorter"));
-        }
-        write_all(to, offset, &bytes[..read]).map_err(|error| failed("write", to_name, error))?;
-        offset += read as u64;
-    }
-    Ok(())
+        .or_full("finish", &tmp)?;
+    Ok((bytes, end))
 }
 
 /// Removes what an attempt made; there was no log before.
 fn remove_all(target: &dyn Storage) -> Result<()> {
-    let names = target
-        .list()
-        .map_err(|error| LogError::io("list", "the target", 0, error))?;
+    let names = target.list().or_io("list", "the target")?;
     for name in names {
         let ours = SegmentFile::parse(&name).is_some() || Extent::parse(&name).is_some();
         if ours || crate::segment::is_tmp_name(&name) {
-            target
-                .remove(&name)
-                .map_err(|error| LogError::io("remove", &name, 0, error))?;
+            target.remove(&name).or_io("remove", &name)?;
         }
     }
     Ok(())
-}
-
-fn failed(doing: &'static str, name: &str, error: std::io::Error) -> LogError {
-    LogError::full_or_io(doing, name, 0, error)
 }

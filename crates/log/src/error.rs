@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::{Epoch, Position, SegmentNumber};
+use crate::{Epoch, Position, Result, SegmentNumber};
 
 /// Why the log refused or failed.
 ///
@@ -216,6 +216,35 @@ impl LogError {
             offset,
             why: why.into(),
         }
+    }
+}
+
+/// Results of the storage, as the log has them.
+pub(crate) trait OfStorage<T>: Sized {
+    /// A failure is [`LogError::io`], at this place of the file.
+    fn or_io_at(self, doing: &'static str, file: &str, offset: u64) -> Result<T>;
+
+    /// A failure is [`LogError::full_or_io`], at this place of the file.
+    fn or_full_at(self, doing: &'static str, file: &str, offset: u64) -> Result<T>;
+
+    /// The same of the file as a whole.
+    fn or_io(self, doing: &'static str, file: &str) -> Result<T> {
+        self.or_io_at(doing, file, 0)
+    }
+
+    /// The same of the file as a whole.
+    fn or_full(self, doing: &'static str, file: &str) -> Result<T> {
+        self.or_full_at(doing, file, 0)
+    }
+}
+
+impl<T> OfStorage<T> for io::Result<T> {
+    fn or_io_at(self, doing: &'static str, file: &str, offset: u64) -> Result<T> {
+        self.map_err(|error| LogError::io(doing, file, offset, error))
+    }
+
+    fn or_full_at(self, doing: &'static str, file: &str, offset: u64) -> Result<T> {
+        self.map_err(|error| LogError::full_or_io(doing, file, offset, error))
     }
 }
 

@@ -7,8 +7,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use crate::error::OfStorage as _;
 use crate::{
-    LogError, Position, Result, SegmentNumber, Storage, error::is_full, run::list_runs,
+    Position, Result, SegmentNumber, Storage, error::is_full, run::list_runs,
     segment::segment_name,
 };
 
@@ -56,9 +57,7 @@ impl Extent {
     /// # Errors
     /// The directory cannot be listed.
     pub(crate) fn find(storage: &dyn Storage) -> Result<(Option<Self>, Vec<String>)> {
-        let mut names = storage
-            .list()
-            .map_err(|error| LogError::io("list", "the log's directory", 0, error))?;
+        let mut names = storage.list().or_io("list", "the log's directory")?;
         names.retain(|name| Self::parse(name).is_some());
         let all = names.iter().filter_map(|name| Self::parse(name));
         Ok((all.reduce(Self::and), names))

@@ -1,5 +1,6 @@
 //! A failed write or sync is final, and everyone who shares the log learns of it.
 
+use std::io;
 use std::sync::{Arc, OnceLock};
 
 use crate::{LogError, Result};
@@ -16,6 +17,11 @@ impl Failure {
             Some(why) => Err(LogError::Stopped { why: why.clone() }),
             None => Ok(()),
         }
+    }
+
+    /// A failure of the storage is remembered, and handed back as the log's.
+    pub(crate) fn of<T>(&self, done: io::Result<T>, doing: &'static str, file: &str) -> Result<T> {
+        done.map_err(|error| self.record(LogError::io(doing, file, 0, error)))
     }
 
     /// Remembers `error` and hands it back.

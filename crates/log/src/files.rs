@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use crate::error::OfStorage as _;
 use crate::{
     LogError, ReadBodies, Result, SegmentNumber, Storage, StorageFile, segment::segment_name,
 };
@@ -72,10 +73,7 @@ impl ReadBodies for Files {
             return Ok(Arc::clone(file));
         }
         let name = segment_name(segment);
-        let file = self
-            .storage
-            .open(&name)
-            .map_err(|error| LogError::io("open", &name, 0, error))?;
+        let file = self.storage.open(&name).or_io("open", &name)?;
         slot.file = Some(Arc::clone(&file));
         slots.close_one();
         Ok(file)

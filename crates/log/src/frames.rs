@@ -1,5 +1,6 @@
 //! Reading the frames of a log that is being written.
 
+use crate::error::OfStorage as _;
 use crate::{
     BodyReader, FRAME_HEADER_BYTES, FrameKind, LogError, Position, ReplayFrame, Result,
     SegmentNumber,
@@ -139,8 +140,7 @@ impl BodyReader {
             return Ok(false);
         }
         let (offset, mut head) = (header.offset_of(at), [0; FRAME_HEADER_BYTES]);
-        let len = read_full(&*file, offset, &mut head)
-            .map_err(|error| LogError::io("read", &name, offset, error))?;
+        let len = read_full(&*file, offset, &mut head).or_io_at("read", &name, offset)?;
         Ok(len == head.len() && FrameHeader::decode(&head, header.salt, at).is_ok())
     }
 }

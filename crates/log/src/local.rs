@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use crate::error::OfStorage as _;
 use crate::{
     BodyReader, Epoch, FRAME_HEADER_BYTES, FrameBuf, Log, LogError, LogStore, Placed, Position,
     Recovery, Replay, Result, Retiring, SegmentInfo, SegmentNumber, Spares, Stamp, Storage,
@@ -164,8 +165,7 @@ impl LocalLog {
         let made = match (&found.current, found.segments.back()) {
             (Some(file), Some(last)) => {
                 let len = file.len();
-                let len =
-                    len.map_err(|error| LogError::io("measure", "the last segment", 0, error))?;
+                let len = len.or_io("measure", "the last segment")?;
                 // Versions that did not note its length made all of one length.
                 let made = match last.header.made {
                     0 => segment_bytes,
@@ -192,7 +192,7 @@ impl LocalLog {
             begin |= spares.any();
         }
         let extents = Extents::new(Arc::clone(&storage), found.extent, found.extent_names)
-            .map_err(|error| LogError::io("remove", "an extent", 0, error))?;
+            .or_io("remove", "an extent")?;
         if let (Some(first), Some(last)) = (found.segments.front(), found.segments.back()) {
             // All of it is durable by now, with its names.
             extents
@@ -201,7 +201,7 @@ impl LocalLog {
                     newest: last.header.number,
                     durable: end,
                 })
-                .map_err(|error| LogError::io("rename", "the extent", 0, error))?;
+                .or_io("rename", "the extent")?;
         }
         let log = Self {
             room: if whole { made } else { spares.bytes() },
@@ -255,9 +255,8 @@ impl LocalLog {
         // not durable; but if it is the first and this one's name survived without it, the log
         // would begin in its middle.
         if !self.rooted && !self.segments.is_empty() {
-            self.storage
-                .sync_dir()
-                .map_err(|error| self.failure.record(dir_failed(error)))?;
+            self.failure
+                .of(self.storage.sync_dir(), "sync", DIRECTORY)?;
             self.rooted = true;
         }
         let spare = self.spares.take();
@@ -513,8 +512,9 @@ impl Log for LocalLog {
             let mut freed = 0;
             if !given_up.is_empty() {
                 // First it is said that they are not needed.
-                patiently(|| extents.report(then))
-                    .map_err(|error| retire.failure.record(extent_failed(error)))?;
+                retire
+                    .failure
+                    .of(patiently(|| extents.report(then)), "rename", EXTENT)?;
                 retire.sync_dir()?;
             }
             for (number, file) in given_up {
@@ -534,11 +534,9 @@ impl Log for LocalLog {
             newest: self.segment(),
             durable: self.durable,
         };
-        patiently(|| self.extents.report(then))
-            .map_err(|error| self.failure.record(extent_failed(error)))?;
-        self.storage
-            .sync_dir()
-            .map_err(|error| self.failure.record(dir_failed(error)))
+        self.failure
+            .of(patiently(|| self.extents.report(then)), "rename", EXTENT)?;
+        self.failure.of(self.storage.sync_dir(), "sync", DIRECTORY)
     }
 
     fn reader(&self) -> BodyReader {
@@ -559,9 +557,7 @@ impl Retire {
         if self.scratch {
             return Ok(());
         }
-        self.storage
-            .sync_dir()
-            .map_err(|error| self.failure.record(dir_failed(error)))
+        self.failure.of(self.storage.sync_dir(), "sync", DIRECTORY)
     }
 
     /// Gives up one segment. Its file becomes a spare if nobody else has it.
@@ -653,12 +649,14 @@ impl SyncWork for Sync {
             }
         }
         if self.dir {
-            self.storage
-                .sync_dir()
-                .map_err(|error| self.failure.record(dir_failed(error)))?;
+            self.failure
+                .of(self.storage.sync_dir(), "sync", DIRECTORY)?;
             // It need not be durable itself: the one before says less.
-            patiently(|| self.extents.report(self.then))
-                .map_err(|error| self.failure.record(extent_failed(error)))?;
+            self.failure.of(
+                patiently(|| self.extents.report(self.then)),
+                "rename",
+                EXTENT,
+            )?;
         }
         Ok(())
     }
@@ -678,10 +676,6 @@ fn patiently(mut run: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()
     run()
 }
 
-fn extent_failed(error: std::io::Error) -> LogError {
-    LogError::io("rename", "the extent", 0, error)
-}
-
-fn dir_failed(error: std::io::Error) -> LogError {
-    LogError::io("sync", "the log's directory", 0, error)
-}
+/// Their names in errors.
+const DIRECTORY: &str = "the log's directory";
+const EXTENT: &str = "the extent";

@@ -4,6 +4,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use crate::error::OfStorage as _;
 use crate::{
     Epoch, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, Result, SegmentNumber, Storage,
     StorageFile,
@@ -170,7 +171,7 @@ pub(crate) fn recover(
     let Some(end) = end else {
         // No segment at all. The directory's own durability still matters to the first one.
         strays.remove(storage)?;
-        storage.sync_dir().map_err(sync_dir_failed)?;
+        sync_dir(storage)?;
         return Ok(RecoveredLog {
             recovery,
             segments,
@@ -209,15 +210,13 @@ pub(crate) fn recover(
     for file in files[..=end.index].iter().filter(|file| file.begun) {
         storage
             .rename(&file.name, &segment_name(file.header.number))
-            .map_err(|error| LogError::io("rename", &file.name, 0, error))?;
+            .or_io("rename", &file.name)?;
     }
     for file in beyond {
-        storage
-            .remove(&file.name)
-            .map_err(|error| LogError::io("remove", &file.name, 0, error))?;
+        storage.remove(&file.name).or_io("remove", &file.name)?;
     }
     strays.remove(storage)?;
-    storage.sync_dir().map_err(sync_dir_failed)?;
+    sync_dir(storage)?;
     recovery.end = end.position;
     recovery.segments = segments.len() as u64;
     Ok(RecoveredLog {
@@ -268,21 +267,15 @@ pub(crate) fn find_spares(
 ) -> Result<(Vec<Spare>, u32)> {
     let mut spares = Vec::new();
     let mut next_number = 1_u32;
-    let mut names = list(storage)?;
+    let mut names = storage.list().or_io("list", "the log's directory")?;
     names.sort_unstable();
     for name in names {
         let number = parse_spare_name(&name);
         if let Some(number) = number {
             next_number = next_number.max(number.wrapping_add(1));
-            let file = storage
-                .open(&name)
-                .map_err(|error| LogError::io("open", &name, 0, error))?;
-            let len = file
-                .len()
-                .map_err(|error| LogError::io("measure", &name, 0, error))?;
-            let links = file
-                .links()
-                .map_err(|error| LogError::io("inspect", &name, 0, error))?;
+            let file = storage.open(&name).or_io("open", &name)?;
+            let len = file.len().or_io("measure", &name)?;
+            let links = file.links().or_io("inspect", &name)?;
             if (SEGMENT_HEADER_BYTES..=most).contains(&len) && links == 1 && spares.len() < want {
                 wipe(&*file, &name)?;
                 spares.push(Spare {
@@ -294,9 +287,7 @@ pub(crate) fn find_spares(
             }
         }
         if number.is_some() || is_tmp_name(&name) {
-            storage
-                .remove(&name)
-                .map_err(|error| LogError::io("remove", &name, 0, error))?;
+            storage.remove(&name).or_io("remove", &name)?;
         }
     }
     Ok((spares, next_number))
@@ -307,14 +298,14 @@ pub(crate) fn find_spares(
 /// what will be written.
 fn wipe(file: &dyn StorageFile, name: &str) -> Result<()> {
     let mut header = [0; HEADER_LEN];
-    read_full(file, 0, &mut header).map_err(|error| LogError::io("read", name, 0, error))?;
+    read_full(file, 0, &mut header).or_io("read", name)?;
     if header.iter().all(|byte| *byte == 0) {
         return Ok(());
     }
     header.fill(0);
     write_all(file, 0, &header)
         .and_then(|()| file.sync_data())
-        .map_err(|error| LogError::io("wipe", name, 0, error))
+        .or_io("wipe", name)
 }
 
 impl Strays {
@@ -322,11 +313,7 @@ impl Strays {
         self.files
             .iter()
             .map(|file| file.name())
-            .try_for_each(|name| {
-                storage
-                    .remove(&name)
-                    .map_err(|error| LogError::io("remove", &name, 0, error))
-            })
+            .try_for_each(|name| storage.remove(&name).or_io("remove", &name))
     }
 }
 
@@ -348,9 +335,7 @@ fn open_segments(storage: &dyn Storage, shard: u16) -> Result<(Vec<File>, Strays
             strays.files.push(segment);
             continue;
         }
-        let file = storage
-            .open(&name)
-            .map_err(|error| LogError::io("open", &name, 0, error))?;
+        let file = storage.open(&name).or_io("open", &name)?;
         let header = match SegmentHeader::read(&*file, &name) {
             Err(LogError::Damaged { why, .. }) if segment.begun => {
                 strays.files.push(segment);
@@ -366,9 +351,7 @@ fn open_segments(storage: &dyn Storage, shard: u16) -> Result<(Vec<File>, Strays
                 wanted: shard,
             });
         }
-        let len = file
-            .len()
-            .map_err(|error| LogError::io("measure", &name, 0, error))?;
+        let len = file.len().or_io("measure", &name)?;
         if let Some(why) = header.is_cut(len) {
             return Err(LogError::damaged(&name, len, why));
         }
@@ -496,28 +479,19 @@ fn rewrite(files: &[File], segments: &VecDeque<Segment>, synced: Position) -> Re
                 .unwrap_or(usize::MAX)
                 .min(bytes.len());
             let read = read_full(&*file.file, offset, &mut bytes[..want])
-                .map_err(|error| LogError::io("read", &file.name, offset, error))?;
+                .or_io_at("read", &file.name, offset)?;
             if read < want {
                 let error = std::io::ErrorKind::UnexpectedEof.into();
                 return Err(LogError::io("read", &file.name, offset, error));
             }
-            write_all(&*file.file, offset, &bytes[..want])
-                .map_err(|error| LogError::io("write", &file.name, offset, error))?;
+            write_all(&*file.file, offset, &bytes[..want]).or_io_at("write", &file.name, offset)?;
             offset += want as u64;
         }
-        file.file
-            .sync_data()
-            .map_err(|error| LogError::io("sync", &file.name, 0, error))?;
+        file.file.sync_data().or_io("sync", &file.name)?;
     }
     Ok(())
 }
 
-fn list(storage: &dyn Storage) -> Result<Vec<String>> {
-    storage
-        .list()
-        .map_err(|error| LogError::io("list", "the log's directory", 0, error))
-}
-
-fn sync_dir_failed(error: std::io::Error) -> LogError {
-    LogError::io("sync", "the log's directory", 0, error)
+fn sync_dir(storage: &dyn Storage) -> Result<()> {
+    storage.sync_dir().or_io("sync", "the log's directory")
 }

@@ -3,6 +3,7 @@
 //! A segment with damage is written anew: good frames byte for byte where they were, so that facts
 //! go on naming bodies by segment and offset, and a frame of kind *lost* over each range between.
 
+use crate::error::OfStorage as _;
 use crate::narrow::{to_u32, to_usize};
 use crate::{
     FRAME_HEADER_BYTES, Finding, FrameKind, LogError, LostRange, PAYLOAD_BYTES_MAX, Position,
@@ -11,12 +12,9 @@ use crate::{
     frame::FrameHeader,
     run::list_runs,
     segment::{SegmentHeader, segment_tmp_name},
-    storage::{read_full, write_all},
+    storage::{copy, write_all},
     survey::{Hole, Survey, Surveyed, survey, totals},
 };
-
-/// Bytes copied at once.
-const COPY_BYTES: usize = 1 << 20;
 
 /// Result of a repair: the lost ranges, and counts of the frames that are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,7 +64,7 @@ pub fn repair(
                 storage
                     .rename(&segment.name, &aside)
                     .and_then(|()| storage.sync_dir())
-                    .map_err(|error| LogError::io("rename", &segment.name, 0, error))?;
+                    .or_io("rename", &segment.name)?;
             }
         }
         summary.replaced += 1;
@@ -82,9 +80,7 @@ pub fn repair(
 /// runs is in force, and a start would delete them: they are set aside.
 fn renew_extent(storage: &dyn Storage, survey: &Survey) -> Result<()> {
     for name in &survey.extents {
-        storage
-            .remove(name)
-            .map_err(|error| LogError::io("remove", name, 0, error))?;
+        storage.remove(name).or_io("remove", name)?;
     }
     let left = survey.segments.iter().find(|left| left.header.is_some());
     match left {
@@ -95,23 +91,17 @@ fn renew_extent(storage: &dyn Storage, survey: &Survey) -> Result<()> {
                 durable: Position(0),
             };
             let name = extent.name();
-            storage
-                .create(&name)
-                .map_err(|error| LogError::full_or_io("create", &name, 0, error))?;
+            storage.create(&name).or_full("create", &name)?;
         }
         None => {
             for run in list_runs(storage)? {
                 let name = run.to_string();
                 let aside = free_name(storage, &name)?;
-                storage
-                    .rename(&name, &aside)
-                    .map_err(|error| LogError::io("rename", &name, 0, error))?;
+                storage.rename(&name, &aside).or_io("rename", &name)?;
             }
         }
     }
-    storage
-        .sync_dir()
-        .map_err(|error| LogError::io("sync", "the log's directory", 0, error))
+    storage.sync_dir().or_io("sync", "the log's directory")
 }
 
 fn replace(
@@ -122,17 +112,12 @@ fn replace(
 ) -> Result<()> {
     let tmp = segment_tmp_name(segment.number);
     // What an earlier repair left half done.
-    let names = storage
-        .list()
-        .map_err(|error| LogError::io("list", "the log", 0, error))?;
+    let names = storage.list().or_io("list", "the log")?;
     if names.contains(&tmp) {
-        storage
-            .remove(&tmp)
-            .map_err(|error| LogError::io("remove", &tmp, 0, error))?;
+        storage.remove(&tmp).or_io("remove", &tmp)?;
     }
-    let file = storage
-        .create(&tmp)
-        .map_err(|error| LogError::full_or_io("create", &tmp, 0, error))?;
+    let file = storage.create(&tmp).or_full("create", &tmp)?;
+    let damaged = (&*segment.file, &*segment.name);
     // As long as it gets.
     let renewed = SegmentHeader {
         made: 0,
@@ -144,26 +129,23 @@ fn replace(
             header.offset_of(run.from),
             header.offset_of(run.to.min(end)),
         );
-        copy(segment, &*file, &tmp, from, to)?;
+        copy(damaged, (&*file, &tmp), from, Some(to))?;
     }
     for hole in segment.holes.iter().filter(|hole| hole.from < end) {
         fill(&*file, &tmp, header, hole)?;
     }
-    file.sync_data()
-        .map_err(|error| LogError::full_or_io("sync", &tmp, 0, error))?;
+    file.sync_data().or_full("sync", &tmp)?;
 
     let aside = free_name(storage, &segment.name)?;
-    let kept = storage
-        .create(&aside)
-        .map_err(|error| LogError::full_or_io("create", &aside, 0, error))?;
-    copy(segment, &*kept, &aside, 0, segment.len)?;
+    let kept = storage.create(&aside).or_full("create", &aside)?;
+    copy(damaged, (&*kept, &aside), 0, Some(segment.len))?;
     kept.sync_data()
         .and_then(|()| storage.sync_dir())
-        .map_err(|error| LogError::full_or_io("sync", &aside, 0, error))?;
+        .or_full("sync", &aside)?;
     storage
         .rename(&tmp, &segment.name)
         .and_then(|()| storage.sync_dir())
-        .map_err(|error| LogError::io("rename", &tmp, 0, error))
+        .or_io("rename", &tmp)
 }
 
 /// Frames of kind *lost* over a whole range.
@@ -202,12 +184,9 @@ fn fill(file: &dyn StorageFile, name: &str, header: &SegmentHeader, hole: &Hole)
     }
     // The zeros themselves: the file may end with them.
     let end = header.offset_of(hole.to);
-    let len = file
-        .len()
-        .map_err(|error| LogError::io("measure", name, 0, error))?;
+    let len = file.len().or_io("measure", name)?;
     if len < end {
-        file.set_len(end)
-            .map_err(|error| LogError::full_or_io("lengthen", name, end, error))?;
+        file.set_len(end).or_full_at("lengthen", name, end)?;
     }
     Ok(())
 }
@@ -225,43 +204,13 @@ fn crc_of_zeros(len: u64) -> u32 {
     crc
 }
 
-fn copy(
-    from: &Surveyed,
-    to: &dyn StorageFile,
-    to_name: &str,
-    mut offset: u64,
-    end: u64,
-) -> Result<()> {
-    let mut bytes = vec![0; COPY_BYTES];
-    while offset < end {
-        let want = usize::try_from(end - offset)
-            .unwrap_or(usize::MAX)
-            .min(COPY_BYTES);
-        let read = read_full(&*from.file, offset, &mut bytes[..want])
-            .map_err(|error| LogError::io("read", &from.name, offset, error))?;
-        if read == 0 {
-            return Err(LogError::damaged(
-                &from.name,
-                offset,
-                "the file became shorter",
-            ));
-        }
-        write(to, to_name, offset, &bytes[..read])?;
-        offset += read as u64;
-    }
-    Ok(())
-}
-
 fn write(file: &dyn StorageFile, name: &str, offset: u64, bytes: &[u8]) -> Result<()> {
-    write_all(file, offset, bytes)
-        .map_err(|error| LogError::full_or_io("write", name, offset, error))
+    write_all(file, offset, bytes).or_full_at("write", name, offset)
 }
 
 /// A name for the damaged file that no earlier repair has taken.
 fn free_name(storage: &dyn Storage, name: &str) -> Result<String> {
-    let names = storage
-        .list()
-        .map_err(|error| LogError::io("list", "the log", 0, error))?;
+    let names = storage.list().or_io("list", "the log")?;
     let first = format!("{name}.damaged");
     let later = (2..).map(|number: u32| format!("{name}.{number}.damaged"));
     let mut all = std::iter::once(first.clone()).chain(later);

@@ -1,8 +1,9 @@
 //! Reading frames from a segment's file, in order or by looking for them.
 
+use crate::error::OfStorage as _;
 use crate::narrow::to_usize;
 use crate::{
-    FRAME_HEADER_BYTES, LogError, Position, Result, StorageFile,
+    FRAME_HEADER_BYTES, Position, Result, StorageFile,
     frame::{FrameHeader, u64_at},
     segment::SegmentHeader,
     storage::read_full,
@@ -64,8 +65,8 @@ impl Window {
                 self.bytes.shrink_to_fit();
             }
             self.len = 0;
-            self.len = read_full(file, offset, &mut self.bytes[..room])
-                .map_err(|error| LogError::io("read", name, offset, error))?;
+            self.len =
+                read_full(file, offset, &mut self.bytes[..room]).or_io_at("read", name, offset)?;
             self.at = offset;
         }
         // Inside the window, so the difference fits.
@@ -97,9 +98,7 @@ impl<'a> Scan<'a> {
         window: &'a mut Window,
     ) -> Result<Self> {
         window.forget();
-        let file_len = file
-            .len()
-            .map_err(|error| LogError::io("measure", name, 0, error))?;
+        let file_len = file.len().or_io("measure", name)?;
         Ok(Self {
             file,
             name,

@@ -2,6 +2,7 @@
 
 use std::{io::ErrorKind, sync::Arc};
 
+use crate::error::OfStorage as _;
 use crate::{
     LogError, Position, Result, SegmentNumber, Storage, StorageFile,
     frame::{u32_at, u64_at},
@@ -93,8 +94,7 @@ impl SegmentHeader {
     /// Reads the header from whichever copy is good.
     pub(crate) fn salvage(file: &dyn StorageFile, name: &str) -> Result<ReadHeader> {
         let mut bytes = [0; HEADER_LEN];
-        let len =
-            read_full(file, 0, &mut bytes).map_err(|error| LogError::io("read", name, 0, error))?;
+        let len = read_full(file, 0, &mut bytes).or_io("read", name)?;
         let copies = [
             Self::decode_copy(&bytes[..len.min(COPY_BYTES)], name)?,
             Self::decode_copy(&bytes[len.min(COPY_BYTES)..len], name)?,
@@ -193,7 +193,7 @@ impl SegmentFile {
     /// The directory cannot be listed.
     pub(crate) fn list(storage: &dyn Storage, whose: &str) -> Result<Vec<Self>> {
         let names = storage.list();
-        let names = names.map_err(|error| LogError::io("list", whose, 0, error))?;
+        let names = names.or_io("list", whose)?;
         let mut files: Vec<Self> = names.iter().filter_map(|name| Self::parse(name)).collect();
         files.sort_unstable();
         Ok(files)

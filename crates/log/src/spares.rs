@@ -7,6 +7,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
+use crate::error::OfStorage as _;
 use crate::narrow::to_usize;
 use crate::{
     LogError, Result, Storage, StorageFile,
@@ -295,22 +296,19 @@ impl Pool {
     /// A whole spare in one go.
     fn allocate(&self, number: u32) -> Result<()> {
         let tmp = spare_tmp_name(number);
-        let file = self
-            .storage
-            .create(&tmp)
-            .map_err(|error| failed("create", &tmp, error))?;
+        let file = self.storage.create(&tmp).or_full("create", &tmp)?;
         let bytes = self.bytes();
         match file.allocate(bytes) {
             Err(error) if error.kind() == ErrorKind::Unsupported => zero_fill(&*file, 0, bytes),
             done => done,
         }
         .and_then(|()| file.sync_data())
-        .map_err(|error| failed("make room for", &tmp, error))?;
+        .or_full("make room for", &tmp)?;
         let name = spare_name(number);
         self.storage
             .rename(&tmp, &name)
             .and_then(|()| self.storage.sync_dir())
-            .map_err(|error| failed("rename", &tmp, error))?;
+            .or_full("rename", &tmp)?;
         self.add(Spare { name, file, bytes });
         Ok(())
     }
@@ -322,10 +320,7 @@ impl Pool {
             None => {
                 let number = self.ready().take_number();
                 let name = spare_tmp_name(number);
-                let file = self
-                    .storage
-                    .create(&name)
-                    .map_err(|error| failed("create", &name, error))?;
+                let file = self.storage.create(&name).or_full("create", &name)?;
                 filling.insert(Filling {
                     number,
                     file,
@@ -341,7 +336,7 @@ impl Pool {
         if slice > 0 {
             zero_fill(&*current.file, current.done, slice)
                 .and_then(|()| current.file.sync_data())
-                .map_err(|error| failed("zero-fill", &tmp, error))?;
+                .or_full("zero-fill", &tmp)?;
             current.done += slice;
         }
         if current.done < bytes {
@@ -349,14 +344,12 @@ impl Pool {
         }
         let name = spare_name(current.number);
         if !current.named {
-            self.storage
-                .rename(&tmp, &name)
-                .map_err(|error| failed("rename", &tmp, error))?;
+            self.storage.rename(&tmp, &name).or_full("rename", &tmp)?;
             current.named = true;
         }
         self.storage
             .sync_dir()
-            .map_err(|error| failed("sync the directory of", &name, error))?;
+            .or_full("sync the directory of", &name)?;
         let file = Arc::clone(&current.file);
         *filling = None;
         self.add(Spare { name, file, bytes });
@@ -381,8 +374,4 @@ fn zero_fill(file: &dyn StorageFile, from: u64, bytes: u64) -> std::io::Result<(
         done += some;
     }
     Ok(())
-}
-
-fn failed(doing: &'static str, name: &str, error: std::io::Error) -> LogError {
-    LogError::full_or_io(doing, name, 0, error)
 }

@@ -9,6 +9,9 @@ use std::{
     sync::Arc,
 };
 
+use crate::error::OfStorage as _;
+use crate::{LogError, Result};
+
 /// A directory. Names are plain file names, without separators.
 ///
 /// A change to the directory itself (create, rename, remove) may be lost in a crash until
@@ -97,6 +100,35 @@ pub(crate) fn read_full(
         }
     }
     Ok(done)
+}
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Copies one file into another, each with its name in errors: from `offset` up to `end`, or
+/// without that to its own. Returns where that was.
+///
+/// # Errors
+/// Among others, the file ends before `end`.
+pub(crate) fn copy(
+    (from, name): (&dyn StorageFile, &str),
+    (to, to_name): (&dyn StorageFile, &str),
+    mut offset: u64,
+    end: Option<u64>,
+) -> Result<u64> {
+    let mut bytes = vec![0; COPY_BYTES];
+    while end.is_none_or(|end| offset < end) {
+        let left = end.map_or(u64::MAX, |end| end - offset);
+        let want = usize::try_from(left).map_or(COPY_BYTES, |left| left.min(COPY_BYTES));
+        let read = read_full(from, offset, &mut bytes[..want]).or_io_at("read", name, offset)?;
+        match (read, end) {
+            (0, None) => break,
+            (0, Some(_)) => return Err(LogError::damaged(name, offset, "the file became shorter")),
+            _ => write_all(to, offset, &bytes[..read]).or_full_at("write", to_name, offset)?,
+        }
+        offset += read as u64;
+    }
+    Ok(offset)
 }
 
 /// Writes a small file so that it is there whole or as it was before, whenever the power goes; it

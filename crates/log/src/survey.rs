@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::error::OfStorage as _;
 use crate::{
     Cut, FRAME_HEADER_BYTES, LogError, Position, ReplayFrame, Result, SegmentNumber, Stamp,
     Storage, StorageFile,
@@ -144,9 +145,7 @@ fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>)> {
     for (index, segment) in found.into_iter().enumerate() {
         let doubles = segment.doubles(last.replace(segment));
         let (name, file) = segment.open_read(storage)?;
-        let len = file
-            .len()
-            .map_err(|error| LogError::io("measure", &name, 0, error))?;
+        let len = file.len().or_io("measure", &name)?;
         let (header, bad) = match SegmentHeader::salvage(&*file, &name) {
             Ok(found) => {
                 let bad = found.bad_copy.map(|(at, why)| (at, why.to_owned()));

@@ -1,13 +1,11 @@
 //! Copying runs beside a backup of the log.
 
+use crate::error::OfStorage as _;
 use crate::{
-    LogError, Result, Storage, StorageFile,
+    LogError, Result, Storage,
     run::{RunName, list_runs},
-    storage::{read_full, write_all},
+    storage::copy,
 };
-
-/// Bytes copied at once.
-const COPY_BYTES: usize = 1 << 20;
 
 /// Files that joined a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,9 +45,7 @@ pub fn backup_runs(source: &dyn Storage, target: &dyn Storage) -> Result<RunBack
             Err(error) => return Err(error),
         }
     }
-    target
-        .sync_dir()
-        .map_err(|error| LogError::io("sync", "the target", 0, error))?;
+    target.sync_dir().or_io("sync", "the target")?;
     Ok(summary)
 }
 
@@ -69,41 +65,17 @@ fn add(source: &dyn Storage, target: &dyn Storage, name: RunName) -> Result<Opti
         Err(error) => return Err(LogError::io("open", &file_name, 0, error)),
     };
     let tmp = name.tmp();
-    let copied = target
-        .create(&tmp)
-        .map_err(|error| LogError::full_or_io("create", &tmp, 0, error))
-        .and_then(|copy| copy_all(&*file, &file_name, &*copy, &tmp));
-    let renamed = copied.and_then(|bytes| {
-        let failed = |error| LogError::full_or_io("finish", &tmp, 0, error);
-        target.rename(&tmp, &file_name).map_err(failed)?;
+    let add = || -> Result<Option<u64>> {
+        let made = target.create(&tmp).or_full("create", &tmp)?;
+        let bytes = copy((&*file, &file_name), (&*made, &tmp), 0, None)?;
+        made.sync_data().or_full("sync", &tmp)?;
+        target.rename(&tmp, &file_name).or_full("finish", &tmp)?;
         Ok(Some(bytes))
-    });
-    if renamed.is_err() {
+    };
+    let added = add();
+    if added.is_err() {
         // What cannot be removed now is removed when the backup is started as a server.
         target.remove(&tmp).ok();
     }
-    renamed
-}
-
-fn copy_all(
-    from: &dyn StorageFile,
-    name: &str,
-    to: &dyn StorageFile,
-    to_name: &str,
-) -> Result<u64> {
-    let mut bytes = vec![0; COPY_BYTES];
-    let mut offset = 0;
-    loop {
-        let read = read_full(from, offset, &mut bytes)
-            .map_err(|error| LogError::io("read", name, offset, error))?;
-        write_all(to, offset, &bytes[..read])
-            .map_err(|error| LogError::full_or_io("write", to_name, offset, error))?;
-        offset += read as u64;
-        if read < bytes.len() {
-            break;
-        }
-    }
-    to.sync_data()
-        .map_err(|error| LogError::full_or_io("sync", to_name, 0, error))?;
-    Ok(offset)
+    added
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{LogError, Result, Storage};
+use crate::error::OfStorage as _;
+use crate::{Result, Storage};
 
 const PREFIX: &str = "run-";
 const SUFFIX: &str = ".qrun";
@@ -72,7 +73,7 @@ fn digits(text: &str, count: usize) -> Option<(u64, &str)> {
 /// between finishing one and saying so.
 ///
 /// # Errors
-/// [`LogError::Io`].
+/// [`crate::LogError::Io`].
 pub fn list_runs(storage: &dyn Storage) -> Result<Vec<RunName>> {
     let mut runs: Vec<RunName> = list(storage)?
         .iter()
@@ -86,7 +87,7 @@ pub fn list_runs(storage: &dyn Storage) -> Result<Vec<RunName>> {
 /// Nobody may be writing a run.
 ///
 /// # Errors
-/// [`LogError::Io`].
+/// [`crate::LogError::Io`].
 pub fn remove_unfinished_runs(storage: &dyn Storage) -> Result<u64> {
     let mut removed = 0;
     for file in list(storage)? {
@@ -102,21 +103,17 @@ pub fn remove_unfinished_runs(storage: &dyn Storage) -> Result<u64> {
 /// file back, so the caller must know by other means that it is no longer in force.
 ///
 /// # Errors
-/// [`LogError::Io`].
+/// [`crate::LogError::Io`].
 pub fn remove_run(storage: &dyn Storage, name: RunName) -> Result<()> {
     remove(storage, &name.to_string())
 }
 
 fn remove(storage: &dyn Storage, file: &str) -> Result<()> {
-    storage
-        .remove(file)
-        .map_err(|error| LogError::io("remove", file, 0, error))
+    storage.remove(file).or_io("remove", file)
 }
 
 fn list(storage: &dyn Storage) -> Result<Vec<String>> {
-    storage
-        .list()
-        .map_err(|error| LogError::io("list", "the directory of runs", 0, error))
+    storage.list().or_io("list", "the directory of runs")
 }
 
 #[cfg(test)]

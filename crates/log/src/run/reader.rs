@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::error::OfStorage as _;
 use crate::narrow::to_u32;
 use crate::{
     LogError, Result, Storage, StorageFile,
@@ -49,9 +50,7 @@ impl Run {
     /// read.
     pub fn open(storage: &dyn Storage, name: RunName) -> Result<Self> {
         let file_name = name.to_string();
-        let file = storage
-            .open_read(&file_name)
-            .map_err(|error| LogError::io("open", &file_name, 0, error))?;
+        let file = storage.open_read(&file_name).or_io("open", &file_name)?;
         let cover = Cover::read(&*file, &file_name)?;
         let source = Source {
             file,

@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use crate::error::OfStorage as _;
 use crate::{
     LogError, Result, Storage, StorageFile,
     frame::{u32_at, u64_at},
@@ -111,9 +112,7 @@ impl Sorter {
             Some(scratch) => scratch,
             none => {
                 let (name, storage) = (self.scratch_name.clone(), Arc::clone(&self.storage));
-                let file = storage
-                    .create(&name)
-                    .map_err(|error| LogError::full_or_io("create", &name, 0, error))?;
+                let file = storage.create(&name).or_full("create", &name)?;
                 none.insert(Scratch {
                     storage,
                     name,
@@ -143,8 +142,7 @@ impl Scratch {
                 bytes.extend_from_slice(&value.to_le_bytes());
                 bytes.extend_from_slice(&ordinal.to_le_bytes());
             }
-            write_all(&*self.file, self.len, &bytes)
-                .map_err(|error| LogError::full_or_io("write", &self.name, self.len, error))?;
+            write_all(&*self.file, self.len, &bytes).or_full_at("write", &self.name, self.len)?;
             stretch.crc = crc32c::crc32c_append(stretch.crc, &bytes);
             self.len += bytes.len() as u64;
         }
@@ -235,8 +233,11 @@ impl Cursor {
         let pairs = self.left.min(WINDOW_PAIRS);
         self.window.resize(pairs * PAIR_BYTES, 0);
         self.at = 0;
-        let read = read_full(&*scratch.file, self.offset, &mut self.window)
-            .map_err(|error| LogError::io("read", &scratch.name, self.offset, error))?;
+        let read = read_full(&*scratch.file, self.offset, &mut self.window).or_io_at(
+            "read",
+            &scratch.name,
+            self.offset,
+        )?;
         self.left -= pairs;
         self.crc = crc32c::crc32c_append(self.crc, &self.window);
         let good = read == self.window.len() && (self.left > 0 || self.crc == self.expected_crc);

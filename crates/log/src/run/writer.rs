@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::error::OfStorage as _;
 use crate::narrow::{to_u32, to_usize};
 use crate::{
     LogError, Result, Storage, StorageFile,
@@ -88,9 +89,7 @@ impl RunWriter {
             options.block_bytes
         );
         let tmp = name.tmp();
-        let file = storage
-            .create(&tmp)
-            .map_err(|error| LogError::full_or_io("create", &tmp, 0, error))?;
+        let file = storage.create(&tmp).or_full("create", &tmp)?;
         let sorter = |suffix| {
             let scratch = name.with_suffix(suffix);
             Sorter::new(Arc::clone(&storage), scratch, options.sort_bytes)
@@ -236,9 +235,7 @@ impl RunWriter {
     /// # Errors
     /// [`LogError::NoSpace`], [`LogError::Io`]; the run can then only be dropped.
     pub fn sync(&mut self) -> Result<()> {
-        self.file
-            .sync_data()
-            .map_err(|error| LogError::full_or_io("sync", &self.tmp, 0, error))
+        self.file.sync_data().or_full("sync", &self.tmp)
     }
 
     /// Writes indexes and footer, makes all of it durable under the run's name, and opens it.
@@ -259,11 +256,11 @@ impl RunWriter {
         let file_name = self.name.to_string();
         self.storage
             .rename(&self.tmp, &file_name)
-            .map_err(|error| LogError::full_or_io("rename", &self.tmp, 0, error))?;
+            .or_full("rename", &self.tmp)?;
         self.finished = true;
         self.storage
             .sync_dir()
-            .map_err(|error| LogError::io("sync", "the directory of runs", 0, error))?;
+            .or_io("sync", "the directory of runs")?;
         let source = Source {
             file: Arc::clone(&self.file),
             file_name,
@@ -398,6 +395,5 @@ impl Drop for RunWriter {
 }
 
 fn write(file: &dyn StorageFile, name: &str, offset: u64, bytes: &[u8]) -> Result<()> {
-    write_all(file, offset, bytes)
-        .map_err(|error| LogError::full_or_io("write", name, offset, error))
+    write_all(file, offset, bytes).or_full_at("write", name, offset)
 }
