@@ -9,8 +9,7 @@ use std::{
 
 use crate::error::OfStorage as _;
 use crate::{
-    Position, Result, SegmentNumber, Storage, error::is_full, run::list_runs,
-    segment::segment_name,
+    Position, Result, SegmentNumber, Storage, error::is_full, run::list_runs, segment::segment_name,
 };
 
 /// Content of an extent. Each part only rises.
