@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use quintet_client::{Arrivals, AuditLog};
 use quintet_cluster::{
     Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
@@ -30,7 +30,8 @@ use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
-use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, report_shards};
+use quintet_nodes::registry::{self, JoinError};
+use quintet_nodes::{ClusterReport, Files, checks, mirror, report_shards};
 use quintet_process::{Order, again};
 use quintet_proxy::{Intake, Owners, watch};
 
@@ -269,7 +270,7 @@ pub fn follow(
     let peer_listener = proxy_listeners::open_peer_listener(config)?;
     let servers = checks::servers(cluster)?;
     let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, 0));
-    let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
+    let Some(stream) = until(inbox, || Ok(JetStream::connect(&servers, names.clone())?))? else {
         return Ok(None);
     };
     let stream = Arc::new(stream);
@@ -283,32 +284,27 @@ pub fn follow(
         writer,
     };
     let mut twins = registry::Twins::default();
-    let registered = loop {
-        let joined = until(inbox, || {
-            registry::join(&stream, cluster, config.shards, &ourselves, &mut twins)
-        });
-        let Some(joined) = joined? else {
-            return Ok(None);
-        };
-        match joined.map_err(|why| anyhow!(why))? {
-            Some(id) => break id,
-            None if pause(inbox) => {}
-            None => return Ok(None),
-        }
+    let joined = until(inbox, || {
+        registry::join(&stream, cluster, config.shards, &ourselves, &mut twins)
+    });
+    let Some(registered) = joined? else {
+        return Ok(None);
     };
     registry::renew(&stream, cluster, &ourselves)?;
     report_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let objects = until(inbox, || stream.runs(replicas, &cluster.placement_tags))?;
-    let Some(objects) = objects else {
+    let (replicas, tags) = (registry::replicas(cluster), &cluster.placement_tags);
+    let there = until(inbox, || {
+        let objects = (stream.runs(replicas, tags)?, stream.files(replicas, tags)?);
+        Ok((
+            objects,
+            registry::is_drained(&stream, cluster, &cluster.node())?,
+        ))
+    });
+    let Some(((objects, attached), drained)) = there? else {
         return Ok(None);
     };
     let runs = Runs::open(&config.data, Arc::new(objects))?;
-    let attached = until(inbox, || stream.files(replicas, &cluster.placement_tags))?;
-    let Some(attached) = attached else {
-        return Ok(None);
-    };
     let signals = Arc::new(MemberSignals {
         orders: orders.clone(),
         happened: Default::default(),
@@ -341,11 +337,6 @@ pub fn follow(
         timing: timing(cluster),
         world: Arc::<World>::clone(&world),
         fences: Fences::default(),
-    };
-    let own = cluster.node();
-    let drained = until(inbox, || registry::is_drained(&stream, cluster, &own))?;
-    let Some(drained) = drained else {
-        return Ok(None);
     };
     let member = Member::start_as(membership, work, drained).context("cannot follow the log")?;
     let (nudges, nudged) = channel();
@@ -428,24 +419,28 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
 /// Tries until the servers answer. `None`: told to stop before.
 fn until<T>(
     inbox: &Receiver<Order>,
-    mut ask: impl FnMut() -> Result<T, Error>,
+    mut ask: impl FnMut() -> Result<T, JoinError>,
 ) -> Result<Option<T>> {
     let mut reported: Option<Instant> = None;
     let began = Instant::now();
     loop {
         match ask() {
             Ok(answer) => return Ok(Some(answer)),
-            Err(Error::Silent | Error::Bucket(..)) if began.elapsed() < ELECTION => {}
-            Err(error @ (Error::Unreachable(..) | Error::Silent | Error::Bucket(..))) => {
+            Err(JoinError::Twin) => {}
+            Err(JoinError::Servers(Error::Silent | Error::Bucket(..)))
+                if began.elapsed() < ELECTION => {}
+            Err(JoinError::Servers(
+                error @ (Error::Unreachable(..) | Error::Silent | Error::Bucket(..)),
+            )) => {
                 if reported.is_none_or(|reported| reported.elapsed() > TELL) {
                     reported = Some(Instant::now());
                     tracing::warn!("{error}; retrying");
                 }
             }
             // Servers that were started together have not found each other yet.
-            Err(Error::Refused(_, refused)) if refused.code == 503 => {}
-            Err(Error::Refused(_, refused))
-                if refused.err_code == NO_PEERS && began.elapsed() < TELL => {}
+            Err(JoinError::Servers(Error::Refused(_, refused)))
+                if refused.code == 503
+                    || refused.err_code == NO_PEERS && began.elapsed() < TELL => {}
             Err(error) => return Err(error.into()),
         }
         if !pause(inbox) {

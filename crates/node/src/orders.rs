@@ -52,12 +52,10 @@ impl Teller {
             [UNDRAIN, node] => self.undrain(node),
             _ => {
                 let verb = words.first().copied().unwrap_or_default();
-                Err((
-                    Fault::Order,
-                    format!(
-                        "this node does not know the command {verb:?}: is it of another version?"
-                    ),
-                ))
+                let why = format!(
+                    "this node does not know the command {verb:?}: is it of another version?"
+                );
+                Err((Fault::Order, why))
             }
         };
         if let [act @ (MOVE | DRAIN | UNDRAIN | HAND_OVER), what @ ..] = words {
@@ -71,13 +69,28 @@ impl Teller {
         line(&done.unwrap_or_else(|(fault, why)| Reply::Refused { fault, why }))
     }
 
-    fn listed(&self) -> Result<Vec<Listed>, OrderError> {
-        registry::nodes(&self.stream, &self.cluster).map_err(|error| {
-            (
-                Fault::NoQuorum,
-                format!("JetStream does not respond: {error}"),
-            )
-        })
+    /// The node of this name, and all that are registered.
+    fn target(&self, node: &str) -> Result<(Successor, Vec<Listed>), OrderError> {
+        let listed = registry::nodes(&self.stream, &self.cluster).map_err(|error| {
+            let why = format!("JetStream does not respond: {error}");
+            (Fault::NoQuorum, why)
+        })?;
+        let target = listed
+            .iter()
+            .find(|one| one.node == node)
+            .map(|one| Successor {
+                node: one.node.clone(),
+                address: one.address.clone(),
+            });
+        let target = target.ok_or_else(|| {
+            let known: Vec<&str> = listed.iter().map(|one| one.node.as_str()).collect();
+            let why = format!(
+                "no node {node:?} has reported in the last ten minutes; the known nodes are {}",
+                known.join(", ")
+            );
+            (Fault::UnknownNode, why)
+        })?;
+        Ok((target, listed))
     }
 
     /// The owner, that gets acknowledgements.
@@ -95,28 +108,22 @@ impl Teller {
             (Fault::NoOwner, why.to_owned())
         })?;
         if report.last_ack_ms.is_none_or(|ms| ms > STALE_MS) {
-            return Err((
-                Fault::NoQuorum,
-                format!(
-                    "{} owns the queues but gets no acknowledgements from JetStream",
-                    received.node
-                ),
-            ));
+            let why = format!(
+                "{} owns the queues but gets no acknowledgements from JetStream",
+                received.node
+            );
+            return Err((Fault::NoQuorum, why));
         }
         Ok((received, report))
     }
 
     fn move_to(&self, to: &str) -> Result<Reply, OrderError> {
-        let listed = self.listed()?;
-        let received = self.nodes_of(listed.clone());
-        let target = listed
-            .iter()
-            .find(|one| one.node == to)
-            .ok_or_else(|| (Fault::UnknownNode, unknown(to, &listed)))?;
-        if target.drained {
+        let (target, listed) = self.target(to)?;
+        if listed.iter().any(|one| one.node == to && one.drained) {
             let why = format!("{to} is drained: run `quintet cluster undrain {to}` first");
             return Err((Fault::Drained, why));
         }
+        let received = self.nodes_of(listed);
         let (owner, report) = self.owner(&received)?;
         if owner.node == to {
             return Ok(Reply::Done);
@@ -134,10 +141,7 @@ impl Teller {
         Ok(Reply::Moving {
             from: owner.node.clone(),
             epoch: report.epoch,
-            to: Successor {
-                node: to.to_owned(),
-                address: target.address.clone(),
-            },
+            to: target,
         })
     }
 
@@ -156,9 +160,7 @@ impl Teller {
     }
 
     fn drain(&self, node: &str) -> Result<Reply, OrderError> {
-        let listed = self.listed()?;
-        let target = listed.iter().find(|one| one.node == node);
-        let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
+        let (target, listed) = self.target(node)?;
         let received = self.nodes_of(listed.clone());
         let owner = self.owner(&received)?;
         let owns = owner.0.node == node;
@@ -187,17 +189,12 @@ impl Teller {
                 epoch: owner.1.epoch,
                 to,
             },
-            _ => Reply::Told {
-                node: node.to_owned(),
-                address: target.address.clone(),
-            },
+            _ => told(target),
         })
     }
 
     fn undrain(&self, node: &str) -> Result<Reply, OrderError> {
-        let listed = self.listed()?;
-        let target = listed.iter().find(|one| one.node == node);
-        let target = target.ok_or_else(|| (Fault::UnknownNode, unknown(node, &listed)))?;
+        let (target, _) = self.target(node)?;
         self.write_drained(node, false)?;
         let there = NodeResponse {
             node: node.to_owned(),
@@ -207,10 +204,7 @@ impl Teller {
         // One that is away finds it when it starts.
         let answer = self.send_order(&there, &[LOOK]);
         Ok(match answer {
-            Ok(()) => Reply::Told {
-                node: node.to_owned(),
-                address: target.address.clone(),
-            },
+            Ok(()) => told(target),
             Err(_) => Reply::Done,
         })
     }
@@ -234,13 +228,11 @@ impl Teller {
         match serde_json::from_str(&reply) {
             Ok(Reply::Refused { fault, why }) => Err((fault, why)),
             Ok(_) => Ok(()),
-            Err(_) => Err((
-                Fault::Order,
-                format!(
-                    "cannot read the reply of {}: is it of another version?",
-                    node.node
-                ),
-            )),
+            Err(_) => {
+                let why = "is it of another version?";
+                let why = format!("cannot read the reply of {}: {why}", node.node);
+                Err((Fault::Order, why))
+            }
         }
     }
 
@@ -295,10 +287,6 @@ fn best(received: &[NodeResponse], listed: &[Listed], but: &str) -> Option<Succe
     })
 }
 
-fn unknown(node: &str, listed: &[Listed]) -> String {
-    let known: Vec<&str> = listed.iter().map(|one| one.node.as_str()).collect();
-    format!(
-        "no node {node:?} has reported in the last ten minutes; the known nodes are {}",
-        known.join(", ")
-    )
+fn told(Successor { node, address }: Successor) -> Reply {
+    Reply::Told { node, address }
 }

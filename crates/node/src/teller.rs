@@ -7,7 +7,7 @@ use quintet_client::{Arrivals, AuditLog};
 use quintet_cluster::entry::Entry;
 use quintet_cluster::{Acks, ClusterId, Ends, EntryLookup, Role, Seq, Stream as _, World as _};
 use quintet_config::Cluster;
-use quintet_jetstream::JetStream;
+use quintet_jetstream::{Info, JetStream};
 use quintet_nodes::{
     ClusterReport, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport, registry,
     stores,
@@ -50,17 +50,17 @@ impl Teller {
         let (appended, acknowledged) = acks.map(Acks::totals).unwrap_or_default();
         let on_way = acks.map(Acks::on_way).unwrap_or_default();
         let (tunneled, waiting) = self.node.proxy_listeners.counts();
+        let owner = status.owner.clone();
+        let owner = owner.map(|claim| (claim.node, claim.peer_address));
+        let (owner, owner_address) = owner.unzip();
         NodeReport {
             node: self.cluster.node(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             role: status.role.name().to_owned(),
             since_ms: ms(now.saturating_sub(status.since)),
             epoch: status.epoch.0,
-            owner: status.owner.as_ref().map(|claim| claim.node.clone()),
-            owner_address: status
-                .owner
-                .as_ref()
-                .map(|claim| claim.peer_address.clone()),
+            owner,
+            owner_address,
             serves: owns && self.node.serves_now(),
             drained: self.node.is_drained(),
             entry: acks.map_or(status.read, Acks::last).0,
@@ -151,59 +151,52 @@ impl Teller {
 
     /// The stream, as its leader reports it.
     fn group(&self) -> GroupReport {
-        let info = match self.stream.info() {
-            Ok(Some(info)) => info,
-            Ok(None) => {
+        let silent = match self.stream.info() {
+            Ok(Some(info)) => {
                 return GroupReport {
-                    silent: Some(
-                        "the stream is gone. The server does not create it again: see `quintet \
+                    stream: Some(self.stream_report(&info)),
+                    ..GroupReport::default()
+                };
+            }
+            Ok(None) => "the stream is gone. The server does not create it again: see `quintet \
                          cluster reseed`"
-                            .to_owned(),
-                    ),
-                    ..GroupReport::default()
-                };
-            }
-            Err(error) => {
-                return GroupReport {
-                    silent: Some(error.to_string()),
-                    ..GroupReport::default()
-                };
-            }
+                .to_owned(),
+            Err(error) => error.to_string(),
         };
+        GroupReport {
+            silent: Some(silent),
+            ..GroupReport::default()
+        }
+    }
+
+    fn stream_report(&self, info: &Info) -> StreamReport {
         let ends = info.ends();
-        let name = &self.stream.names().stream;
         let (monitor, names) = (&self.cluster.monitor, self.stream.names());
+        let name = &names.stream;
         let buckets = [&names.runs, &names.files].map(|bucket| format!("OBJ_{bucket}"));
         let stores = stores::inspect(monitor, name, &buckets, || self.begins());
         let buckets = stores::differing(monitor, &buckets, info.config.num_replicas);
-        let spoiled = self.spoiled(&ends);
         let (leader, peers) = match &info.cluster {
             Some(peers) => (peers.leader.clone(), &peers.replicas[..]),
             None => (Some("the only server".to_owned()), &[][..]),
         };
-        GroupReport {
-            group: 0,
-            stream: Some(StreamReport {
-                name: self.stream.names().stream.clone(),
-                spoiled,
-                leader,
-                replicas_wanted: info.config.num_replicas as u64,
-                replicas: peers
-                    .iter()
-                    .map(|peer| Replica {
-                        server: peer.name.clone(),
-                        current: peer.current,
-                        offline: peer.offline,
-                        lag: peer.lag,
-                    })
-                    .collect(),
-                first: ends.first.0,
-                last: ends.last.0,
-                bytes: info.bytes(),
-                stores,
-                buckets,
-            }),
-            silent: None,
+        let replicas = peers.iter().map(|peer| Replica {
+            server: peer.name.clone(),
+            current: peer.current,
+            offline: peer.offline,
+            lag: peer.lag,
+        });
+        StreamReport {
+            name: name.clone(),
+            spoiled: self.spoiled(&ends),
+            leader,
+            replicas_wanted: info.config.num_replicas as u64,
+            replicas: replicas.collect(),
+            first: ends.first.0,
+            last: ends.last.0,
+            bytes: info.bytes(),
+            stores,
+            buckets,
         }
     }
 

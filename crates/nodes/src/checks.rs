@@ -132,7 +132,7 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
 pub fn of_stream(stream: &JetStream, info: &Info, cluster: &Cluster) -> Vec<String> {
     let replicas = match cluster.allow_unsafe {
         true => 1,
-        false => usize::try_from(cluster.replicas).unwrap_or(3),
+        false => super::registry::replicas(cluster),
     };
     stream.faults(info, replicas)
 }

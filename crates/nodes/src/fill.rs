@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use quintet_cluster::{Fences, Limits, StreamLog, StreamStore, Threads, Writer};
-use quintet_config::{Cluster, Config};
+use quintet_config::Config;
 use quintet_jetstream::{JetStream, Names, Objects};
 use quintet_log::{
     Disk, FRAME_HEADER_BYTES, FrameBuf, FrameKind, Log as _, Options, ReplayFrame, Stamp,
@@ -66,7 +66,7 @@ pub fn fill(
     let began = Instant::now();
     let (stream, begun) = begin(config, how)?;
     let cluster = &config.cluster;
-    let replicas = replicas(cluster);
+    let replicas = registry::replicas(cluster);
     let runs = stream.runs(replicas, &cluster.placement_tags)?;
     let ahead = bring_runs(source, found, &runs, progress)?;
     let files = stream.files(replicas, &cluster.placement_tags)?;
@@ -115,7 +115,7 @@ pub fn ahead(config: &Config, progress: ProgressCallback<'_>) -> Result<Ahead> {
     let began = Instant::now();
     let (stream, _) = begin(config, Fill::Ahead)?;
     let cluster = &config.cluster;
-    let to = stream.runs(replicas(cluster), &cluster.placement_tags)?;
+    let to = stream.runs(registry::replicas(cluster), &cluster.placement_tags)?;
     let disk = Disk::new(&config.data);
     let open = |name: &str| match disk.open_read(name) {
         // The server has removed it.
@@ -164,11 +164,7 @@ fn begin(config: &Config, how: Fill) -> Result<(JetStream, registry::Begun)> {
     // The standard library's hash keys are random.
     let random = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0);
     let begun = registry::begin_fill(&stream, cluster, config.shards, Writer(random), how)?;
-    Ok((stream, begun.map_err(|why| anyhow!(why))?))
-}
-
-fn replicas(cluster: &Cluster) -> usize {
-    usize::try_from(cluster.replicas).unwrap_or(3)
+    Ok((stream, begun))
 }
 
 fn remove(folder: &Path) -> Result<()> {

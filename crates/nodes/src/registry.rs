@@ -9,6 +9,7 @@ use quintet_cluster::{ClusterId, Seq, Writer};
 use quintet_config::Cluster;
 use quintet_host::wall_ms;
 use quintet_jetstream::{Bucket, Error, Info, JetStream};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
@@ -176,8 +177,33 @@ impl Twins {
 /// Why this node is not part of the cluster, in words for the operator.
 type Reason = String;
 
-fn bucket_name(cluster: &Cluster) -> String {
-    format!("quintet-{}", cluster.name)
+/// Why this node is not part of the cluster, or a log is not filled.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// What does not fit, in words for the operator.
+    #[error("{0}")]
+    Unfit(Reason),
+    /// Another process of this node's name may live still.
+    #[error("another process of this node's name may live")]
+    Twin,
+    /// The servers do not answer, or refuse.
+    #[error(transparent)]
+    Servers(#[from] Error),
+}
+
+impl From<Reason> for JoinError {
+    fn from(reason: Reason) -> JoinError {
+        JoinError::Unfit(reason)
+    }
+}
+
+/// On how many servers JetStream keeps what is the cluster's.
+pub fn replicas(cluster: &Cluster) -> usize {
+    usize::try_from(cluster.replicas).unwrap_or(3)
+}
+
+fn open<'a>(stream: &'a JetStream, cluster: &Cluster) -> Result<Bucket<'a>, Error> {
+    stream.bucket(&format!("quintet-{}", cluster.name), replicas(cluster))
 }
 
 /// Whether a node may be called so.
@@ -189,52 +215,53 @@ fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("plain fields are JSON")
 }
 
-fn read<'a, T: Deserialize<'a>>(key: &str, bytes: &'a [u8]) -> Result<T, Reason> {
+fn read<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, Reason> {
     serde_json::from_slice(bytes)
         .map_err(|error| format!("{key} in the cluster's registry cannot be read: {error}"))
 }
 
-/// Makes the cluster, or joins it as it is. `None`: not yet, as `twins` waits.
+/// What lies under `key`, and its revision.
+fn get<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<(u64, T)>, JoinError> {
+    let Some(there) = bucket.get(key)? else {
+        return Ok(None);
+    };
+    Ok(Some((there.revision, read(key, &there.bytes)?)))
+}
+
+/// The same, where what cannot be read is nothing.
+fn get_readable<T: DeserializeOwned>(bucket: &Bucket<'_>, key: &str) -> Result<Option<T>, Error> {
+    let there = bucket.get(key)?;
+    Ok(there.and_then(|there| read(key, &there.bytes).ok()))
+}
+
+/// Makes the cluster, or joins it as it is.
 ///
 /// # Errors
-/// The servers do not answer, or refuse; inside: what of the cluster does not fit.
+/// The cluster does not fit, `twins` waits, or the servers do not answer or refuse.
 pub fn join(
     stream: &JetStream,
     cluster: &Cluster,
     shards: u64,
     ourselves: &Ourselves,
     twins: &mut Twins,
-) -> Result<Result<Option<ClusterId>, Reason>, Error> {
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
-    let id = match agree(&bucket, cluster, shards, ourselves.writer)? {
-        Ok(id) => id,
-        Err(reason) => return Ok(Err(reason)),
-    };
+) -> Result<ClusterId, JoinError> {
+    let bucket = open(stream, cluster)?;
+    let id = agree(&bucket, cluster, shards, ourselves.writer)?;
     let key = format!("node.{}", cluster.node());
-    let there = bucket.get(&key)?;
-    let revision = there.as_ref().map_or(0, |there| there.revision);
-    if let Some(there) = there {
-        let entry: Entry = match read(&key, &there.bytes) {
-            Ok(entry) => entry,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        if let Some(reason) = ourselves.twin(cluster, &entry) {
-            match twins.is_gone(Instant::now(), &entry, reason) {
-                Ok(true) => {}
-                Ok(false) => return Ok(Ok(None)),
-                Err(reason) => return Ok(Err(reason)),
-            }
-        }
+    let there = get::<Entry>(&bucket, &key)?;
+    let revision = there.as_ref().map_or(0, |(revision, _)| *revision);
+    if let Some((_, entry)) = there
+        && let Some(reason) = ourselves.twin(cluster, &entry)
+        && !twins.is_gone(Instant::now(), &entry, reason)?
+    {
+        return Err(JoinError::Twin);
     }
-    if let Err(reason) = log_of(stream, cluster, replicas, &bucket, ourselves.writer)? {
-        return Ok(Err(reason));
-    }
+    log_of(stream, cluster, &bucket, ourselves.writer)?;
     let entry = json(&ourselves.entry(cluster));
     match bucket.put_behind(&key, revision, entry.into())? {
-        true => Ok(Ok(Some(id))),
+        true => Ok(id),
         // Another process of this name begins at the same moment: who is first is seen next time.
-        false => Err(Error::Silent),
+        false => Err(Error::Silent.into()),
     }
 }
 
@@ -244,7 +271,7 @@ fn agree(
     cluster: &Cluster,
     shards: u64,
     writer: Writer,
-) -> Result<Result<ClusterId, Reason>, Error> {
+) -> Result<ClusterId, JoinError> {
     let ours = Made {
         id: writer.0,
         made_ms: wall_ms(),
@@ -256,14 +283,9 @@ fn agree(
         // The first one wins.
         bucket.put_behind("cluster", 0, json(&ours).into())?;
     }
-    let Some(there) = bucket.get("cluster")? else {
-        return Err(Error::Silent);
-    };
-    let made: Made = match read("cluster", &there.bytes) {
-        Ok(made) => made,
-        Err(reason) => return Ok(Err(reason)),
-    };
-    Ok(fits(&cluster.name, &made, &ours).map(|()| ClusterId(made.id)))
+    let (_, made) = get::<Made>(bucket, "cluster")?.ok_or(Error::Silent)?;
+    fits(&cluster.name, &made, &ours)?;
+    Ok(ClusterId(made.id))
 }
 
 /// Whether a node may be one of a cluster that was made so.
@@ -304,27 +326,23 @@ pub struct Begun {
 /// Makes a new stream for the cluster, which no node uses until [`end_fill`].
 ///
 /// # Errors
-/// The servers do not answer, or refuse; inside: why it must not be.
+/// It must not be, or the servers do not answer or refuse.
 pub fn begin_fill(
     stream: &JetStream,
     cluster: &Cluster,
     shards: u64,
     writer: Writer,
     how: Fill,
-) -> Result<Result<Begun, Reason>, Error> {
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
-    let agreed = match agree(&bucket, cluster, shards, writer)? {
-        Ok(id) => id,
-        Err(reason) => return Ok(Err(reason)),
-    };
+) -> Result<Begun, JoinError> {
+    let bucket = open(stream, cluster)?;
+    let agreed = agree(&bucket, cluster, shards, writer)?;
     let force = how == Fill::Again(true);
     let live = nodes(stream, cluster)?
         .into_iter()
         .filter(|node| node.age < GONE);
     let live: Vec<String> = live.map(|node| node.node).collect();
     if !live.is_empty() && !force {
-        return Ok(Err(format!(
+        return Err(JoinError::Unfit(format!(
             "nodes of the cluster {:?} were heard of in the last {} s ({}): stop them, then wait \
              that long",
             cluster.name,
@@ -341,7 +359,7 @@ pub fn begin_fill(
         (group.as_ref()).is_some_and(|group| group.filling || group.making && there.is_none());
     if there.is_some() && !unfinished && !force {
         let name = &stream.names().stream;
-        return Ok(Err(match how {
+        return Err(JoinError::Unfit(match how {
             Fill::Ahead | Fill::First => format!(
                 "the cluster {:?} has a log already, the stream {name}. adopt creates only the \
                  first log: give the cluster another name, or move the messages with `quintet \
@@ -355,7 +373,7 @@ pub fn begin_fill(
         }));
     }
     if group.is_some() && !unfinished && !matches!(how, Fill::Again(_)) {
-        return Ok(Err(format!(
+        return Err(JoinError::Unfit(format!(
             "the cluster {:?} had a log, which is gone: see `quintet cluster reseed`",
             cluster.name
         )));
@@ -368,9 +386,8 @@ pub fn begin_fill(
     };
     // First, so that no node makes or uses a stream meanwhile.
     if !bucket.put_behind("group.0", revision, json(&filling).into())? {
-        return Ok(Err(
-            "another process is creating this cluster's log".to_owned()
-        ));
+        let why = "another process is creating this cluster's log";
+        return Err(JoinError::Unfit(why.to_owned()));
     }
     let mut begun = Begun {
         cluster: agreed,
@@ -381,10 +398,10 @@ pub fn begin_fill(
         if there.is_some() {
             stream.delete()?;
         }
-        let info = stream.create(replicas, &cluster.placement_tags, &begun.id)?;
+        let info = stream.create(replicas(cluster), &cluster.placement_tags, &begun.id)?;
         begun.created = info.created;
     }
-    Ok(Ok(begun))
+    Ok(begun)
 }
 
 /// The stream is whole: nodes may use it.
@@ -392,29 +409,26 @@ pub fn begin_fill(
 /// # Errors
 /// The servers do not answer, or refuse; then it is to be filled again.
 pub fn end_fill(stream: &JetStream, cluster: &Cluster, begun: &Begun) -> Result<(), Error> {
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
     let group = Group {
         id: begun.id.clone(),
         created: begun.created.clone(),
         ..Group::default()
     };
-    bucket.put("group.0", json(&group).into())
+    open(stream, cluster)?.put("group.0", json(&group).into())
 }
 
 /// Sees to it that the group's stream is there, and is the one.
 fn log_of(
     stream: &JetStream,
     cluster: &Cluster,
-    replicas: usize,
     bucket: &Bucket<'_>,
     writer: Writer,
-) -> Result<Result<(), Reason>, Error> {
+) -> Result<(), JoinError> {
     let name = &stream.names().stream;
     if bucket.get("group.0")?.is_none() {
         let group = match stream.info()? {
             Some(info) if info.ends().last > Seq(0) => {
-                return Ok(Err(format!(
+                return Err(JoinError::Unfit(format!(
                     "the stream {name} holds entries, but is not in this cluster's registry"
                 )));
             }
@@ -432,24 +446,20 @@ fn log_of(
         };
         bucket.put_behind("group.0", 0, json(&group).into())?;
     }
-    let Some(there) = bucket.get("group.0")? else {
-        return Err(Error::Silent);
-    };
-    let mut group: Group = match read("group.0", &there.bytes) {
-        Ok(group) => group,
-        Err(reason) => return Ok(Err(reason)),
-    };
+    let (revision, mut group) = get::<Group>(bucket, "group.0")?.ok_or(Error::Silent)?;
     if group.filling {
-        return Ok(Err(format!(
+        return Err(JoinError::Unfit(format!(
             "`quintet cluster adopt` or `reseed` fills the stream {name}, or was interrupted: \
              start the nodes when it is done, or run it again"
         )));
     }
     let info = match stream.info()? {
         Some(info) => info,
-        None if group.making => stream.create(replicas, &cluster.placement_tags, &group.id)?,
+        None if group.making => {
+            stream.create(replicas(cluster), &cluster.placement_tags, &group.id)?
+        }
         None => {
-            return Ok(Err(format!(
+            return Err(JoinError::Unfit(format!(
                 "the stream {name}, which is the log of this cluster, is gone. The server does not \
                  create it again, as all its messages would be lost: see `quintet cluster reseed`, \
                  restore it (`nats stream restore`), or give the cluster another name"
@@ -458,20 +468,18 @@ fn log_of(
     };
     let faults = checks::of_stream(stream, &info, cluster);
     if !faults.is_empty() {
-        return Ok(Err(format!(
+        return Err(JoinError::Unfit(format!(
             "the stream {name} is not set up as the log of a cluster:\n  {}",
             faults.join("\n  ")
         )));
     }
-    if let Err(reason) = group.is(name, &info) {
-        return Ok(Err(reason));
-    }
+    group.is(name, &info)?;
     if group.making {
         (group.making, group.created) = (false, info.created);
         // False: another node was faster.
-        bucket.put_behind("group.0", there.revision, json(&group).into())?;
+        bucket.put_behind("group.0", revision, json(&group).into())?;
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Keeps this node's entry new, for as long as the stream is held; ends the process when its name
@@ -508,11 +516,9 @@ fn renew_once(
     cluster: &Cluster,
     ourselves: &Ourselves,
 ) -> Result<Option<Reason>, Error> {
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let bucket = open(stream, cluster)?;
     let key = format!("node.{}", cluster.node());
-    let there = bucket.get(&key)?;
-    let there = there.and_then(|there| read::<Entry>(&key, &there.bytes).ok());
+    let there = get_readable::<Entry>(&bucket, &key)?;
     if let Some(twin) = there.and_then(|there| ourselves.twin(cluster, &there)) {
         return Ok(Some(twin));
     }
@@ -542,9 +548,7 @@ pub fn drain(
     node: &str,
     drained: bool,
 ) -> Result<(), Error> {
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
-    bucket.put(&format!("drain.{node}"), json(&Wish { drained }).into())
+    open(stream, cluster)?.put(&format!("drain.{node}"), json(&Wish { drained }).into())
 }
 
 /// Whether others should own rather than this node.
@@ -552,15 +556,11 @@ pub fn drain(
 /// # Errors
 /// The servers do not answer, or refuse.
 pub fn is_drained(stream: &JetStream, cluster: &Cluster, node: &str) -> Result<bool, Error> {
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
-    drained_in(&bucket, node)
+    drained_in(&open(stream, cluster)?, node)
 }
 
 fn drained_in(bucket: &Bucket<'_>, node: &str) -> Result<bool, Error> {
-    let key = format!("drain.{node}");
-    let there = bucket.get(&key)?;
-    let wish = there.and_then(|there| read::<Wish>(&key, &there.bytes).ok());
+    let wish = get_readable::<Wish>(bucket, &format!("drain.{node}"))?;
     Ok(wish.is_some_and(|wish| wish.drained))
 }
 
@@ -569,14 +569,10 @@ fn drained_in(bucket: &Bucket<'_>, node: &str) -> Result<bool, Error> {
 /// # Errors
 /// The servers do not answer, or refuse.
 pub fn nodes(stream: &JetStream, cluster: &Cluster) -> Result<Vec<Listed>, Error> {
-    let replicas = usize::try_from(cluster.replicas).unwrap_or(3);
-    let bucket = stream.bucket(&bucket_name(cluster), replicas)?;
+    let bucket = open(stream, cluster)?;
     let mut nodes = Vec::new();
     for key in bucket.keys("node.")? {
-        let Some(there) = bucket.get(&key)? else {
-            continue;
-        };
-        let Ok(entry) = read::<Entry>(&key, &there.bytes) else {
+        let Some(entry) = get_readable::<Entry>(&bucket, &key)? else {
             continue;
         };
         let age = Duration::from_millis(wall_ms().saturating_sub(entry.at_ms));

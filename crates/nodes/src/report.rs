@@ -144,6 +144,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// It would not survive, for this reason.
+    fn fault(&mut self, why: String) {
+        self.survives = false;
+        self.notes.push(why);
+    }
+
     /// Whether it serves, and would survive, in a sentence.
     pub fn text(&self) -> &'static str {
         match (self.serves, self.survives) {
@@ -199,14 +205,17 @@ impl NodeReport {
 impl ClusterReport {
     /// The node that owns, of those that answered.
     pub fn owner(&self) -> Option<&str> {
-        let owners = self
-            .nodes
-            .iter()
-            .filter_map(|response| response.report.as_ref());
-        let owners = owners.filter(|node| node.is_owner());
-        owners
-            .max_by_key(|node| node.epoch)
-            .map(|node| node.node.as_str())
+        self.owning().map(|node| node.node.as_str())
+    }
+
+    fn owning(&self) -> Option<&NodeReport> {
+        let owners = self.reports().filter(|node| node.is_owner());
+        owners.max_by_key(|node| node.epoch)
+    }
+
+    fn reports(&self) -> impl Iterator<Item = &NodeReport> {
+        let nodes = self.nodes.iter();
+        nodes.filter_map(|response| response.report.as_ref())
     }
 
     /// The copies of the log that are damaged.
@@ -218,49 +227,43 @@ impl ClusterReport {
 
     /// Whether all is well, and what is not.
     pub fn verdict(&self) -> Verdict {
-        let mut notes = Vec::new();
-        let reports = || {
-            self.nodes
-                .iter()
-                .filter_map(|response| response.report.as_ref())
+        let owner = self.owning();
+        let mut verdict = Verdict {
+            serves: owner.is_some(),
+            survives: true,
+            notes: Vec::new(),
         };
-        let owner = reports()
-            .filter(|node| node.is_owner())
-            .max_by_key(|node| node.epoch);
-        let mut serves = owner.is_some();
         match owner {
-            None => notes.push("no node owns the queues: clients wait".to_owned()),
+            None => verdict.fault("no node owns the queues: clients wait".to_owned()),
             Some(owner) if owner.last_ack_ms.is_none_or(|ms| ms > STALE_MS) => {
-                serves = false;
-                notes.push(format!(
+                verdict.serves = false;
+                verdict.fault(format!(
                     "{} owns the queues and gets no acknowledgements: clients get errors",
                     owner.node
                 ));
             }
             Some(_) => {}
         }
-        for stale in reports().filter(|node| node.is_owner() && Some(*node) != owner) {
-            notes.push(format!(
+        let owners = self.reports().filter(|node| node.is_owner());
+        for stale in owners.filter(|node| Some(*node) != owner) {
+            verdict.notes.push(format!(
                 "{} has not noticed that it owns no queues since epoch {}: it cannot acknowledge \
                  any command",
                 stale.node, stale.epoch
             ));
         }
-        let mut survives = serves;
-        if !reports().any(NodeReport::is_ready_standby) {
-            survives = false;
-            let behind = reports().filter(|node| !node.is_owner());
+        if !self.reports().any(NodeReport::is_ready_standby) {
+            let behind = self.reports().filter(|node| !node.is_owner());
             let behind: Vec<String> = behind.map(NodeReport::why_not_ready).collect();
-            notes.push(match behind.is_empty() {
+            verdict.fault(match behind.is_empty() {
                 true => "there is no standby: start another node".to_owned(),
                 false => format!("no standby has caught up: {}", behind.join("; ")),
             });
         }
-        for node in reports() {
+        for node in self.reports() {
             // Where no standby is ready that was said of all.
-            if node.role == "reading" && reports().any(NodeReport::is_ready_standby) {
-                survives = false;
-                notes.push(format!(
+            if node.role == "reading" && self.reports().any(NodeReport::is_ready_standby) {
+                verdict.fault(format!(
                     "{} still reads the log and cannot take over: {}",
                     node.node,
                     node.why_not_ready()
@@ -268,15 +271,14 @@ impl ClusterReport {
             }
             if let Some(ms) = node.clock_off_ms() {
                 let which = if ms < 0 { "behind" } else { "ahead of" };
-                notes.push(format!(
+                verdict.notes.push(format!(
                     "the clock of {} is {} {which} the cluster's time: set it right",
                     node.node,
                     span(Duration::from_millis(ms.unsigned_abs()))
                 ));
             }
             if let Some(how) = &node.damage {
-                survives = false;
-                notes.push(format!(
+                verdict.fault(format!(
                     "{} reads a damaged copy of the log and cannot own: {how}",
                     node.node
                 ));
@@ -284,17 +286,14 @@ impl ClusterReport {
         }
         for response in &self.nodes {
             if let Some(why) = &response.silent {
-                notes.push(format!("{} does not answer: {why}", response.node));
+                let note = format!("{} does not answer: {why}", response.node);
+                verdict.notes.push(note);
             }
         }
         for group in &self.groups {
-            survives &= group.judge(&mut notes);
+            group.judge(&mut verdict);
         }
-        Verdict {
-            serves,
-            survives,
-            notes,
-        }
+        verdict
     }
 
     /// As people read it.
@@ -344,21 +343,18 @@ impl Replica {
 }
 
 impl GroupReport {
-    /// Whether the loss of a server would be survived; says why not.
-    fn judge(&self, notes: &mut Vec<String>) -> bool {
+    /// Says whether the loss of a server would be survived, and why not.
+    fn judge(&self, verdict: &mut Verdict) {
         let Some(stream) = &self.stream else {
             let why = self.silent.as_deref().unwrap_or("no answer");
-            notes.push(format!(
+            return verdict.fault(format!(
                 "group {}: JetStream does not answer: {why}",
                 self.group
             ));
-            return false;
         };
-        let mut survives = true;
         let whole = stream.stores.iter().any(Store::is_whole);
         if let Some(why) = stream.spoiled.as_ref().filter(|_| !whole) {
-            survives = false;
-            notes.push(format!(
+            verdict.fault(format!(
                 "another program changed {}: {why}. A node that starts now cannot read it: start \
                  no node, and export the messages (`quintet export`)",
                 stream.name
@@ -374,7 +370,6 @@ impl GroupReport {
                 .to_owned(),
         };
         for copy in &stream.buckets {
-            survives = false;
             let BucketCopy {
                 bucket,
                 server,
@@ -386,40 +381,36 @@ impl GroupReport {
                 true => format!(". {}", remedy(server)),
                 false => String::new(),
             };
-            notes.push(format!("{bucket} on {server} ({address}) {how}{mend}"));
+            verdict.fault(format!("{bucket} on {server} ({address}) {how}{mend}"));
         }
         for store in &stream.stores {
             let Store {
                 server, address, ..
             } = store;
             if let Some(how) = &store.damage {
-                survives = false;
-                notes.push(format!(
+                verdict.fault(format!(
                     "the copy of {} on {server} ({address}) is damaged: {how}. {}",
                     stream.name,
                     remedy(server)
                 ));
             }
             if let Some(why) = &store.frozen {
-                survives = false;
-                notes.push(format!(
+                verdict.fault(format!(
                     "{server} ({address}) no longer writes: {why}. Free space or repair its disk, \
                      then restart that nats-server"
                 ));
             }
             if let Some(why) = &store.silent {
-                notes.push(format!(
+                verdict.notes.push(format!(
                     "cannot tell whether the copy at {address} is complete: {why}"
                 ));
             }
         }
         if stream.leader.is_none() {
-            survives = false;
-            notes.push(format!("{} has no leader now", stream.name));
+            verdict.fault(format!("{} has no leader now", stream.name));
         }
         if stream.replicas_wanted < 3 {
-            survives = false;
-            notes.push(format!(
+            verdict.fault(format!(
                 "{} is on {} NATS servers: three are needed to survive the loss of one",
                 stream.name, stream.replicas_wanted
             ));
@@ -427,8 +418,7 @@ impl GroupReport {
         // With the leader's. What was removed from the peers is in no list.
         let copies = 1 + stream.replicas.len() as u64;
         if copies < stream.replicas_wanted {
-            survives = false;
-            notes.push(format!(
+            verdict.fault(format!(
                 "{} has {copies} of {} copies: start a nats-server in place of the one that was \
                  removed from the peers",
                 stream.name, stream.replicas_wanted
@@ -436,15 +426,13 @@ impl GroupReport {
         }
         for replica in &stream.replicas {
             if replica.offline || !replica.current {
-                survives = false;
                 let how = if replica.offline { "offline" } else { "behind" };
-                notes.push(format!(
+                verdict.fault(format!(
                     "{} of {} is {how}, {} entries",
                     replica.server, stream.name, replica.lag
                 ));
             }
         }
-        survives
     }
 
     fn text(&self) -> String {

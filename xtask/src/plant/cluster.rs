@@ -158,8 +158,8 @@ pub(super) const CLUSTER: &[Planted] = &[
         what: "a cluster with a damaged copy would survive the loss of any machine",
         edits: &[(
             "crates/nodes/src/report.rs",
-            "            if let Some(how) = &store.damage {\n                survives = false;\n",
-            "            if let Some(how) = &store.damage {\n",
+            "            if let Some(how) = &store.damage {\n                verdict.fault(format!(\n",
+            "            if let Some(how) = &store.damage {\n                verdict.notes.push(format!(\n",
         )],
         tests: &[&["--lib", "each_fault_is_in_the_verdict"]],
     },
