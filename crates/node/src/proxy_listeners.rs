@@ -2,6 +2,7 @@
 //! other nodes bring theirs here.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -129,8 +130,12 @@ impl ProxyListeners {
     /// Clients that are brought to the owner, and those that wait for one.
     pub(super) fn counts(&self) -> (u64, u64) {
         let open = locked(&self.0);
-        let counts = open.as_ref().map(|open| open.proxy.counts());
-        counts.map_or((0, 0), |counts| (counts.tunneled(), counts.waiting()))
+        open.as_ref().map_or((0, 0), |open| {
+            let counts = open.proxy.counts();
+            [&counts.tunneled, &counts.waiting]
+                .map(|count| count.load(Ordering::Relaxed))
+                .into()
+        })
     }
 
     /// This node serves clients that others bring.

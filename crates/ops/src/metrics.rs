@@ -260,12 +260,12 @@ metrics! {
     Counter "event_streams_slow_total" ("event_streams_slow")
         "Event streams closed because their client did not read." = edge.streams.slow;
     Counter "otlp_spans_sent_total" ("otlp_spans_sent")
-        "Spans that the collector accepted (otlp_endpoint)." = |r| r.spans.sent();
+        "Spans that the collector accepted (otlp_endpoint)." = |r| of(&r.spans.sent);
     Counter "otlp_spans_dropped_total" ("otlp_spans_dropped")
         "Spans dropped because too many waited (otlp_spans_max), and messages not traced \
-         (otlp_messages_max)." = |r| r.spans.dropped();
+         (otlp_messages_max)." = |r| of(&r.spans.dropped);
     Counter "otlp_spans_failed_total" ("otlp_spans_failed")
-        "Spans that the collector did not accept." = |r| r.spans.failed();
+        "Spans that the collector did not accept." = |r| of(&r.spans.failed);
     Gauge "history_queues" ("history_queues") "Queues with a history." = |r| r.histories.counts().0;
     Gauge "history_queues_left_out" ("history_queues_left_out")
         "Queues with traffic in the last minute but no history, because history_queues is reached."

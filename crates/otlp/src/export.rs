@@ -209,7 +209,7 @@ impl Way {
         loop {
             let why = match self.post(&body) {
                 Sent::Taken => {
-                    self.counts.add_sent(count);
+                    self.counts.sent.fetch_add(count, Ordering::Relaxed);
                     if std::mem::take(&mut self.fails) {
                         tracing::info!("the collector at {} takes spans again", self.url);
                     }
@@ -221,7 +221,7 @@ impl Way {
                 },
                 Sent::Refused(why) => why,
             };
-            self.counts.add_failed(count);
+            self.counts.failed.fetch_add(count, Ordering::Relaxed);
             // Once, however long it lasts.
             if !std::mem::replace(&mut self.fails, true) {
                 tracing::warn!("the collector at {} takes no spans: {why}", self.url);

@@ -129,11 +129,8 @@ impl Follower {
         };
         if put {
             let id = (self.source.span_id)();
-            let span = Span {
-                id,
-                ..followed.span(Kind::Put, message.id, now, None)
-            };
-            self.ended.push((message.queue, span));
+            let span = followed.span(Kind::Put, id, message.id, now, None);
+            self.ended.push(span);
             followed.parent = id;
         }
         let queue = self.by_queue.entry(message.queue).or_default();
@@ -147,17 +144,11 @@ impl Follower {
             return;
         };
         let now = (self.source.now_ns)();
-        let kind = match followed.held {
-            true => Kind::Run,
-            false => Kind::Wait,
-        };
         // What it goes through while it waits is one wait.
         if followed.held || held {
-            let span = Span {
-                id: (self.source.span_id)(),
-                ..followed.span(kind, id, now, error)
-            };
-            self.ended.push((followed.queue, span));
+            let span_id = (self.source.span_id)();
+            let span = followed.span(followed.kind(), span_id, id, now, error);
+            self.ended.push(span);
             followed.since_ns = now;
         }
         followed.attempts += u32::from(held);
@@ -169,23 +160,21 @@ impl Follower {
         let Some(followed) = self.known.remove(&id) else {
             return;
         };
-        if let Some(queue) = self.by_queue.get_mut(&followed.queue) {
-            queue.remove(&id);
-            if queue.is_empty() {
-                self.by_queue.remove(&followed.queue);
-            }
-        }
+        self.leaves(followed.queue, id);
         if reported {
-            let kind = match followed.held {
-                true => Kind::Run,
-                false => Kind::Wait,
-            };
             let now = (self.source.now_ns)();
-            let span = Span {
-                id: (self.source.span_id)(),
-                ..followed.span(kind, id, now, error)
-            };
-            self.ended.push((followed.queue, span));
+            let span_id = (self.source.span_id)();
+            let span = followed.span(followed.kind(), span_id, id, now, error);
+            self.ended.push(span);
+        }
+    }
+
+    fn leaves(&mut self, queue: QueueId, id: MessageId) {
+        if let Some(known) = self.by_queue.get_mut(&queue) {
+            known.remove(&id);
+            if known.is_empty() {
+                self.by_queue.remove(&queue);
+            }
         }
     }
 
@@ -207,25 +196,35 @@ impl Follower {
     fn moved(&mut self, at: At, to: QueueId, error: Error) {
         self.turns(at.id, false, error);
         if let Some(followed) = self.known.get_mut(&at.id) {
-            if let Some(queue) = self.by_queue.get_mut(&followed.queue) {
-                queue.remove(&at.id);
-                if queue.is_empty() {
-                    self.by_queue.remove(&followed.queue);
-                }
-            }
-            followed.queue = to;
+            let from = std::mem::replace(&mut followed.queue, to);
+            self.leaves(from, at.id);
             self.by_queue.entry(to).or_default().insert(at.id);
         }
     }
 }
 
 impl Followed {
-    /// A span that ends now; its id is still to be given.
-    fn span(&self, kind: Kind, message: MessageId, now_ns: u64, error: Error) -> Span {
-        Span {
+    /// What ends when it is taken, goes back or is gone.
+    fn kind(&self) -> Kind {
+        match self.held {
+            true => Kind::Run,
+            false => Kind::Wait,
+        }
+    }
+
+    /// A span that ends now, and its queue.
+    fn span(
+        &self,
+        kind: Kind,
+        id: [u8; 8],
+        message: MessageId,
+        now_ns: u64,
+        error: Error,
+    ) -> (QueueId, Span) {
+        let span = Span {
             kind,
             trace: self.trace,
-            id: [0; 8],
+            id,
             parent: self.parent,
             state: Arc::clone(&self.state),
             queue: quintet_types::Name::default(),
@@ -234,7 +233,8 @@ impl Followed {
             end_ns: now_ns,
             attempt: self.attempts,
             error,
-        }
+        };
+        (self.queue, span)
     }
 }
 
@@ -525,7 +525,7 @@ mod tests {
             tried.put("work", "01");
         }
         assert_eq!(tried.shown_spans(), ["put work 0", "put work 0"]);
-        assert_eq!(tried.spans.counts.dropped(), 1);
+        assert_eq!(tried.spans.counts.dropped.load(Ordering::Relaxed), 1);
         for _ in 0..3 {
             tried.world.pop("work");
         }
@@ -533,7 +533,7 @@ mod tests {
         tried.put("work", "01");
         // Four ended, and three fit.
         assert_eq!(tried.shown_spans().len(), 3);
-        assert_eq!(tried.spans.counts.dropped(), 2);
+        assert_eq!(tried.spans.counts.dropped.load(Ordering::Relaxed), 2);
     }
 
     #[test]

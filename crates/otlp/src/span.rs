@@ -7,25 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quintet_types::{MessageId, Name};
 
-/// The part of a message's life that a span covers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// A message was put; ends when that may be answered.
-    Put,
-    /// It waited to be taken, from its put or its last lease on.
-    Wait,
-    /// Somebody held it.
-    Run,
-}
-
-impl Kind {
-    /// The operation, as spans are called by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Put => "put",
-            Kind::Wait => "wait",
-            Kind::Run => "run",
-        }
+quintet_types::named! {
+    /// The part of a message's life that a span covers.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Kind, name {
+        /// A message was put; ends when that may be answered.
+        Put = "put",
+        /// It waited to be taken, from its put or its last lease on.
+        Wait = "wait",
+        /// Somebody held it.
+        Run = "run",
     }
 }
 
@@ -52,35 +43,15 @@ pub struct Span {
 /// Fate of spans.
 #[derive(Debug, Default)]
 pub struct Counts {
-    sent: AtomicU64,
-    dropped: AtomicU64,
-    failed: AtomicU64,
+    /// Taken by the collector.
+    pub sent: AtomicU64,
+    /// Given up before they were sent, as there were too many.
+    pub dropped: AtomicU64,
+    /// Given up, as the collector did not take them.
+    pub failed: AtomicU64,
 }
 
 impl Counts {
-    /// Taken by the collector.
-    pub fn sent(&self) -> u64 {
-        self.sent.load(Ordering::Relaxed)
-    }
-
-    /// Given up before they were sent, as there were too many.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Given up, as the collector did not take them.
-    pub fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn add_sent(&self, count: u64) {
-        self.sent.fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_failed(&self, count: u64) {
-        self.failed.fetch_add(count, Ordering::Relaxed);
-    }
-
     pub(crate) fn add_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }

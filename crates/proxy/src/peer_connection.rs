@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use crate::Owners;
+use crate::counts::count;
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel, Wrong};
 use crate::shared::{Client, Intake, Shared, Stream};
 use crate::socket::{Plain, set_up_peer_socket};
@@ -29,7 +30,7 @@ pub(crate) async fn serve(
     place: OwnedSemaphorePermit,
 ) {
     if let Err(error) = serve_one(&shared, stream, place).await {
-        shared.counts.refuses();
+        count(&shared.counts.refused);
         match peer {
             Some(peer) => tracing::debug!("peer connection from {peer}: {error}"),
             None => tracing::debug!("peer connection from this machine: {error}"),
@@ -62,7 +63,7 @@ async fn serve_one(shared: &Shared, stream: Plain, place: OwnedSemaphorePermit) 
                                 return Ok(());
                             };
                             let (mut ours, theirs) = UnixStream::pair()?;
-                            shared.counts.handed();
+                            count(&shared.counts.peer_connections);
                             intake.take(Client {
                                 stream: Stream::Unix(theirs.into_std()?),
                                 tunnel,
@@ -89,7 +90,7 @@ async fn plain(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
             let Some(intake) = admit(shared, &tunnel, &mut stream).await? else {
                 return Ok(());
             };
-            shared.counts.handed();
+            count(&shared.counts.peer_connections);
             intake.take(Client {
                 stream: Stream::Tcp(stream.into_std()?),
                 tunnel,

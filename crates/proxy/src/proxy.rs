@@ -9,6 +9,7 @@ use std::time::Duration;
 use quintet_tls::Secure;
 use tokio::sync::{Semaphore, oneshot, watch};
 
+use crate::counts::count;
 use crate::line::Tunnel;
 use crate::shared::{Intake, Node, Settings, Shared};
 use crate::socket::{Listener, Socket};
@@ -175,7 +176,7 @@ async fn clients(
         match accepted {
             Ok((stream, peer)) => {
                 let Ok(place) = Arc::clone(&connections).try_acquire_owned() else {
-                    let turned_away = shared.counts.turns_away();
+                    let turned_away = count(&shared.counts.turned_away);
                     // Once per power of two: enough to notice, too little to fill a disk.
                     if turned_away.is_power_of_two() {
                         tracing::warn!(

@@ -12,6 +12,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use crate::Owners;
+use crate::counts::{CountGuard, count};
 use crate::line::{Answer, LINE_MAX, Purpose, Question, Tunnel};
 use crate::peer_connection::{SAY, line_and_more, line_of};
 use crate::shared::{Settings, Shared};
@@ -54,13 +55,13 @@ where
     let mut owners = shared.owners.clone();
     let deadline = Instant::now() + shared.settings.wait;
     let found = {
-        let _waits = shared.counts.waits();
+        let _waits = CountGuard::new(&shared.counts.waiting);
         timeout_at(deadline, find(&shared, &mut owners, &tunnel)).await
     };
     let taken = match found {
         Ok(Ok(taken)) => taken,
         Ok(Err(why)) => {
-            let misfits = shared.counts.misfits();
+            let misfits = count(&shared.counts.misfits);
             // Once per power of two: enough to notice, too little to fill a disk.
             if misfits.is_power_of_two() {
                 let protocol = tunnel.protocol;
@@ -69,11 +70,11 @@ where
             return;
         }
         Err(_) => {
-            shared.counts.gave_up();
+            count(&shared.counts.given_up);
             return;
         }
     };
-    let _tunnels = shared.counts.tunnels();
+    let _tunnels = CountGuard::new(&shared.counts.tunneled);
     flow(client, taken, owners).await;
 }
 

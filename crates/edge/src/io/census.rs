@@ -334,10 +334,7 @@ impl IoThread {
         if let Some(act) = conn.unfinished.take() {
             edge.audit_act(conn, &act, result_of(&response), Did::default());
         }
-        self.replies.push(DueReply {
-            response,
-            ..DueReply::own()
-        });
+        self.replies.push(DueReply::of(response));
         self.encode(slot, &edge);
         self.serve(slot);
     }

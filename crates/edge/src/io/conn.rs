@@ -65,8 +65,8 @@ pub(super) enum Phase {
     Closes(Option<Wait>),
 }
 
-/// A take that waits in line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A take that waits in line; the default is for what the shards do not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Wait {
     /// Its messages go back if the reply never leaves.
     pub(super) undone: bool,
@@ -355,6 +355,22 @@ impl Conn {
 }
 
 impl DueReply {
+    pub(super) fn of(response: ServerResponse) -> Self {
+        Self {
+            response,
+            ..Self::own()
+        }
+    }
+
+    /// What a hook says.
+    pub(super) fn said(spoken: Spoken, required: Required) -> Self {
+        Self {
+            hook_reply: Some(Box::new(spoken)),
+            required,
+            ..Self::own()
+        }
+    }
+
     /// A reply that the session knows.
     pub(super) fn own() -> Self {
         Self {

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quintet_host::{Distribution, Histogram, TIMES};
-use quintet_types::{CommandError, Verb};
-use quintet_wire::Tally;
+use quintet_types::{CommandError, Ms, Verb};
+use quintet_wire::{Env, Logins, Tally};
 
 quintet_types::named! {
     /// Kinds of requests, for the time that they take.
@@ -67,6 +67,15 @@ impl ProtocolCounts {
             commands: Own::new(),
             command_errors: Own::new(),
             latencies: std::array::from_fn(|_| Histogram::new(TIMES)),
+        }
+    }
+
+    /// For replies that come after logins.
+    pub(super) fn env(&self, now: Ms) -> Env<'_> {
+        Env {
+            now,
+            tally: &self.tally,
+            logins: Logins::Off,
         }
     }
 

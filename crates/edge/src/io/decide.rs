@@ -33,6 +33,7 @@ impl IoThread {
             let or_close = matches!(ask, ClientRequest::EngineOrClose(_));
             let synced = matches!(ask, ClientRequest::EngineSynced(_));
             let mut family = Family::Other;
+            let mut wait = None;
             // Each arm writes its reply where it stays: replies are long, and moved at a cost.
             match ask {
                 ClientRequest::Engine(command)
@@ -92,29 +93,16 @@ impl IoThread {
                         (Some(act), None) => conn.unfinished = Some(Box::new(act)),
                         (None, _) => {}
                     }
-                    if later {
-                        conn.phase.wait(Wait {
-                            undone,
-                            family,
-                            in_line: true,
-                            bytes: in_line,
-                        });
-                        conn.inbox.pending.extend(asks.by_ref());
-                        break;
-                    }
+                    wait = later.then_some(Wait {
+                        undone,
+                        family,
+                        in_line: true,
+                        bytes: in_line,
+                    });
                 }
                 ClientRequest::Login(login) => match edge.log_in_conn(self.index, conn, &login) {
                     Some(reply) => self.replies.push(reply),
-                    None => {
-                        conn.phase.wait(Wait {
-                            undone: false,
-                            family,
-                            in_line: false,
-                            bytes: 0,
-                        });
-                        conn.inbox.pending.extend(asks.by_ref());
-                        break;
-                    }
+                    None => wait = Some(Wait::default()),
                 },
                 ClientRequest::Host(ask @ HostRequest::Reload)
                     if edge.security.auth.may_server(conn.caller.principal) =>
@@ -129,27 +117,21 @@ impl IoThread {
                     let mailbox = Arc::clone(&edge.mail[self.index]);
                     let notify = Box::new(move |text| mailbox.leave(Mail::Answer(client_id, text)));
                     self.operator.reload(conn.caller.principal, notify);
-                    conn.phase.wait(Wait {
-                        undone: false,
-                        family,
-                        in_line: false,
-                        bytes: 0,
-                    });
-                    conn.inbox.pending.extend(asks.by_ref());
-                    break;
+                    wait = Some(Wait::default());
                 }
                 ClientRequest::Host(host) => self.replies.push(DueReply {
                     host: Some(host),
                     ..DueReply::own()
                 }),
-                ClientRequest::Proof(met) => self.replies.push(DueReply {
-                    response: ServerResponse::Login(edge.prove(conn, met)),
-                    ..DueReply::own()
-                }),
-                ClientRequest::Worker(ask) => self.replies.push(DueReply {
-                    response: ServerResponse::Worker(edge.guests.worker(ask, self.now)),
-                    ..DueReply::own()
-                }),
+                ClientRequest::Proof(met) => {
+                    let met = edge.prove(conn, met);
+                    self.replies.push(DueReply::of(ServerResponse::Login(met)));
+                }
+                ClientRequest::Worker(ask) => {
+                    let state = edge.guests.worker(ask, self.now);
+                    self.replies
+                        .push(DueReply::of(ServerResponse::Worker(state)));
+                }
                 ClientRequest::Own => self.replies.push(DueReply::own()),
                 ClientRequest::Unknown(line) => self.replies.push(match hooks {
                     Some(runner) => hooked::added(runner, conn, edge, &line, &mut access),
@@ -159,6 +141,11 @@ impl IoThread {
                     closes: true,
                     ..DueReply::own()
                 }),
+            }
+            if let Some(wait) = wait {
+                conn.phase.wait(wait);
+                conn.inbox.pending.extend(asks.by_ref());
+                break;
             }
             let reply = self
                 .replies

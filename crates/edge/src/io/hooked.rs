@@ -40,12 +40,11 @@ impl IoThread {
     ) -> Option<(Hooked, Required)> {
         let conn = self.conns.get_mut(slot)?;
         let outcome = delivery.outcome.of_command();
-        let Some(runner) = &mut self.hooks else {
+        let runner = self.hooks.as_mut();
+        let awaits = |runner: &&mut Runner| runner.state.awaits(delivery.to, delivery.standing);
+        let Some(runner) = runner.filter(awaits) else {
             return Some((Hooked::Now(outcome, delivery.queue), required));
         };
-        if !runner.state.awaits(delivery.to, delivery.standing) {
-            return Some((Hooked::Now(outcome, delivery.queue), required));
-        }
         let who = who(conn, &self.edge);
         let decided = runner
             .state
@@ -131,15 +130,12 @@ pub(super) fn added(
     let Some(hook_reply) = hook_reply else {
         return DueReply::own();
     };
-    DueReply {
-        hook_reply: Some(Box::new(match hook_reply {
-            HookReply::Done => Spoken::Line("OK".to_owned()),
-            HookReply::Text(bytes) => Spoken::of(bytes),
-            HookReply::Refused(text) => Spoken::refused(&text),
-        })),
-        required: did.required,
-        ..DueReply::own()
-    }
+    let spoken = match hook_reply {
+        HookReply::Done => Spoken::Line("OK".to_owned()),
+        HookReply::Text(bytes) => Spoken::of(bytes),
+        HookReply::Refused(text) => Spoken::refused(&text),
+    };
+    DueReply::said(spoken, did.required)
 }
 
 /// A reply with what was decided.
@@ -151,16 +147,8 @@ pub(super) fn reply(decided: Hooked, required: Required, undone: bool) -> DueRep
             undone,
             ..DueReply::own()
         },
-        Hooked::Denied(text) => DueReply {
-            hook_reply: Some(Box::new(Spoken::refused(&text))),
-            required,
-            ..DueReply::own()
-        },
-        Hooked::Answer(bytes) => DueReply {
-            hook_reply: Some(Box::new(Spoken::of(bytes))),
-            required,
-            ..DueReply::own()
-        },
+        Hooked::Denied(text) => DueReply::said(Spoken::refused(&text), required),
+        Hooked::Answer(bytes) => DueReply::said(Spoken::of(bytes), required),
         // Asked for only where nothing waits.
         Hooked::Later => DueReply::own(),
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quintet_client::Did;
 use quintet_hooks::Event;
-use quintet_host::{ClientKey, Required};
+use quintet_host::ClientKey;
 use quintet_types::{ClientId, Delivery, Outcome, Principal, Verb};
 use quintet_wire::{Login, LoginRefused, Logins, ServerResponse};
 
@@ -191,11 +191,7 @@ impl Conn {
             self.who = None;
             Ok(())
         });
-        DueReply {
-            response: ServerResponse::Login(login_result),
-            required: Required::default(),
-            ..DueReply::own()
-        }
+        DueReply::of(ServerResponse::Login(login_result))
     }
 }
 

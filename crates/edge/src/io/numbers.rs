@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use quintet_host::{Distribution, Point, Spread, TIMES};
-use quintet_wire::PROTOCOLS;
+use quintet_wire::{PROTOCOLS, Protocol};
 
 use super::counts::{Family, ProtocolCounts};
 use crate::edge::Edge;
@@ -13,35 +13,29 @@ impl Edge {
     /// Every counter of the protocols that are spoken, by protocol and name.
     pub fn protocol_counts(&self) -> Vec<Point> {
         let mut all = Vec::new();
-        for (tally, protocol) in PROTOCOLS.iter().enumerate() {
-            if self.listeners.iter().any(|l| l.tally == tally) {
-                let mut sum = Vec::new();
-                for thread in &self.threads {
-                    thread.protocols[tally].tally.add_to(&mut sum);
-                }
-                let named = protocol.tally_names.iter().zip(sum);
-                all.extend(named.map(|(name, value)| {
-                    let labels = vec![protocol.name.into(), Cow::Borrowed(*name)];
-                    (labels, value as f64)
-                }));
-            }
+        for (protocol, counts) in self.spoken() {
+            let mut sum = Vec::new();
+            counts.for_each(|counts| counts.tally.add_to(&mut sum));
+            let named = protocol.tally_names.iter().zip(sum);
+            all.extend(named.map(|(name, value)| {
+                let labels = vec![protocol.name.into(), Cow::Borrowed(*name)];
+                (labels, value as f64)
+            }));
         }
         all
     }
 
-    /// Each thread's counters of the protocols in use, with their names.
+    /// Each thread's counters of the protocols in use.
     fn spoken(
         &self,
-    ) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &ProtocolCounts>)> {
+    ) -> impl Iterator<Item = (&'static Protocol, impl Iterator<Item = &ProtocolCounts>)> {
         let protocols = PROTOCOLS.iter().enumerate();
         let spoken =
             protocols.filter(|&(tally, _)| self.listeners.iter().any(|l| l.tally == tally));
         spoken.map(|(tally, protocol)| {
             let threads = self.threads.iter();
-            (
-                protocol.name,
-                threads.map(move |thread| &thread.protocols[tally]),
-            )
+            let counts = threads.map(move |thread| &thread.protocols[tally]);
+            (protocol, counts)
         })
     }
 
@@ -56,7 +50,7 @@ impl Edge {
             sums.retain(|_, count: &mut u64| *count > 0);
             let named = sums.into_iter();
             all.extend(
-                named.map(|(name, count)| (vec![protocol.into(), name.into()], count as f64)),
+                named.map(|(name, count)| (vec![protocol.name.into(), name.into()], count as f64)),
             );
         }
         all
@@ -73,7 +67,7 @@ impl Edge {
                 }
             }
             all.extend(
-                sums.map(|(family, sum)| (vec![protocol.into(), family.name().into()], sum)),
+                sums.map(|(family, sum)| (vec![protocol.name.into(), family.name().into()], sum)),
             );
         }
         all.extend(self.http.latencies());

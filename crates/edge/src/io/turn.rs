@@ -11,7 +11,7 @@ use quintet_types::{
     Command, CommandError, Delivery, LeaseOwner, Name, Outcome, Principal, State, Take, Verb,
 };
 use quintet_wire::{
-    ClientRequest, Env, Foreign, HalfClose, Http, Logins, Next, ServerResponse, Session, Step,
+    ClientRequest, Env, Foreign, HalfClose, Http, Next, ServerResponse, Session, Step,
 };
 
 use super::conn::{Conn, DueReply, Pause, Secrecy};
@@ -406,12 +406,8 @@ impl IoThread {
             return;
         };
         let listener = &edge.listeners[conn.listener];
-        let env = Env {
-            now: self.now,
-            tally: &edge.threads[self.index].protocols[listener.tally].tally,
-            logins: Logins::Off,
-        };
         let protocol = &edge.threads[self.index].protocols[listener.tally];
+        let env = protocol.env(self.now);
         let mut lost = Vec::new();
         let mut wrote = false;
         let mut replies = std::mem::take(&mut self.replies);
@@ -525,29 +521,20 @@ impl IoThread {
             return;
         }
         let leased = standing.is_some_and(|standing| standing.leased);
-        let (delivery, required) = match self.arrived(slot, delivery, required) {
-            Some((Hooked::Now(outcome @ Outcome::Messages(_), queue), required)) => {
-                ((outcome, queue), required)
-            }
+        let arrived = self.arrived(slot, delivery, required);
+        let Some((Hooked::Now(outcome @ Outcome::Messages(_), queue), required)) = arrived else {
             // The hooks have kept them, and stand in line again for it.
-            _ => {
-                if let Some(conn) = self.conns.get_mut(slot) {
-                    conn.standing = standing;
-                }
-                return;
+            if let Some(conn) = self.conns.get_mut(slot) {
+                conn.standing = standing;
             }
+            return;
         };
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
-        let listener = &edge.listeners[conn.listener];
-        let env = Env {
-            now: self.now,
-            tally: &edge.threads[self.index].protocols[listener.tally].tally,
-            logins: Logins::Off,
-        };
+        let tally = edge.listeners[conn.listener].tally;
+        let env = edge.threads[self.index].protocols[tally].env(self.now);
         let start = conn.out.output.len();
-        let (outcome, queue) = delivery;
         let mut reply = DueReply {
             undone: !leased || is_removed(&outcome),
             response: ServerResponse::Engine(outcome, queue),
