@@ -68,6 +68,9 @@ impl Stored {
 /// A schedule with all that the tables say of it.
 #[derive(Debug)]
 pub(super) struct Loaded {
+    pub(super) name: Arc<str>,
+    /// Its definition, if that is in the configuration.
+    pub(super) of_file: Option<Arc<Schedule>>,
     /// Or why it cannot run.
     pub(super) schedule: Result<Arc<Schedule>, String>,
     /// Its definition in the table, with the version of the entry.
@@ -82,16 +85,17 @@ pub(super) struct Loaded {
 impl Loaded {
     /// From the entries of both tables; a table of the configuration wins.
     pub(super) fn new(
-        name: &str,
+        name: impl Into<Arc<str>>,
         of_file: Option<&Arc<Schedule>>,
         definition: Option<&TableEntry>,
         cursor: Option<&TableEntry>,
     ) -> Self {
+        let name = name.into();
         let stored = definition.map(|entry| (Stored::read(&entry.value), entry.version));
         let schedule = match (of_file, &stored) {
             (Some(schedule), _) => Ok(Arc::clone(schedule)),
             (None, Some((Ok(stored), _))) => {
-                let schedule = stored.spec.schedule(name);
+                let schedule = stored.spec.schedule(&name);
                 schedule
                     .map(Arc::new)
                     .map_err(|bad| format!("{}: {}", bad.field, bad.why))
@@ -102,6 +106,8 @@ impl Loaded {
         // A cursor that nobody here wrote counts as none.
         let read = cursor.map(|entry| serde_json::from_slice(&entry.value).unwrap_or_default());
         Self {
+            name,
+            of_file: of_file.cloned(),
             schedule,
             definition: definition.map(|entry| entry.version),
             stored: stored.and_then(|(stored, version)| Some((stored.ok()?, version))),
@@ -110,19 +116,24 @@ impl Loaded {
         }
     }
 
-    /// The entries are as they were read; of a schedule of the configuration only the cursor
-    /// counts.
-    pub(super) fn guards(&self, name: &str, of_file: bool) -> Vec<Guard> {
+    /// A step that needs the entries to be as they were read; of a schedule of the configuration
+    /// only the cursor counts.
+    pub(super) fn step(&self, effects: Vec<Effect>) -> Command {
         let guard = |table, version| Guard::Table {
             table: Name::from(table),
-            key: name.as_bytes().into(),
+            key: self.name.as_bytes().into(),
             version,
         };
         let mut guards = vec![guard(MARKS, self.cursor_version)];
-        if !of_file {
+        if self.of_file.is_none() {
             guards.push(guard(DEFINITIONS, self.definition));
         }
-        guards
+        step(guards, effects)
+    }
+
+    /// The version of the definition that counts, if that is in the table.
+    pub(super) fn version(&self) -> Option<u64> {
+        self.definition.filter(|_| self.of_file.is_none())
     }
 }
 
@@ -151,8 +162,12 @@ pub(super) fn is_full(command_error: CommandError) -> bool {
     )
 }
 
-/// A step that needs its guards to hold.
-pub(super) fn step(guards: Vec<Guard>, effects: Vec<Effect>) -> Command {
+/// A step that needs nothing.
+pub(super) fn free_step(effect: Effect) -> Command {
+    step(Vec::new(), vec![effect])
+}
+
+fn step(guards: Vec<Guard>, effects: Vec<Effect>) -> Command {
     Command::Transaction(Box::new(Transaction {
         guards,
         effects,
@@ -244,8 +259,10 @@ mod tests {
             let why = read.schedule.as_ref().expect_err(&value);
             assert!(why.contains(expected), "{value}: {why}");
             assert_eq!(read.definition, Some(7));
-            let guards = read.guards("a", false);
-            assert!(guards.iter().any(|guard| matches!(
+            let Command::Transaction(step) = read.step(Vec::new()) else {
+                panic!("no step");
+            };
+            assert!(step.guards.iter().any(|guard| matches!(
                 guard,
                 Guard::Table {
                     version: Some(7),

@@ -1,16 +1,13 @@
 //! Steering schedules. A cursor is shown only when it is durable.
 
-use std::sync::Arc;
-
 use quintet_client::{
     BadSpec, NotSteered, ScheduleAct, ScheduleSpec, Steered, TellSchedules, TellSteered,
     WhichSchedules,
 };
 use quintet_host::locked;
-use quintet_policy::Schedule;
-use quintet_types::{CommandError, Ms};
+use quintet_types::{CommandError, Effect, Ms};
 
-use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, set_cursor, step};
+use super::load::{DEFINITIONS, Loaded, MARKS, Stored, set, set_cursor};
 use super::plan::Cursor;
 use super::run::{Runner, refusal};
 use super::{Order, Schedules};
@@ -114,9 +111,9 @@ impl Runner<'_> {
             let loaded = self.load(name, of_file.as_ref());
             let loaded = loaded.ok_or(NotSteered::Refused(CommandError::Unknown))?;
             let done = match &act {
-                ScheduleAct::Pause => self.pause(name, of_file.as_ref(), &loaded, true),
-                ScheduleAct::Resume => self.pause(name, of_file.as_ref(), &loaded, false),
-                ScheduleAct::Run => self.run_now(name, of_file.as_ref(), &loaded),
+                ScheduleAct::Pause => self.pause(&loaded, true),
+                ScheduleAct::Resume => self.pause(&loaded, false),
+                ScheduleAct::Run => self.run_now(&loaded),
                 ScheduleAct::Define { .. } | ScheduleAct::Remove { .. } if of_file.is_some() => {
                     Err(NotSteered::OfFile(name.to_owned()))
                 }
@@ -125,8 +122,8 @@ impl Runner<'_> {
                     by,
                     seen,
                     never,
-                } => self.define(name, (spec, by), (*seen, *never), &loaded),
-                ScheduleAct::Remove { seen } => self.remove(name, *seen, &loaded),
+                } => self.define((spec, by), (*seen, *never), &loaded),
+                ScheduleAct::Remove { seen } => self.remove(*seen, &loaded),
             };
             match done {
                 Err(NotSteered::Refused(CommandError::Conflict)) if tries < TRIES => {}
@@ -136,67 +133,44 @@ impl Runner<'_> {
     }
 
     /// Does a step, and has the book know the outcome.
-    fn commit(
-        &self,
-        name: &str,
-        of_file: Option<&Arc<Schedule>>,
-        loaded: &Loaded,
-        effects: Vec<quintet_types::Effect>,
-    ) -> Result<Loaded, NotSteered> {
-        let command = step(loaded.guards(name, of_file.is_some()), effects);
-        let outcome = self.ask_all(vec![command]).pop();
+    fn commit(&self, loaded: &Loaded, effects: Vec<Effect>) -> Result<Loaded, NotSteered> {
+        let outcome = self.ask_all(vec![loaded.step(effects)]).pop();
         if let Some(command_error) = outcome.as_ref().and_then(refusal) {
             return Err(NotSteered::Refused(command_error));
         }
-        let loaded = self.load(name, of_file);
+        let loaded = self.load(&loaded.name, loaded.of_file.as_ref());
         loaded.ok_or(NotSteered::Refused(CommandError::Unknown))
     }
 
-    fn pause(
-        &self,
-        name: &str,
-        of_file: Option<&Arc<Schedule>>,
-        loaded: &Loaded,
-        pauses: bool,
-    ) -> Result<Steered, NotSteered> {
+    fn pause(&self, loaded: &Loaded, pauses: bool) -> Result<Steered, NotSteered> {
         let cursor = match pauses {
             true => loaded.cursor.paused(),
             false => loaded.cursor.resumed(self.client_api.wall()),
         };
-        let version = loaded.definition.filter(|_| of_file.is_none());
         let changed = cursor != loaded.cursor;
         if changed {
-            let effects = vec![set_cursor(name, &cursor, false)];
-            let loaded = self.commit(name, of_file, loaded, effects)?;
+            let effects = vec![set_cursor(&loaded.name, &cursor, false)];
+            let loaded = self.commit(loaded, effects)?;
             // What was due and refused is let go.
-            let mut inside = locked(&self.schedules.inside);
-            inside.book.change(name, |item, _| item.error = None);
-            drop(inside);
-            self.take(name, &loaded);
+            self.change(&loaded.name, |item, _| item.error = None);
+            self.take(&loaded);
         }
         Ok(Steered {
             changed,
-            version,
+            version: loaded.version(),
             ..Steered::default()
         })
     }
 
-    fn run_now(
-        &self,
-        name: &str,
-        of_file: Option<&Arc<Schedule>>,
-        loaded: &Loaded,
-    ) -> Result<Steered, NotSteered> {
-        let Ok(schedule) = &loaded.schedule else {
-            let why = loaded.schedule.as_ref().err().cloned().unwrap_or_default();
-            return Err(NotSteered::Bad(BadSpec { field: "name", why }));
-        };
-        match self.put_by_hand(schedule, loaded, of_file.is_some()) {
+    fn run_now(&self, loaded: &Loaded) -> Result<Steered, NotSteered> {
+        let schedule = loaded.schedule.as_ref().map_err(|why| {
+            let (field, why) = ("name", why.clone());
+            NotSteered::Bad(BadSpec { field, why })
+        })?;
+        match self.put_by_hand(schedule, loaded) {
             Ok(id) => {
-                let mut inside = locked(&self.schedules.inside);
-                inside.book.change(name, |item, _| {
-                    item.last_run = Some(self.client_api.wall().0);
-                });
+                let now = self.client_api.wall().0;
+                self.change(&loaded.name, |item, _| item.last_run = Some(now));
                 Ok(Steered {
                     changed: true,
                     message: Some(id),
@@ -208,7 +182,7 @@ impl Runner<'_> {
                     command_error,
                     CommandError::Conflict | CommandError::Duplicate(_)
                 ) {
-                    self.failed(name, command_error);
+                    self.failed(&loaded.name, command_error);
                 }
                 Err(NotSteered::Refused(command_error))
             }
@@ -217,7 +191,6 @@ impl Runner<'_> {
 
     fn define(
         &self,
-        name: &str,
         (spec, by): (&ScheduleSpec, &str),
         (seen, never): (Option<u64>, bool),
         loaded: &Loaded,
@@ -225,6 +198,7 @@ impl Runner<'_> {
         if seen.is_some_and(|seen| loaded.definition != Some(seen)) {
             return Err(NotSteered::Changed);
         }
+        let name = &loaded.name;
         let schedule = spec.schedule(name).map_err(NotSteered::Bad)?;
         if let Some((stored, version)) = &loaded.stored
             && stored.spec == *spec
@@ -257,14 +231,14 @@ impl Runner<'_> {
             let cursor = loaded.cursor.of_policy(&schedule.policy, now);
             effects.push(set_cursor(name, &cursor, false));
         }
-        let loaded = self.commit(name, None, loaded, effects)?;
+        let loaded = self.commit(loaded, effects)?;
         let mut inside = locked(&self.schedules.inside);
         if inside.book.get(name).is_none() {
             inside.book.insert(name, None, Ms::NEVER);
         }
         inside.book.change(name, |item, _| item.error = None);
         drop(inside);
-        self.take(name, &loaded);
+        self.take(&loaded);
         Ok(Steered {
             changed: true,
             made,
@@ -273,20 +247,16 @@ impl Runner<'_> {
         })
     }
 
-    fn remove(
-        &self,
-        name: &str,
-        seen: Option<u64>,
-        loaded: &Loaded,
-    ) -> Result<Steered, NotSteered> {
+    fn remove(&self, seen: Option<u64>, loaded: &Loaded) -> Result<Steered, NotSteered> {
         if seen.is_some_and(|seen| loaded.definition != Some(seen)) {
             return Err(NotSteered::Changed);
         }
+        let name = &loaded.name;
         let effects = vec![
             set::<Stored>(DEFINITIONS, name, None),
             set::<Cursor>(MARKS, name, None),
         ];
-        self.commit(name, None, loaded, effects)?;
+        self.commit(loaded, effects)?;
         locked(&self.schedules.inside).book.remove(name);
         Ok(Steered {
             changed: true,

@@ -12,9 +12,9 @@ use quintet_host::locked;
 use quintet_policy::Schedule;
 use quintet_types::{Command, CommandError, Effect, MessageId, Ms, Outcome, Put, TableEntry};
 
-use super::book::Book;
+use super::book::{Item, Sums};
 use super::load::{
-    DEFINITIONS, Loaded, MARKS, ask_all, entries, get, is_full, page, set, set_cursor, step,
+    DEFINITIONS, Loaded, MARKS, ask_all, entries, free_step, get, is_full, page, set, set_cursor,
 };
 use super::plan::{Cursor, NextStep, late_at, next_check, next_step};
 use super::{Schedules, forgotten};
@@ -51,7 +51,7 @@ pub(super) struct Runner<'a> {
 
 /// The planned step of a schedule.
 struct Planned {
-    name: Arc<str>,
+    loaded: Loaded,
     schedule: Arc<Schedule>,
     cursor: Cursor,
     missed: u64,
@@ -151,46 +151,37 @@ impl Runner<'_> {
         for names in names.chunks(AT_ONCE) {
             let inside = locked(&self.schedules.inside);
             let is_due = inside.book.next() <= self.client_api.wall();
-            let of_files = self.of_files(names, &inside.book);
             drop(inside);
             if is_due {
                 return;
             }
-            for (name, loaded) in self.load_all(names, &of_files) {
-                let is_small = |loaded: &Loaded| {
-                    let schedule = loaded.schedule.as_ref();
-                    schedule.is_ok_and(|schedule| schedule.put.size() <= AHEAD_BYTES)
-                };
-                if let Some(loaded) = loaded.filter(is_small) {
-                    ahead.insert(name, loaded);
+            for loaded in self.load_all(names).into_iter().flatten() {
+                let schedule = loaded.schedule.as_ref();
+                if schedule.is_ok_and(|schedule| schedule.put.size() <= AHEAD_BYTES) {
+                    ahead.insert(Arc::clone(&loaded.name), loaded);
                 }
             }
         }
     }
 
-    /// The definitions of those that are in the configuration.
-    fn of_files(&self, names: &[Arc<str>], book: &Book) -> Vec<Option<Arc<Schedule>>> {
-        let of_file = |name: &Arc<str>| book.get(name)?.of_file.clone();
-        names.iter().map(of_file).collect()
-    }
-
-    /// Reads these from the tables; `None`: they cannot be read.
-    fn load_all(
-        &self,
-        names: &[Arc<str>],
-        of_files: &[Option<Arc<Schedule>>],
-    ) -> Vec<(Arc<str>, Option<Loaded>)> {
+    /// Reads these of the book from the tables; `None`: they cannot be read.
+    pub(super) fn load_all(&self, names: &[Arc<str>]) -> Vec<Option<Loaded>> {
+        if names.is_empty() {
+            return Vec::new();
+        }
         let requested = names
             .iter()
             .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
         let mut outcomes = self.ask_all(requested.collect()).into_iter();
         let mut next = || outcomes.next().and_then(entries);
-        let all = names.iter().zip(of_files).map(|(name, of_file)| {
+        let inside = locked(&self.schedules.inside);
+        let all = names.iter().map(|name| {
+            let item = inside.book.get(name);
+            let of_file = item.and_then(|item| item.of_file.as_ref());
             let (definition, cursor) = (next(), next());
-            let loaded = definition.zip(cursor).map(|(definition, cursor)| {
-                Loaded::new(name, of_file.as_ref(), definition.first(), cursor.first())
-            });
-            (Arc::clone(name), loaded)
+            let (definition, cursor) = (definition?, cursor?);
+            let (definition, cursor) = (definition.first(), cursor.first());
+            Some(Loaded::new(Arc::clone(name), of_file, definition, cursor))
         });
         all.collect()
     }
@@ -217,17 +208,7 @@ impl Runner<'_> {
     /// Reads every definition and its cursor.
     fn read_definitions(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
         let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
-        let mut after = None;
-        loop {
-            let max = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
-            let found = entries(self.ask(page(DEFINITIONS, after.take(), max)));
-            let Some(found) = found.filter(|_| !stop.load(Ordering::SeqCst)) else {
-                return false;
-            };
-            let Some(last) = found.last() else {
-                return true;
-            };
-            after = Some(last.key.clone());
+        self.each_page(DEFINITIONS, stop, |found| {
             let named = found.iter().filter_map(|entry| {
                 let name = std::str::from_utf8(&entry.key).ok()?;
                 (!files.contains(name)).then_some((name, entry))
@@ -242,17 +223,24 @@ impl Runner<'_> {
                 let mut inside = locked(&self.schedules.inside);
                 inside.book.insert(name, None, Ms::NEVER);
                 drop(inside);
-                self.take(name, &loaded);
+                self.take(&loaded);
             }
-        }
+            true
+        })
     }
 
-    /// Forgets the cursors of schedules that are defined nowhere.
-    fn forget_cursors(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
-        let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+    /// Calls `each` with the entries of a table, page by page, as long as it answers true. False:
+    /// it did not, or they cannot be read.
+    fn each_page(
+        &self,
+        table: &str,
+        stop: &AtomicBool,
+        each: impl Fn(&[TableEntry]) -> bool,
+    ) -> bool {
         let mut after = None;
         loop {
-            let found = entries(self.ask(page(MARKS, after.take(), 256)));
+            let max = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
+            let found = entries(self.ask(page(table, after.take(), max)));
             let Some(found) = found.filter(|_| !stop.load(Ordering::SeqCst)) else {
                 return false;
             };
@@ -260,6 +248,16 @@ impl Runner<'_> {
                 return true;
             };
             after = Some(last.key.clone());
+            if !each(&found) {
+                return false;
+            }
+        }
+    }
+
+    /// Forgets the cursors of schedules that are defined nowhere.
+    fn forget_cursors(&self, files: &[Arc<Schedule>], stop: &AtomicBool) -> bool {
+        let files: HashSet<&str> = files.iter().map(|file| file.name.as_str()).collect();
+        self.each_page(MARKS, stop, |found| {
             for entry in found {
                 let name = String::from_utf8_lossy(&entry.key).into_owned();
                 let known = locked(&self.schedules.inside).book.get(&name).is_some();
@@ -268,14 +266,15 @@ impl Runner<'_> {
                     self.forget(&name, &cursor);
                 }
             }
-        }
+            true
+        })
     }
 
     fn forget(&self, name: &str, cursor: &Cursor) {
         if cursor.paused {
             tracing::warn!("{}", forgotten(name));
         }
-        self.ask(step(Vec::new(), vec![set::<Cursor>(MARKS, name, None)]));
+        self.ask(free_step(set::<Cursor>(MARKS, name, None)));
     }
 
     /// Brings the book in line with the tables of the configuration.
@@ -295,7 +294,7 @@ impl Runner<'_> {
                 // The one that was defined at run time takes over.
                 inside.book.insert(&name, None, Ms::NEVER);
                 drop(inside);
-                self.take(&name, &loaded);
+                self.take(&loaded);
             } else {
                 inside.book.remove(&name);
                 drop(inside);
@@ -329,12 +328,9 @@ impl Runner<'_> {
             }
             inside.book.set_shadows(&file.name, shadows);
             drop(inside);
-            self.take(&file.name, &loaded);
+            self.take(&loaded);
             let wall = self.client_api.wall();
-            let mut inside = locked(&self.schedules.inside);
-            inside
-                .book
-                .change(&file.name, |item, _| item.checked = item.due > wall);
+            self.change(&file.name, |item, _| item.checked = item.due > wall);
         }
         true
     }
@@ -350,27 +346,22 @@ impl Runner<'_> {
     }
 
     /// Has the book know what the tables say of a schedule.
-    pub(super) fn take(&self, name: &str, loaded: &Loaded) {
+    pub(super) fn take(&self, loaded: &Loaded) {
+        let name = &loaded.name;
         let mut inside = locked(&self.schedules.inside);
         let due = match &loaded.schedule {
             Ok(schedule) => next_check(schedule, &loaded.cursor),
             Err(why) => {
-                let news = inside
-                    .book
-                    .get(name)
-                    .is_some_and(|item| item.invalid.as_deref() != Some(why));
-                if news {
+                let item = inside.book.get(name);
+                if item.is_some_and(|item| item.invalid.as_deref() != Some(why)) {
                     tracing::warn!("schedule {}: it puts nothing: {why}", name.escape_debug());
                 }
                 Ms::NEVER
             }
         };
         inside.book.change(name, |item, _| {
-            item.invalid = loaded
-                .schedule
-                .as_ref()
-                .err()
-                .map(|why| why.as_str().into());
+            let why = loaded.schedule.as_ref().err();
+            item.invalid = why.map(|why| why.as_str().into());
             item.paused = loaded.cursor.paused;
             item.last_run = loaded.cursor.last_run;
         });
@@ -390,63 +381,48 @@ impl Runner<'_> {
                 let late = inside.book.due_at(late_at(wall), most - names.len());
                 names.extend(late);
             }
-            let of_files = self.of_files(&names, &inside.book);
             drop(inside);
             if names.is_empty() {
                 break;
             }
             left -= names.len();
-            let again = self.check_at(&names, &of_files);
+            let again = self.check_at(&names);
             // They are others than was read beforehand.
-            if !again.is_empty() {
-                let inside = locked(&self.schedules.inside);
-                let of_files = self.of_files(&again, &inside.book);
-                drop(inside);
-                for name in self.check_at(&again, &of_files) {
-                    self.try_again(&name);
-                }
+            for name in self.check_at(&again) {
+                self.try_again(&name);
             }
         }
         self.ask_all(Vec::new());
     }
 
     /// Does what is due of these. Answers those that have changed since they were read beforehand.
-    fn check_at(&self, names: &[Arc<str>], of_files: &[Option<Arc<Schedule>>]) -> Vec<Arc<str>> {
-        let known = names
-            .iter()
-            .map(|name| self.ahead.borrow_mut().remove(name));
-        let mut known: Vec<Option<Loaded>> = known.collect();
-        let missing = names.iter().zip(of_files).zip(&known);
+    fn check_at(&self, names: &[Arc<str>]) -> Vec<Arc<str>> {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let mut ahead = self.ahead.borrow_mut();
+        let known: Vec<Option<Loaded>> = names.iter().map(|name| ahead.remove(name)).collect();
+        drop(ahead);
+        let missing = names.iter().zip(&known);
         let missing = missing.filter(|(_, known)| known.is_none());
-        let (missing, files): (Vec<_>, Vec<_>) = missing
-            .map(|((name, of_file), _)| (Arc::clone(name), of_file.clone()))
-            .unzip();
-        let was_known: Vec<bool> = known.iter().map(Option::is_some).collect();
-        let mut read = match missing.is_empty() {
-            true => Vec::new(),
-            false => self.load_all(&missing, &files),
-        }
-        .into_iter();
-        for known in known.iter_mut().filter(|known| known.is_none()) {
-            *known = read.next().and_then(|(_, loaded)| loaded);
-        }
+        let missing: Vec<Arc<str>> = missing.map(|(name, _)| Arc::clone(name)).collect();
+        let mut read = self.load_all(&missing).into_iter();
         let (mut planned, mut steps) = (Vec::new(), Vec::new());
-        let all = names.iter().zip(of_files).zip(known).zip(was_known);
-        for (((name, of_file), loaded), was_known) in all {
-            let Some(loaded) = loaded else {
-                self.failed(name, CommandError::Unknown);
-                self.try_again(name);
+        for (name, known) in names.iter().zip(known) {
+            let was_known = known.is_some();
+            let Some(loaded) = known.or_else(|| read.next().flatten()) else {
+                self.put_off(name, CommandError::Unknown);
                 continue;
             };
             let Ok(schedule) = &loaded.schedule else {
-                self.take(name, &loaded);
+                self.take(&loaded);
                 continue;
             };
             let wall = self.client_api.wall();
             let (cursor, missed, due) = match next_step(schedule, &loaded.cursor, wall) {
                 NextStep::Rest => {
-                    self.take(name, &loaded);
-                    self.was_checked(name);
+                    self.take(&loaded);
+                    self.change(name, |item, _| item.checked = true);
                     continue;
                 }
                 NextStep::Note { cursor, missed } => (cursor, missed, None),
@@ -460,48 +436,38 @@ impl Runner<'_> {
                 let put = due.map(|due| Effect::Put(scheduled(&schedule.put, due)));
                 let mut effects: Vec<Effect> = put.into_iter().collect();
                 effects.push(set_cursor(name, &cursor, full));
-                step(loaded.guards(name, of_file.is_some()), effects)
+                loaded.step(effects)
             };
             steps.push(run(false));
             let lean = run(true);
-            planned.push((
-                Planned {
-                    name: Arc::clone(name),
-                    schedule: Arc::clone(schedule),
-                    cursor,
-                    missed,
-                    puts: due.is_some(),
-                    was_known,
-                },
+            let plan = Planned {
+                schedule: Arc::clone(schedule),
                 loaded,
-                lean,
-            ));
+                cursor,
+                missed,
+                puts: due.is_some(),
+                was_known,
+            };
+            planned.push((plan, lean));
         }
         let outcomes = self.ask_all(steps);
         let (mut steps, mut skipped, mut again) = (Vec::new(), Vec::new(), Vec::new());
-        for ((planned, loaded, lean), outcome) in planned.into_iter().zip(outcomes) {
+        for ((planned, lean), outcome) in planned.into_iter().zip(outcomes) {
+            let loaded = &planned.loaded;
             match put_id(outcome, planned.puts) {
                 Ok(Some(id)) => {
                     // Of no consequence: it is only shown. Nobody else writes the cursor.
                     let cursor = planned.cursor.with_message(id.0);
-                    let note = step(Vec::new(), vec![set_cursor(&planned.name, &cursor, false)]);
+                    let note = free_step(set_cursor(&loaded.name, &cursor, false));
                     self.notes.borrow_mut().push(note);
-                    self.has_put(&planned.name);
+                    self.has_put(&loaded.name);
                     self.done(&planned);
                 }
                 Ok(None) => self.done(&planned),
                 Err(CommandError::Duplicate(_)) => {
                     let wall = self.client_api.wall();
-                    let of_file = locked(&self.schedules.inside)
-                        .book
-                        .get(&planned.name)
-                        .is_some_and(|item| item.of_file.is_some());
                     let cursor = loaded.cursor.skipped(&planned.cursor, wall);
-                    let guards = loaded.guards(&planned.name, of_file);
-                    steps.push(step(
-                        guards,
-                        vec![set_cursor(&planned.name, &cursor, false)],
-                    ));
+                    steps.push(loaded.step(vec![set_cursor(&loaded.name, &cursor, false)]));
                     skipped.push(Planned {
                         cursor,
                         puts: false,
@@ -513,11 +479,10 @@ impl Runner<'_> {
                     steps.push(lean);
                     skipped.push(planned);
                 }
-                Err(CommandError::Conflict) if planned.was_known => again.push(planned.name),
-                Err(command_error) => {
-                    self.failed(&planned.name, command_error);
-                    self.try_again(&planned.name);
+                Err(CommandError::Conflict) if planned.was_known => {
+                    again.push(planned.loaded.name);
                 }
+                Err(command_error) => self.put_off(&loaded.name, command_error),
             }
         }
         if steps.is_empty() {
@@ -527,14 +492,11 @@ impl Runner<'_> {
             match put_id(outcome, planned.puts) {
                 Ok(id) => {
                     if id.is_some() {
-                        self.has_put(&planned.name);
+                        self.has_put(&planned.loaded.name);
                     }
                     self.done(&planned);
                 }
-                Err(command_error) => {
-                    self.failed(&planned.name, command_error);
-                    self.try_again(&planned.name);
-                }
+                Err(command_error) => self.put_off(&planned.loaded.name, command_error),
             }
         }
         again
@@ -543,7 +505,7 @@ impl Runner<'_> {
     /// The cursor of a schedule is durable.
     fn done(&self, planned: &Planned) {
         let Planned {
-            name,
+            loaded: Loaded { name, .. },
             schedule,
             cursor,
             missed,
@@ -569,9 +531,15 @@ impl Runner<'_> {
         inside.book.check_at(name, next_check(schedule, cursor));
     }
 
-    fn was_checked(&self, name: &str) {
-        let mut inside = locked(&self.schedules.inside);
-        inside.book.change(name, |item, _| item.checked = true);
+    /// Changes what is counted of a schedule.
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut Item, &mut Sums)) {
+        locked(&self.schedules.inside).book.change(name, change);
+    }
+
+    /// A put was refused, and is tried again soon.
+    fn put_off(&self, name: &str, command_error: CommandError) {
+        self.failed(name, command_error);
+        self.try_again(name);
     }
 
     fn try_again(&self, name: &str) {
@@ -580,8 +548,7 @@ impl Runner<'_> {
 
     /// Counts a put.
     fn has_put(&self, name: &str) {
-        let mut inside = locked(&self.schedules.inside);
-        inside.book.change(name, |item, sums| {
+        self.change(name, |item, sums| {
             item.runs += 1;
             sums.runs += 1;
             item.error = None;
@@ -596,7 +563,6 @@ impl Runner<'_> {
         &self,
         schedule: &Schedule,
         loaded: &Loaded,
-        of_file: bool,
     ) -> Result<MessageId, CommandError> {
         let name = &schedule.name;
         let wall = self.client_api.wall();
@@ -604,7 +570,7 @@ impl Runner<'_> {
         let run = |full| {
             let put = Effect::Put(scheduled(&schedule.put, wall));
             let effects = vec![put, set_cursor(name, &cursor, full)];
-            put_id(self.ask(step(loaded.guards(name, of_file), effects)), true)
+            put_id(self.ask(loaded.step(effects)), true)
         };
         let id = match run(false) {
             Err(command_error) if is_full(command_error) => run(true),
@@ -613,15 +579,14 @@ impl Runner<'_> {
         let id = id?.ok_or(CommandError::Unknown)?;
         self.has_put(name);
         let cursor = cursor.with_message(id.0);
-        self.ask(step(Vec::new(), vec![set_cursor(name, &cursor, false)]));
+        self.ask(free_step(set_cursor(name, &cursor, false)));
         Ok(id)
     }
 
     /// A put was refused: says so, once for each reason.
     pub(super) fn failed(&self, name: &str, command_error: CommandError) {
         let text = command_error.text();
-        let mut inside = locked(&self.schedules.inside);
-        inside.book.change(name, |item, sums| {
+        self.change(name, |item, sums| {
             item.checked = true;
             item.failures += 1;
             sums.failures += 1;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use quintet_client::{LastRun, RunSeen, ScheduleSeen, ScheduleSpec, WhichSchedules};
 use quintet_host::locked;
-use quintet_policy::{Recurrence, Schedule};
+use quintet_policy::Recurrence;
 
-use super::load::{DEFINITIONS, Loaded, MARKS, entries, get};
+use super::load::Loaded;
 use super::next_ms;
 use super::plan::Run;
 use super::run::Runner;
@@ -59,20 +59,14 @@ impl Runner<'_> {
         which: &WhichSchedules,
         all: &mut Vec<ScheduleSeen>,
     ) -> Option<()> {
-        let requested = names
-            .iter()
-            .flat_map(|name| [get(DEFINITIONS, name), get(MARKS, name)]);
-        let mut outcomes = self.ask_all(requested.collect()).into_iter();
+        let all_loaded = self.load_all(names);
         let inside = locked(&self.schedules.inside);
-        for name in names {
-            let definition = entries(outcomes.next()?)?;
-            let cursor = entries(outcomes.next()?)?;
-            let Some(item) = inside.book.get(name) else {
+        for loaded in all_loaded {
+            let loaded = loaded?;
+            let Some(item) = inside.book.get(&loaded.name) else {
                 continue;
             };
-            let of_file = item.of_file.as_ref();
-            let loaded = Loaded::new(name, of_file, definition.first(), cursor.first());
-            let mut seen = of_tables(name, of_file, &loaded);
+            let mut seen = of_tables(&loaded);
             seen.shadows = item.shadows;
             seen.next_ms = next_ms(item);
             seen.error = item.error.as_deref().map(str::to_owned);
@@ -84,7 +78,7 @@ impl Runner<'_> {
             if let WhichSchedules::One(_) = which {
                 let runs = loaded.cursor.runs.iter().rev();
                 seen.runs = runs.map(run_seen).collect();
-                let stored = loaded.stored.filter(|_| of_file.is_none());
+                let stored = loaded.stored.filter(|_| loaded.of_file.is_none());
                 seen.spec = stored.map(|(stored, _)| Box::new(stored.spec));
             }
             all.push(seen);
@@ -105,12 +99,13 @@ fn run_seen(run: &Run) -> RunSeen {
 }
 
 /// The contents of the tables about a schedule.
-fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> ScheduleSeen {
+fn of_tables(loaded: &Loaded) -> ScheduleSeen {
     let cursor = &loaded.cursor;
-    let stored = loaded.stored.as_ref().filter(|_| of_file.is_none());
+    let of_file = loaded.of_file.is_some();
+    let stored = loaded.stored.as_ref().filter(|_| !of_file);
     let mut seen = ScheduleSeen {
-        name: name.to_owned(),
-        of_file: of_file.is_some(),
+        name: loaded.name.to_string(),
+        of_file,
         missed: "skip",
         overlap: "allow",
         paused: cursor.paused,
@@ -123,7 +118,7 @@ fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> Sc
         invalid: loaded.schedule.as_ref().err().cloned(),
         missed_runs: cursor.missed,
         runs_counted: cursor.puts,
-        version: loaded.definition.filter(|_| of_file.is_none()),
+        version: loaded.version(),
         ..ScheduleSeen::default()
     };
     if let Ok(schedule) = &loaded.schedule {
@@ -156,12 +151,8 @@ fn of_tables(name: &str, of_file: Option<&Arc<Schedule>>, loaded: &Loaded) -> Sc
         stored.by.clone_into(&mut seen.by);
         seen.defined_ms = Some(stored.at);
         stored.spec.queue.clone_into(&mut seen.queue);
-        stored
-            .spec
-            .zone
-            .as_deref()
-            .unwrap_or("UTC")
-            .clone_into(&mut seen.zone);
+        let zone = stored.spec.zone.as_deref().unwrap_or("UTC");
+        zone.clone_into(&mut seen.zone);
     }
     seen
 }
