@@ -14,8 +14,8 @@ use quintet_log::{LogError, Options, Recovery, ReplayFrame, Storage};
 
 use crate::{
     Acks, Action, Claimed, ClusterId, Distrusted, Ends, EntryLookup, Event, Fences, Limits, Moment,
-    Ownership, Result, Role, Seq, Status, Stream, StreamLog, Successor, Tail, TailEvent, Tally,
-    Ticks, Timing, World, Writer,
+    Ownership, ReplyFn, Result, Role, Seq, Status, Stream, StreamLog, Successor, Tail, TailEvent,
+    Tally, Ticks, Timing, World, Writer,
     bid::{Bid, Claimant},
     copy::{Copy, Judged},
     doubts::Doubts,
@@ -329,16 +329,21 @@ impl<D: Duty> Inner<D> {
         }
     }
 
+    /// Puts the answer to a question into the inbox.
+    fn to_inbox<T: 'static>(&self, input: impl FnOnce(T) -> Input + Send + 'static) -> ReplyFn<T> {
+        let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
+        Box::new(move |answer| {
+            inbox.push(input(answer));
+            world.remind();
+        })
+    }
+
     /// Asks where the stream begins and ends.
     fn ask(&mut self) {
         self.requests += 1;
-        let (number, inbox) = (self.requests, Arc::clone(&self.inbox));
-        let world = Arc::clone(&self.made.world);
-        let callback = move |ends| {
-            inbox.push(Input::Ends(number, ends));
-            world.remind();
-        };
-        self.made.stream.ends(Box::new(callback));
+        let number = self.requests;
+        let callback = self.to_inbox(move |ends| Input::Ends(number, ends));
+        self.made.stream.ends(callback);
     }
 
     fn compare(&mut self, seq: Seq) {
@@ -356,12 +361,8 @@ impl<D: Duty> Inner<D> {
     }
 
     fn get(&mut self, seq: Seq) {
-        let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
-        let callback = move |found| {
-            inbox.push(Input::EntryRead(seq, found));
-            world.remind();
-        };
-        self.made.stream.get(seq, Box::new(callback));
+        let callback = self.to_inbox(move |found| Input::EntryRead(seq, found));
+        self.made.stream.get(seq, callback);
     }
 
     fn could_serve(&mut self) -> bool {
@@ -570,14 +571,10 @@ impl<D: Duty> Inner<D> {
         let now = self.made.world.now();
         if now >= self.distrusts {
             self.distrusts = now + DISTRUST;
-            let (inbox, world) = (Arc::clone(&self.inbox), Arc::clone(&self.made.world));
-            let callback = move |distrusted| {
-                inbox.push(Input::Distrusted(distrusted));
-                world.remind();
-            };
+            let callback = self.to_inbox(Input::Distrusted);
             let stream = Arc::clone(&self.made.stream);
             let (tried, doubted) = (self.doubts.tried(), self.doubts.distrusted());
-            stream.distrust(ends, tried, doubted, Box::new(callback));
+            stream.distrust(ends, tried, doubted, callback);
         }
         self.step(Event::Ends(None));
     }

@@ -19,9 +19,9 @@ const WRONG_LAST: [u64; 2] = [10_071, 10_164];
 /// Resources of the account, of the server, memory, storage; what a store could not write.
 const NO_ROOM: [u64; 5] = [10_002, 10_023, 10_028, 10_047, 10_077];
 /// "no message found".
-const NO_MESSAGE: u64 = 10_037;
+pub(crate) const NO_MESSAGE: u64 = 10_037;
 /// "stream not found".
-const NO_STREAM: u64 = 10_059;
+pub(crate) const NO_STREAM: u64 = 10_059;
 
 /// Why JetStream did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -329,11 +329,6 @@ pub(crate) fn info(bytes: &[u8]) -> Option<Result<Info, Refused>> {
     reply(bytes)
 }
 
-/// There is no such stream.
-pub(crate) fn is_absent(refused: &Refused) -> bool {
-    refused.err_code == NO_STREAM
-}
-
 /// A stored message: its number in the stream, and its content.
 pub(crate) fn stored(bytes: &[u8]) -> Option<Result<(u64, Bytes), Refused>> {
     #[derive(Deserialize)]
@@ -386,15 +381,6 @@ pub(crate) fn done(bytes: &[u8]) -> Option<Result<(), Refused>> {
         Ok(SuccessResponse { success }) => success.then_some(Ok(())),
         Err(refused) => Some(Err(refused)),
     }
-}
-
-/// Whether a purge was done.
-pub(crate) fn purged(bytes: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Purged {
-        success: bool,
-    }
-    matches!(reply::<Purged>(bytes), Some(Ok(Purged { success: true })))
 }
 
 /// A part of what was requested with a batch.

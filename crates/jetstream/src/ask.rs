@@ -1,6 +1,6 @@
 //! A question to the servers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::{HeaderMap, Request};
 use bytes::Bytes;
@@ -25,12 +25,12 @@ pub(crate) async fn ask(
         headers.insert(name, value.to_string().as_str());
         request = request.headers(headers);
     }
-    line.note_request();
+    line.silence().note_request(Instant::now());
     // Others are also answered by a leader that its peers cannot reach.
     let tells = subject == line.question;
     let reply = line.client.send_request(subject, request).await.ok()?;
     if tells && api::is_led(&reply.payload) {
-        line.answered();
+        line.silence().answered();
     }
     Some(reply.payload)
 }

@@ -7,13 +7,12 @@ use bytes::Bytes;
 use serde_json::json;
 
 use crate::{
-    Error, JetStream, Result,
-    api::{self, Refused},
+    JetStream, Result,
+    api::{self, Info},
+    client::Question,
     connect::ANSWER,
 };
 
-/// "no message found".
-const NO_MESSAGE: u64 = 10_037;
 /// "wrong last sequence", and without the number.
 const WRONG_LAST: [u64; 2] = [10_071, 10_164];
 /// "stream name already in use with a different configuration".
@@ -37,7 +36,7 @@ impl JetStream {
     /// The bucket called `name`, made if there is none.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Silent`].
+    /// [`crate::Error::Refused`], [`crate::Error::Silent`].
     pub fn bucket(&self, name: &str, replicas: usize) -> Result<Bucket<'_>> {
         let config = json!({
             "name": format!("KV_{name}"),
@@ -60,21 +59,13 @@ impl JetStream {
         // While the servers have no leader they leave a question without an answer for as long as
         // it is waited for, and making takes long: one that is there is only asked for.
         let subject = format!("$JS.API.STREAM.INFO.KV_{name}");
-        let reply = self.wait(&subject, Bytes::new(), None, ANSWER)?;
-        match api::info(&reply) {
-            Some(Ok(_)) => return Ok(bucket),
-            Some(Err(refused)) if api::is_absent(&refused) => {}
-            Some(Err(refused)) => return Err(Error::Refused(subject, refused)),
-            None => return Err(Error::Silent),
-        }
-        let subject = format!("$JS.API.STREAM.CREATE.KV_{name}");
-        let reply = self.wait(&subject, config.to_string().into(), None, 10 * ANSWER)?;
-        match api::info(&reply) {
-            Some(Ok(_)) => {}
-            // Somebody set it up otherwise, and may.
-            Some(Err(refused)) if refused.err_code == IN_USE => {}
-            Some(Err(refused)) => return Err(Error::Refused(subject, refused)),
-            None => return Err(Error::Silent),
+        let question = Question::new(subject, Bytes::new(), ANSWER);
+        let there = self.wait(question, api::info, &[api::NO_STREAM])?;
+        if there.is_none() {
+            let subject = format!("$JS.API.STREAM.CREATE.KV_{name}");
+            let question = Question::new(subject, config.to_string(), 10 * ANSWER);
+            // Where it is in use somebody set it up otherwise, and may.
+            self.wait(question, api::info, &[IN_USE])?;
         }
         Ok(bucket)
     }
@@ -84,48 +75,37 @@ impl Bucket<'_> {
     /// The value of a key, if it has one.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Silent`].
+    /// [`crate::Error::Refused`], [`crate::Error::Silent`].
     pub fn get(&self, key: &str) -> Result<Option<Value>> {
         let name = &self.name;
         let subject = format!("$JS.API.STREAM.MSG.GET.KV_{name}");
-        let question = json!({ "last_by_subj": format!("$KV.{name}.{key}") });
-        let reply = self
-            .jetstream
-            .wait(&subject, question.to_string().into(), None, ANSWER)?;
-        match value(&reply) {
-            Some(Ok(value)) => Ok(Some(value)),
-            Some(Err(refused)) if refused.err_code == NO_MESSAGE => Ok(None),
-            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
-            None => Err(Error::Silent),
-        }
+        let wanted = json!({ "last_by_subj": format!("$KV.{name}.{key}") });
+        let question = Question::new(subject, wanted.to_string(), ANSWER);
+        let excused = &[api::NO_MESSAGE];
+        let stored = self.jetstream.wait(question, api::stored, excused)?;
+        Ok(stored.map(|(revision, bytes)| Value { bytes, revision }))
     }
 
     /// The keys that begin with `prefix`, which ends with a dot.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Silent`].
+    /// [`crate::Error::Refused`], [`crate::Error::Silent`].
     pub fn keys(&self, prefix: &str) -> Result<Vec<String>> {
         let name = &self.name;
         let subject = format!("$JS.API.STREAM.INFO.KV_{name}");
-        let question = json!({ "subjects_filter": format!("$KV.{name}.{prefix}>") });
-        let reply = self
-            .jetstream
-            .wait(&subject, question.to_string().into(), None, ANSWER)?;
-        match api::info(&reply) {
-            Some(Ok(info)) => {
-                let head = format!("$KV.{name}.");
-                let keys = info.subjects().filter_map(|key| key.strip_prefix(&head));
-                Ok(keys.map(str::to_owned).collect())
-            }
-            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
-            None => Err(Error::Silent),
-        }
+        let wanted = json!({ "subjects_filter": format!("$KV.{name}.{prefix}>") });
+        let question = Question::new(subject, wanted.to_string(), ANSWER);
+        let info = self.jetstream.wait(question, api::info, &[])?;
+        let head = format!("$KV.{name}.");
+        let keys = info.iter().flat_map(Info::subjects);
+        let keys = keys.filter_map(|key| key.strip_prefix(&head));
+        Ok(keys.map(str::to_owned).collect())
     }
 
     /// Gives a key a value.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Silent`]; then nobody knows whether it has it.
+    /// [`crate::Error::Refused`], [`crate::Error::Silent`]; then nobody knows whether it has it.
     pub fn put(&self, key: &str, bytes: Bytes) -> Result<()> {
         self.publish(key, bytes, None).map(|_| ())
     }
@@ -141,18 +121,12 @@ impl Bucket<'_> {
 
     fn publish(&self, key: &str, bytes: Bytes, behind: Option<u64>) -> Result<bool> {
         let subject = format!("$KV.{}.{key}", self.name);
-        let behind = behind.map(|behind| ("Nats-Expected-Last-Subject-Sequence", behind));
-        let reply = self.jetstream.wait(&subject, bytes, behind, 5 * ANSWER)?;
-        match api::acknowledged(&reply) {
-            Some(Ok(())) => Ok(true),
-            Some(Err(refused)) if WRONG_LAST.contains(&refused.err_code) => Ok(false),
-            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
-            None => Err(Error::Silent),
-        }
+        let question = Question {
+            header: behind.map(|behind| ("Nats-Expected-Last-Subject-Sequence", behind)),
+            ..Question::new(subject, bytes, 5 * ANSWER)
+        };
+        let excused: &[u64] = if behind.is_some() { &WRONG_LAST } else { &[] };
+        let stored = self.jetstream.wait(question, api::acknowledged, excused)?;
+        Ok(stored.is_some())
     }
-}
-
-fn value(reply: &[u8]) -> Option<Result<Value, Refused>> {
-    let stored = api::stored(reply)?;
-    Some(stored.map(|(revision, bytes)| Value { bytes, revision }))
 }

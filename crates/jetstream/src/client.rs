@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_nats::{HeaderMap, Subscriber};
@@ -20,7 +20,7 @@ use tokio::{runtime::Handle, sync::mpsc, time::timeout};
 
 use crate::{
     Result,
-    api::{self, Config, Info, Names},
+    api::{self, Config, Info, Names, Refused},
     ask::ask,
     connect::{ANSWER, Servers, connect, nearest_first},
     error::Error,
@@ -65,6 +65,26 @@ struct Inner {
     far: Arc<Line>,
     waiting: Mutex<Waiting>,
     inbox: String,
+}
+
+/// A question to the servers.
+pub(crate) struct Question {
+    pub(crate) subject: String,
+    pub(crate) payload: Bytes,
+    pub(crate) header: Option<(&'static str, u64)>,
+    /// How long its reply is waited for.
+    pub(crate) within: Duration,
+}
+
+impl Question {
+    pub(crate) fn new(subject: String, payload: impl Into<Bytes>, within: Duration) -> Self {
+        Self {
+            subject,
+            payload: payload.into(),
+            header: None,
+            within,
+        }
+    }
 }
 
 struct Append {
@@ -161,14 +181,8 @@ impl JetStream {
     /// [`Error::Refused`], [`Error::Silent`].
     pub fn delete(&self) -> Result<()> {
         let subject = self.names.api("STREAM.DELETE");
-        let reply = self.wait(&subject, Bytes::new(), None, 10 * ANSWER)?;
-        match api::done(&reply) {
-            None => Err(Error::Silent),
-            Some(Err(refused)) if !api::is_absent(&refused) => {
-                Err(Error::Refused(subject, refused))
-            }
-            Some(_) => Ok(()),
-        }
+        let question = Question::new(subject, Bytes::new(), 10 * ANSWER);
+        self.wait(question, api::done, &[api::NO_STREAM]).map(drop)
     }
 
     /// The stream as its leader knows it; `None`: there is none.
@@ -225,13 +239,9 @@ impl JetStream {
     /// [`Error::Refused`], [`Error::Silent`].
     pub fn step_down_for(&self, server: &str) -> Result<()> {
         let subject = self.names.api("STREAM.LEADER.STEPDOWN");
-        let question = serde_json::json!({ "placement": { "preferred": server } });
-        let reply = self.wait(&subject, question.to_string().into(), None, ANSWER)?;
-        match api::done(&reply) {
-            None => Err(Error::Silent),
-            Some(Ok(())) => Ok(()),
-            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
-        }
+        let preferred = serde_json::json!({ "placement": { "preferred": server } });
+        let question = Question::new(subject, preferred.to_string(), ANSWER);
+        self.wait(question, api::done, &[]).map(drop)
     }
 
     fn wait_info(
@@ -240,32 +250,40 @@ impl JetStream {
         payload: Vec<u8>,
         within: Duration,
     ) -> Result<Option<Info>> {
-        let subject = self.names.api(question);
-        let reply = self.wait(&subject, payload.into(), None, within)?;
-        match api::info(&reply) {
-            None => Err(Error::Silent),
-            Some(Ok(info)) => Ok(Some(info)),
-            Some(Err(refused)) if api::is_absent(&refused) => Ok(None),
-            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
-        }
+        let question = Question::new(self.names.api(question), payload, within);
+        self.wait(question, api::info, &[api::NO_STREAM])
     }
 
-    /// Asks, and waits so long for the reply.
-    pub(crate) fn wait(
+    /// Asks, waits for the reply, and reads it. `None`: it was refused with one of these errors.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with any other, [`Error::Silent`].
+    pub(crate) fn wait<T>(
         &self,
-        subject: &str,
-        payload: Bytes,
-        header: Option<(&'static str, u64)>,
-        within: Duration,
-    ) -> Result<Bytes> {
+        question: Question,
+        read: fn(&[u8]) -> Option<Result<T, Refused>>,
+        excused: &[u64],
+    ) -> Result<Option<T>> {
+        let Question {
+            subject,
+            payload,
+            header,
+            within,
+        } = question;
         let (answer, answered) = std::sync::mpsc::channel();
         let inner = Arc::clone(&self.inner);
-        let requested = subject.to_owned();
+        let requested = subject.clone();
         self.runtime.spawn(async move {
             let reply = ask(&inner.near, requested, payload, header, within).await;
             answer.send(reply).ok();
         });
-        answered.recv().ok().flatten().ok_or(Error::Silent)
+        let reply = answered.recv().ok().flatten().ok_or(Error::Silent)?;
+        match read(&reply) {
+            Some(Ok(answer)) => Ok(Some(answer)),
+            Some(Err(refused)) if excused.contains(&refused.err_code) => Ok(None),
+            Some(Err(refused)) => Err(Error::Refused(subject, refused)),
+            None => Err(Error::Silent),
+        }
     }
 
     /// Asks over the second connection and tells what `read` makes of the reply.
@@ -342,7 +360,7 @@ impl Inner {
                 append.expected.to_string().as_str(),
             );
             let reply = format!("{}.{number}", self.inbox);
-            self.near.appended();
+            self.near.silence().appended(Instant::now());
             let sent = self.near.client.publish_with_reply_and_headers(
                 self.names.log.clone(),
                 reply,
@@ -368,7 +386,7 @@ impl Inner {
                 None => api::ack(&self.names.stream, &message.payload),
             };
             match answer {
-                Answer::Stored(_) => self.near.stored(),
+                Answer::Stored(_) => self.near.silence().stored(),
                 // A leader says no by itself, also one that its peers cannot reach.
                 Answer::Wrong | Answer::Full(_) | Answer::Unknown => {}
             }
@@ -429,7 +447,7 @@ impl Stream for JetStream {
         assert!(seq >= Seq(2), "a purge below {seq} would take everything");
         let question = format!("{{\"seq\":{seq}}}");
         self.ask_far("STREAM.PURGE", question.into(), callback, |reply| {
-            reply.is_some_and(|reply| api::purged(&reply))
+            matches!(reply.and_then(|reply| api::done(&reply)), Some(Ok(())))
         });
     }
 

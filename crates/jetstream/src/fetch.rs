@@ -10,10 +10,13 @@ use std::{
 
 use async_nats::jetstream::{
     object_store::ObjectInfo,
-    stream::{DirectGetErrorKind, LastRawMessageErrorKind, Stream},
+    stream::{
+        DirectGetError, DirectGetErrorKind, LastRawMessageError, LastRawMessageErrorKind, Stream,
+    },
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE};
 use bytes::Bytes;
+use futures_util::TryFutureExt as _;
 use quintet_log::StorageFile;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
@@ -105,28 +108,39 @@ async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
     }
 }
 
-/// A replica's last entry.
-async fn last(place: &Place<'_>) -> FetchResult<Bytes> {
-    let request = place.stream.direct_get_last_for_subject(place.subject);
+/// Waits for the answer to a question.
+async fn once<T, E>(
+    request: impl Future<Output = Result<T, E>>,
+    is_nothing: impl FnOnce(&E) -> bool,
+) -> FetchResult<T>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
     match timeout(ANSWER, request).await {
-        Ok(Ok(message)) => FetchResult::This(message.payload),
-        Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => FetchResult::Nothing,
+        Ok(Ok(found)) => FetchResult::This(found),
+        Ok(Err(error)) if is_nothing(&error) => FetchResult::Nothing,
         Ok(Err(error)) => FetchResult::Failed(io::Error::other(error)),
         Err(late) => FetchResult::Failed(late.into()),
     }
 }
 
+/// A replica's last entry.
+async fn last(place: &Place<'_>) -> FetchResult<Bytes> {
+    let request = place.stream.direct_get_last_for_subject(place.subject);
+    let payload = request.map_ok(|message| message.payload);
+    once(payload, |error| {
+        error.kind() == DirectGetErrorKind::NotFound
+    })
+    .await
+}
+
 /// The last entry of the leader, which is not behind.
 async fn confirmed(place: &Place<'_>) -> FetchResult<Bytes> {
     let request = place.stream.get_last_raw_message_by_subject(place.subject);
-    match timeout(ANSWER, request).await {
-        Ok(Ok(message)) => FetchResult::This(message.payload),
-        Ok(Err(error)) if error.kind() == LastRawMessageErrorKind::NoMessageFound => {
-            FetchResult::Nothing
-        }
-        Ok(Err(error)) => FetchResult::Failed(io::Error::other(error)),
-        Err(late) => FetchResult::Failed(late.into()),
-    }
+    let payload = request.map_ok(|message| message.payload);
+    let is_nothing =
+        |error: &LastRawMessageError| error.kind() == LastRawMessageErrorKind::NoMessageFound;
+    once(payload, is_nothing).await
 }
 
 /// The next piece from `next` on, and its sequence.
@@ -134,14 +148,15 @@ async fn piece(stream: &Stream, subject: &str, next: u64) -> io::Result<(u64, By
     let began = Instant::now();
     loop {
         let request = stream.direct_get_next_for_subject(subject, Some(next));
-        let (error, patience) = match timeout(ANSWER, request).await {
-            Ok(Ok(message)) => return Ok((message.sequence, message.payload)),
+        let piece = once(request, |error| {
+            error.kind() == DirectGetErrorKind::NotFound
+        })
+        .await;
+        let (error, patience) = match piece {
+            FetchResult::This(message) => return Ok((message.sequence, message.payload)),
             // Behind, or the object goes: who asks for what describes it will see.
-            Ok(Err(error)) if error.kind() == DirectGetErrorKind::NotFound => {
-                (io::ErrorKind::InvalidData.into(), 2 * ANSWER)
-            }
-            Ok(Err(error)) => (io::Error::other(error), SILENCE),
-            Err(late) => (late.into(), SILENCE),
+            FetchResult::Nothing => (io::ErrorKind::InvalidData.into(), 2 * ANSWER),
+            FetchResult::Failed(error) => (error, SILENCE),
         };
         if began.elapsed() >= patience {
             return Err(error);

@@ -59,7 +59,7 @@ enum Turn {
 
 /// How long a server has been asked in vain. Pure; time comes from outside.
 #[derive(Default, Debug)]
-struct Silence {
+pub(crate) struct Silence {
     /// Since when a question is unanswered, with none answered since.
     since: Option<Instant>,
     /// The same of appends, by themselves: a leader that its peers cannot reach answers questions
@@ -72,16 +72,18 @@ struct Silence {
 }
 
 impl Silence {
-    fn note_request(&mut self, now: Instant) {
+    /// Something was asked of the server.
+    pub(crate) fn note_request(&mut self, now: Instant) {
         self.since.get_or_insert(now);
     }
 
-    fn appended(&mut self, now: Instant) {
+    /// An append was sent.
+    pub(crate) fn appended(&mut self, now: Instant) {
         self.unstored.get_or_insert(now);
         self.appended = Some(now);
     }
 
-    fn stored(&mut self) {
+    pub(crate) fn stored(&mut self) {
         self.unstored = None;
         self.answered();
     }
@@ -91,7 +93,8 @@ impl Silence {
         (self.since, self.unstored) = (None, None);
     }
 
-    fn answered(&mut self) {
+    /// It has answered so that somebody leads.
+    pub(crate) fn answered(&mut self) {
         self.since = None;
     }
 
@@ -134,27 +137,7 @@ impl Line {
         self.client.connection_state() == State::Connected
     }
 
-    /// Something was asked of the server.
-    pub(crate) fn note_request(&self) {
-        self.silence().note_request(Instant::now());
-    }
-
-    /// It has answered so that somebody leads.
-    pub(crate) fn answered(&self) {
-        self.silence().answered();
-    }
-
-    /// An append was sent.
-    pub(crate) fn appended(&self) {
-        self.silence().appended(Instant::now());
-    }
-
-    /// An append was stored.
-    pub(crate) fn stored(&self) {
-        self.silence().stored();
-    }
-
-    fn silence(&self) -> MutexGuard<'_, Silence> {
+    pub(crate) fn silence(&self) -> MutexGuard<'_, Silence> {
         self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
