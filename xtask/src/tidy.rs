@@ -11,7 +11,7 @@ use crate::{circles, documented, files_of_git, pages, prose, words};
 const ALLOWED: &str = "\
 types: | memchr smallvec
 engine: types | foldhash hashbrown sha2 siphasher smallvec
-wire: types | base64 memchr sha2 subtle
+wire: types | base64 chrono memchr sha2 subtle
 client: policy types | base64 chrono chrono-tz serde thiserror utoipa
 log: | crc32c rustix thiserror
 cluster: log | bytes crc32c rustix thiserror

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use mlua::{ChunkMode, Error, Function, Lua, Table, Value};
+use mlua::{ChunkMode, Error, FromLua, FromLuaMulti, Function, IntoLuaMulti, Lua, Table, Value};
 use quintet_types::{
     By, Command, How, LeaseOwner, LeaseRequest, LeaseTime, MessageId, Ms, Name, Outcome, Peek,
     Settings, Take, Wait, When,
@@ -130,88 +130,52 @@ fn call_result(lua: &Lua, trial: &Trial, decided: Decided) -> mlua::Result<CallR
 
 /// The `server` of a test.
 fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
-    let server = lua.create_table()?;
-    let set = |name: &str, function: Function| server.set(name, function);
-    set(
-        "put",
-        asking(lua, bench, |table: Table| {
-            let put = put_from(&table, Default::default())?;
-            Ok(Command::Put(put))
-        })?,
-    )?;
-    set("take", asking(lua, bench, take)?)?;
-    set(
-        "peek",
-        asking(lua, bench, |queue: mlua::String| {
-            Ok(Command::Peek(Peek::Ready(Name::new(&queue.as_bytes()))))
-        })?,
-    )?;
-    set(
-        "get",
-        asking(lua, bench, |id: u64| {
-            Ok(Command::Peek(Peek::Id(MessageId(id))))
-        })?,
-    )?;
-    set(
-        "delete",
-        asking(lua, bench, |id: u64| {
-            let (id, by) = (MessageId(id), By::Anyone);
-            Ok(Command::Delete { id, by })
-        })?,
-    )?;
-    set("finish", settling(lua, bench, || How::Finish)?)?;
-    set(
-        "release",
-        settling(lua, bench, || How::Release {
-            priority: None,
-            due: When::Now,
-            back_to: None,
-        })?,
-    )?;
-    set(
-        "bury",
-        settling(lua, bench, || How::Bury {
-            priority: None,
-            reason: Box::default(),
-        })?,
-    )?;
-    let own = Arc::clone(bench);
-    set(
-        "wait",
-        lua.create_function(move |_, ms: Value| {
-            let ms = span("milliseconds", &ms).map_err(Error::runtime)?;
-            locked(&own).pass(ms);
-            Ok(())
-        })?,
-    )?;
-    let own = Arc::clone(bench);
-    set(
-        "arrived",
-        lua.create_function(move |lua, ()| {
-            let mut trial = locked(&own);
-            match trial.take_arrived().into_iter().next() {
-                Some((_, decided)) => call_result(lua, &trial, decided),
-                None => Ok((Value::Nil, Some("nothing".into()))),
-            }
-        })?,
-    )?;
-    let own = Arc::clone(bench);
-    set(
-        "command",
-        lua.create_function(move |lua, line: mlua::String| {
-            let reply = locked(&own).state.added(&client(1), &line.as_bytes());
-            Ok(match reply {
-                None => (Value::Nil, Some("no such command".to_owned())),
-                Some(HookReply::Done) => (Value::Boolean(true), None),
-                Some(HookReply::Text(text)) => (Value::String(lua.create_string(text)?), None),
-                Some(HookReply::Refused(text)) => (Value::Nil, Some(text)),
-            })
-        })?,
-    )?;
-    let own = Arc::clone(bench);
-    set(
+    let table = lua.create_table()?;
+    let server = Server { lua, bench, table };
+    server.asks("put", |table: Table| {
+        let put = put_from(&table, Default::default())?;
+        Ok(Command::Put(put))
+    })?;
+    server.asks("take", take)?;
+    server.asks("peek", |queue: mlua::String| {
+        Ok(Command::Peek(Peek::Ready(Name::new(&queue.as_bytes()))))
+    })?;
+    server.asks("get", |id: u64| Ok(Command::Peek(Peek::Id(MessageId(id)))))?;
+    server.asks("delete", |id: u64| {
+        let (id, by) = (MessageId(id), By::Anyone);
+        Ok(Command::Delete { id, by })
+    })?;
+    server.settles("finish", || How::Finish)?;
+    server.settles("release", || How::Release {
+        priority: None,
+        due: When::Now,
+        back_to: None,
+    })?;
+    server.settles("bury", || How::Bury {
+        priority: None,
+        reason: Box::default(),
+    })?;
+    server.add("wait", |_, trial, ms: Value| {
+        trial.pass(span("milliseconds", &ms).map_err(Error::runtime)?);
+        Ok(())
+    })?;
+    server.add("arrived", |lua, trial, ()| {
+        match trial.take_arrived().into_iter().next() {
+            Some((_, decided)) => call_result(lua, trial, decided),
+            None => Ok((Value::Nil, Some("nothing".into()))),
+        }
+    })?;
+    server.add("command", |lua, trial, line: mlua::String| {
+        Ok(match trial.state.added(&client(1), &line.as_bytes()) {
+            None => (Value::Nil, Some("no such command".to_owned())),
+            Some(HookReply::Done) => (Value::Boolean(true), None),
+            Some(HookReply::Text(text)) => (Value::String(lua.create_string(text)?), None),
+            Some(HookReply::Refused(text)) => (Value::Nil, Some(text)),
+        })
+    })?;
+    server.add(
         "configure",
-        lua.create_function(move |_, (queue, options): (String, Table)| {
+        |_, trial, (queue, options): (String, Table)| {
             let mut overrides = quintet_types::Overrides::default();
             for pair in options.pairs::<String, Value>() {
                 let (name, value) = pair?;
@@ -229,58 +193,60 @@ fn server(lua: &Lua, bench: &Bench) -> mlua::Result<Table> {
                 overrides: Some(Box::new(overrides)),
                 must_exist: false,
             };
-            locked(&own).submit(&client(1), command);
+            trial.submit(&client(1), command);
             Ok(())
-        })?,
+        },
     )?;
-    let own = Arc::clone(bench);
-    set(
-        "log",
-        lua.create_function(move |_, ()| {
-            let lines = locked(&own).world.take_log();
-            Ok(lines.into_iter().map(|(_, text)| text).collect::<Vec<_>>())
-        })?,
-    )?;
-    let own = Arc::clone(bench);
-    set(
-        "metric",
-        lua.create_function(move |_, name: String| {
-            let all = locked(&own).state.program().shared().metrics.all();
-            let found = all.iter().find(|(known, _)| **known == *name);
-            Ok(found.map_or(0.0, |(_, value)| *value))
-        })?,
-    )?;
-    Ok(server)
+    server.add("log", |_, trial, ()| {
+        let lines = trial.world.take_log();
+        Ok(lines.into_iter().map(|(_, text)| text).collect::<Vec<_>>())
+    })?;
+    server.add("metric", |_, trial, name: String| {
+        let all = trial.state.program().shared().metrics.all();
+        let found = all.iter().find(|(known, _)| **known == *name);
+        Ok(found.map_or(0.0, |(_, value)| *value))
+    })?;
+    Ok(server.table)
 }
 
-/// A function that submits what `command` makes of its argument; a number
-/// after it says which client asks.
-fn asking<A: mlua::FromLua + 'static>(
-    lua: &Lua,
-    bench: &Bench,
-    command: impl Fn(A) -> Result<Command, String> + Send + Sync + 'static,
-) -> mlua::Result<Function> {
-    let bench = Arc::clone(bench);
-    lua.create_function(move |lua, (args, who): (A, Option<u64>)| {
-        let command = command(args).map_err(Error::runtime)?;
-        let mut trial = locked(&bench);
-        let decided = trial.submit(&client(who.unwrap_or(1)), command);
-        call_result(lua, &trial, decided)
-    })
+/// The table of a test's functions.
+struct Server<'a> {
+    lua: &'a Lua,
+    bench: &'a Bench,
+    table: Table,
 }
 
-fn settling(
-    lua: &Lua,
-    bench: &Bench,
-    how: impl Fn() -> How + Send + Sync + 'static,
-) -> mlua::Result<Function> {
-    asking(lua, bench, move |id: u64| {
-        Ok(Command::Settle {
-            id: MessageId(id),
-            by: By::Owner,
-            how: how(),
+impl Server<'_> {
+    fn add<A: FromLuaMulti, R: IntoLuaMulti>(
+        &self,
+        name: &str,
+        function: impl Fn(&Lua, &mut Trial, A) -> mlua::Result<R> + Send + Sync + 'static,
+    ) -> mlua::Result<()> {
+        let bench = Arc::clone(self.bench);
+        let function = move |lua: &Lua, args: A| function(lua, &mut locked(&bench), args);
+        self.table.set(name, self.lua.create_function(function)?)
+    }
+
+    /// Adds a function that submits what `command` makes of its argument; a number after it says
+    /// which client asks.
+    fn asks<A: FromLua>(
+        &self,
+        name: &str,
+        command: impl Fn(A) -> Result<Command, String> + Send + Sync + 'static,
+    ) -> mlua::Result<()> {
+        self.add(name, move |lua, trial, (args, who): (A, Option<u64>)| {
+            let command = command(args).map_err(Error::runtime)?;
+            let decided = trial.submit(&client(who.unwrap_or(1)), command);
+            call_result(lua, trial, decided)
         })
-    })
+    }
+
+    fn settles(&self, name: &str, how: fn() -> How) -> mlua::Result<()> {
+        self.asks(name, move |id: u64| {
+            let (id, by, how) = (MessageId(id), By::Owner, how());
+            Ok(Command::Settle { id, by, how })
+        })
+    }
 }
 
 /// A queue's name, or `{queue=, lease_ms=, wait_ms=}`.

@@ -1,16 +1,15 @@
 //! Times as RFC 3339 writes them.
 
-use std::fmt::Write as _;
+use std::str::FromStr;
 
+use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use quintet_types::Ms;
-
-const DAY_MS: i64 = 86_400_000;
 
 /// Reads a time. Upper case only, with an offset; a leap second and a day that
 /// its month does not have are none. One before 1970 counts as its beginning.
 pub(super) fn read(text: &str) -> Result<Ms, &'static str> {
     let mut rest = text;
-    let year = digits(&mut rest, 4)?;
+    let year = digits::<i32>(&mut rest, 4)?;
     sign(&mut rest, '-')?;
     let month = digits(&mut rest, 2)?;
     sign(&mut rest, '-')?;
@@ -38,28 +37,25 @@ pub(super) fn read(text: &str) -> Result<Ms, &'static str> {
             let Some(mut rest) = rest.strip_prefix(['+', '-']) else {
                 return Err("an offset is missing");
             };
-            let hours = digits(&mut rest, 2)?;
+            let hours: i64 = digits(&mut rest, 2)?;
             sign(&mut rest, ':')?;
-            let minutes = digits(&mut rest, 2)?;
+            let minutes: i64 = digits(&mut rest, 2)?;
             if !rest.is_empty() || hours > 23 || minutes > 59 {
                 return Err("no such offset");
             }
-            (hours * 60 + minutes) * if west { -1 } else { 1 }
+            (hours * 60 + minutes) * if west { -60 } else { 60 }
         }
     };
-    if !(1..=12).contains(&month) || !(1..=days_in(year, month)).contains(&day) {
-        return Err("no such day");
-    }
-    if hour > 23 || minute > 59 || second > 59 {
-        return Err("no such time of day");
-    }
-    let minutes = (days_before(year, month, day) * 24 + hour) * 60 + minute - offset;
-    let ms = (minutes * 60 + second) * 1000 + ms;
-    Ok(Ms(u64::try_from(ms).unwrap_or(0)))
+    let day = NaiveDate::from_ymd_opt(year, month, day).ok_or("no such day")?;
+    let time = day.and_hms_opt(hour, minute, second);
+    let seconds = time.ok_or("no such time of day")?.and_utc().timestamp();
+    Ok(Ms(
+        u64::try_from((seconds - offset) * 1000 + ms).unwrap_or(0)
+    ))
 }
 
 /// So many digits.
-fn digits(rest: &mut &str, count: usize) -> Result<i64, &'static str> {
+fn digits<T: FromStr>(rest: &mut &str, count: usize) -> Result<T, &'static str> {
     let found = rest.get(..count).ok_or("it is too short")?;
     if !found.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("a digit is missing");
@@ -73,42 +69,11 @@ fn sign(rest: &mut &str, sign: char) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days from 1970-01-01 to this one, by years that begin in March, so that the
-/// day a leap year has more is its last.
-fn days_before(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
-}
-
 /// Writes a time with milliseconds, in UTC.
 pub(super) fn write(time: Ms, out: &mut String) {
     let ms = i64::try_from(time.0).unwrap_or(i64::MAX);
-    let (days, ms) = (ms.div_euclid(DAY_MS) + 719_468, ms.rem_euclid(DAY_MS));
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    let (second, ms) = (ms / 1000, ms % 1000);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    write!(
-        out,
-        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
-    )
-    .expect("strings take all");
+    let time = DateTime::from_timestamp_millis(ms).unwrap_or(DateTime::<Utc>::MAX_UTC);
+    out.push_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true));
 }
 
 #[cfg(test)]
