@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use anyhow::{Result, anyhow};
-use quintet_auth::{Accounts, Register, Right, ShardPermits, Table};
+use quintet_auth::{Accounts, Register, Right, Rights, ShardPermits, Table};
 use quintet_client::AuditLog;
 use quintet_config::{Address, Config, Listen, Served, http, open_to_all, sqs};
 use quintet_host::{Core, locked, wall_ms};
@@ -172,20 +172,18 @@ impl Auth {
 
     /// True if `principal` may ask the server itself.
     pub fn may_server(&self, principal: Principal) -> bool {
-        let may = !self.used.load(Ordering::Relaxed)
-            || self.table().everywhere(principal).has(Right::Server);
-        if !may {
-            self.counts.forbidden.fetch_add(1, Ordering::Relaxed);
-        }
-        may
+        self.may_one_of(principal, &[Right::Server])
     }
 
     /// True if `principal` may read the server's numbers.
     pub fn may_read_metrics(&self, principal: Principal) -> bool {
-        let may = !self.is_used() || {
-            let rights = self.table().everywhere(principal);
-            rights.has(Right::Metrics) || rights.has(Right::Server)
-        };
+        self.may_one_of(principal, &[Right::Metrics, Right::Server])
+    }
+
+    /// True if `principal` has one of these rights everywhere; counts it if not.
+    fn may_one_of(&self, principal: Principal, rights: &[Right]) -> bool {
+        let has = |has: Rights| rights.iter().any(|right| has.has(*right));
+        let may = !self.is_used() || has(self.table().everywhere(principal));
         if !may {
             self.counts.forbidden.fetch_add(1, Ordering::Relaxed);
         }

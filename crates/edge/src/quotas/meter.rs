@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use quintet_auth::Rate;
+
 use super::Of;
 use super::quota::{Quota, Stay};
 
@@ -26,18 +28,23 @@ impl Meter {
     /// It counts as this user's from now on.
     pub(super) fn become_of(&mut self, user: Option<Stay>) {
         if let Some(before) = &self.user {
-            before.quota().bytes().change(self.bytes, 0);
+            before.0.bytes.change(self.bytes, 0);
         }
         if let Some(after) = &user {
-            after.quota().bytes().change(0, self.bytes);
+            after.0.bytes.change(0, self.bytes);
         }
         self.user = user;
     }
 
-    fn quotas(&self) -> impl Iterator<Item = &Quota> {
-        [&self.address, &self.user]
-            .into_iter()
-            .filter_map(|stay| stay.as_ref().map(Stay::quota))
+    fn quotas(&self) -> impl Iterator<Item = &Arc<Quota>> {
+        let stays = [&self.address, &self.user].into_iter().flatten();
+        stays.map(|stay| &stay.0)
+    }
+
+    /// Those that limit requests, and how.
+    fn rates(&self) -> impl Iterator<Item = (&Arc<Quota>, Rate)> {
+        self.quotas()
+            .filter_map(|quota| Some((quota, quota.rate()?)))
     }
 
     /// How many of `most` requests may be decided at `now_ns`.
@@ -55,9 +62,9 @@ impl Meter {
             Some(_) => 1,
             None => 0,
         };
-        let rooms = self.quotas().filter_map(|quota| {
-            let room = quota.requests().room(quota.rate()?, now_ns);
-            Some(usize::try_from(room).unwrap_or(usize::MAX))
+        let rooms = self.rates().map(|(quota, rate)| {
+            let room = quota.requests.room(rate, now_ns);
+            usize::try_from(room).unwrap_or(usize::MAX)
         });
         rooms
             .min()
@@ -73,10 +80,8 @@ impl Meter {
         let reserved = usize::from(self.due_ns.take().is_some());
         let count = (count - reserved.min(count)) as u64;
         let now_ns = now_ns();
-        for quota in self.quotas() {
-            if let Some(rate) = quota.rate() {
-                quota.requests().take(rate, now_ns, count);
-            }
+        for (quota, rate) in self.rates() {
+            quota.requests.take(rate, now_ns, count);
         }
     }
 
@@ -88,10 +93,10 @@ impl Meter {
         }
         let mut due = (now_ns, Of::Address);
         for (stay, of) in [(&self.address, Of::Address), (&self.user, Of::User)] {
-            if let Some(quota) = stay.as_ref().map(Stay::quota)
+            if let Some(Stay(quota)) = stay
                 && let Some(rate) = quota.rate()
             {
-                let at = quota.requests().reserve(rate, now_ns);
+                let at = quota.requests.reserve(rate, now_ns);
                 if at > now_ns {
                     quota.holds_back(now_ns);
                 }
@@ -108,7 +113,7 @@ impl Meter {
     #[inline]
     pub fn hold(&mut self, bytes: u64) {
         for quota in self.quotas() {
-            quota.bytes().change(self.bytes, bytes);
+            quota.bytes.change(self.bytes, bytes);
         }
         self.bytes = bytes;
     }
@@ -118,7 +123,7 @@ impl Meter {
     pub fn is_tight(&self) -> Option<Of> {
         let tight = |stay: &Option<Stay>| {
             let stay = stay.as_ref();
-            stay.is_some_and(|stay| stay.quota().bytes().is_tight())
+            stay.is_some_and(|stay| stay.0.bytes.is_tight())
         };
         if tight(&self.address) {
             return Some(Of::Address);
@@ -128,15 +133,13 @@ impl Meter {
 
     /// The quota whose bytes are used up.
     pub fn tight(&self) -> Option<Arc<Quota>> {
-        let stays = [&self.address, &self.user].into_iter().flatten();
-        let mut tight = stays.filter(|stay| stay.quota().bytes().is_tight());
-        tight.next().map(Stay::share)
+        let tight = |quota: &&Arc<Quota>| quota.bytes.is_tight();
+        self.quotas().find(tight).cloned()
     }
 
     /// True if `quota` is that of the connection's address or user.
     pub fn counts_in(&self, quota: &Arc<Quota>) -> bool {
-        let mut stays = [&self.address, &self.user].into_iter().flatten();
-        stays.any(|stay| stay.is_in(quota))
+        self.quotas().any(|own| Arc::ptr_eq(own, quota))
     }
 }
 
@@ -144,10 +147,8 @@ impl Drop for Meter {
     fn drop(&mut self) {
         self.hold(0);
         if self.due_ns.is_some() {
-            for quota in self.quotas() {
-                if let Some(rate) = quota.rate() {
-                    quota.requests().give_back(rate);
-                }
+            for (quota, rate) in self.rates() {
+                quota.requests.give_back(rate);
             }
         }
     }

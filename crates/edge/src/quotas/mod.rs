@@ -82,6 +82,9 @@ enum Whose {
     User(Principal),
 }
 
+/// Whose usage it is, and its limits.
+type LimitedUse = (Whose, LimitSubject, Limits);
+
 /// As whom the table knows it.
 #[derive(Clone)]
 enum LimitSubject {
@@ -268,7 +271,7 @@ impl Quotas {
         let mut held = Vec::new();
         for (whose, of) in [(address, Of::Address), (user, Of::User)] {
             let shared = self.with(whose, |quota| {
-                let share = quota.share_bytes(bytes);
+                let share = quota.bytes.take(bytes);
                 if share.is_none() {
                     quota.holds_back(self.now_ns(Instant::now()));
                 }
@@ -286,19 +289,19 @@ impl Quotas {
         Ok(held)
     }
 
-    fn pace(&self, whose: Option<(Whose, LimitSubject, Limits)>, of: Of, now: Instant) -> Pace {
+    fn pace(&self, whose: Option<LimitedUse>, of: Of, now: Instant) -> Pace {
         let whose = whose.filter(|(_, _, limits)| limits.requests_per_second.unwrap_or(0) > 0);
         let now_ns = self.now_ns(now);
         let due = self.with(whose, |quota| {
             let Some(rate) = quota.rate() else {
                 return Ok(now_ns);
             };
-            let at = quota.requests().reserve(rate, now_ns);
+            let at = quota.requests.reserve(rate, now_ns);
             if at > now_ns {
                 quota.holds_back(now_ns);
             }
             if self.until(at, now) > HTTP_WAIT_MAX {
-                quota.requests().give_back(rate);
+                quota.requests.give_back(rate);
                 return Err(at);
             }
             Ok(at)
@@ -319,17 +322,13 @@ impl Quotas {
         }
     }
 
-    fn address(&self, address: IpAddr) -> Option<(Whose, LimitSubject, Limits)> {
+    fn address(&self, address: IpAddr) -> Option<LimitedUse> {
         let limits = self.table().of_address(address);
         let whose = Whose::Place(place_of(address));
         (!limits.is_none()).then_some((whose, LimitSubject::Address(address), limits))
     }
 
-    fn user(
-        &self,
-        user: Principal,
-        name: Option<Arc<str>>,
-    ) -> Option<(Whose, LimitSubject, Limits)> {
+    fn user(&self, user: Principal, name: Option<Arc<str>>) -> Option<LimitedUse> {
         if user == Principal::SERVER || user == Principal::ANONYMOUS {
             return None;
         }
@@ -343,11 +342,7 @@ impl Quotas {
     }
 
     /// Does something with somebody's quota, if it has limits.
-    fn with<T>(
-        &self,
-        whose: Option<(Whose, LimitSubject, Limits)>,
-        work: impl FnOnce(Arc<Quota>) -> T,
-    ) -> Option<T> {
+    fn with<T>(&self, whose: Option<LimitedUse>, work: impl FnOnce(Arc<Quota>) -> T) -> Option<T> {
         let (whose, known, limits) = whose?;
         let mut used = locked(&self.used);
         if used.by.len() >= used.cleanup_at && !used.by.contains_key(&whose) {
@@ -374,10 +369,8 @@ impl Quotas {
     pub fn throttled(&self, now: Instant, most: usize) -> Vec<ThrottledClient> {
         let now_ns = self.now_ns(now);
         let used = locked(&self.used);
-        let all = used
-            .by
-            .values()
-            .map(|(known, quota)| (known, quota, quota.throttled()));
+        let all = used.by.values();
+        let all = all.map(|(known, quota)| (known, quota, quota.throttled()));
         let mut all: Vec<_> = all.filter(|(.., (times, _))| *times > 0).collect();
         all.sort_unstable_by_key(|(.., (_, at_ns))| std::cmp::Reverse(*at_ns));
         all.truncate(most);
@@ -388,11 +381,7 @@ impl Quotas {
                     LimitSubject::Address(address) => format!("address {address}"),
                     LimitSubject::User(name) => format!("user {name}"),
                 },
-                now: quota
-                    .reached(now_ns)
-                    .into_iter()
-                    .map(Limited::name)
-                    .collect(),
+                now: quota.reached(now_ns).map(Limited::name).collect(),
                 times,
                 ago_ms: now_ns.saturating_sub(at_ns) / 1_000_000,
             });
@@ -439,10 +428,7 @@ fn points(counts: &[AtomicU64; 2]) -> impl Iterator<Item = (std::borrow::Cow<'st
 impl Used {
     fn drop_idle(&mut self, now_ns: u64) {
         self.by.retain(|_, (_, quota)| !quota.is_idle(now_ns));
-        let idle = self
-            .by
-            .values()
-            .filter(|(_, quota)| !quota.has_connections());
+        let idle = self.by.values().filter(|(_, of)| !of.has_connections());
         if idle.count() >= REMEMBERED_MAX {
             self.by.retain(|_, (_, quota)| quota.has_connections());
         }

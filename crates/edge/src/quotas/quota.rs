@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quintet_auth::{Bucket, Limits, Rate};
-use quintet_client::{ByteBudget, Share};
+use quintet_client::ByteBudget;
 
 use super::Limited;
 
@@ -16,12 +16,12 @@ quintet_types::defaults! {
     pub struct Quota {
         connections: AtomicU64 = AtomicU64::new(0),
         connections_max: AtomicU64 = AtomicU64::new(0),
-        requests: Bucket = Bucket::default(),
+        pub(super) requests: Bucket = Bucket::default(),
         requests_per_second: AtomicU64 = AtomicU64::new(0),
         requests_burst: AtomicU64 = AtomicU64::new(0),
         failures: Bucket = Bucket::default(),
         failures_per_minute: AtomicU64 = AtomicU64::new(0),
-        bytes: Arc<ByteBudget> = ByteBudget::new(u64::MAX),
+        pub(super) bytes: Arc<ByteBudget> = ByteBudget::new(u64::MAX),
         /// How often one of them held somebody back, and when last, ns.
         throttled: AtomicU64 = AtomicU64::new(0),
         throttled_ns: AtomicU64 = AtomicU64::new(0),
@@ -59,19 +59,6 @@ impl Quota {
             burst => burst,
         };
         Some(Rate::per_second(per_second, burst))
-    }
-
-    pub(super) fn requests(&self) -> &Bucket {
-        &self.requests
-    }
-
-    pub(super) fn bytes(&self) -> &ByteBudget {
-        &self.bytes
-    }
-
-    /// Takes so many bytes unless that is over the limit.
-    pub(super) fn share_bytes(&self, bytes: u64) -> Option<Share> {
-        self.bytes.take(bytes)
     }
 
     fn failure_rate(&self) -> Option<Rate> {
@@ -117,23 +104,19 @@ impl Quota {
     }
 
     /// The limits reached at `now_ns`: of connections, requests, bytes in flight and failures.
-    pub(super) fn reached(&self, now_ns: u64) -> Vec<Limited> {
+    pub(super) fn reached(&self, now_ns: u64) -> impl Iterator<Item = Limited> {
         let most = self.connections_max.load(Ordering::Relaxed);
         let rate = self.rate();
+        let is_crowded = most > 0 && self.connections.load(Ordering::Relaxed) >= most;
+        let is_fast = rate.is_some_and(|rate| self.requests.room(rate, now_ns) == 0);
         let all = [
-            (
-                most > 0 && self.connections.load(Ordering::Relaxed) >= most,
-                Limited::Connections,
-            ),
-            (
-                rate.is_some_and(|rate| self.requests.room(rate, now_ns) == 0),
-                Limited::Requests,
-            ),
+            (is_crowded, Limited::Connections),
+            (is_fast, Limited::Requests),
             (self.bytes.is_tight(), Limited::BytesInFlight),
             (self.fails_too_often(now_ns), Limited::Failures),
         ];
         let reached = all.into_iter().filter(|(reached, _)| *reached);
-        reached.map(|(_, limited)| limited).collect()
+        reached.map(|(_, limited)| limited)
     }
 
     /// One connection more, as long as that may be.
@@ -146,23 +129,7 @@ impl Quota {
 }
 
 /// A connection that counts in a quota, until this is dropped.
-pub struct Stay(Arc<Quota>);
-
-impl Stay {
-    pub(super) fn quota(&self) -> &Quota {
-        &self.0
-    }
-
-    /// The quota, for callers that look for others in it.
-    pub(super) fn share(&self) -> Arc<Quota> {
-        Arc::clone(&self.0)
-    }
-
-    /// It counts in this one.
-    pub(super) fn is_in(&self, quota: &Arc<Quota>) -> bool {
-        Arc::ptr_eq(&self.0, quota)
-    }
-}
+pub struct Stay(pub(super) Arc<Quota>);
 
 impl Drop for Stay {
     fn drop(&mut self) {
