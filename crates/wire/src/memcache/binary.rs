@@ -89,55 +89,24 @@ impl MemcacheSession {
         let Some(frame) = Frame::read(bytes) else {
             return Some(self.broken(Head::default(), env));
         };
-        if env.logins == Logins::Needed
-            && !matches!(
-                frame.head.opcode,
-                opcode::SASL_LIST
-                    | opcode::SASL_AUTH
-                    | opcode::SASL_STEP
-                    | opcode::QUIT
-                    | opcode::QUITQ
-            )
-        {
+        if env.logins == Logins::Needed && !opcode::BEFORE_LOGIN.contains(&frame.head.opcode) {
             return Some(self.refuse(frame, Status::Auth, "unauthenticated", env));
         }
         match frame.head.opcode {
             opcode::SET | opcode::SETQ => self.binary_set(frame, input, env),
-            opcode::GET
-            | opcode::GETQ
-            | opcode::GETK
-            | opcode::GETKQ
-            | opcode::DELETE
-            | opcode::DELETEQ
-            | opcode::NOOP
-            | opcode::VERSION
-            | opcode::QUIT
-            | opcode::QUITQ
-            | opcode::FLUSH
-            | opcode::FLUSHQ
-            | opcode::STAT
-            | opcode::SASL_LIST
-            | opcode::SASL_AUTH
-            | opcode::SASL_STEP => self.small(frame, input, env),
             // add, replace, increment, decrement, append, prepend and their
             // quiet forms; verbosity, touch, get and touch.
-            0x02
-            | 0x03
-            | 0x05
-            | 0x06
-            | 0x0e
-            | 0x0f
-            | 0x12
-            | 0x13
-            | 0x15
-            | 0x16
+            0x02..=0x03
+            | 0x05..=0x06
+            | 0x0e..=0x0f
+            | 0x12..=0x13
+            | 0x15..=0x16
             | 0x19..=0x1e
-            | 0x23
-            | 0x24 => {
+            | 0x23..=0x24 => {
                 let text = "not supported by a queue server";
                 Some(self.refuse(frame, Status::NotSupported, text, env))
             }
-            _ => Some(self.refuse(frame, Status::Unknown, "unknown command", env)),
+            _ => self.small(frame, input, env),
         }
     }
 
@@ -159,7 +128,8 @@ impl MemcacheSession {
             FLUSH | FLUSHQ => matches!(frame.total, 0 | 4) && frame.key == 0 && frame.value() == 0,
             STAT => frame.extras == 0 && frame.key <= self.shared.line_max && frame.value() == 0,
             SASL_AUTH | SASL_STEP => frame.extras == 0 && frame.total <= LOGIN_MAX,
-            _ => frame.total == 0,
+            NOOP | VERSION | QUIT | QUITQ | SASL_LIST => frame.total == 0,
+            _ => return Some(self.refuse(frame, Status::Unknown, "unknown command", env)),
         };
         if !fits {
             return Some(self.refuse(frame, Status::Invalid, "invalid arguments", env));
@@ -174,13 +144,9 @@ impl MemcacheSession {
             GET | GETQ | GETK | GETKQ => self.binary_get(used, frame, &parts, env),
             DELETE | DELETEQ => self.queue(Some(key)).and_then(|queue| {
                 let reply = reply(frame, What::Done);
-                self.drop_queue(used, queue, reply, env)
+                self.remove(used, Command::Drop(queue), reply, env)
             }),
-            FLUSH | FLUSHQ => self.may_write().map(|()| {
-                env.tally.bump(Count::Remove as usize);
-                let ask = ClientRequest::Engine(Command::FlushAll);
-                self.last(used, ask, reply(frame, What::Done))
-            }),
+            FLUSH | FLUSHQ => self.remove(used, Command::FlushAll, reply(frame, What::Done), env),
             QUIT | QUITQ => {
                 self.state = MemcacheState::Over;
                 Ok(self.last(used, ClientRequest::Close, reply(frame, What::Quit)))

@@ -167,7 +167,7 @@ impl MemcacheSession {
                 }
                 let key = flags.key(word)?;
                 let queue = self.queue(Some(&key))?;
-                self.drop_queue(used, queue, flags.reply(MetaTo::Delete), env)
+                self.remove(used, Command::Drop(queue), flags.reply(MetaTo::Delete), env)
             }
             _ => {
                 let flags = Flags::parse(words, word, b"")?;

@@ -18,3 +18,6 @@ pub(super) const FLUSHQ: u8 = 0x18;
 pub(super) const SASL_LIST: u8 = 0x20;
 pub(super) const SASL_AUTH: u8 = 0x21;
 pub(super) const SASL_STEP: u8 = 0x22;
+
+/// Those of clients that have to log in first.
+pub(super) const BEFORE_LOGIN: [u8; 5] = [SASL_LIST, SASL_AUTH, SASL_STEP, QUIT, QUITQ];

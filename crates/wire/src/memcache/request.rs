@@ -43,10 +43,7 @@ impl MemcacheSession {
             b"flush_expired" => self.flush_expired(used, words, env),
             b"flush_all_expired" => {
                 no_more(&words)?;
-                self.may_write()?;
-                env.tally.bump(Count::Remove as usize);
-                let command = Command::FlushExpired(None);
-                Ok(self.last(used, ClientRequest::Engine(command), MemcacheReply::Count))
+                self.remove(used, Command::FlushExpired(None), MemcacheReply::Count, env)
             }
             b"monitor" => self.monitor(used, words, env),
             b"confirm" => self.confirm(used, words, env),
@@ -212,56 +209,45 @@ impl MemcacheSession {
         let queue = self.queue(words.next())?;
         let noreply = only_number_and_noreply(words)?;
         let reply = MemcacheReply::Line(if noreply { "" } else { "DELETED\r\n" });
-        self.drop_queue(used, queue, reply, env)
+        self.remove(used, Command::Drop(queue), reply, env)
     }
 
-    /// A delete of any form.
-    pub(super) fn drop_queue(
+    /// A command that removes messages.
+    pub(super) fn remove(
         &mut self,
         used: usize,
-        queue: Name,
+        command: Command,
         reply: MemcacheReply,
         env: &Env<'_>,
     ) -> Begun {
         self.may_write()?;
         env.tally.bump(Count::Remove as usize);
-        Ok(self.last(used, ClientRequest::Engine(Command::Drop(queue)), reply))
+        Ok(self.last(used, ClientRequest::Engine(command), reply))
     }
 
     fn flush(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
         let queue = self.queue(words.next())?;
         no_more(&words)?;
-        self.may_write()?;
-        env.tally.bump(Count::Remove as usize);
-        Ok(self.last(
-            used,
-            ClientRequest::Engine(Command::Flush {
-                queue,
-                reserved: false,
-            }),
-            MemcacheReply::Line("END\r\n"),
-        ))
+        let reserved = false;
+        let command = Command::Flush { queue, reserved };
+        self.remove(used, command, MemcacheReply::Line("END\r\n"), env)
     }
 
     fn flush_all(&mut self, used: usize, words: Words<'_>, env: &Env<'_>) -> Begun {
         let noreply = only_number_and_noreply(words)?;
-        self.may_write()?;
-        env.tally.bump(Count::Remove as usize);
         let reply = MemcacheReply::Line(match (noreply, self.shared.flush_all_ok) {
             (true, _) => "",
             (false, true) => "OK\r\n",
             (false, false) => "Flushed all queues.\r\n",
         });
-        Ok(self.last(used, ClientRequest::Engine(Command::FlushAll), reply))
+        self.remove(used, Command::FlushAll, reply, env)
     }
 
     fn flush_expired(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
         let queue = self.queue(words.next())?;
         no_more(&words)?;
-        self.may_write()?;
-        env.tally.bump(Count::Remove as usize);
         let command = Command::FlushExpired(Some(queue));
-        Ok(self.last(used, ClientRequest::Engine(command), MemcacheReply::Count))
+        self.remove(used, command, MemcacheReply::Count, env)
     }
 
     fn monitor(&mut self, used: usize, mut words: Words<'_>, env: &Env<'_>) -> Begun {
@@ -336,7 +322,7 @@ impl MemcacheSession {
         }
     }
 
-    pub(super) fn may_write(&self) -> Result<(), Fault> {
+    fn may_write(&self) -> Result<(), Fault> {
         match self.shared.status() {
             Status::Up => Ok(()),
             Status::ReadOnly => Err(Fault::READ_ONLY),
