@@ -6,6 +6,7 @@ use super::names::DEFAULT;
 use super::reply::{self, BeanstalkReply};
 use super::request::LEASE;
 use crate::session::ClientRequest;
+use crate::session::ClientRequest::{Engine, EngineAlone, Own};
 
 /// A reserve is answered with DEADLINE_SOON when a job of the client has less
 /// time left than this.
@@ -78,13 +79,10 @@ impl Referred {
     pub(super) fn use_one(&self, name: &[u8]) -> (ClientRequest, BeanstalkReply) {
         let name = Name::new(name);
         if name == self.used {
-            return (ClientRequest::Own, BeanstalkReply::Using(name));
+            return (Own, BeanstalkReply::Using(name));
         }
         let refer = refer(name.clone(), Some(true), None);
-        (
-            ClientRequest::EngineAlone(refer),
-            BeanstalkReply::NowUsing(name),
-        )
+        (EngineAlone(refer), BeanstalkReply::NowUsing(name))
     }
 
     /// Uses a tube the engine has heard of; what lets go of the one before.
@@ -97,18 +95,12 @@ impl Referred {
     pub(super) fn watch(&self, name: &[u8], max: usize) -> (ClientRequest, BeanstalkReply) {
         let (name, watched) = (Name::new(name), self.watched());
         if watched.contains(&name) {
-            (ClientRequest::Own, BeanstalkReply::Watching(watched.len()))
+            (Own, BeanstalkReply::Watching(watched.len()))
         } else if watched.len() >= max {
-            (
-                ClientRequest::Own,
-                BeanstalkReply::Line(reply::OUT_OF_MEMORY),
-            )
+            (Own, BeanstalkReply::Line(reply::OUT_OF_MEMORY))
         } else {
             let refer = refer(name.clone(), None, Some(true));
-            (
-                ClientRequest::EngineAlone(refer),
-                BeanstalkReply::NowWatching(name),
-            )
+            (EngineAlone(refer), BeanstalkReply::NowWatching(name))
         }
     }
 
@@ -123,17 +115,15 @@ impl Referred {
     pub(super) fn ignore(&mut self, name: &[u8]) -> (ClientRequest, BeanstalkReply) {
         let watched = &mut self.reserve.queues;
         match watched.iter().position(|other| other.as_bytes() == name) {
-            None => (ClientRequest::Own, BeanstalkReply::Watching(watched.len())),
-            Some(_) if watched.len() == 1 => {
-                (ClientRequest::Own, BeanstalkReply::Line(b"NOT_IGNORED\r\n"))
-            }
+            None => (Own, BeanstalkReply::Watching(watched.len())),
+            Some(_) if watched.len() == 1 => (Own, BeanstalkReply::Line(b"NOT_IGNORED\r\n")),
             Some(at) => {
                 let name = watched.swap_remove(at);
                 // The first one was never counted.
                 self.bytes = self.bytes.saturating_sub(bytes_of(&name));
                 let refer = refer(name, None, Some(false));
                 let reply = BeanstalkReply::Watching(watched.len());
-                (ClientRequest::Engine(refer), reply)
+                (Engine(refer), reply)
             }
         }
     }

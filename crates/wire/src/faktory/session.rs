@@ -25,6 +25,7 @@ use crate::lines::{Line, Lines};
 use crate::login::LoginRefused;
 use crate::output::Output;
 use crate::owed::Owed;
+use crate::session::ClientRequest::{Engine, EngineAlone, Host, Own, Unknown};
 use crate::session::{
     ClientRequest, Env, HalfClose, HookReply, HostRequest, Next, ServerResponse, Session, Step,
 };
@@ -191,25 +192,20 @@ impl FaktorySession {
         env.tally.bump(count as usize);
         let (ask, reply) = match request {
             Request::Push(job) => match self.put(*job, env.now) {
-                Ok(put) => (ClientRequest::Engine(Command::Put(put)), FaktoryReply::Done),
-                Err(why) => (ClientRequest::Own, FaktoryReply::Fault(why.into())),
+                Ok(put) => (Engine(Command::Put(put)), FaktoryReply::Done),
+                Err(why) => (Own, FaktoryReply::Fault(why.into())),
             },
             Request::PushBulk(jobs, refused) => self.push_bulk(jobs, refused, env.now),
-            Request::Fetch(queues) => {
-                (ClientRequest::Engine(self.fetch(queues)), FaktoryReply::Job)
-            }
+            Request::Fetch(queues) => (Engine(self.fetch(queues)), FaktoryReply::Job),
             Request::Ack(jid) => {
                 let ack = ent::of_job(&jid, NamedAction::Settle(How::Finish));
                 match job::of_foreign_jid(&jid) {
                     Some(id) => {
                         let reply = FaktoryReply::Ack(jid.into(), id);
-                        (ClientRequest::EngineAlone(ack), reply)
+                        (EngineAlone(ack), reply)
                     }
-                    None if jid.is_empty() => (ClientRequest::Own, FaktoryReply::Done),
-                    None => (
-                        ClientRequest::Engine(ack),
-                        FaktoryReply::DoneOrGone(jid.into()),
-                    ),
+                    None if jid.is_empty() => (Own, FaktoryReply::Done),
+                    None => (Engine(ack), FaktoryReply::DoneOrGone(jid.into())),
                 }
             }
             Request::Fail(jid, report) => {
@@ -222,55 +218,39 @@ impl FaktorySession {
                 match job::of_foreign_jid(&jid) {
                     Some(id) => {
                         let reply = FaktoryReply::FailOrId(jid.into(), id, how);
-                        (ClientRequest::EngineAlone(fail), reply)
+                        (EngineAlone(fail), reply)
                     }
-                    None => (ClientRequest::Engine(fail), FaktoryReply::Fail(jid.into())),
+                    None => (Engine(fail), FaktoryReply::Fail(jid.into())),
                 }
             }
             Request::Beat(beat) => self.beat(beat, env.now),
-            Request::Info => (
-                ClientRequest::Host(HostRequest::Stats),
-                FaktoryReply::InfoFirst,
-            ),
-            Request::Flush if !self.shared.flush => (
-                ClientRequest::Own,
-                FaktoryReply::Fault("FLUSH is disabled".into()),
-            ),
-            Request::Flush => (
-                ClientRequest::EngineAlone(drop_all((0, 0))),
-                FaktoryReply::Flush,
-            ),
+            Request::Info => (Host(HostRequest::Stats), FaktoryReply::InfoFirst),
+            Request::Flush if !self.shared.flush => {
+                (Own, FaktoryReply::Fault("FLUSH is disabled".into()))
+            }
+            Request::Flush => (EngineAlone(drop_all((0, 0))), FaktoryReply::Flush),
             Request::End => return self.close(used, FaktoryReply::Silent),
             Request::Queue(sub, names) => {
                 let (each, first) = Each::begin(sub, names);
-                let ask = first.map_or(ClientRequest::Own, ClientRequest::EngineAlone);
+                let ask = first.map_or(Own, EngineAlone);
                 (ask, FaktoryReply::Each(Box::new(each)))
             }
             Request::Mutate(mutate) => {
                 let what = mutate.shown().into_boxed_str();
                 let reply = FaktoryReply::Mutate(Box::new(Mutating::new(mutate)));
-                (
-                    ClientRequest::Host(HostRequest::Noted("mutate", what)),
-                    reply,
-                )
+                (Host(HostRequest::Noted("mutate", what)), reply)
             }
             Request::Batch(batches) => {
                 let (command, batch_reply) = batches.ask(env.now, self.shared.dead_ttl_ms);
-                (
-                    ClientRequest::Engine(command),
-                    FaktoryReply::Batch(batch_reply),
-                )
+                (Engine(command), FaktoryReply::Batch(batch_reply))
             }
             Request::Track(track) => track_ask(track),
-            Request::Fault(text) => (ClientRequest::Own, FaktoryReply::Fault(text)),
+            Request::Fault(text) => (Own, FaktoryReply::Fault(text)),
             Request::Unknown => {
                 let verb = line.split(|&byte| byte == b' ').next().unwrap_or_default();
                 let verb = String::from_utf8_lossy(verb);
                 let text = format!("unknown command {verb}");
-                (
-                    ClientRequest::Unknown(line.into()),
-                    FaktoryReply::Fault(text.into()),
-                )
+                (Unknown(line.into()), FaktoryReply::Fault(text.into()))
             }
         };
         self.owed.ask(used, ask, reply)
@@ -335,9 +315,7 @@ impl FaktorySession {
             }
         }
         let mut bulk = Bulk::new(refused, puts);
-        let ask = bulk
-            .next()
-            .map_or(ClientRequest::Own, ClientRequest::EngineAlone);
+        let ask = bulk.next().map_or(Own, EngineAlone);
         (ask, FaktoryReply::Bulk(Box::new(bulk)))
     }
 
@@ -369,7 +347,7 @@ impl FaktorySession {
         {
             worker.beats(now, beat.rss_kb, beat.state);
             if !self.hears_cancels {
-                return (ClientRequest::Own, FaktoryReply::State(worker.state()));
+                return (Own, FaktoryReply::State(worker.state()));
             }
             let (found, mut left) = (worker.jobs(true), worker.jobs(false));
             left.reverse();
@@ -380,7 +358,7 @@ impl FaktorySession {
                 left,
                 found,
             };
-            let ask = ask.map_or(ClientRequest::Own, ClientRequest::EngineAlone);
+            let ask = ask.map_or(Own, EngineAlone);
             return (ask, FaktoryReply::Cancels(Box::new(cancels)));
         }
         let ask = ClientRequest::Worker(WorkerRequest::Beat {
@@ -619,10 +597,7 @@ fn track_ask(track: Tracking) -> (ClientRequest, FaktoryReply) {
     match track {
         Tracking::Get(jid) => {
             let ask = ent::of_job(&jid, NamedAction::Track);
-            (
-                ClientRequest::EngineAlone(ask),
-                FaktoryReply::Track(jid.into(), true),
-            )
+            (EngineAlone(ask), FaktoryReply::Track(jid.into(), true))
         }
         Tracking::Set {
             jid,
@@ -639,7 +614,7 @@ fn track_ask(track: Tracking) -> (ClientRequest, FaktoryReply) {
                     FaktoryReply::TrackThen(Box::new(extend))
                 }
             };
-            (ClientRequest::EngineAlone(says), reply)
+            (EngineAlone(says), reply)
         }
     }
 }

@@ -5,24 +5,19 @@ use super::line::Words;
 use super::reply::{Fault, MemcacheReply};
 use super::request::{Begun, no_more};
 use super::session::{MemcacheSession, MemcacheState};
+use crate::session::ClientRequest::{Host, Own};
 use crate::session::{ClientRequest, HostRequest};
 
 impl MemcacheSession {
     /// Begins one of them, whose verb is in small letters.
     pub(super) fn about_server(&mut self, verb: &[u8], used: usize, mut words: Words<'_>) -> Begun {
         let (ask, reply) = match verb {
-            b"stats" => (
-                ClientRequest::Host(HostRequest::Stats),
-                MemcacheReply::Stats,
-            ),
+            b"stats" => (Host(HostRequest::Stats), MemcacheReply::Stats),
             b"dump_stats" => {
                 let only = words
                     .map(|word| self.queue(Some(word)))
                     .collect::<Result<_, _>>()?;
-                (
-                    ClientRequest::Host(HostRequest::Stats),
-                    MemcacheReply::DumpStats(only),
-                )
+                (Host(HostRequest::Stats), MemcacheReply::DumpStats(only))
             }
             b"status" => {
                 let requested = self.status(words.next())?;
@@ -32,22 +27,13 @@ impl MemcacheSession {
             _ => {
                 no_more(&words)?;
                 match verb {
-                    b"version" => (ClientRequest::Own, MemcacheReply::Version),
-                    b"dump_config" => (
-                        ClientRequest::Host(HostRequest::Config),
-                        MemcacheReply::Config,
-                    ),
-                    b"reload" => (
-                        ClientRequest::Host(HostRequest::Reload),
-                        MemcacheReply::Reloaded,
-                    ),
+                    b"version" => (Own, MemcacheReply::Version),
+                    b"dump_config" => (Host(HostRequest::Config), MemcacheReply::Config),
+                    b"reload" => (Host(HostRequest::Reload), MemcacheReply::Reloaded),
                     b"shutdown" => {
                         // Granted or not, the connection ends.
                         self.state = MemcacheState::Over;
-                        (
-                            ClientRequest::Host(HostRequest::Shutdown),
-                            MemcacheReply::Goodbye,
-                        )
+                        (Host(HostRequest::Shutdown), MemcacheReply::Goodbye)
                     }
                     _ => return Err(Fault::SYNTAX),
                 }
@@ -64,7 +50,7 @@ impl MemcacheSession {
                 Status::ReadOnly => "READONLY\r\n",
                 Status::Quiescent => "QUIESCENT\r\n",
             };
-            return Ok((ClientRequest::Own, MemcacheReply::Line(line)));
+            return Ok((Own, MemcacheReply::Line(line)));
         };
         let states = [
             ("up", Status::Up),
@@ -75,9 +61,6 @@ impl MemcacheSession {
             .into_iter()
             .find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()))
             .ok_or(Fault::SYNTAX)?;
-        Ok((
-            ClientRequest::Host(HostRequest::Listener),
-            MemcacheReply::Become(status),
-        ))
+        Ok((Host(HostRequest::Listener), MemcacheReply::Become(status)))
     }
 }
