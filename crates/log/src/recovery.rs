@@ -56,6 +56,18 @@ pub struct Cut {
     pub why: String,
 }
 
+impl Cut {
+    /// One with no frames behind it.
+    pub(crate) fn at(file: String, offset: u64, why: impl Into<String>) -> Self {
+        Self {
+            file,
+            offset,
+            bytes: 0,
+            why: why.into(),
+        }
+    }
+}
+
 /// An open log, before it is one.
 pub(crate) struct RecoveredLog {
     pub(crate) recovery: Recovery,
@@ -190,19 +202,13 @@ pub(crate) fn recover(
     }
     let beyond = &files[end.index + 1..];
     if end.stop.looks_like_frame || evidence.bytes > 0 || !beyond.is_empty() {
+        let offset = last.header.offset_of(end.position);
         recovery.cut = Some(Cut {
-            file: last.name.clone(),
-            offset: last.header.offset_of(end.position),
             bytes: evidence.bytes,
-            why: end.stop.why.to_owned(),
+            ..Cut::at(last.name.clone(), offset, end.stop.why)
         });
     } else if let Some(first) = strays.files.first() {
-        recovery.cut = Some(Cut {
-            file: first.name(),
-            offset: 0,
-            bytes: 0,
-            why: strays.why.clone(),
-        });
+        recovery.cut = Some(Cut::at(first.name(), 0, &strays.why));
     }
 
     segments.truncate(end.index + 1);

@@ -46,6 +46,17 @@ pub struct LostRange {
     pub why: String,
 }
 
+impl LostRange {
+    fn new(file: &str, (offset, bytes): (u64, u64), why: impl Into<String>) -> Self {
+        Self {
+            file: file.to_owned(),
+            offset,
+            bytes,
+            why: why.into(),
+        }
+    }
+}
+
 /// Everything there is to know about a log's files.
 pub(crate) struct Survey {
     pub(crate) segments: Vec<Surveyed>,
@@ -158,13 +169,7 @@ fn open_all(storage: &dyn Storage) -> Result<(Vec<Surveyed>, Option<Cut>)> {
         let (header, header_damage) = match (header, bad) {
             _ if doubles.is_some() => (None, doubles.map(|why| (0, why))),
             (_, Some((_, why))) if never_durable => {
-                let cut = Cut {
-                    file: name,
-                    offset: 0,
-                    bytes: 0,
-                    why,
-                };
-                return Ok((segments, Some(cut)));
+                return Ok((segments, Some(Cut::at(name, 0, why))));
             }
             (Some(header), _) if header.first < first => {
                 let why = "it begins before the segment before it".to_owned();
@@ -326,12 +331,7 @@ impl SurveyState {
     ) -> Survey {
         let mut damage = Vec::new();
         if let Some((file, why)) = missing {
-            damage.push(LostRange {
-                file,
-                offset: 0,
-                bytes: 0,
-                why,
-            });
+            damage.push(LostRange::new(&file, (0, 0), why));
         }
         let mut tail: Option<Cut> = None;
         let mut end = self.end;
@@ -340,32 +340,21 @@ impl SurveyState {
             let gap = next.filter(|next| next.number.0 > segment.number.0 + 1);
             let gap = gap.and_then(|next| next.header.as_ref());
             if let Some((offset, why)) = &segment.header_damage {
-                let bytes = if segment.header.is_some() {
-                    2048
-                } else {
-                    segment.len
+                let bytes = match segment.header {
+                    Some(_) => 2048,
+                    None => segment.len,
                 };
-                let (file, offset) = (segment.name.clone(), *offset);
-                damage.push(LostRange {
-                    file,
-                    offset,
-                    bytes,
-                    why: why.clone(),
-                });
+                damage.push(LostRange::new(&segment.name, (*offset, bytes), why));
             }
             let Some(header) = &segment.header else {
                 continue;
             };
             if let Some(why) = &segment.cut {
-                damage.push(LostRange {
-                    file: segment.name.clone(),
-                    offset: segment.len,
-                    bytes: header.made - segment.len,
-                    why: why.clone(),
-                });
+                let range = (segment.len, header.made - segment.len);
+                damage.push(LostRange::new(&segment.name, range, why));
             }
             for hole in &segment.holes {
-                let (file, offset) = (segment.name.clone(), header.offset_of(hole.from));
+                let offset = header.offset_of(hole.from);
                 if hole.from < self.synced {
                     let bytes = hole.to.0 - hole.from.0;
                     let why = match gap {
@@ -375,20 +364,10 @@ impl SurveyState {
                         }
                         _ => hole.why.to_owned(),
                     };
-                    damage.push(LostRange {
-                        file,
-                        offset,
-                        bytes,
-                        why,
-                    });
+                    damage.push(LostRange::new(&segment.name, (offset, bytes), why));
                 } else if tail.is_none() {
                     end = hole.from;
-                    tail = Some(Cut {
-                        file,
-                        offset,
-                        bytes: 0,
-                        why: hole.why.to_owned(),
-                    });
+                    tail = Some(Cut::at(segment.name.clone(), offset, hole.why));
                 }
             }
         }
@@ -404,24 +383,13 @@ impl SurveyState {
                     (segment_name(next), 0, "the file is missing")
                 }
             };
-            damage.push(LostRange {
-                file,
-                offset,
-                bytes: self.synced.0 - end.0,
-                why: format!(
-                    "{why}, and the log was durable up to position {}",
-                    self.synced
-                ),
-            });
+            let synced = self.synced;
+            let why = format!("{why}, and the log was durable up to position {synced}");
+            damage.push(LostRange::new(&file, (offset, synced.0 - end.0), why));
         } else if let (None, Some((file, offset, stop))) = (&tail, self.last)
             && stop.looks_like_frame
         {
-            tail = Some(Cut {
-                file,
-                offset,
-                bytes: 0,
-                why: stop.why.to_owned(),
-            });
+            tail = Some(Cut::at(file, offset, stop.why));
         }
         // Without a segment at all nothing is cut.
         if !segments.is_empty() {
