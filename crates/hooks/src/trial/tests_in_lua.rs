@@ -217,7 +217,7 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    fn add<A: FromLuaMulti, R: IntoLuaMulti>(
+    fn add<A: FromLuaMulti + 'static, R: IntoLuaMulti>(
         &self,
         name: &str,
         function: impl Fn(&Lua, &mut Trial, A) -> mlua::Result<R> + Send + Sync + 'static,
@@ -229,7 +229,7 @@ impl Server<'_> {
 
     /// Adds a function that submits what `command` makes of its argument; a number after it says
     /// which client asks.
-    fn asks<A: FromLua>(
+    fn asks<A: FromLua + 'static>(
         &self,
         name: &str,
         command: impl Fn(A) -> Result<Command, String> + Send + Sync + 'static,
