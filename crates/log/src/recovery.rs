@@ -180,18 +180,19 @@ pub(crate) fn recover(
         segments[index].modified_ms = header.time_ms;
         Ok(())
     })?;
+    let log = |recovery, segments, current| RecoveredLog {
+        recovery,
+        segments,
+        current,
+        next_number,
+        extent,
+        extent_names,
+    };
     let Some(end) = end else {
         // No segment at all. The directory's own durability still matters to the first one.
         strays.remove(storage)?;
         sync_dir(storage)?;
-        return Ok(RecoveredLog {
-            recovery,
-            segments,
-            current: None,
-            next_number,
-            extent,
-            extent_names,
-        });
+        return Ok(log(recovery, segments, None));
     };
 
     let evidence = look_behind(&files, &end, &mut window)?;
@@ -225,14 +226,8 @@ pub(crate) fn recover(
     sync_dir(storage)?;
     recovery.end = end.position;
     recovery.segments = segments.len() as u64;
-    Ok(RecoveredLog {
-        recovery,
-        segments,
-        current: Some(Arc::clone(&last.file)),
-        next_number,
-        extent,
-        extent_names,
-    })
+    let current = Arc::clone(&last.file);
+    Ok(log(recovery, segments, Some(current)))
 }
 
 /// The result of recovery before `first`, the position of the first frame of `segment`, in a
