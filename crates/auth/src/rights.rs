@@ -2,42 +2,31 @@
 
 use quintet_types::Verb;
 
-macro_rules! rights {
-    ($($right:ident = $name:literal, $about:literal;)*) => {
-        /// A right that can be granted.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Right {
-            $(#[doc = $about] $right,)*
-        }
-
-        impl Right {
-            /// Every right, in the order of their declaration.
-            pub const ALL: &'static [Right] = &[$(Right::$right),*];
-
-            /// Its word in the configuration.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Right::$right => $name,)*
-                }
-            }
-        }
-    };
-}
-
-rights! {
-    Put = "put", "Storing messages.";
-    Take = "take", "Taking and leasing messages.";
-    Settle = "settle", "Ending and prolonging leases, deleting messages by id.";
-    Peek = "peek", "Looking at messages without taking them.";
-    Admin = "admin", "Changing messages that are there, settings, flushing, dropping.";
-    Metrics = "metrics", "Reading the server's numbers over HTTP.";
-    Server = "server", "All queues together, and the server's own commands.";
+quintet_types::named! {
+    /// A right that can be granted.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Right, name {
+        /// Storing messages.
+        Put = "put",
+        /// Taking and leasing messages.
+        Take = "take",
+        /// Ending and prolonging leases, deleting messages by id.
+        Settle = "settle",
+        /// Looking at messages without taking them.
+        Peek = "peek",
+        /// Changing messages that are there, settings, flushing, dropping.
+        Admin = "admin",
+        /// Reading the server's numbers over HTTP.
+        Metrics = "metrics",
+        /// All queues together, and the server's own commands.
+        Server = "server",
+    }
 }
 
 impl Right {
     /// The right with this word in a `[[grant]]`; `None`: there is none.
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|right| right.name() == name)
+        Self::ALL.into_iter().find(|right| right.name() == name)
     }
 }
 
@@ -153,7 +142,7 @@ mod tests {
 
     #[test]
     fn every_right_has_a_word_and_a_place() {
-        for &right in Right::ALL {
+        for right in Right::ALL {
             assert_eq!(Right::by_name(right.name()), Some(right));
             let others = Right::ALL.iter().filter(|other| **other != right);
             let others: Rights = others.copied().collect();

@@ -279,7 +279,7 @@ impl Table {
     /// its parent `a`, and those of its own name.
     pub fn rights(&self, principal: Principal, queue: &[u8]) -> Rights {
         if principal == Principal::SERVER || !self.is_used() {
-            return Right::ALL.iter().copied().collect();
+            return Right::ALL.into_iter().collect();
         }
         let Some(granted) = self.granted.get(&principal) else {
             return Rights::NONE;
@@ -294,7 +294,7 @@ impl Table {
     /// Rights of `principal` on every queue, and on the server.
     pub fn everywhere(&self, principal: Principal) -> Rights {
         if principal == Principal::SERVER || !self.is_used() {
-            return Right::ALL.iter().copied().collect();
+            return Right::ALL.into_iter().collect();
         }
         let granted = self.granted.get(&principal);
         granted.map_or(Rights::NONE, |granted| granted.everywhere)

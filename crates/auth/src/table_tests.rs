@@ -232,7 +232,7 @@ fn grants() -> impl Strategy<Value = Vec<Grant>> {
         (0..2usize).prop_map(|n| Holder::Group(format!("g{n}"))),
     ];
     let queues = prop::collection::vec("[ab*?+]{1,4}", 1..4);
-    let rights = prop::collection::vec(prop::sample::select(Right::ALL), 1..4);
+    let rights = prop::collection::vec(prop::sample::select(Right::ALL.to_vec()), 1..4);
     let one = (holder, queues, rights).prop_map(|(to, queues, rights)| Grant {
         to,
         queues: queues.iter().map(|queue| Pattern::new(queue)).collect(),

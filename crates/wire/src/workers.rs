@@ -25,30 +25,22 @@ const TEXT_MAX: usize = 255;
 /// Most labels kept.
 const LABELS_MAX: usize = 32;
 
-/// The state that a worker is asked to take. It only ever rises.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum WorkerState {
-    #[default]
-    Running = 0,
-    /// It finishes what it has and takes nothing more.
-    Quiet = 1,
-    Terminate = 2,
+quintet_types::named! {
+    /// The state that a worker is asked to take. It only ever rises.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+    pub enum WorkerState, word {
+        #[default]
+        Running = "running",
+        /// It finishes what it has and takes nothing more.
+        Quiet = "quiet",
+        Terminate = "terminate",
+    }
 }
 
 impl WorkerState {
-    /// The word for it that clients and operators see.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Quiet => "quiet",
-            Self::Terminate => "terminate",
-        }
-    }
-
     /// The state with this word.
     pub fn of_word(word: &str) -> Option<Self> {
-        let all = [Self::Running, Self::Quiet, Self::Terminate];
-        all.into_iter().find(|state| state.word() == word)
+        Self::ALL.into_iter().find(|state| state.word() == word)
     }
 }
 

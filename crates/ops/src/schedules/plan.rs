@@ -68,46 +68,28 @@ pub(crate) struct Run(
     pub(crate) u64,
 );
 
-/// The outcome of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "u8", into = "u8")]
-pub(crate) enum How {
-    Put,
-    ByHand,
-    Skipped,
-    Missed,
-}
-
-impl How {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Put => "put",
-            Self::ByHand => "by_hand",
-            Self::Skipped => "skipped",
-            Self::Missed => "missed",
-        }
+quintet_types::named! {
+    /// The outcome of a run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(from = "u8", into = "u8")]
+    pub(crate) enum How, word {
+        Put = "put",
+        ByHand = "by_hand",
+        Skipped = "skipped",
+        Missed = "missed",
     }
 }
 
 impl From<u8> for How {
     fn from(number: u8) -> Self {
-        match number {
-            1 => Self::ByHand,
-            2 => Self::Skipped,
-            3 => Self::Missed,
-            _ => Self::Put,
-        }
+        let how = Self::ALL.get(usize::from(number));
+        how.copied().unwrap_or(Self::Put)
     }
 }
 
 impl From<How> for u8 {
     fn from(how: How) -> Self {
-        match how {
-            How::Put => 0,
-            How::ByHand => 1,
-            How::Skipped => 2,
-            How::Missed => 3,
-        }
+        how as Self
     }
 }
 

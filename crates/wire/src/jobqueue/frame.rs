@@ -6,23 +6,14 @@ use memchr::memchr;
 /// Longest command word, bytes; the longest there is has seven.
 pub(super) const WORD_MAX: usize = 32;
 
-/// A command this protocol knows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verb {
-    Add,
-    Connect,
-    Delete,
-    Reserve,
-}
-
-impl Verb {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Verb::Add => "ADD",
-            Verb::Connect => "CONNECT",
-            Verb::Delete => "DELETE",
-            Verb::Reserve => "RESERVE",
-        }
+quintet_types::named! {
+    /// A command this protocol knows.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(super) enum Verb, name {
+        Add = "ADD",
+        Connect = "CONNECT",
+        Delete = "DELETE",
+        Reserve = "RESERVE",
     }
 }
 
@@ -49,9 +40,8 @@ pub(super) fn word(input: &[u8]) -> Word<'_> {
         None => Word::Part,
         Some(end) if end == 0 || window[end] != 0 => Word::Alien,
         Some(end) => {
-            let verbs = [Verb::Add, Verb::Reserve, Verb::Delete, Verb::Connect];
             let known = |verb: &Verb| verb.name().as_bytes() == &window[..end];
-            match verbs.into_iter().find(known) {
+            match Verb::ALL.into_iter().find(known) {
                 Some(verb) => Word::Known(verb, end + 1),
                 None => Word::Unknown(&window[..end]),
             }
