@@ -293,7 +293,7 @@ pub fn follow(
     registry::renew(&stream, cluster, &ourselves)?;
     report_shards(&config.data, config.shards)?;
     let mirrors = mirror::Mirrors::new(&config.data)?;
-    let (replicas, tags) = (registry::replicas(cluster), &cluster.placement_tags);
+    let (replicas, tags) = (checks::replicas(cluster), &cluster.placement_tags);
     let there = until(inbox, || {
         let objects = (stream.runs(replicas, tags)?, stream.files(replicas, tags)?);
         Ok((

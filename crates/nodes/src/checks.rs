@@ -132,9 +132,14 @@ pub fn of_servers(stream: &JetStream, cluster: &Cluster) -> Result<()> {
 pub fn of_stream(stream: &JetStream, info: &Info, cluster: &Cluster) -> Vec<String> {
     let replicas = match cluster.allow_unsafe {
         true => 1,
-        false => super::registry::replicas(cluster),
+        false => replicas(cluster),
     };
     stream.faults(info, replicas)
+}
+
+/// On how many servers JetStream keeps what is the cluster's.
+pub fn replicas(cluster: &Cluster) -> usize {
+    usize::try_from(cluster.replicas).unwrap_or(3)
 }
 
 fn is_at_least(version: &str, least: [u64; 3]) -> bool {

@@ -66,7 +66,7 @@ pub fn fill(
     let began = Instant::now();
     let (stream, begun) = begin(config, how)?;
     let cluster = &config.cluster;
-    let replicas = registry::replicas(cluster);
+    let replicas = checks::replicas(cluster);
     let runs = stream.runs(replicas, &cluster.placement_tags)?;
     let ahead = bring_runs(source, found, &runs, progress)?;
     let files = stream.files(replicas, &cluster.placement_tags)?;
@@ -115,7 +115,7 @@ pub fn ahead(config: &Config, progress: ProgressCallback<'_>) -> Result<Ahead> {
     let began = Instant::now();
     let (stream, _) = begin(config, Fill::Ahead)?;
     let cluster = &config.cluster;
-    let to = stream.runs(registry::replicas(cluster), &cluster.placement_tags)?;
+    let to = stream.runs(checks::replicas(cluster), &cluster.placement_tags)?;
     let disk = Disk::new(&config.data);
     let open = |name: &str| match disk.open_read(name) {
         // The server has removed it.

@@ -12,7 +12,7 @@ use quintet_jetstream::{Bucket, Error, Info, JetStream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::checks;
+use super::checks::{self, replicas};
 
 /// Version of what is written here and in the log.
 const FORMAT: u64 = 1;
@@ -195,11 +195,6 @@ impl From<Reason> for JoinError {
     fn from(reason: Reason) -> JoinError {
         JoinError::Unfit(reason)
     }
-}
-
-/// On how many servers JetStream keeps what is the cluster's.
-pub fn replicas(cluster: &Cluster) -> usize {
-    usize::try_from(cluster.replicas).unwrap_or(3)
 }
 
 fn open<'a>(stream: &'a JetStream, cluster: &Cluster) -> Result<Bucket<'a>, Error> {
