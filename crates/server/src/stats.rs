@@ -190,9 +190,9 @@ fn numbers(edge: &Edge) -> EdgeNumbers {
     let (tls, http, logins) = (&edge.tls.shared, &edge.http, &edge.security.auth.counts);
     let failures = tls.failures();
     EdgeNumbers {
-        open: edge.guests.open(),
-        accepted: edge.guests.total(),
-        refused: edge.guests.refused(),
+        open: of(&edge.guests.open),
+        accepted: of(&edge.guests.total),
+        refused: of(&edge.guests.refused),
         accepts_failed: of(&edge.accepts_failed),
         spoke_tls: of(&edge.spoke_tls),
         spoke_http: of(&edge.spoke_http),
@@ -201,8 +201,8 @@ fn numbers(edge: &Edge) -> EdgeNumbers {
         bytes_written: edge.threads.iter().map(|at| of(&at.bytes_written)).sum(),
         memory: Budget::of(&edge.connection_memory),
         uploads: Budget::of(&edge.uploads),
-        tls_open: tls.open(),
-        tls_handshakes: tls.handshakes(),
+        tls_open: of(&tls.open),
+        tls_handshakes: of(&tls.handshakes),
         tls_failures: failures
             .map(|(why, count)| (vec![why.into()], count as f64))
             .collect(),

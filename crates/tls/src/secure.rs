@@ -23,8 +23,10 @@ pub struct Secure {
 #[derive(Debug, Default)]
 pub struct Shared {
     handshake_ms: AtomicU64,
-    handshakes: AtomicU64,
-    open: AtomicU64,
+    /// Handshakes that came to their end.
+    pub handshakes: AtomicU64,
+    /// Connections whose handshake is over.
+    pub open: AtomicU64,
     /// In the order of [`Reason::ALL`].
     failures: [AtomicU64; Reason::ALL.len()],
 }
@@ -90,16 +92,6 @@ impl Shared {
     /// Counts a connection that TLS has ended.
     pub fn count(&self, reason: Reason) {
         self.failures[reason as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Handshakes that came to their end.
-    pub fn handshakes(&self) -> u64 {
-        self.handshakes.load(Ordering::Relaxed)
-    }
-
-    /// Connections whose handshake is over.
-    pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
     }
 
     /// Connections that TLS has ended, by reason.

@@ -32,9 +32,12 @@ impl Origin {
 /// taken all places has not shut out everybody else.
 pub struct Guests {
     most: AtomicU64,
-    open: AtomicU64,
-    total: AtomicU64,
-    refused: AtomicU64,
+    /// Connections that are open.
+    pub open: AtomicU64,
+    /// Connections since the start.
+    pub total: AtomicU64,
+    /// Those for whom there was no place.
+    pub refused: AtomicU64,
     by_origin: Mutex<HashMap<Origin, u64>>,
     /// Processes that name themselves over several connections.
     workers: Mutex<Workers>,
@@ -62,7 +65,8 @@ impl Guests {
     pub fn admit(&self, origin: Origin, is_operator: bool) -> Option<u64> {
         let number = self.total.fetch_add(1, Ordering::Relaxed) + 1;
         let mut by_origin = locked(&self.by_origin);
-        let (before, most) = (self.open(), self.most.load(Ordering::Relaxed));
+        let before = self.open.load(Ordering::Relaxed);
+        let most = self.most.load(Ordering::Relaxed);
         let newcomer = before < most + RESERVE && !by_origin.contains_key(&origin);
         if before < most || newcomer || is_operator {
             self.open.fetch_add(1, Ordering::Relaxed);
@@ -99,21 +103,6 @@ impl Guests {
     pub fn workers<T>(&self, act: impl FnOnce(&mut Workers) -> T) -> T {
         act(&mut locked(&self.workers))
     }
-
-    /// Connections that are open.
-    pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Connections since the start.
-    pub fn total(&self) -> u64 {
-        self.total.load(Ordering::Relaxed)
-    }
-
-    /// Those for whom there was no place.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
 }
 
 #[cfg(test)]
@@ -133,13 +122,14 @@ mod tests {
         }
         assert!(!admit(origin(255), false));
         assert!(admit(Origin::Listener(3), true));
-        assert_eq!(guests.open(), 2 + RESERVE + 1);
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        assert_eq!(read(&guests.open), 2 + RESERVE + 1);
         // A connection that leaves makes room for those who have none.
         guests.dismiss(origin(1));
         guests.dismiss(Origin::Listener(3));
         assert!(admit(origin(255), false) && !admit(origin(1), false));
         assert_eq!(
-            (guests.open(), guests.refused()),
+            (read(&guests.open), read(&guests.refused)),
             (2 + RESERVE, 2 + RESERVE + 1)
         );
     }
