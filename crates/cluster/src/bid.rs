@@ -58,7 +58,7 @@ impl Claimant {
         let mut frame = Reign::Claim(claim, Some(copy.beginning())).frame();
         // The frames' epochs are the caller's, who begins the new one.
         let stamp = Stamp {
-            epoch: copy.last_epoch(),
+            epoch: copy.recovery.last_epoch,
             time_ms,
         };
         let sealed = frame.sealed(end, stamp);

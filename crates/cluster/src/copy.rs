@@ -27,20 +27,22 @@ pub(crate) struct Copy {
     mirror: Option<LocalLog>,
     frame: FrameBuf,
     firsts: VecDeque<First>,
-    recovery: Recovery,
-    claim: Option<Claim>,
+    pub(crate) recovery: Recovery,
+    /// The newest claim that was read, or what was said again of it.
+    pub(crate) claim: Option<Claim>,
     /// Where the log begins, as its owners said last.
     beginning: Option<Beginning>,
     /// The entry that a log of version 1 began with when the first owner of version 2 claimed it,
     /// and the place of that claim.
     taken_over: Option<(Seq, Seq)>,
     /// The newest time that an owner has given.
-    time_ms: u64,
+    pub(crate) time_ms: u64,
     /// They say so: absent only from logs of version 1.
     tells: bool,
     /// The owner's designated successor, if the last entry was its handoff.
-    handoff: Option<String>,
-    last: Option<(Seq, Bytes)>,
+    pub(crate) handoff: Option<String>,
+    /// The last entry that was read.
+    pub(crate) last: Option<(Seq, Bytes)>,
     fresh: bool,
     room: u64,
 }
@@ -116,34 +118,9 @@ impl Copy {
         self.tip().map_or(last, |tip| tip.epoch.max(last))
     }
 
-    /// The newest epoch of the caller's frames.
-    pub(crate) fn last_epoch(&self) -> Epoch {
-        self.recovery.last_epoch
-    }
-
     /// The entry that the log begins with, as its owners said last.
     pub(crate) fn reported_begins(&self) -> Option<Seq> {
         self.beginning.map(|from| from.seq)
-    }
-
-    /// The newest time that an owner has given, ms.
-    pub(crate) fn time_ms(&self) -> u64 {
-        self.time_ms
-    }
-
-    /// The newest claim that was read, or what was said again of it, if anything was.
-    pub(crate) fn claim(&self) -> Option<&Claim> {
-        self.claim.as_ref()
-    }
-
-    /// The owner's designated successor, if the last entry was its handoff.
-    pub(crate) fn handoff(&self) -> Option<&str> {
-        self.handoff.as_deref()
-    }
-
-    /// The last entry that was read.
-    pub(crate) fn last(&self) -> Option<&(Seq, Bytes)> {
-        self.last.as_ref()
     }
 
     pub(crate) fn bad(&self, seq: Seq, why: String) -> LogError {

@@ -401,7 +401,7 @@ impl<D: Duty> Inner<D> {
         let Phase::Following(mut following) = std::mem::replace(&mut self.phase, over) else {
             unreachable!("only who follows claims");
         };
-        self.parted = following.copy.handoff().is_some();
+        self.parted = following.copy.handoff.is_some();
         // What stands where the claim should be is found out by the claim.
         following.tail = None;
         self.inbox.next_tail();
@@ -476,7 +476,7 @@ impl<D: Duty> Inner<D> {
         };
         let Following { copy, state, .. } = &mut **following;
         let duty = &mut self.duty;
-        let (before, parted, time) = (copy.epoch(), copy.handoff().is_some(), copy.time_ms());
+        let (before, parted, time) = (copy.epoch(), copy.handoff.is_some(), copy.time_ms);
         match copy.take(seq, entry, &mut |frame| duty.frame(state, frame)) {
             Ok(()) => {
                 let epoch = copy.epoch();
@@ -484,13 +484,13 @@ impl<D: Duty> Inner<D> {
                 if epoch > before && before > quintet_log::Epoch(0) && self.ownership.is_standby() {
                     self.tally.claimed(parted);
                 }
-                let successor = copy.handoff().map(|to| match to {
+                let successor = copy.handoff.as_deref().map(|to| match to {
                     to if to == self.made.node => Successor::Us,
                     "" if duty.is_complete(state) => Successor::Anyone,
                     _ => Successor::Other,
                 });
                 self.last = self.last.max(seq);
-                let newest = copy.time_ms();
+                let newest = copy.time_ms;
                 // A frame with others behind it was appended some time ago.
                 if newest > time && self.ownership.is_standby() && self.last == seq {
                     let world = &self.made.world;
@@ -606,7 +606,7 @@ impl<D: Duty> Inner<D> {
         let Phase::Following(following) = &self.phase else {
             return;
         };
-        let Some((last, entry)) = following.copy.last() else {
+        let Some((last, entry)) = &following.copy.last else {
             return;
         };
         // Of what was asked before something else was read.
@@ -738,7 +738,7 @@ impl<D: Duty> Inner<D> {
         Status {
             role,
             epoch: copy.tip().map_or_else(Default::default, |tip| tip.epoch),
-            owner: copy.claim().cloned(),
+            owner: copy.claim.clone(),
             read,
             last: self.last.max(read),
             since: Moment::ZERO,
