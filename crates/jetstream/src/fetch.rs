@@ -124,14 +124,15 @@ where
     }
 }
 
+fn is_not_found(error: &DirectGetError) -> bool {
+    error.kind() == DirectGetErrorKind::NotFound
+}
+
 /// A replica's last entry.
 async fn last(place: &Place<'_>) -> FetchResult<Bytes> {
     let request = place.stream.direct_get_last_for_subject(place.subject);
     let payload = request.map_ok(|message| message.payload);
-    once(payload, |error| {
-        error.kind() == DirectGetErrorKind::NotFound
-    })
-    .await
+    once(payload, is_not_found).await
 }
 
 /// The last entry of the leader, which is not behind.
@@ -148,10 +149,7 @@ async fn piece(stream: &Stream, subject: &str, next: u64) -> io::Result<(u64, By
     let began = Instant::now();
     loop {
         let request = stream.direct_get_next_for_subject(subject, Some(next));
-        let piece = once(request, |error| {
-            error.kind() == DirectGetErrorKind::NotFound
-        })
-        .await;
+        let piece = once(request, is_not_found).await;
         let (error, patience) = match piece {
             FetchResult::This(message) => return Ok((message.sequence, message.payload)),
             // Behind, or the object goes: who asks for what describes it will see.
