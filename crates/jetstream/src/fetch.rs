@@ -111,7 +111,7 @@ async fn described(place: &Place<'_>) -> io::Result<Option<ObjectInfo>> {
 /// Waits for the answer to a question.
 async fn once<T, E>(
     request: impl Future<Output = Result<T, E>>,
-    is_nothing: impl FnOnce(&E) -> bool,
+    is_nothing: impl Fn(&E) -> bool,
 ) -> FetchResult<T>
 where
     E: std::error::Error + Send + Sync + 'static,
