@@ -15,7 +15,6 @@ const NEEDED: u8 = 1;
 /// Nothing is known, as there was an error.
 const UNKNOWN: u8 = 2;
 
-/// Arguments of `attention`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 
-/// Arguments of `bench`.
 #[derive(clap::Args)]
 pub(super) struct Bench {
     #[command(flatten)]

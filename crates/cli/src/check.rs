@@ -26,7 +26,6 @@ const UNFINISHED: &str = "repair.unfinished";
 /// is at work removes one in seconds.
 const ATTEMPTS: u32 = 4;
 
-/// Arguments of `check`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Reads everything and changes nothing. A server may run meanwhile. Exits with 3 \
@@ -177,7 +176,6 @@ impl Check {
     }
 }
 
-/// Arguments of `repair`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Make a copy of the directory first. The command keeps every readable frame, in \

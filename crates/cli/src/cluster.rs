@@ -31,7 +31,6 @@ pub(super) enum Cluster {
     Demo(Demo),
 }
 
-/// Arguments of `cluster status`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit code: 0 all is well, 1 the loss of one machine would stop the cluster or a node does not

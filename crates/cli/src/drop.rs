@@ -9,7 +9,6 @@ use super::Where;
 use super::api::{Api, part};
 use super::progress::count_of;
 
-/// Arguments of `drop`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet drop 'import-*' --dry-run     only their numbers\n  \

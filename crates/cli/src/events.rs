@@ -14,7 +14,6 @@ use super::tail::time_of_day;
 /// A request waits so long for an event, ms.
 const WAIT_MS: u64 = 30_000;
 
-/// Arguments of `events`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -18,7 +18,6 @@ use super::records::Format;
 use output::Opened;
 use walk::{LISTS, List, Walk};
 
-/// Arguments of `export`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet export work --output work.jsonl\n  quintet export --format \

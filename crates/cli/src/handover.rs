@@ -22,7 +22,6 @@ could serve at once, 5 the node is drained, 6 no node owns the queues, 7 JetStre
 not done in time; it may still happen.
 ";
 
-/// Arguments of `cluster move`.
 #[derive(clap::Args)]
 #[command(after_help = format!("{CODES}
 Connections of clients close. New ones wait at any node until the other node owns the queues,
@@ -42,7 +41,6 @@ pub(super) struct Move {
     wait: Wait,
 }
 
-/// Arguments of `cluster drain`.
 #[derive(clap::Args)]
 #[command(after_help = format!("{CODES}
 A drained node follows the log and passes clients on to the owner. It takes over only after ten
@@ -60,7 +58,6 @@ pub(super) struct Drain {
     wait: Wait,
 }
 
-/// Arguments of `cluster undrain`.
 #[derive(clap::Args)]
 #[command(after_help = format!("{CODES}
 Examples:

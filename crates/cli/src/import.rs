@@ -32,7 +32,6 @@ use importer::{Count, Importer, WINDOW};
 /// meanwhile.
 const PEER_WINDOW: usize = 1;
 
-/// Arguments of `import`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet import work.jsonl\n  quintet import all.qx --data \

@@ -11,7 +11,6 @@ mod attention;
 mod audit;
 mod auth;
 mod backup;
-mod bench;
 mod check;
 mod client;
 #[cfg(feature = "cluster")]
@@ -169,7 +168,7 @@ enum Command {
     /// RQ's command line: queue scripts and their messages.
     Rq(rq::Rq),
     /// Send a server a load, and print its rate and latency.
-    Bench(bench::Bench),
+    Bench(quintet_bench::Args),
     /// Run a server with faults, to try alerts, `top` and the console.
     #[command(subcommand, after_help = "Example:\n  quintet demo mess")]
     Demo(mess::Demo),

@@ -14,14 +14,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Arguments of `demo`.
 #[derive(clap::Subcommand)]
 pub(super) enum Demo {
     /// Run a server with ten faults: lost, failing and stuck messages, limits, a pause.
     Mess(Mess),
 }
 
-/// Arguments of `demo mess`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The server listens on 127.0.0.1 and uses a temporary directory, which is removed at the end.

@@ -32,7 +32,6 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
     Err("--rank is called --priority now")
 }
 
-/// Arguments of `put`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put work 'hello'\n  tar c . | quintet put backups\n  \
@@ -244,7 +243,6 @@ fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCod
     })
 }
 
-/// Arguments of `take`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet take work\n  quintet take work --wait 30s\n  quintet take \
@@ -328,7 +326,6 @@ fn shown(api: &mut Api, queue: &str) -> Result<Option<Value>> {
     }
 }
 
-/// Arguments of `peek`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet peek work\n  quintet peek work --state buried\n  \

@@ -35,7 +35,6 @@ Signals: SIGTERM and SIGINT stop the server after its pending replies; a second 
 once. SIGHUP reloads the settings that can change while the server runs. After SIGUSR1 the server
 rejects puts.";
 
-/// Arguments of `serve`.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Serve {

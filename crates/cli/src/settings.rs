@@ -10,7 +10,6 @@ use super::api::{Api, part};
 use super::show::plain;
 use super::table::{named, table};
 
-/// Arguments of `settings`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 For a queue, the command prints the settings that differ from the defaults, and their source: the
@@ -81,7 +80,6 @@ impl Settings {
     }
 }
 
-/// Arguments of `set`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 A change takes effect at once and survives a restart. It overrides the configuration file until you

@@ -12,7 +12,6 @@ use super::nearest::hint;
 use super::table::{age, named, rate, seen, table};
 use super::top::findings;
 
-/// Arguments of `stats`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet stats\n  quintet stats work\n  quintet stats --all | grep \
@@ -137,7 +136,6 @@ fn locks(numbers: &Value) -> Vec<[String; 4]> {
     rows
 }
 
-/// Arguments of `metrics`.
 #[derive(clap::Args)]
 #[command(after_help = "Example, for node_exporter's textfile collector:
   quintet metrics > quintet.prom.new && mv quintet.prom.new quintet.prom")]
@@ -160,7 +158,6 @@ const COLUMNS: [&str; 11] = [
     "waiters", "state",
 ];
 
-/// Arguments of `queues`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 oldest is the age of the oldest ready message. in/s and out/s (by consumers) are the rates of

@@ -12,7 +12,6 @@ use super::api::part;
 use super::table::{pad, seen};
 use super::verbs::{duration, preview};
 
-/// Arguments of `tail`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -24,7 +24,6 @@ use super::verbs::{Bulk, CONNECTIONS, PURGE, RETRY, duration, queue, shown};
 use screen::{Act, Column, Key, Page, Screen};
 use snapshot::{Connection, Dead, Findings, Queue, Snapshot};
 
-/// Arguments of `top`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Keys: up and down select a queue, Enter shows its details, d its dead letters. a lists the queues

@@ -11,7 +11,6 @@ use super::super::api::Api;
 use super::super::table::print_list;
 use super::clients::shown;
 
-/// Arguments of `batch`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

@@ -15,7 +15,6 @@ const PREVIEW: usize = 60;
 /// Messages of a page at most.
 const PAGE: u32 = 1000;
 
-/// Arguments of `browse`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet browse work                        the next messages\n  \

@@ -10,7 +10,6 @@ use super::super::api::Api;
 use super::bulk::{Bulk, How, OF_MANY, Which};
 use super::duration;
 
-/// Arguments of `cancel`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet cancel --id 1234 --reason 'ordered twice'\n  quintet \

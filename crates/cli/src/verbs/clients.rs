@@ -11,7 +11,6 @@ use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::super::table::{age, named, print_list, seen, table};
 
-/// Arguments of `leases`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -281,7 +280,6 @@ fn progress(lease: &Value) -> String {
     }
 }
 
-/// Arguments of `clients`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

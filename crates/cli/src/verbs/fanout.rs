@@ -9,7 +9,6 @@ use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::table::named;
 
-/// Arguments of `fanout`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 From now on each child gets a copy of each message put to the queue, but not of earlier ones. The

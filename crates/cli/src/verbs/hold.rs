@@ -11,7 +11,6 @@ use super::super::table::{age, print_list, seen};
 use super::clients::shown;
 use super::duration;
 
-/// Arguments of `hold`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet hold calls                                list the held \

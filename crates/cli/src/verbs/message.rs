@@ -13,7 +13,6 @@ use super::super::Where;
 use super::super::api::Api;
 use super::duration;
 
-/// Arguments of `delete`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet delete 1234\n  quintet delete 1234 1235 --json\n\nThe \
@@ -77,7 +76,6 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Arguments of `edit`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet edit 1234 --priority 0          the most urgent priority\n  \

@@ -9,7 +9,6 @@ use super::super::Where;
 use super::super::api::Api;
 use super::bulk::{Bulk, How, OF_MANY, Which};
 
-/// Arguments of `move`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet move work later                      all ready messages\n  \

@@ -9,7 +9,6 @@ use super::super::Where;
 use super::super::api::{Api, part};
 use super::duration;
 
-/// Arguments of `pause`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet pause work             until quintet resume\n  quintet \
@@ -31,7 +30,6 @@ pub(in super::super) struct Pause {
     json: bool,
 }
 
-/// Arguments of `resume`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quintet resume work")]
 pub(in super::super) struct Resume {

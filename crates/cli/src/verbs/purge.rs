@@ -8,7 +8,6 @@ use super::super::Where;
 use super::super::api::Api;
 use super::bulk::{Bulk, How, PURGE, Which};
 
-/// Arguments of `purge`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet purge work --dry-run              only their number\n  \

@@ -11,7 +11,6 @@ use super::super::api::{Api, part};
 use super::super::client::Refused;
 use super::bulk::{Bulk, How, OF_MANY, RETRY, Which};
 
-/// Arguments of `kick`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet kick work                   buried messages are ready \
@@ -50,7 +49,6 @@ impl Kick {
     }
 }
 
-/// Arguments of `retry`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet retry work             buried messages and dead letters of \
@@ -109,7 +107,6 @@ fn dead_letters_of(api: &mut Api, queue: &str) -> Option<String> {
     dead.filter(|dead| !dead.is_empty()).map(str::to_owned)
 }
 
-/// Arguments of `redrive`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet redrive dead             return dead letters to their \

@@ -14,7 +14,6 @@ use super::super::table::{print_list, seen};
 use super::clients::{queue, shown};
 use super::duration;
 
-/// Arguments of `schedule`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

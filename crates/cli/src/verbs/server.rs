@@ -10,7 +10,6 @@ use super::super::Where;
 use super::super::client::Refused;
 use super::duration;
 
-/// Arguments of `wait`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit code 0: the server responds; 1: it does not, with the reason on \
@@ -28,7 +27,6 @@ pub(in super::super) struct Wait {
 /// Between two tries of `wait`.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
 
-/// Arguments of `drain`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  quintet drain && until quintet stats --all | grep -q '^ready  *0'; \
@@ -41,7 +39,6 @@ pub(in super::super) struct Drain {
     at: Where,
 }
 
-/// Arguments of `undrain`.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quintet undrain")]
 pub(in super::super) struct Undrain {
@@ -49,7 +46,6 @@ pub(in super::super) struct Undrain {
     at: Where,
 }
 
-/// Arguments of `reload`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  quintet reload\n\nThe server reads its configuration as after \

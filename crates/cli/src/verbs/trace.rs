@@ -11,7 +11,6 @@ use super::super::table::seen_bytes;
 /// Names that a message may have had one after the other.
 const NAMES_MAX: usize = 16;
 
-/// Arguments of `trace`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet trace 1234\n  quintet trace 1234 --json | grep \

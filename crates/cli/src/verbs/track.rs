@@ -13,7 +13,6 @@ use super::super::messages::EMPTY;
 use super::super::table::{age, named, print_list, seen};
 use super::clients::shown;
 
-/// Arguments of `track`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quintet put reports 'march' --name report-7 --tracked\n  quintet \

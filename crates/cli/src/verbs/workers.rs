@@ -10,7 +10,6 @@ use super::super::api::{Api, part};
 use super::super::table::{age, print_list, seen};
 use super::clients::shown;
 
-/// Arguments of `workers`.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
