@@ -253,8 +253,6 @@ fn print_result(api: &mut Api, id: u64, wait: u64, json: bool) -> Result<ExitCod
                         stderr names queues that are paused or do not exist."
 )]
 pub(super) struct Take {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue; of several queues, the most urgent message comes first.
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
@@ -270,8 +268,7 @@ pub(super) struct Take {
 }
 
 impl Take {
-    pub(super) fn run(self) -> Result<ExitCode> {
-        let mut api = Api::connect(&self.at)?;
+    pub(super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let form = Form::of(self.json, self.count == 1);
         // One at a time: what was printed was taken, and nothing more.
         for taken in 0..self.count {
@@ -333,8 +330,6 @@ fn shown(api: &mut Api, queue: &str) -> Result<Option<Value>> {
                         or queue."
 )]
 pub(super) struct Peek {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     #[arg(required_unless_present = "id")]
     queue: Option<String>,
@@ -351,13 +346,12 @@ pub(super) struct Peek {
 }
 
 impl Peek {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, mut api: Api) -> Result<ExitCode> {
         let queue = self.queue.as_deref().unwrap_or_default();
         let path = match self.id {
             Some(id) => format!("/messages/{id}/record"),
             None => format!("/queues/{}/peek?state={}", part(queue), self.state),
         };
-        let mut api = Api::connect(&self.at)?;
         let reply = match api.open("GET", &path, None) {
             Err(error) if Refused::is(&error, CommandError::NotFound) => {
                 match self.id {

@@ -25,8 +25,6 @@ const PAGE: u32 = 1000;
                         line shows the --after option that continues."
 )]
 pub(in super::super) struct Browse {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue.
     queue: String,
     /// State of the messages.
@@ -46,8 +44,7 @@ pub(in super::super) struct Browse {
 }
 
 impl Browse {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
         let bodies = if self.json { "whole" } else { "start" };
         let path = format!(
             "/queues/{}/records?bodies={bodies}&state={}{}",

@@ -20,8 +20,6 @@ use super::duration;
                         reserved message."
 )]
 pub(in super::super) struct Delete {
-    #[command(flatten)]
-    at: Where,
     /// Ids of messages.
     #[arg(required = true)]
     ids: Vec<u64>,
@@ -34,8 +32,7 @@ pub(in super::super) struct Delete {
 }
 
 impl Delete {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let mut api = Api::connect(&self.at)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
         for id in self.ids {
             if !self.yes && !confirmed(&mut api, id)? {
                 bail!("message {id} was not deleted");

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use super::super::Where;
+use super::super::api::Api;
 use super::super::client::Refused;
 use super::duration;
 
@@ -34,17 +35,11 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
                         `quintet undrain` or the next start. To move the queues of a node to \
                         another one, use `quintet cluster drain`."
 )]
-pub(in super::super) struct Drain {
-    #[command(flatten)]
-    at: Where,
-}
+pub(in super::super) struct Drain;
 
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quintet undrain")]
-pub(in super::super) struct Undrain {
-    #[command(flatten)]
-    at: Where,
-}
+pub(in super::super) struct Undrain;
 
 #[derive(clap::Args)]
 #[command(
@@ -53,10 +48,7 @@ pub(in super::super) struct Undrain {
                         the old settings stay, the command prints the reason, and the exit \
                         code is 1."
 )]
-pub(in super::super) struct Reload {
-    #[command(flatten)]
-    at: Where,
-}
+pub(in super::super) struct Reload;
 
 impl Wait {
     pub(in super::super) fn run(self) -> Result<()> {
@@ -95,20 +87,20 @@ fn answers(at: &Where) -> Result<()> {
 }
 
 impl Drain {
-    pub(in super::super) fn run(self) -> Result<()> {
-        order(&self.at, "drain", "the server rejects puts from now on")
+    pub(in super::super) fn run(self, api: Api) -> Result<()> {
+        order(api, "drain", "the server rejects puts from now on")
     }
 }
 
 impl Undrain {
-    pub(in super::super) fn run(self) -> Result<()> {
-        order(&self.at, "undrain", "the server accepts puts again")
+    pub(in super::super) fn run(self, api: Api) -> Result<()> {
+        order(api, "undrain", "the server accepts puts again")
     }
 }
 
 impl Reload {
-    pub(in super::super) fn run(self) -> Result<()> {
-        let reply = self.at.api("POST", "/server/reload?wait=true", None)?;
+    pub(in super::super) fn run(self, mut api: Api) -> Result<()> {
+        let reply = api.ask("POST", "/server/reload?wait=true", None)?;
         writeln!(stdout(), "the server has read its configuration again")?;
         for note in reply["notes"].as_array().into_iter().flatten() {
             writeln!(stdout(), "{}", note.as_str().unwrap_or_default())?;
@@ -117,8 +109,8 @@ impl Reload {
     }
 }
 
-fn order(at: &Where, act: &str, says: &str) -> Result<()> {
-    at.api("POST", &format!("/server/{act}"), None)?;
+fn order(mut api: Api, act: &str, says: &str) -> Result<()> {
+    api.ask("POST", &format!("/server/{act}"), None)?;
     writeln!(stdout(), "{says}")?;
     Ok(())
 }
