@@ -1,7 +1,7 @@
 //! `quintet check` and `repair`.
 
 use std::fs;
-use std::io::{IsTerminal as _, Write as _, stderr, stdout};
+use std::io::{Write as _, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use quintet_log::{DirLock, Disk, Finding, LogError, LostRange};
 use serde_json::json;
 
 use super::CheckServer;
-use super::progress::count_of;
+use super::progress::{Transfer, count_of};
 use super::runs::{self, Runs};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
@@ -86,10 +86,10 @@ impl Check {
         exists(&self.data)?;
         let mut lost = Vec::new();
         let mut wrong = Vec::new();
-        let mut bar = Bar::new("checking the log");
+        let mut bar = Transfer::silent("checking the log");
         let mut contents = Contents::new(&self.data)?;
         let summary = quintet_log::check(&Disk::new(&self.data), &mut |finding| match finding {
-            Finding::Progress { done, total } => bar.show(done, total),
+            Finding::Progress { done, total } => bar.at(done, total),
             Finding::Damage(range) => lost.push(range.clone()),
             Finding::Frame(frame) => {
                 if let Err(why) = contents.frame(&frame) {
@@ -160,11 +160,11 @@ impl Check {
     /// Verifies the runs. A server may have removed one since the log was
     /// read; then the log says so by now.
     fn runs(&self, mut contents: Contents) -> Result<Runs> {
-        let mut bar = Bar::new("checking runs");
+        let mut bar = Transfer::silent("checking runs");
         let mut attempts = 0;
         loop {
             let found = runs::survey(&self.data, &contents, &mut |done, total| {
-                bar.show(done, total);
+                bar.at(done, total);
             })?;
             attempts += 1;
             if found.missing.is_empty() || attempts == ATTEMPTS {
@@ -205,10 +205,10 @@ impl Repair {
         let _lock = lock(&self.data)?;
         let unfinished = self.data.join(UNFINISHED);
         let mut lost = noted(&unfinished)?;
-        let mut bar = Bar::new("repairing");
+        let mut bar = Transfer::silent("repairing");
         let mut progress = |finding: Finding<'_>| {
             if let Finding::Progress { done, total } = finding {
-                bar.show(done, total);
+                bar.at(done, total);
             }
         };
         let summary = quintet_log::repair(&Disk::new(&self.data), &mut progress, &mut |found| {
@@ -218,9 +218,9 @@ impl Repair {
         })?;
         bar.clear();
         let contents = Contents::read(&self.data)?;
-        let mut bar = Bar::new("checking runs");
+        let mut bar = Transfer::silent("checking runs");
         let mut runs = runs::survey(&self.data, &contents, &mut |done, total| {
-            bar.show(done, total);
+            bar.at(done, total);
         })?;
         bar.clear();
         let bodies = self.give_up(&contents, &mut runs)?;
@@ -402,42 +402,6 @@ fn print_ranges(out: &mut dyn std::io::Write, what: &str, ranges: &[LostRange]) 
         .context("cannot print")?;
     }
     Ok(())
-}
-
-/// A progress line on a terminal; nothing elsewhere.
-struct Bar {
-    what: &'static str,
-    percent: u64,
-    shown: bool,
-}
-
-impl Bar {
-    fn new(what: &'static str) -> Self {
-        Self {
-            what,
-            percent: u64::MAX,
-            shown: stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, done: u64, total: u64) {
-        let percent = (done * 100).checked_div(total).unwrap_or(100);
-        if self.shown && percent != self.percent {
-            self.percent = percent;
-            eprint!(
-                "\r{} {percent:3} %  {} of {} MiB",
-                self.what,
-                done >> 20,
-                total >> 20
-            );
-        }
-    }
-
-    fn clear(&self) {
-        if self.shown && self.percent != u64::MAX {
-            eprint!("\r\x1b[K");
-        }
-    }
 }
 
 #[cfg(test)]
