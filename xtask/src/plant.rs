@@ -49,200 +49,141 @@ struct Planted {
     tests: Tests,
 }
 
-/// A row of a list of defects: name and what it is; of each edit the file, the text and what comes
-/// in its place; the arguments of each run of tests.
+/// A list of defects. Of each: name and what it is; of each edit the file, the text and what comes
+/// in its place; the arguments of each run of tests. Behind them some that are written in full.
 macro_rules! planted {
     (
-        $name:literal: $what:literal
-        $($file:literal: $find:literal => $put:literal;)+
-        $([$($test:literal)+])+
+        $(
+            $name:literal: $what:literal
+            $($file:literal: $find:literal => $put:literal;)+
+            $([$($test:literal)+])+
+        )*
+        $(Planted $full:tt),* $(,)?
     ) => {
-        $crate::plant::Planted {
-            name: $name,
-            what: $what,
-            edits: &[$(($file, $find, $put)),+],
-            tests: &[$(&[$($test),+]),+],
-        }
+        &[
+            $($crate::plant::Planted {
+                name: $name,
+                what: $what,
+                edits: &[$(($file, $find, $put)),+],
+                tests: &[$(&[$($test),+]),+],
+            },)*
+            $($crate::plant::Planted $full,)*
+        ]
     };
 }
 pub(crate) use planted;
 
-const PLANTED: &[Planted] = &[
-    planted! {
-        "sync-not-called": "`fdatasync` is never called"
+const PLANTED: &[Planted] = planted![
+    "sync-not-called": "`fdatasync` is never called"
         "crates/log/src/storage.rs": "self.0.sync_data()" => "Ok(())";
         ["--test=faults" "survives_a_power_cut"]
-    },
-    planted! {
-        "sync-error-ignored": "a failed sync is ignored by who waits for it"
+    "sync-error-ignored": "a failed sync is ignored by who waits for it"
         "crates/host/src/sync.rs":
         "        if let Err(error) = point.wait() {\n            self.fail(&error);\n            return false;\n        }\n"
-        => "        point.wait().ok();\n";
-        ["--test=faults" "a_sync_that_fails"]
-    },
-    planted! {
-        "sync-error-ignored-in-log": "a failed sync is ignored by the log itself"
+        => "        point.wait().ok();\n"; ["--test=faults" "a_sync_that_fails"]
+    "sync-error-ignored-in-log": "a failed sync is ignored by the log itself"
         "crates/log/src/local.rs":
         "                .sync_data()\n                .map_err(|error| fail(\"sync\", &name(), error))?;"
         => "                .sync_data()\n                .ok();";
         ["--test=faults" "a_sync_that_fails"]
-    },
-    planted! {
-        "directory-not-synced": "the name of a new segment is not synced"
+    "directory-not-synced": "the name of a new segment is not synced"
         "crates/log/src/local.rs": "        if self.dir {\n"
         => "        if self.dir && self.files.is_empty() {\n";
         ["--test=faults" "survives_a_power_cut"]
-    },
-    planted! {
-        "run-deleted-early": "a run's file is deleted before its fact is durable"
+    "run-deleted-early": "a run's file is deleted before its fact is durable"
         "crates/host/src/keep/mod.rs": "if self.progress.durable() < newest && self.write_now() {"
         => "if newest == u64::MAX && self.write_now() {";
         "crates/host/src/keep/mod.rs": "                if commit_number > durable || locked"
         => "                if commit_number > durable.max(newest) || locked";
         ["--test=faults" "a_run_is_deleted_only_after"]
-    },
-    planted! {
-        "run-not-synced": "a run is put in force before it is on the disk"
+    "run-not-synced": "a run is put in force before it is on the disk"
         "crates/log/src/run/writer.rs": "            .sync_data()\n"
         => "            .is_empty()\n            .map(|_| ())\n";
         ["--test=faults" "a_run_in_force_survives"]
-    },
-    planted! {
-        "chunks-passed-by": "a segment is retired with chunks of large bodies in it"
+    "chunks-passed-by": "a segment is retired with chunks of large bodies in it"
         "crates/host/src/retire.rs": "}) || !self.bodies.with_chunks_through(segment).is_empty()"
         => "})";
         "crates/host/src/retire.rs": "                if position.segment <= segment {\n"
         => "                if position.segment > segment {\n";
         ["--test=protocols" "no_segment_is_retired_with_chunks"]
-    },
-    planted! {
-        "touched-not-replayed": "replay in the server leaves out `Touched`"
+    "touched-not-replayed": "replay in the server leaves out `Touched`"
         "crates/host/src/recover.rs": "                engine.replay(fact, segment_ref);\n"
         => "                if !matches!(fact, Fact::Touched { .. }) {\n                    engine.replay(fact, segment_ref);\n                }\n";
         ["--lib" "bytes_read_from_the_log"]
-    },
-    planted! {
-        "cancelled-comes-back":
+    "cancelled-comes-back":
         "a cancelled message is ready again after a restart that ended its lease"
         "crates/engine/src/engine.rs": "if !self.end_cancelled(&mut cx, id) {" => "if true {";
         ["--test=life" "cancelled"]
-    },
-    planted! {
-        "grace-extended": "a lease is extended beyond the grace of its cancelled message"
+    "grace-extended": "a lease is extended beyond the grace of its cancelled message"
         "crates/engine/src/decide/settle.rs": "until = until.min(cancelled.until).max(ends);"
-        => "until = until.max(cancelled.until).max(ends);";
-        ["--test=life" "cancelled"]
-    },
-    planted! {
-        "wait-result": "the end of a message does not end the waits for its result"
+        => "until = until.max(cancelled.until).max(ends);"; ["--test=life" "cancelled"]
+    "wait-result": "the end of a message does not end the waits for its result"
         "crates/engine/src/store/gate.rs": "            self.notify_outcome(fate);"
-        => "            drop(fate);";
-        ["--test=life" "results"]
-    },
-    planted! {
-        "wait-lease": "what happens to a lease does not end the waits for news of it"
+        => "            drop(fate);"; ["--test=life" "results"]
+    "wait-lease": "what happens to a lease does not end the waits for news of it"
         "crates/engine/src/store/gate.rs": "            self.wake_lease(&fact);"
-        => "            let _ = &fact;";
-        ["--test=life" "watched"]
-    },
-    planted! {
-        "pause-shortened": "a worker's hold of a queue ends a longer pause"
+        => "            let _ = &fact;"; ["--test=life" "watched"]
+    "pause-shortened": "a worker's hold of a queue ends a longer pause"
         "crates/engine/src/decide/hold.rs":
         "if self.store.expect_queue(queue).is_paused_until(until) {" => "if false {";
         ["--test=life" "held_keys"]
-    },
-    planted! {
-        "reply-twice": "a dead message that is kicked sends a second reply"
+    "reply-twice": "a dead message that is kicked sends a second reply"
         "crates/engine/src/store/apply.rs":
         "            extra.changed = now;\n            extra.reply = None;"
-        => "            extra.changed = now;";
-        ["--test=life" "replies"]
-    },
-    planted! {
-        "gather-repeats-itself":
+        => "            extra.changed = now;"; ["--test=life" "replies"]
+    "gather-repeats-itself":
         "the parts of a reserve that gathers have one token, so they get the same messages"
         "crates/api/src/gather.rs": "0 => format!(\"\\0{missing}\")," => "0 => String::new(),";
         ["--test=http" "gathered"]
-    },
-    planted! {
-        "gather-outlasts-lease": "a reserve gathers messages until its first leases are over"
+    "gather-outlasts-lease": "a reserve gathers messages until its first leases are over"
         "crates/api/src/gather.rs": "Duration::from_millis(ms / 2)"
-        => "Duration::from_millis(ms * 2)";
-        ["--test=http" "gathered"]
-    },
-    planted! {
-        "hold-forgotten": "other settings of a queue end the holds of its keys"
+        => "Duration::from_millis(ms * 2)"; ["--test=http" "gathered"]
+    "hold-forgotten": "other settings of a queue end the holds of its keys"
         "crates/engine/src/store/keyed.rs": "groups.hold(&held.key, Some(held.until), held.since);"
-        => "groups.hold(&held.key, None, held.since);";
-        ["--test=life" "held_keys"]
-    },
-    planted! {
-        "hold-shortened": "a worker that holds a key makes a longer hold shorter"
+        => "groups.hold(&held.key, None, held.since);"; ["--test=life" "held_keys"]
+    "hold-shortened": "a worker that holds a key makes a longer hold shorter"
         "crates/engine/src/decide/hold.rs": "self.held_until(queue, &key) < Some(until)"
-        => "self.held_until(queue, &key) != Some(until)";
-        ["--test=life" "held_keys"]
-    },
-    planted! {
-        "dead-runs-come-back":
+        => "self.held_until(queue, &key) != Some(until)"; ["--test=life" "held_keys"]
+    "dead-runs-come-back":
         "a start leaves runs that died in the log, and their numbers, to the compactor"
         "crates/host/src/recover.rs": "        .flat_map(|shard| shard.engine.take_dead_runs())\n"
         => "        .flat_map(|_| Vec::<quintet_types::RunId>::new())\n";
         ["--test=storage" "take_no_others_with_them"]
-    },
-    planted! {
-        "hook-time-ignored": "a hook's time budget is ignored"
+    "hook-time-ignored": "a hook's time budget is ignored"
         "crates/hooks/src/meter.rs":
         "from if cpu - from >= self.limits.time_ms_max * 1_000_000 => {"
-        => "from if cpu < from => {";
-        ["--test=hooks" "time_is_bounded"]
-    },
-    planted! {
-        "others-not-told": "other I/O threads are not told what is durable"
+        => "from if cpu < from => {"; ["--test=hooks" "time_is_bounded"]
+    "others-not-told": "other I/O threads are not told what is durable"
         "crates/host/src/sync.rs": "            if at != thread {\n"
         => "            if at == usize::MAX - thread {\n";
         ["--test=faults" "on_another_thread_gets_only_durable"]
-    },
-    planted! {
-        "answered-early": "replies leave before what they say is durable"
+    "answered-early": "replies leave before what they say is durable"
         "crates/host/src/commit_numbers.rs": "            && self.durable >= required.durable\n"
-        => "\n";
-        ["--test=faults" "survives_a_power_cut"]
-    },
-    planted! {
-        "clock-of-the-wall": "time inside is what the wall clock shows"
+        => "\n"; ["--test=faults" "survives_a_power_cut"]
+    "clock-of-the-wall": "time inside is what the wall clock shows"
         "crates/host/src/clock.rs":
         "        let now = self.source.steady().saturating_add_signed(lead);\n"
         => "        let now = self.source.wall().saturating_add(lead.unsigned_abs() & 1);\n";
         ["--test=faults" "outlive_steps_of_the_clock"]
-    },
-    planted! {
-        "archived-counted-twice":
-        "the end of a finished message that was kept counts as another one"
+    "archived-counted-twice": "the end of a finished message that was kept counts as another one"
         "crates/engine/src/decide/settle.rs":
         "        State::Done | State::Relayed if why == Removal::Purged => Removal::PurgedDone,\n        State::Done | State::Relayed => Removal::DeletedDone,\n"
         => "        State::Done | State::Relayed => why,\n";
         ["--test=life" "a_message_that_was_archived_is_counted_once"]
-    },
-    planted! {
-        "silent-places-not-counted": "a body is refused while silent connections hold the places"
+    "silent-places-not-counted": "a body is refused while silent connections hold the places"
         "crates/http/src/slots.rs":
         "        } else if self.slots.to_be_had() <= self.slots.most / 4 {\n"
         => "        } else if self.slots.free.available_permits() <= self.slots.most / 4 {\n";
         ["--lib" "silent_connections_make_way_for_the_rest"]
-    },
-    planted! {
-        "lease-ignores-its-queue": "a lease of the API does not ask for the time of its queue"
+    "lease-ignores-its-queue": "a lease of the API does not ask for the time of its queue"
         "crates/api/src/leases.rs":
         "                LeaseTime::TtrOrDefaultElse(LEASE_WITHOUT_TTR_MS),\n"
         => "                LeaseTime::Fixed(LEASE_WITHOUT_TTR_MS),\n";
         ["--test=http" "a_lease_has_the_time_of_its_queue"]
-    },
-    planted! {
-        "mutate-not-counted": "MUTATE does not count the jobs that it changes one by one"
+    "mutate-not-counted": "MUTATE does not count the jobs that it changes one by one"
         "crates/wire/src/faktory/mutate.rs": "            self.jobs += 1;\n"
         => "            self.jobs |= 1;\n";
         ["--test=operations" "administrative_commands_are_in_the_audit"]
-    },
     Planted {
         name: "move-task-not-audited",
         what: "the end of a message move task is not in the audit",

@@ -3,148 +3,94 @@
 
 use super::{Planted, planted};
 
-pub(super) const FEATURES: &[Planted] = &[
-    planted! {
-        "schedule-once-as-skip": "`missed = once` puts nothing for missed runs"
+pub(super) const FEATURES: &[Planted] = planted![
+    "schedule-once-as-skip": "`missed = once` puts nothing for missed runs"
         "crates/ops/src/schedules/plan.rs": "if schedule.missed == Missed::Once && "
         => "if schedule.missed == Missed::All && ";
         ["--lib" "missed_runs_are_skipped_or_made_up_for_once"]
-    },
-    planted! {
-        "schedule-once-as-all": "`missed = once` puts a message for each missed run"
+    "schedule-once-as-all": "`missed = once` puts a message for each missed run"
         "crates/ops/src/schedules/plan.rs":
         "(schedule.missed == Missed::All && cursor.late < ALL_MAX)"
         => "(schedule.missed != Missed::Skip && cursor.late < ALL_MAX)";
         ["--lib" "missed_runs_are_skipped_or_made_up_for_once"]
-    },
-    planted! {
-        "schedule-skipped-hour":
+    "schedule-skipped-hour":
         "a run in the hour that clocks skip is left out, and one with a star comes after it"
         "crates/policy/src/cron.rs": "LocalResult::None if self.every_hour => None,"
-        => "LocalResult::None if !self.every_hour => None,";
-        ["--lib" "an_hour_that_never_comes"]
-    },
-    planted! {
-        "schedule-repeated-hour": "a daily run in the hour that clocks repeat comes twice"
+        => "LocalResult::None if !self.every_hour => None,"; ["--lib" "an_hour_that_never_comes"]
+    "schedule-repeated-hour": "a daily run in the hour that clocks repeat comes twice"
         "crates/policy/src/cron.rs": "if self.every_hour && later < before {"
-        => "if later < before {";
-        ["--lib" "an_hour_that_comes_twice"]
-    },
-    planted! {
-        "schedule-overlap-ignored":
+        => "if later < before {"; ["--lib" "an_hour_that_comes_twice"]
+    "schedule-overlap-ignored":
         "`overlap = skip` puts while the message of an earlier run is not done"
         "crates/policy/src/schedule.rs":
         "Overlap::Allow => return self,\n            Overlap::Skip => OnRepeat::Refuse,"
         => "Overlap::Allow | Overlap::Skip => return self,";
         ["--test=http" "runs_that_must_not_overlap"]
-    },
-    planted! {
-        "schedule-end-ignored": "a schedule goes on after its `end`"
+    "schedule-end-ignored": "a schedule goes on after its `end`"
         "crates/policy/src/schedule.rs": "match next <= self.end {" => "match next <= Ms::NEVER {";
         ["--lib" "moments_come_once_and_bounds_hold"]
-    },
-    planted! {
-        "schedule-count-ignored": "a schedule puts once more than its `count`"
+    "schedule-count-ignored": "a schedule puts once more than its `count`"
         "crates/ops/src/schedules/plan.rs": ".is_some_and(|count| cursor.puts >= count)"
         => ".is_some_and(|count| cursor.puts > count)";
         ["--lib" "a_count_a_start_and_an_end_bound_the_runs"]
-    },
-    planted! {
-        "schedule-pause-ignored": "a paused schedule puts what is due"
+    "schedule-pause-ignored": "a paused schedule puts what is due"
         "crates/ops/src/schedules/plan.rs": "match cursor.paused || has_ended(schedule, cursor) {"
-        => "match has_ended(schedule, cursor) {";
-        ["--lib" "a_pause_skips_due_times"]
-    },
-    planted! {
-        "schedule-pause-made-up-for": "due times of a pause are missed runs when it ends"
+        => "match has_ended(schedule, cursor) {"; ["--lib" "a_pause_skips_due_times"]
+    "schedule-pause-made-up-for": "due times of a pause are missed runs when it ends"
         "crates/ops/src/schedules/plan.rs": "done: self.done.max(now.0),"
-        => "done: self.done.min(now.0),";
-        ["--lib" "a_pause_skips_due_times"]
-    },
-    planted! {
-        "cancel-without-grace": "a cancel ends the lease at once, whatever the grace"
+        => "done: self.done.min(now.0),"; ["--lib" "a_pause_skips_due_times"]
+    "cancel-without-grace": "a cancel ends the lease at once, whatever the grace"
         "crates/engine/src/decide/cancel.rs": "works && cancel.grace_ms > 0;"
         => "works && cancel.grace_ms > u64::MAX / 2;";
         ["--test=life" "the_holder_gets_a_cancel_and_has_the_grace"]
-    },
-    planted! {
-        "cancel-beats-finish": "a message that is finished within the grace ends as cancelled"
+    "cancel-beats-finish": "a message that is finished within the grace ends as cancelled"
         "crates/engine/src/decide/settle.rs":
         "if matches!(how, How::Bury { .. }) && self.end_cancelled(cx, id) {"
-        => "if self.end_cancelled(cx, id) {";
-        ["--test=life" "a_finish_within_the_grace_wins"]
-    },
-    planted! {
-        "wait-result-of-dead": "a message that is buried does not end the waits for its result"
+        => "if self.end_cancelled(cx, id) {"; ["--test=life" "a_finish_within_the_grace_wins"]
+    "wait-result-of-dead": "a message that is buried does not end the waits for its result"
         "crates/engine/src/decide/result.rs":
         "        Fact::Buried { at, .. } => (at.id, ResultState::Dead),\n" => "";
         ["--test=life" "each_end_of_a_message_is_an_answer"]
-    },
-    planted! {
-        "after-freed-twice": "a message whose parents are done is freed twice"
+    "after-freed-twice": "a message whose parents are done is freed twice"
         "crates/engine/src/decide/after.rs": "        self.fact(cx, Fact::Freed { at, after });\n"
         => "        let again = after.clone();\n        self.fact(cx, Fact::Freed { at, after });\n        self.fact(cx, Fact::Freed { at, after: again });\n";
         ["--test=life" "freed_in_slices_and_none_twice"]
-    },
-    planted! {
-        "after-end-as-success": "`on = end` counts as `on = success`"
+    "after-end-as-success": "`on = end` counts as `on = success`"
         "crates/types/src/after.rs":
         "in_state(ParentState::Failed).filter(|_| self.on == AfterOn::Success);"
-        => "in_state(ParentState::Failed);";
-        ["--test=life" "the_child_decides_the_effect"]
-    },
-    planted! {
-        "held-key-handed-out": "messages of a held key are handed out"
+        => "in_state(ParentState::Failed);"; ["--test=life" "the_child_decides_the_effect"]
+    "held-key-handed-out": "messages of a held key are handed out"
         "crates/engine/src/store/key_groups/mod.rs":
         "full || group.held.is_some() || group.pace.rings().is_some();"
         => "full || group.pace.rings().is_some();";
         ["--test=life" "nothing_of_a_held_key_is_handed_out"]
-    },
-    planted! {
-        "gather-below-min":
+    "gather-below-min":
         "a reserve that gathers replies with the next message, below `min` and in time"
         "crates/api/src/gather.rs": "            if counted >= gather.min as usize {\n"
         => "            if waited || counted >= gather.min as usize {\n";
         ["--test=http" "a_reserve_is_answered_when_there_are_enough"]
-    },
-    planted! {
-        "aging-clock-not-in-snapshot": "a snapshot leaves out the clock of aging"
+    "aging-clock-not-in-snapshot": "a snapshot leaves out the clock of aging"
         "crates/engine/src/store/image.rs": "if let Some(clock) = &queue.aging {"
         => "if let Some(clock) = queue.aging.as_ref().filter(|_| queue.pause.is_some()) {";
         ["--test=life" "a_snapshot_keeps_the_risen_priorities"]
-    },
-    planted! {
-        "fact-before-its-queue":
-        "a segment that begins has facts before the queues that they are about"
+    "fact-before-its-queue": "a segment that begins has facts before the queues that they are about"
         "crates/engine/src/store/gate.rs": "            self.restate_for(cx.journal, &fact);\n"
-        => "";
-        ["--test=life" "replay_may_begin_at_a_segment"]
-    },
-    planted! {
-        "retired-before-begun": "a segment goes before what the next one begins with is written"
+        => ""; ["--test=life" "replay_may_begin_at_a_segment"]
+    "retired-before-begun": "a segment goes before what the next one begins with is written"
         "crates/host/src/retire.rs":
         "        while self.restate() {\n            if !self.write_now() {\n                return;\n            }\n        }\n"
-        => "";
-        ["--lib" "a_snapshot_in_many_frames"]
-    },
-    planted! {
-        "events-gone-not-told":
+        => ""; ["--lib" "a_snapshot_in_many_frames"]
+    "events-gone-not-told":
         "a reader whose position the log has passed goes on and is not told (410)"
         "crates/ops/src/events/mod.rs": "Err(NotThere::Retired) => return Err(gone(true)),"
         => "Err(NotThere::Retired) => (Vec::new(), core.oldest_place()),";
         ["--test=http" "a_slow_reader_of_events"]
-    },
-    planted! {
-        "webhook-gap-not-counted": "the log that a webhook was not told of is not counted"
+    "webhook-gap-not-counted": "the log that a webhook was not told of is not counted"
         "crates/ops/src/webhooks.rs": "let bytes = apart(from, oldest);"
-        => "let bytes = apart(oldest, from);";
-        ["--test=http" "a_webhook_that_the_log_has_passed"]
-    },
-    planted! {
-        "unread-body-without-bound": "the server reads all of a long body that it has refused"
+        => "let bytes = apart(oldest, from);"; ["--test=http" "a_webhook_that_the_log_has_passed"]
+    "unread-body-without-bound": "the server reads all of a long body that it has refused"
         "crates/http/src/interruptible.rs": "<= UNREAD_BYTES_MAX {" => "<= 9 * UNREAD_BYTES_MAX {";
         ["--lib" "an_unread_body_is_waited_for"]
-    },
     Planted {
         name: "hook-kick-decides",
         what: "a message that its hook only kicks waits for a decision for ever",

@@ -3,424 +3,264 @@
 
 use super::{Planted, planted};
 
-pub(super) const FOUND: &[Planted] = &[
-    planted! {
-        "room-without-a-step": "a put that waits for memory gets no step when memory frees itself"
+pub(super) const FOUND: &[Planted] = planted![
+    "room-without-a-step": "a put that waits for memory gets no step when memory frees itself"
         "crates/engine/src/decide/cold.rs":
         "reading.again || (reading.room_waits && self.has_room())"
         => "reading.again || (reading.room_waits && reading.memory_room == 0 && self.has_room())";
         ["--test=life" "a_put_that_waits_for_memory_goes_on"]
-    },
-    planted! {
-        "batches-listed-whole": "a page of batches does not end by its bytes"
+    "batches-listed-whole": "a page of batches does not end by its bytes"
         "crates/engine/src/decide/batch.rs": "bytes >= LIST_BYTES {"
-        => "bytes >= 100 * LIST_BYTES {";
-        ["--test=life" "a_page_of_batches_ends"]
-    },
-    planted! {
-        "reason-not-cut": "the reason of a buried message has any length"
+        => "bytes >= 100 * LIST_BYTES {"; ["--test=life" "a_page_of_batches_ends"]
+    "reason-not-cut": "the reason of a buried message has any length"
         "crates/engine/src/decide/settle.rs": "let reason = cut(reason, ERROR_BYTES_MAX).into();"
         => "let reason = cut(reason, 1000 * ERROR_BYTES_MAX).into();";
         ["--test=life" "a_reason_is_cut"]
-    },
-    planted! {
-        "attributes-not-counted":
-        "half of what a message has beside its body is not counted as memory"
+    "attributes-not-counted": "half of what a message has beside its body is not counted as memory"
         "crates/engine/src/store/index.rs": "body + message.extra_bytes()"
-        => "body + message.extra_bytes() / 2";
-        ["--test=memory" "memory_of_messages_is_counted"]
-    },
-    planted! {
-        "dedupe-without-bound": "deduplication records may be twice as many as `dedupe_max`"
+        => "body + message.extra_bytes() / 2"; ["--test=memory" "memory_of_messages_is_counted"]
+    "dedupe-without-bound": "deduplication records may be twice as many as `dedupe_max`"
         "crates/engine/src/decide/put.rs": "(known + more) as u64 <= max;"
-        => "(known + more) as u64 <= 2 * max;";
-        ["--test=life" "records_have_a_bound_of_their_own"]
-    },
-    planted! {
-        "address-takes-all": "one address gets all connections of an HTTP listener"
+        => "(known + more) as u64 <= 2 * max;"; ["--test=life" "records_have_a_bound_of_their_own"]
+    "address-takes-all": "one address gets all connections of an HTTP listener"
         "crates/http/src/slots.rs": "(self.most / 4 * 3).max(1)" => "self.most.max(1)";
         ["--lib" "an_address_gets_three_quarters"]
-    },
-    planted! {
-        "star-reaches-across": "a `*` at the start of a grant matches across `+`"
+    "star-reaches-across": "a `*` at the start of a grant matches across `+`"
         "crates/auth/src/table.rs": "(0..=plus).any(" => "(0..name.len().max(plus)).any(";
         ["--lib" "the_table_has_the_rights_of_the_grants"]
-    },
-    planted! {
-        "batch-joined-unseen": "with one shard anybody puts members into any batch"
+    "batch-joined-unseen": "with one shard anybody puts members into any batch"
         "crates/engine/src/decide/batch.rs": "if self.permits.is_none() || call.vouched {"
         => "if self.permits.is_none() || call.vouched || self.shards == 1 {";
         ["--test=operations" "a_batch_needs_the_right_to_join"]
-    },
-    planted! {
-        "purge-keeps-ids": "an emptied queue still knows the deduplication ids of what it had"
+    "purge-keeps-ids": "an emptied queue still knows the deduplication ids of what it had"
         "crates/engine/src/store/apply.rs":
         "queue.dedupe_generation = queue.dedupe_generation.wrapping_add(1);"
         => "queue.dedupe_generation = queue.dedupe_generation.wrapping_add(0);";
         ["--test=life" "an_emptied_queue_knows_no_repeats"]
-    },
-    planted! {
-        "cancelled-move-goes-on": "a cancelled message move task moves the messages of another step"
+    "cancelled-move-goes-on": "a cancelled message move task moves the messages of another step"
         "crates/sqs/src/moves.rs": "known.id == task.id && known.status == Status::Running;"
-        => "known.id == task.id;";
-        ["--test=sqs" "a_cancelled_move_moves_nothing_more"]
-    },
-    planted! {
-        "no-visibility-hides":
+        => "known.id == task.id;"; ["--test=sqs" "a_cancelled_move_moves_nothing_more"]
+    "no-visibility-hides":
         "a queue whose visibility timeout is 0 hides what was received for a moment"
         "crates/engine/src/decide/lease.rs":
         "LeaseTime::TtrOrOver => matches!(ttr_ms, Some(0 | AT_ONCE_MS)),"
         => "LeaseTime::TtrOrOver => ttr_ms == Some(0),";
         ["--test=sqs" "a_queue_whose_visibility_is_none"]
-    },
-    planted! {
-        "fifo-delay-stays": "a shorter delay of a FIFO queue is only that of later messages"
+    "fifo-delay-stays": "a shorter delay of a FIFO queue is only that of later messages"
         "crates/sqs/src/queues.rs": "fifo && ms != before_ms)" => "fifo && ms > before_ms)";
         ["--test=sqs" "a_delay_of_a_fifo_queue"]
-    },
-    planted! {
-        "control-characters-taken": "SQS takes a text with a vertical tab"
+    "control-characters-taken": "SQS takes a text with a vertical tab"
         "crates/sqs/src/message.rs": "matches!(c, '\\t' | '\\n' | '\\r' | ' '..="
-        => "matches!(c, '\\t'..='\\r' | ' '..=";
-        ["--lib" "bodies_have_the_characters_of_xml"]
-    },
-    planted! {
-        "import-believes-bodies": "an import from SQS does not compare bodies with their sums"
+        => "matches!(c, '\\t'..='\\r' | ' '..="; ["--lib" "bodies_have_the_characters_of_xml"]
+    "import-believes-bodies": "an import from SQS does not compare bodies with their sums"
         "crates/cli/src/import/from/sqs.rs": "is_some_and(|md5| *md5 != sum)"
         => "is_some_and(|md5| md5.len() != sum.len())";
         ["--test=operations" "a_body_that_came_as_another"]
-    },
-    planted! {
-        "track-only-while-held": "`TRACK SET` needs a worker that holds the job"
+    "track-only-while-held": "`TRACK SET` needs a worker that holds the job"
         "crates/engine/src/decide/track.rs":
         "if self.store.messages.at(slot).state == State::Reserved {"
         => "if self.store.messages.at(slot).state != State::Done {";
         ["--test=wire" "every_transcript_is_answered"]
-    },
-    planted! {
-        "success-beside-complete": "the callback `success` does not wait for the end of `complete`"
+    "success-beside-complete": "the callback `success` does not wait for the end of `complete`"
         "crates/types/src/batch.rs":
         "let is_next = self.complete == CallbackState::Done && self.success"
         => "let is_next = self.complete != CallbackState::No && self.success";
         ["--test=life" "batches::"]
-    },
-    planted! {
-        "batch-closed-for-good": "a batch takes no members once its callbacks were put"
+    "batch-closed-for-good": "a batch takes no members once its callbacks were put"
         "crates/types/src/batch.rs": "self.open || self.complete != CallbackState::No"
         => "self.open && self.complete != CallbackState::Done";
         ["--test=wire" "every_transcript_is_answered"]
-    },
-    planted! {
-        "set-up-word-missing": "RQ's set-up does not find its word on the first page"
+    "set-up-word-missing": "RQ's set-up does not find its word on the first page"
         "crates/console/templates/frame.html": "<span>QUEUEMGR: OPERATIONAL</span>"
-        => "<span>QUEUEMGR</span>";
-        ["--test=web" "says_that_it_is_operational"]
-    },
-    planted! {
-        "force-remote-travels": "a relayed message has the `force_remote` of the first one"
+        => "<span>QUEUEMGR</span>"; ["--test=web" "says_that_it_is_operational"]
+    "force-remote-travels": "a relayed message has the `force_remote` of the first one"
         "crates/rq/src/builtin/relay.rs": "const FIELDS: [&str; 9] = [\n"
         => "const FIELDS: [&str; 10] = [\n    \"force_remote\",\n";
         ["--test=web" "its_log_has_the_lines_of_rq"]
-    },
-    planted! {
-        "script-where-started": "a relative script is not looked for in `script_root`"
+    "script-where-started": "a relative script is not looked for in `script_root`"
         "crates/scripts/src/config.rs": ".then(|| root.join(&self.script))"
-        => ".then(|| root.with_file_name(&self.script))";
-        ["--test=rq" "a_relative_script_is_in"]
-    },
-    planted! {
-        "used-key-accepted":
-        "a used `Idempotency-Key` with another request is answered as its repeat"
+        => ".then(|| root.with_file_name(&self.script))"; ["--test=rq" "a_relative_script_is_in"]
+    "used-key-accepted": "a used `Idempotency-Key` with another request is answered as its repeat"
         "crates/engine/src/decide/put.rs": "known.sum > 0 && left.sum != known.sum {"
         => "known.sum > 0 && left.sum < known.sum && left.sum > known.sum {";
         ["--test=web" "a_used_key_with_another_request"]
-    },
-    planted! {
-        "bytes-only-as-text": "JSON has bytes that are no text without their base64"
+    "bytes-only-as-text": "JSON has bytes that are no text without their base64"
         "crates/api/src/bytes_in_json.rs": "text.is_err().then("
-        => "text.is_ok_and(str::is_empty).then(";
-        ["--test=web" "bytes_that_are_no_text_are_sent"]
-    },
-    planted! {
-        "mark-not-passed-over": "a byte order mark before a hook keeps the server from starting"
+        => "text.is_ok_and(str::is_empty).then("; ["--test=web" "bytes_that_are_no_text_are_sent"]
+    "mark-not-passed-over": "a byte order mark before a hook keeps the server from starting"
         "crates/hooks/src/load.rs": "text.starts_with(b\"\\xef\\xbb\\xbf\")"
-        => "text.starts_with(b\"\\xef\\xbb\\xbe\")";
-        ["--test=hooks" "a_byte_order_mark_and"]
-    },
-    planted! {
-        "blank-binlog-skipped": "an import passes over a binlog file that begins with zeros"
+        => "text.starts_with(b\"\\xef\\xbb\\xbe\")"; ["--test=hooks" "a_byte_order_mark_and"]
+    "blank-binlog-skipped": "an import passes over a binlog file that begins with zeros"
         "crates/cli/src/import/from/binlog.rs":
         "all.damaged(format!(\"{}: {what}\", path.display()));"
         => "drop(format!(\"{}: {what}\", path.display()));";
         ["--test=operations" "a_binlog_of_the_real_beanstalkd"]
-    },
-    planted! {
-        "family-twice": "OpenMetrics has one family twice"
+    "family-twice": "OpenMetrics has one family twice"
         "crates/ops/src/metrics.rs": "Counter \"connections_accepted_total\""
-        => "Counter \"connections_total\"";
-        ["--lib" "no_two_families_have_one_name"]
-    },
-    planted! {
-        "range-not-said": "the OpenAPI document does not tell the ranges of fields"
+        => "Counter \"connections_total\""; ["--lib" "no_two_families_have_one_name"]
+    "range-not-said": "the OpenAPI document does not tell the ranges of fields"
         "crates/api/src/openapi.rs": "schema[\"properties\"].get_mut(field) {"
         => "schema[\"properties\"].get_mut(field.trim_start_matches('p')) {";
         ["--lib" "fields_have_their_allowed_values"]
-    },
-    planted! {
-        "second-host-taken": "a request with two Host lines is served"
+    "second-host-taken": "a request with two Host lines is served"
         "crates/http/src/head.rs": "headers.get_all(HOST).iter().nth(1)"
-        => "headers.get_all(HOST).iter().nth(2)";
-        ["--test=web" "a_second_host_is_refused"]
-    },
-    planted! {
-        "head-one-byte-longer": "a request's head may be a byte longer than `max_header`"
+        => "headers.get_all(HOST).iter().nth(2)"; ["--test=web" "a_second_host_is_refused"]
+    "head-one-byte-longer": "a request's head may be a byte longer than `max_header`"
         "crates/http/src/head.rs": "(bytes > max).then(" => "(bytes > max + 1).then(";
         ["--test=web" "heads_have_a_limit"]
-    },
-    planted! {
-        "gat-unknown": "`gat` is an unknown command and not a cache's"
+    "gat-unknown": "`gat` is an unknown command and not a cache's"
         "crates/wire/src/memcache/request.rs": " | b\"gat\" | b\"gats\"" => " | b\"gats\"";
         ["--test=wire" "every_transcript_is_answered"]
-    },
-    planted! {
-        "expires-to-itself": "a queue may expire to itself"
+    "expires-to-itself": "a queue may expire to itself"
         "crates/config/src/load.rs": "if overrides.expire_to.as_ref() == Some(&own) {"
         => "if overrides.expire_to.as_ref() == Some(&own) && name.len() > 999 {";
         ["--lib" "a_queue_does_not_expire_to_itself"]
-    },
-    planted! {
-        "odd-address-unknown": "an address with bytes that are no text is an unknown page"
+    "odd-address-unknown": "an address with bytes that are no text is an unknown page"
         "crates/api/src/path.rs": "= failed.kind()\n"
         => "= failed.kind()\n        && key.len() > 999\n";
         ["--test=http" "bytes_in_an_address_that_are_no_text"]
-    },
-    planted! {
-        "start-ignores-stop": "a start that waits for disk space goes on after a stop"
+    "start-ignores-stop": "a start that waits for disk space goes on after a stop"
         "crates/ops/src/stuck.rs": "watch(core, started, move || stops.load(Ordering::Relaxed))?;"
         => "watch(core, started, move || Arc::strong_count(&stops) > 999 && stops.load(Ordering::Relaxed))?;";
         ["--test=faults" "a_start_that_waits_for_space"]
-    },
-    planted! {
-        "result-by-name-lost": "the end of a message by its name forgets the result"
+    "result-by-name-lost": "the end of a message by its name forgets the result"
         "crates/api/src/types.rs": "status: result.into_bytes().into(),"
         => "status: result.get(..0).unwrap_or_default().as_bytes().into(),";
         ["--test=http" "a_reserved_message_is_settled_by_its_name"]
-    },
-    planted! {
-        "audit-line-lost": "the audit loses a line where its file cannot be renamed"
+    "audit-line-lost": "the audit loses a line where its file cannot be renamed"
         "crates/ops/src/audit.rs": "                Err(error) => rotated = Err(error),\n"
         => "                Err(error) => {\n                    rotated = Err(error);\n                    return rotated;\n                }\n";
         ["--lib" "a_rotation_that_fails_loses_no_line"]
-    },
-    planted! {
-        "lock-holders-not-known":
-        "`quintet stats --locks` leaves out work that held a shard for long"
+    "lock-holders-not-known": "`quintet stats --locks` leaves out work that held a shard for long"
         "crates/host/src/holders.rs": "since != 0 && held >= LONG" => "since != 0 && held < LONG";
         ["--lib" "work_that_kept_others_waiting_is_reported"]
-    },
-    planted! {
-        "dependents-listed-whole":
+    "dependents-listed-whole":
         "a page of messages that wait for another one does not end by its bytes"
         "crates/engine/src/decide/after.rs": "const NAMES: usize = 128 << 10;"
         => "const NAMES: usize = 128 << 20;";
         ["--test=http" "dependencies_in_a_queue_with_a_long_name"]
-    },
-    planted! {
-        "errors-listed-whole": "a page of errors does not end by the names in it"
+    "errors-listed-whole": "a page of errors does not end by the names in it"
         "crates/api/src/bulk.rs": "sum::<u64>() >= super::PAGE_BYTES;"
-        => "sum::<u64>() >= 99 * super::PAGE_BYTES;";
-        ["--test=web" "a_page_of_errors_ends"]
-    },
-    planted! {
-        "first-shard-is-best": "a take over several shards takes what the first one has"
+        => "sum::<u64>() >= 99 * super::PAGE_BYTES;"; ["--test=web" "a_page_of_errors_ends"]
+    "first-shard-is-best": "a take over several shards takes what the first one has"
         "crates/engine/src/across.rs":
         "if before.is_none_or(|before| before.is_worse_than(found, self.take.end)) {"
-        => "if before.is_none() {";
-        ["--test=protocols" "a_subscription_over_shards"]
-    },
-    planted! {
-        "hash-key-forgotten": "a snapshot has another key for the hashes of deduplication ids"
+        => "if before.is_none() {"; ["--test=protocols" "a_subscription_over_shards"]
+    "hash-key-forgotten": "a snapshot has another key for the hashes of deduplication ids"
         "crates/engine/src/store/image.rs": "record(&Fact::HashKey(key));"
         => "record(&Fact::HashKey(key.map(|byte| byte ^ 1)));";
         ["--test=life" "an_id_is_kept_as_its_hash"]
-    },
-    planted! {
-        "note-cut-in-a-character": "the note of a tracked message ends within a character"
+    "note-cut-in-a-character": "the note of a tracked message ends within a character"
         "crates/engine/src/decide/track.rs": "let note = cut(note, TRACK_NOTE_BYTES_MAX);"
         => "let note = &note[..note.len().min(TRACK_NOTE_BYTES_MAX)];";
         ["--test=life" "a_long_note_of_a_tracked_message"]
-    },
-    planted! {
-        "connections-listed-whole": "a page of connections does not end by its bytes"
+    "connections-listed-whole": "a page of connections does not end by its bytes"
         "crates/edge/src/io/census.rs": "self.more = self.list.len() >= PAGE_BYTES;"
         => "self.more = self.list.len() >= 99 * PAGE_BYTES;";
         ["--test=http" "connections_come_in_pages"]
-    },
-    planted! {
-        "decision-not-asked-again":
+    "decision-not-asked-again":
         "a hook's decision that is refused for want of a quorum is forgotten"
         "crates/edge/src/hooks/thread.rs":
         "core.give_back_pending_decisions(std::iter::once(pending_decision).chain(pending));"
-        => "drop(pending);";
-        ["--lib" "a_decision_refused"]
-    },
-    planted! {
-        "doomed-goes-to-the-tail":
+        => "drop(pending);"; ["--lib" "a_decision_refused"]
+    "doomed-goes-to-the-tail":
         "a restart uses up an id for the place of a message of a dropped queue"
         "crates/engine/src/engine.rs": "tails |= lease.back_to == BackTo::Tail && !message.doomed;"
-        => "tails |= lease.back_to == BackTo::Tail;";
-        ["--test=sim" "vanishes_at_a_restart"]
-    },
-    planted! {
-        "full-before-repeats":
+        => "tails |= lease.back_to == BackTo::Tail;"; ["--test=sim" "vanishes_at_a_restart"]
+    "full-before-repeats":
         "of several puts one finds its queue full before an expired repeat is known"
         "crates/engine/src/decide/put.rs":
         "is known before what is full.\n            self.replaced_are_here(&*puts)?;"
         => "is known before what is full.\n            self.replaced_are_here(&[])?;";
         ["--test=sim" "whether_a_put_repeats_is_known"]
-    },
-    planted! {
-        "line-of-a-secret-repeated": "an error in the syntax of the configuration repeats the line"
+    "line-of-a-secret-repeated": "an error in the syntax of the configuration repeats the line"
         "crates/config/src/load.rs": "\"TOML parse error at {}\", toml_error(text, &error)"
         => "\"TOML parse error at {}: {error}\", toml_error(text, &error)";
         ["--lib" "an_error_of_toml_has_its_place"]
-    },
-    planted! {
-        "puts-over-the-limit": "a queue that is over its limit after an upgrade takes puts"
+    "puts-over-the-limit": "a queue that is over its limit after an upgrade takes puts"
         "crates/engine/src/decide/room.rs":
         "        (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)\n"
         => "        let over = settings.messages_max > 0 && queue.waiting() > settings.messages_max;\n        over || (settings.messages_max == 0 || queue.waiting() + count <= settings.messages_max)\n";
         ["--test=life" "a_queue_that_is_over_its_limit_at_a_start"]
-    },
-    planted! {
-        "reserve-for-who-is-gone":
-        "a `RESERVE` (jobqueue) waits on when its client has closed its side"
+    "reserve-for-who-is-gone": "a `RESERVE` (jobqueue) waits on when its client has closed its side"
         "crates/wire/src/jobqueue/session.rs": "Some(_) => HalfClose::StopWaiting,"
-        => "Some(_) => HalfClose::LastWord,";
-        ["--test=wire" "every_transcript_is_answered"]
-    },
-    planted! {
-        "repair-forgets-losses": "a repair notes its losses nowhere before it replaces a segment"
+        => "Some(_) => HalfClose::LastWord,"; ["--test=wire" "every_transcript_is_answered"]
+    "repair-forgets-losses": "a repair notes its losses nowhere before it replaces a segment"
         "crates/cli/src/check.rs": "            note(&unfinished, &lost)\n"
         => "            note(&unfinished, &[])\n";
         ["--test=faults" "a_repair_that_fails_is_run_again"]
-    },
-    planted! {
-        "repair-begins-unsaid": "a repair tells its losses when it has replaced them"
+    "repair-begins-unsaid": "a repair tells its losses when it has replaced them"
         "crates/log/src/repair.rs":
         "    if !survey.damage.is_empty() {\n        begin(&survey.damage)?;\n    }\n"
-        => "    begin(&[])?;\n";
-        ["--test=log" "a_repair_cut_short_can_be_run_again"]
-    },
-    planted! {
-        "error-repeats-all": "an error of SQS repeats what a client sent, however long"
+        => "    begin(&[])?;\n"; ["--test=log" "a_repair_cut_short_can_be_run_again"]
+    "error-repeats-all": "an error of SQS repeats what a client sent, however long"
         "crates/sqs/src/fault.rs": "const TEXT_MAX: usize = 4 << 10;"
-        => "const TEXT_MAX: usize = 4 << 20;";
-        ["--lib" "an_error_does_not_repeat"]
-    },
-    planted! {
-        "host-of-any-length": "a request names a host as long as its head may be"
+        => "const TEXT_MAX: usize = 4 << 20;"; ["--lib" "an_error_does_not_repeat"]
+    "host-of-any-length": "a request names a host as long as its head may be"
         "crates/http/src/guard.rs": "host.len() > HOST_BYTES_MAX"
-        => "host.len() > 100 * HOST_BYTES_MAX";
-        ["--lib" "hosts_that_are_not_ours"]
-    },
-    planted! {
-        "half-read-body-cut": "the connection of a body that is refused in its middle is reset"
+        => "host.len() > 100 * HOST_BYTES_MAX"; ["--lib" "hosts_that_are_not_ours"]
+    "half-read-body-cut": "the connection of a body that is refused in its middle is reset"
         "crates/http/src/interruptible.rs":
         "this.goes_on = matches!(&frame, Some(Ok(_))) && !body.is_end_stream();"
-        => "this.goes_on = false;";
-        ["--lib" "an_unread_body_is_waited_for"]
-    },
-    planted! {
-        "turned-away-body-cut":
+        => "this.goes_on = false;"; ["--lib" "an_unread_body_is_waited_for"]
+    "turned-away-body-cut":
         "the connection of a request with a wrong head is reset while its body comes"
         "crates/http/src/serve.rs": "    drop(interruptible(request));\n    response\n"
         => "    drop((interruptible, request));\n    response\n";
         ["--test=web" "a_second_host_is_refused"]
-    },
-    planted! {
-        "hooks-error-each-time":
+    "hooks-error-each-time":
         "hooks that a thread cannot load are an error in the log each time it tries"
         "crates/edge/src/hooks/mod.rs": "self.failed.swap(version, Ordering::Relaxed) != version"
         => "self.failed.swap(version, Ordering::Relaxed) <= version";
         ["--test=hooks" "hooks_that_a_thread_cannot_load"]
-    },
-    planted! {
-        "pending-not-counted": "requests behind one that waits take memory that nobody counts"
+    "pending-not-counted": "requests behind one that waits take memory that nobody counts"
         "crates/edge/src/io/inbox.rs": "            false => self.pending_bytes,"
         => "            false => self.pending_bytes.min(1),";
         ["--test=protocols" "requests_behind_one_that_waits"]
-    },
-    planted! {
-        "subscriptions-not-counted":
+    "subscriptions-not-counted":
         "what a client of pinpriq subscribes to takes memory that nobody counts"
         "crates/wire/src/pinpriq/session.rs":
         "self.subscribed_bytes + self.subscribed.len() * size_of::<Name>()" => "0";
         ["--test=protocols" "subscriptions_are_memory"]
-    },
-    planted! {
-        "unknown-batch-sent-again":
+    "unknown-batch-sent-again":
         "messages of a batch of SQS whose outcome is not known are put once more, one by one"
         "crates/sqs/src/send.rs": "if let Outcome::Refused(CommandError::Unknown) = all {"
         => "if let Outcome::Refused(CommandError::Draining) = all {";
         ["--test=sqs" "a_send_without_acknowledgement"]
-    },
-    planted! {
-        "unknown-jobs-put-again":
+    "unknown-jobs-put-again":
         "jobs of a PUSHB whose outcome is not known are put once more, one by one"
         "crates/wire/src/faktory/reply.rs": "Some(_) if self.requested > 1 && !unknown =>"
         => "Some(_) if self.requested > 1 && (!unknown || self.singly == 0) =>";
         ["--lib" "jobs_that_may_have_been_put"]
-    },
-    planted! {
-        "forbidden-queue-told":
-        "SQS tells clients without rights whether there is a queue to delete"
+    "forbidden-queue-told": "SQS tells clients without rights whether there is a queue to delete"
         "crates/sqs/src/queues.rs": "        self.must_have(context, Verb::Drop, &queue)?;\n" => "";
         ["--test=operations" "sqs_needs_the_right_before"]
-    },
-    planted! {
-        "other-host-asked": "a webhook goes to a host behind a `#`, which no setting allows"
+    "other-host-asked": "a webhook goes to a host behind a `#`, which no setting allows"
         "crates/rq/src/builtin/client.rs": "rest.find(['/', '?', '#'])" => "rest.find(['/', '?'])";
         ["--lib" "the_host_stays_the_same"]
-    },
-    planted! {
-        "webhook-of-long-message": "a message with two long parameters calls no webhook"
+    "webhook-of-long-message": "a message with two long parameters calls no webhook"
         "crates/scripts/src/run.rs": "            if payload.len() > bytes_max\n"
         => "            if payload.len() > bytes_max && long == \"param1\"\n";
         ["--test=rq" "webhooks_hear_of_long_messages"]
-    },
-    planted! {
-        "reserves-not-counted":
-        "the watched tubes of reserves that wait behind another are not counted"
+    "reserves-not-counted": "the watched tubes of reserves that wait behind another are not counted"
         "crates/wire/src/beanstalk/session.rs": "self.tubes.bytes() * (1 + behind.count())"
         => "self.tubes.bytes() * (1 + behind.take(0).count())";
         ["--test=protocols" "reserves_behind_one_that_waits"]
-    },
-    planted! {
-        "accept-failure-each-time": "an HTTP listener without files says so ten times a second"
+    "accept-failure-each-time": "an HTTP listener without files says so ten times a second"
         "crates/http/src/serve.rs": "if failed.is_power_of_two() {" => "if failed > 0 {";
         ["--test=protocols" "http_without_a_file_to_be_had"]
-    },
-    planted! {
-        "head-refused-in-plain-text": "a client of SQS gets plain text for a head that is too long"
+    "head-refused-in-plain-text": "a client of SQS gets plain text for a head that is too long"
         "crates/sqs/src/listener.rs": "        with_id(Answered::of(written).response, &id)\n"
         => "        let _json = with_id(Answered::of(written).response, &id);\n        axum::response::IntoResponse::into_response(problem)\n";
         ["--test=sqs" "requests_that_are_too_long"]
-    },
-    planted! {
-        "move-without-rest":
-        "a move of dead letters is tried 250 times a second while the disk is full"
+    "move-without-rest": "a move of dead letters is tried 250 times a second while the disk is full"
         "crates/sqs/src/moves.rs": "const LONG_REST: Duration = Duration::from_secs(1);"
-        => "const LONG_REST: Duration = REST;";
-        ["--test=sqs" "a_move_rests_while_nothing"]
-    },
-    planted! {
-        "rq-socket-not-audited":
+        => "const LONG_REST: Duration = REST;"; ["--test=sqs" "a_move_rests_while_nothing"]
+    "rq-socket-not-audited":
         "a message that is deleted over a socket of RQ leaves no line in the audit"
         "crates/scripts/src/socket/answer.rs": "    \"environment\",\n    \"get_message\",\n"
         => "    \"delete_message\",\n    \"get_message\",\n";
         ["--test=rq" "administrative_requests_are_in_the_audit"]
-    },
     Planted {
         name: "operator-not-checked",
         what: "any user may see connections, and reload the configuration, by the API",

@@ -2,211 +2,135 @@
 
 use super::{Planted, planted};
 
-pub(super) const WAITS: &[Planted] = &[
-    planted! {
-        "wait-log-thread-durable": "the log thread tells nobody what it has synced"
+pub(super) const WAITS: &[Planted] = planted![
+    "wait-log-thread-durable": "the log thread tells nobody what it has synced"
         "crates/host/src/sync.rs": "            self.notify_durable();\n            // Nobody"
-        => "            // Nobody";
-        ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-log-thread-written": "the log thread tells nobody what it has written"
+        => "            // Nobody"; ["--lib" "waits_tests"]
+    "wait-log-thread-written": "the log thread tells nobody what it has written"
         "crates/host/src/sync.rs":
         "                Committed::Written => self.notify_written(),\n                // Somebody"
         => "                Committed::Written => {}\n                // Somebody";
         ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-sync-thread": "the sync thread tells nobody what it has synced"
+    "wait-sync-thread": "the sync thread tells nobody what it has synced"
         "crates/host/src/sync.rs":
         "            if behind && self.sync() {\n                self.notify_durable();"
-        => "            if behind && self.sync() {";
-        ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-sync-here-written": "an I/O thread that syncs tells nobody what it has written"
+        => "            if behind && self.sync() {"; ["--lib" "waits_tests"]
+    "wait-sync-here-written": "an I/O thread that syncs tells nobody what it has written"
         "crates/host/src/sync.rs":
         "                Committed::Written => self.notify_written(),\n                Committed::Full | Committed::Failed => return false"
         => "                Committed::Written => {}\n                Committed::Full | Committed::Failed => return false";
         ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-write-now": "the maintenance thread tells nobody what it has written"
+    "wait-write-now": "the maintenance thread tells nobody what it has written"
         "crates/host/src/retire.rs":
         "            Committed::Written => {\n                self.notify_written();"
-        => "            Committed::Written => {";
-        ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-retire-durable": "who gives up a segment tells nobody what it has synced"
+        => "            Committed::Written => {"; ["--lib" "waits_tests"]
+    "wait-retire-durable": "who gives up a segment tells nobody what it has synced"
         "crates/host/src/retire.rs": "        self.notify_durable();\n" => "";
         ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-chunk": "the chunk of a body that ends a segment tells nobody what was written"
+    "wait-chunk": "the chunk of a body that ends a segment tells nobody what was written"
         "crates/host/src/commit.rs": "                Committed::Written => core.notify_written(),"
-        => "                Committed::Written => {}";
-        ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-write-here": "who writes a batch at once tells nobody"
+        => "                Committed::Written => {}"; ["--lib" "waits_tests"]
+    "wait-write-here": "who writes a batch at once tells nobody"
         "crates/host/src/commit.rs": "            Committed::Written => self.notify_written(),"
-        => "            Committed::Written => {}";
-        ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-write-raise": "the log thread is not woken for a batch"
+        => "            Committed::Written => {}"; ["--lib" "waits_tests"]
+    "wait-write-raise": "the log thread is not woken for a batch"
         "crates/host/src/commit.rs":
         "        if self.waits_for_disk() {\n            self.log_work.raise();\n            return;"
-        => "        if self.waits_for_disk() {\n            return;";
-        ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-ask-runs": "the fetch thread is not woken for what is to be read from a run"
+        => "        if self.waits_for_disk() {\n            return;"; ["--lib" "waits_tests"]
+    "wait-ask-runs": "the fetch thread is not woken for what is to be read from a run"
         "crates/host/src/keep/fetch.rs": "            self.runs.work.raise();" => "";
         ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-peek-hand": "what a peek at a run has found is not handed on"
+    "wait-peek-hand": "what a peek at a run has found is not handed on"
         "crates/host/src/peeks.rs":
         "            let _delivered = sender.try_send((delivery.outcome, delivery.queue, required));"
         => "            std::mem::forget((sender, delivery.outcome, delivery.queue, required));";
         ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-end-peeks": "peeks at runs do not end with the server"
+    "wait-end-peeks": "peeks at runs do not end with the server"
         "crates/host/src/peeks.rs": "        waiting.senders.clear();\n" => "";
         ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-later-peek": "a peek that begins when the server stops waits"
-        "crates/host/src/peeks.rs": "        waiting.ended = true;\n" => "";
-        ["--lib" "waits_tests"]
-    },
-    planted! {
-        "wait-carry": "what is sent to another shard is not carried there"
+    "wait-later-peek": "a peek that begins when the server stops waits"
+        "crates/host/src/peeks.rs": "        waiting.ended = true;\n" => ""; ["--lib" "waits_tests"]
+    "wait-carry": "what is sent to another shard is not carried there"
         "crates/host/src/access/step.rs":
         "        if !senders.is_empty() {\n            self.carry_from(senders);"
         => "        if senders.len() > 1000 {\n            self.carry_from(senders);";
         ["--lib" "idle_tests"]
-    },
-    planted! {
-        "wait-acked-settle": "nobody is told what was acknowledged"
+    "wait-acked-settle": "nobody is told what was acknowledged"
         "crates/host/src/acked.rs":
         "        self.mail.iter().for_each(|post| post.notify_durable());" => "";
         ["--lib" "acked_tests"]
-    },
-    planted! {
-        "wait-acked-settled": "the log thread is not told that there is room in the window"
-        "crates/host/src/acked.rs": "        self.settled.raise();" => "";
-        ["--lib" "acked_tests"]
-    },
-    planted! {
-        "wait-dispatcher":
+    "wait-acked-settled": "the log thread is not told that there is room in the window"
+        "crates/host/src/acked.rs": "        self.settled.raise();" => ""; ["--lib" "acked_tests"]
+    "wait-dispatcher":
         "a dispatcher's task is not woken for the first decision of a turn, and its reply"
         "crates/edge/src/dispatcher.rs": "        if is_first {"
         => "        if is_first && self.thread == 0 {";
         "crates/edge/src/dispatcher.rs": "        {\n            self.mailbox.wake();"
         => "            && self.thread == 0\n        {\n            self.mailbox.wake();";
         ["--bin=quintet" "the_first_dispatcher_goes_on"]
-    },
-    planted! {
-        "wait-dispatcher-task": "nobody goes on with the work of a dispatcher's task that has ended"
+    "wait-dispatcher-task": "nobody goes on with the work of a dispatcher's task that has ended"
         "crates/edge/src/io/mail.rs": "            *locked(now) = None;\n            other.wake();"
         => "            *locked(now) = None;\n            let _other = other;";
         ["--bin=quintet" "the_first_dispatcher_goes_on"]
-    },
-    planted! {
-        "wait-makes-way": "silent connections over HTTP keep their places"
+    "wait-makes-way": "silent connections over HTTP keep their places"
         "crates/http/src/serve.rs": "            () = connection_slot.makes_way() => {\n"
         => "            () = connection_slot.makes_way(), if false => {\n";
         ["--test=http" "silent_connections_make_way"]
-    },
-    planted! {
-        "wait-half-head": "half of a request's head over HTTP waits at a stop"
+    "wait-half-head": "half of a request's head over HTTP waits at a stop"
         "crates/http/src/serve.rs": "            () = connection_slot.ends_with(&clients) => {}"
         => "            () = connection_slot.ends_with(&clients), if false => {}";
         ["--test=http" "a_stop_answers_all_waiting"]
-    },
-    planted! {
-        "wait-poll-client": "a poll goes on without its client"
+    "wait-poll-client": "a poll goes on without its client"
         "crates/http/src/clients.rs":
         "            () = far_end => {}\n            () = self.reads_no_more() => {}"
         => "            () = far_end, if false => {}\n            () = self.is_stopped() => {}";
         ["--test=http" "a_poll_whose_client_is_gone"]
-    },
-    planted! {
-        "wait-half-body-client": "half of a body over HTTP waits without its client"
+    "wait-half-body-client": "half of a body over HTTP waits without its client"
         "crates/http/src/clients.rs":
         "            () = signalled(&self.ended) => {}\n            () = self.is_stopped() => {}"
         => "            () = signalled(&self.ended), if false => {}\n            () = self.is_stopped() => {}";
         ["--test=http" "half_a_body_of_a_client"]
-    },
-    planted! {
-        "wait-session-stream": "an event stream outlives its session of the console"
+    "wait-session-stream": "an event stream outlives its session of the console"
         "crates/http/src/clients.rs":
         "\"login ended\", 401, Did::default());\n                client.cut.notify_one();"
-        => "\"login ended\", 401, Did::default());";
-        ["--test=http" "event_streams_of_the_console"]
-    },
-    planted! {
-        "wait-receiver": "a webhook receiver that hangs has all workers"
+        => "\"login ended\", 401, Did::default());"; ["--test=http" "event_streams_of_the_console"]
+    "wait-receiver": "a webhook receiver that hangs has all workers"
         "crates/scripts/src/consumer.rs":
         "self.queue.running_to(&receiver) >= share.max(1) as usize)"
         => "self.queue.running_to(&receiver) >= share.max(1) as usize + 1000)";
         ["--test=http" "a_receiver_that_hangs"]
-    },
-    planted! {
-        "wait-take-at-stop": "a take in line waits at a stop"
+    "wait-take-at-stop": "a take in line waits at a stop"
         "crates/edge/src/io/thread.rs":
         "                self.stop_waiting(slot);\n            } else {\n                conn.close_after_flush();"
         => "                self.mark_dirty_again(slot);\n            } else {\n                conn.close_after_flush();";
         ["--test=http" "a_stop_answers_all_waiting"]
-    },
-    planted! {
-        "wait-room-at-stop": "a put for memory waits at a stop"
+    "wait-room-at-stop": "a put for memory waits at a stop"
         "crates/server/src/serve.rs": "    server.core.end_room_waits();\n}" => "}";
         ["--test=faults" "a_stop_answers_puts"]
-    },
-    planted! {
-        "wait-room-stays": "a stop leaves the limit of memory to the compactor"
+    "wait-room-stays": "a stop leaves the limit of memory to the compactor"
         "crates/host/src/keep/spill.rs":
         "            at.engine.set_memory_room(0);\n            at.engine\n                .supply"
-        => "            at.engine\n                .supply";
-        ["--lib" "a_stop_leaves_no_put"]
-    },
-    planted! {
-        "wait-upload-more": "a large body is not read on"
+        => "            at.engine\n                .supply"; ["--lib" "a_stop_leaves_no_put"]
+    "wait-upload-more": "a large body is not read on"
         "crates/edge/src/io/thread.rs": "                self.again_large.push_back(slot);\n"
-        => "                self.dirty.push(slot);\n";
-        ["--test=protocols" "items_of_every_size"]
-    },
-    planted! {
-        "wait-upload-client": "half a large body outlives its client"
+        => "                self.dirty.push(slot);\n"; ["--test=protocols" "items_of_every_size"]
+    "wait-upload-client": "half a large body outlives its client"
         "crates/edge/src/io/thread.rs": "        let later = conn.inbox.upload.is_some()"
         => "        if closed && conn.inbox.upload.is_some() {\n            return;\n        }\n        let later = conn.inbox.upload.is_some()";
         ["--test=protocols" "half_a_body_holds_nothing"]
-    },
-    planted! {
-        "wait-upload-idle": "half a large body is never idle"
+    "wait-upload-idle": "half a large body is never idle"
         "crates/edge/src/io/thread.rs": "        let waits = waits || conn.pause == Pause::Slowed;"
         => "        let waits = waits || conn.pause == Pause::Slowed || conn.inbox.upload.is_some();";
         ["--test=protocols" "half_a_body_holds_nothing"]
-    },
-    planted! {
-        "wait-upload-stop": "half a large body waits at a stop"
+    "wait-upload-stop": "half a large body waits at a stop"
         "crates/edge/src/io/thread.rs":
         "            } else {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped"
         => "            } else if conn.inbox.upload.is_none() {\n                conn.close_after_flush();\n                self.mark_dirty(slot);\n            }\n        }\n    }\n\n    fn is_stopped";
         ["--test=protocols" "half_a_body_holds_nothing"]
-    },
-    planted! {
-        "wait-unread-http": "a stop waits for a client of HTTP that reads nothing"
+    "wait-unread-http": "a stop waits for a client of HTTP that reads nothing"
         "crates/http/src/paced.rs": "                    () = stops => {}\n"
-        => "                    () = stops, if false => {}\n";
-        ["--lib" "a_stop_waits_for_readers"]
+        => "                    () = stops, if false => {}\n"; ["--lib" "a_stop_waits_for_readers"]
         ["--test=http" "a_stop_gives_up_clients"]
-    },
     Planted {
         name: "wait-unread",
         what: "a stop waits for a client of another protocol that reads nothing",
