@@ -83,19 +83,19 @@ enum Command {
     /// Run the server.
     Serve(serve::Serve),
     /// Put a message into a queue of the running server.
-    Put(messages::Put),
+    Put(On<messages::Put>),
     /// Take messages from a queue, print them and remove them.
     Take(On<messages::Take>),
     /// Print a message without taking it.
     Peek(On<messages::Peek>),
     /// Wait until the server responds.
-    Wait(verbs::Wait),
+    Wait(On<verbs::Wait>),
     /// Print statistics of the running server, or of one queue.
     Stats(On<show::Stats>),
     /// Print all metrics of the running server in the Prometheus format.
     Metrics(On<show::Metrics>),
     /// List queues that need attention: they lose messages, fail, grow or have no consumers.
-    Attention(attention::Attention),
+    Attention(On<attention::Attention>),
     /// List the queues of the running server.
     Queues(On<show::Queues>),
     /// Print the effective settings of the running server, or of one queue.
@@ -103,9 +103,9 @@ enum Command {
     /// Change settings of a queue while the server runs.
     Set(On<settings::Set>),
     /// Watch and control queues: rates, ages, connections.
-    Top(top::Top),
+    Top(On<top::Top>),
     /// Print the events of a queue as they happen, without taking messages.
-    Tail(tail::Tail),
+    Tail(On<tail::Tail>),
     /// Print the events of messages from the server's log, from any position.
     Events(On<events::Events>),
     /// Drop queues of the running server by name or pattern.
@@ -117,20 +117,20 @@ enum Command {
     /// List the messages of a queue without taking them.
     Browse(On<verbs::Browse>),
     /// List the reserved messages and their holders, or end leases.
-    Leases(verbs::Leases),
+    Leases(On<verbs::Leases>),
     /// List the connections of the server, or close one.
-    Clients(verbs::Clients),
+    Clients(On<verbs::Clients>),
     /// List the worker processes of the faktory protocol, or ask workers to be quiet or to end.
-    Workers(verbs::Workers),
+    Workers(On<verbs::Workers>),
     /// Show the state of a message, or its outcome after it is gone.
-    Trace(verbs::Trace),
+    Trace(On<verbs::Trace>),
     /// Show the outcome of tracked messages by their names.
     Track(On<verbs::Track>),
     /// List, create, commit or forget batches of messages.
-    Batch(verbs::Batch),
+    Batch(On<verbs::Batch>),
     /// List, create, change, remove, pause, resume or run schedules.
     #[command(alias = "cron")]
-    Schedule(verbs::Schedule),
+    Schedule(On<verbs::Schedule>),
     /// Remove the waiting messages of a queue.
     Purge(On<verbs::Purge>),
     /// Cancel messages, reserved messages included.
@@ -144,7 +144,7 @@ enum Command {
     /// Remove messages by their ids.
     Delete(On<verbs::Delete>),
     /// Change a message: priority, delay, body.
-    Edit(verbs::Edit),
+    Edit(On<verbs::Edit>),
     /// Pause a queue: takes wait, puts continue.
     Pause(On<verbs::Pause>),
     /// End the pause of a queue.
@@ -346,12 +346,13 @@ fn of_number(error: &str) -> Option<String> {
 
 fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Result<ExitCode> {
     macro_rules! run {
-        ($($name:ident)*; on $($on:ident)*) => {
+        ($($name:ident)*; with_api $($on:ident)*; with_place $($at:ident)*) => {
             match command {
                 $(Command::$name(command) => command.run().map(|done| done.report()),)*
                 $(Command::$on(On { at, does }) => {
                     does.run(Api::connect(&at)?).map(|done| done.report())
                 })*
+                $(Command::$at(On { at, does }) => does.run(at).map(|done| done.report()),)*
                 Command::Serve(command) => command.run(server),
                 Command::Check(command) => command.run(check),
                 #[cfg(feature = "cluster")]
@@ -367,10 +368,10 @@ fn obey(command: Command, server: RunServer, check: CheckServer) -> anyhow::Resu
         };
     }
     run!(
-        Put Wait Attention Top Tail Leases Clients Workers Trace Batch Schedule Edit Repair Backup
-        Import Rq Bench Demo Hooks Passwd Token Audit Man; on Take Peek Stats Metrics Queues
-        Settings Set Events Drop Move Fanout Browse Track Purge Cancel Kick Retry Redrive Delete
-        Pause Resume Hold Drain Undrain Reload Export
+        Repair Backup Import Rq Bench Demo Hooks Passwd Token Audit Man;
+        with_api Take Peek Stats Metrics Queues Settings Set Events Drop Move Fanout Browse Track
+        Purge Cancel Kick Retry Redrive Delete Pause Resume Hold Drain Undrain Reload Export;
+        with_place Put Wait Attention Top Tail Leases Clients Workers Trace Batch Schedule Edit
     )
 }
 

@@ -46,8 +46,6 @@ pub(crate) fn renamed(_: &str) -> Result<bool, &'static str> {
                         success."
 )]
 pub(super) struct Put {
-    #[command(flatten)]
-    at: Where,
     /// Name of the queue; the first put creates it.
     queue: String,
     /// Body of the message [default: standard input].
@@ -124,7 +122,7 @@ pub(super) struct Put {
 }
 
 impl Put {
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, at: Where) -> Result<ExitCode> {
         let after = self.after.into_iter();
         let after = after.map(|of| of.parse::<u64>().map_or_else(|_| of.into(), Value::from));
         let after = Some(after.collect::<Vec<_>>()).filter(|after| !after.is_empty());
@@ -180,7 +178,7 @@ impl Put {
             }
         };
         let path = format!("/queues/{}/record", part(&self.queue));
-        let mut api = Api::connect(&self.at)?;
+        let mut api = Api::connect(&at)?;
         let reply = api.post_with(&path, &of, (bytes, &mut body))?;
         if let Some(wait) = self.wait {
             let id = reply["id"].as_u64().unwrap_or_default();

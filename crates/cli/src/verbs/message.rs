@@ -82,8 +82,6 @@ fn confirmed(api: &mut Api, id: u64) -> Result<bool> {
                         a new id; its position and its other fields stay."
 )]
 pub(in super::super) struct Edit {
-    #[command(flatten)]
-    at: Where,
     /// Id of the message.
     id: u64,
     /// New priority, from 0, the most urgent, to 4294967295.
@@ -107,7 +105,7 @@ pub(in super::super) struct Edit {
 }
 
 impl Edit {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         let body = match (self.body, self.file) {
             (Some(text), _) => Some(text.into_bytes()),
             (None, Some(path)) => {
@@ -131,7 +129,7 @@ impl Edit {
             bail!("nothing to change: give --priority, --delay, --body or --file");
         }
         let path = format!("/messages/{}", self.id);
-        let reply = self.at.api("PATCH", &path, Some(&of))?;
+        let reply = at.api("PATCH", &path, Some(&of))?;
         let id = &reply["ids"][0];
         match self.json {
             true => writeln!(stdout(), "{}", json!({ "id": id }))?,

@@ -18,8 +18,6 @@ use super::duration;
                   work hello"
 )]
 pub(in super::super) struct Wait {
-    #[command(flatten)]
-    at: Where,
     /// Give up after this time.
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
     for_ms: u64,
@@ -51,12 +49,12 @@ pub(in super::super) struct Undrain;
 pub(in super::super) struct Reload;
 
 impl Wait {
-    pub(in super::super) fn run(self) -> Result<()> {
+    pub(in super::super) fn run(self, at: Where) -> Result<()> {
         let (sender, receiver) = channel();
         // Another server may have the default port; this one's socket comes.
         let at = Where {
             only_sockets: true,
-            ..self.at
+            ..at
         };
         let end = Instant::now() + Duration::from_millis(self.for_ms);
         // A server that reads its log lets clients connect and answers later. This thread ends with
