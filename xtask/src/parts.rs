@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::context::Run;
 use crate::needs::{self, Need};
 use crate::programs;
-use crate::show::say;
+use crate::show::{in_thread, say};
 use crate::table::{BESIDE, BUILD, Group, PARTS, Part};
 
 pub(crate) const HELP: &str = "\
@@ -237,30 +237,6 @@ fn run_of(parts: &[&Part], run: &Run, install: Vec<Need>, out: &mut dyn Write) -
     ends.sort_by_key(place);
     run.timings().parts = ends.iter().map(|end| (end.name, end.seconds)).collect();
     sum_up(&ends, run, out)
-}
-
-/// Calls `work` in a thread of this name, which stands before the lines that it prints.
-fn in_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
-    in_threads(name, [work]).remove(0)
-}
-
-/// Calls all of these beside each other, as [`in_thread`] does.
-pub(crate) fn in_threads<T: Send>(
-    name: &str,
-    works: impl IntoIterator<Item = impl FnOnce() -> T + Send>,
-) -> Vec<T> {
-    std::thread::scope(|scope| {
-        let threads = works.into_iter().map(|work| {
-            let thread = std::thread::Builder::new().name(name.to_owned());
-            thread.spawn_scoped(scope, work).expect("a thread starts")
-        });
-        let threads: Vec<_> = threads.collect();
-        let ends = threads.into_iter().map(|thread| {
-            let end = thread.join();
-            end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        ends.collect()
-    })
 }
 
 /// Installs these. A part that misses one of them says so itself.

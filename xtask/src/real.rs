@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Result, anyhow, ensure};
 
 use crate::context::Run;
-use crate::parts::in_threads;
 use crate::programs::built;
+use crate::show::in_threads;
 use crate::unit::{REAL, run_one};
 use crate::{cluster, stress};
 

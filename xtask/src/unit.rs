@@ -5,10 +5,9 @@ use std::sync::Mutex;
 use anyhow::{Result, ensure};
 
 use crate::context::Run;
-use crate::parts::in_threads;
 use crate::passed::Passed;
 use crate::programs::{Program, built};
-use crate::show::say;
+use crate::show::{in_threads, say};
 
 /// Packages whose tests wait for sockets, children and disks most of the time. The programs of the
 /// others compute with one thread each, one program for each processor.

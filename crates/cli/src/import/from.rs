@@ -187,7 +187,7 @@ impl std::str::FromStr for Origin {
 
 const NO_ADDRESS: &str = "the address is missing: write //HOST:PORT after the scheme";
 
-/// What the user writes with `%` before bytes.
+/// A text without the `%XX` of addresses.
 fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
