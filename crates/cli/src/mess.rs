@@ -122,7 +122,16 @@ impl Drop for Running {
 }
 
 /// A directory that is removed when it goes.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Folder {
+    /// A new one for temporary files of this demo.
+    pub(super) fn create(demo: &str) -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("quintet-{demo}-{}", std::process::id()));
+        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        Ok(Self(dir))
+    }
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -142,9 +151,7 @@ struct Server {
 
 impl Server {
     fn start(http: &str) -> Result<Self> {
-        let dir = std::env::temp_dir().join(format!("quintet-mess-{}", std::process::id()));
-        std::fs::create_dir(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let folder = Folder(dir);
+        let folder = Folder::create("mess")?;
         let config = folder.0.join("quintet.toml");
         std::fs::write(&config, CONFIG)?;
         let log = std::fs::File::create(folder.0.join("log"))?;
