@@ -334,8 +334,9 @@ fn start_control(server: &Arc<Server>) -> Result<Web> {
     };
     let client_api = Arc::new(ServerApi(Arc::clone(server)));
     let site: Arc<dyn Serve> = Site::of_api(settings, client_api);
-    let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], || {
-        task_of(&server.dispatchers)
+    let dispatchers = Arc::clone(&server.dispatchers);
+    let web = Web::start("api", 1, vec![(Socket::Elsewhere, site)], move || {
+        task_of(&dispatchers)
     });
     let web = web.context("cannot serve the API on the control socket")?;
     // Nobody else sets it.
