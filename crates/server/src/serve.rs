@@ -499,10 +499,7 @@ fn obey(
             Order::Stop => return End::Stop,
             Order::HandOver => return End::HandOver,
             Order::Reload(by, sender) => {
-                let came = server.reload(by);
-                // Scripts may take their time.
-                end_logins();
-                let came = came.map(|reloaded| {
+                let came = server.reload(by).map(|reloaded| {
                     level.set(&reloaded.log_level);
                     let begun = start_hooks(&mut threads.helpers, &server, &threads.ends);
                     if let Err(error) = begun {

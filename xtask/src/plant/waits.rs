@@ -375,7 +375,7 @@ pub(super) const WAITS: &[Planted] = &[
     },
     Planted {
         name: "thread-logins",
-        what: "logins end with a reload alone",
+        what: "nobody ends logins",
         edits: &[(
             "crates/server/src/serve.rs",
             "            looked = Instant::now();\n            end_logins();\n",
