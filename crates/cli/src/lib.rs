@@ -305,6 +305,10 @@ pub fn run(server: RunServer, check: CheckServer) -> ExitCode {
 /// Reads the command line. An error, a help page or the version is printed, and the exit code is
 /// returned.
 fn command_line() -> Result<Cli, ExitCode> {
+    if let Some(serve) = serve::Serve::alone(std::env::args_os().skip(1)) {
+        let command = Command::Serve(serve);
+        return Ok(Cli { command });
+    }
     Cli::try_parse().map_err(|error| {
         let Some(text) = of_number(&error.to_string()) else {
             error.exit();

@@ -61,9 +61,11 @@ pub struct Rq {
     pub(crate) root_lock: Mutex<Option<RootLock>>,
 }
 
-/// Wakes the supervisor thread.
+/// The supervisor thread, and its bell.
 #[derive(Default)]
 pub(crate) struct Supervisor {
+    /// It runs, or will once the service has started.
+    pub(crate) runs: AtomicBool,
     pub(crate) requested: Mutex<bool>,
     /// It is to look for links and timers, too.
     pub(crate) rescan: AtomicBool,

@@ -2,7 +2,7 @@
 //! what every answer has.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
@@ -38,9 +38,10 @@ pub struct Site {
     api: Arc<Api>,
     guard: Guard,
     client_api: Arc<dyn ClientApi>,
-    router: axum::Router,
-    /// Nothing but the API, and what others ask a server about its health, is served.
-    only_api: bool,
+    /// `None`: nothing but the API, and what others ask a server about its health, is served.
+    rq: Option<Arc<Rq>>,
+    /// Built for the first request, as it takes memory.
+    router: OnceLock<axum::Router>,
 }
 
 /// First part of the API's addresses.
@@ -107,7 +108,6 @@ impl Site {
     }
 
     fn with(settings: Settings, rq: Option<Arc<Rq>>, client_api: Arc<dyn ClientApi>) -> Arc<Self> {
-        let only_api = rq.is_none();
         let guard = Guard {
             users: settings.users.clone(),
             logins: settings.logins.clone(),
@@ -118,21 +118,26 @@ impl Site {
         };
         let app = Arc::new(App::new(settings));
         let api = Api::new(Arc::clone(&app), Arc::clone(&client_api));
-        let pages = rq.map_or_else(axum::Router::new, |rq| {
-            quintet_rq::router(Arc::clone(&app), Arc::clone(&rq)).merge(console::router(
-                Arc::clone(&app),
-                Arc::clone(&api),
-                rq,
-            ))
-        });
-        let router = pages.nest("/api/v1", quintet_api::router(Arc::clone(&api)));
         Arc::new(Self {
             app,
             api,
             guard,
             client_api,
-            router,
-            only_api,
+            rq,
+            router: OnceLock::new(),
+        })
+    }
+
+    fn router(&self) -> &axum::Router {
+        self.router.get_or_init(|| {
+            let pages = self.rq.as_ref().map_or_else(axum::Router::new, |rq| {
+                quintet_rq::router(Arc::clone(&self.app), Arc::clone(rq)).merge(console::router(
+                    Arc::clone(&self.app),
+                    Arc::clone(&self.api),
+                    Arc::clone(rq),
+                ))
+            });
+            pages.nest("/api/v1", quintet_api::router(Arc::clone(&self.api)))
         })
     }
 
@@ -227,7 +232,7 @@ impl Site {
                 }
             });
         }
-        if self.only_api && !path.starts_with(API) && path != "/metrics" {
+        if self.rq.is_none() && !path.starts_with(API) && path != "/metrics" {
             return Err(Problem::not_found("Page"));
         }
         let client = request.extensions().get::<Arc<Client>>().cloned();
@@ -306,7 +311,7 @@ impl Site {
                 .parse::<Uri>()
                 .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
         }
-        let mut router = self.router.clone();
+        let mut router = self.router().clone();
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {
                 let counted = response.extensions().get::<OnlyCounted>().is_some();

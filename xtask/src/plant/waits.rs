@@ -141,4 +141,44 @@ pub(super) const WAITS: &[Planted] = planted![
         )],
         tests: &[&["--test=http", "a_stop_gives_up_clients"]],
     },
+    Planted {
+        name: "thread-http",
+        what: "a second thread of HTTP begins with the first connection",
+        edits: &[(
+            "crates/http/src/threads.rs",
+            "            && is_used(&self.first)\n",
+            "",
+        )],
+        tests: &[&["--test=web", "a_further_thread_begins"]],
+    },
+    Planted {
+        name: "thread-supervisor",
+        what: "RQ's supervisor goes on without anything to look after",
+        edits: &[(
+            "crates/scripts/src/keeper.rs",
+            "            if !self.needs_supervisor() {\n",
+            "            if !self.needs_supervisor() && first {\n",
+        )],
+        tests: &[&["--test=operations", "an_idle_server_has_no_threads"]],
+    },
+    Planted {
+        name: "thread-hooks",
+        what: "a server without hooks has a thread for them",
+        edits: &[(
+            "crates/server/src/serve.rs",
+            "    if !has_hooks || helpers.has(NAME) {\n",
+            "    if has_hooks && helpers.has(NAME) {\n",
+        )],
+        tests: &[&["--test=operations", "an_idle_server_has_no_threads"]],
+    },
+    Planted {
+        name: "thread-logins",
+        what: "nobody ends logins",
+        edits: &[(
+            "crates/server/src/serve.rs",
+            "            looked = Instant::now();\n            end_logins();\n",
+            "            looked = Instant::now();\n",
+        )],
+        tests: &[&["--test=operations", "connections_of_an_expired_token_end"]],
+    },
 ];

@@ -20,15 +20,15 @@ use crate::hooks::Runner;
 use quintet_host::wall_ms;
 
 /// How often is looked whether logins have ended.
-const LOOK: Duration = Duration::from_millis(500);
+pub const LOGINS_LOOK: Duration = Duration::from_millis(500);
 
 impl Edge {
-    /// The thread that ends logins: has connections closed whose token is over or revoked, whose
+    /// Ends logins: each call has connections closed whose token is over or revoked, whose
     /// password or secret is another, or whose user is gone, and those of console sessions that
-    /// have ended. Runs until it `rests` for the last time.
-    pub fn run_logins(&self, rests: impl Fn(Duration) -> bool) {
+    /// have ended. To be called every [`LOGINS_LOOK`].
+    pub fn watch_logins(&self) -> impl FnMut() {
         let mut seen = (self.security.auth.table(), usize::MAX);
-        while !rests(LOOK) {
+        move || {
             let table = self.security.auth.table();
             let live = table.live_tokens(wall_ms());
             let changed = !Arc::ptr_eq(&table, &seen.0) || live != seen.1;

@@ -30,6 +30,7 @@ pub(crate) use counts::Family;
 pub use counts::ThreadCounts;
 pub use guests::Guests;
 use guests::Origin;
+pub use login::LOGINS_LOOK;
 pub(crate) use mail::Mail;
 pub use mail::Mailbox;
 pub use operator::{Operator, TellText};

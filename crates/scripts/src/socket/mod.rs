@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::locks::lock;
 use crate::paths::forget;
@@ -41,6 +41,9 @@ type Owner = Option<String>;
 /// the service is gone.
 type Answer = dyn Fn(Option<&str>, &[u8]) -> Option<serde_json::Value> + Send + Sync;
 
+/// Called now and then by the thread that listens.
+type Look = dyn Fn() + Send;
+
 /// The sockets, and the thread that listens to them.
 pub(crate) struct Sockets {
     listening: Mutex<BTreeMap<Owner, (Arc<UnixListener>, PathBuf)>>,
@@ -51,7 +54,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Opens the manager's socket and starts to listen.
+    /// Opens the manager's socket and starts to listen; `look` is called every so often.
     ///
     /// # Errors
     /// The thread cannot be started. A socket that cannot be opened (its path
@@ -59,6 +62,8 @@ impl Sockets {
     pub(crate) fn start(
         manager: PathBuf,
         answer: Arc<Answer>,
+        every: Duration,
+        look: Box<Look>,
     ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let (wake, woken) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
@@ -72,7 +77,8 @@ impl Sockets {
         sockets.open(None, manager);
         let own = Arc::clone(&sockets);
         let thread = std::thread::Builder::new().name("rq sockets".to_owned());
-        let thread = thread.spawn(move || own.listen(&answer, woken))?;
+        let every = Timespec::try_from(every).map_err(io::Error::other)?;
+        let thread = thread.spawn(move || own.listen(&answer, woken, &every, &*look))?;
         Ok((sockets, thread))
     }
 
@@ -113,9 +119,16 @@ impl Sockets {
         let _full = (&self.wake).write(&[0]);
     }
 
-    fn listen(self: &Arc<Self>, answer: &Arc<Answer>, mut woken: UnixStream) {
+    fn listen(
+        self: &Arc<Self>,
+        answer: &Arc<Answer>,
+        mut woken: UnixStream,
+        every: &Timespec,
+        look: &Look,
+    ) {
         let mut drain = [0; 64];
         while !self.stopping.load(Ordering::SeqCst) {
+            look();
             let listeners: Vec<(Owner, Arc<UnixListener>)> = lock(&self.listening)
                 .iter()
                 .map(|(owner, (listener, _))| (owner.clone(), Arc::clone(listener)))
@@ -129,7 +142,7 @@ impl Sockets {
                         .map(|(_, listener)| readable(listener.as_fd())),
                 );
             }
-            match poll(&mut polled, None) {
+            match poll(&mut polled, Some(every)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
                     tracing::error!("the rq sockets accept no more requests: {error}");
