@@ -153,11 +153,7 @@ pub fn handed(address: &str) -> Option<Handed> {
 /// One is not: says which.
 pub fn all_claimed() -> anyhow::Result<()> {
     let mut left = locked(LEFT.get_or_init(|| Mutex::new(Left::read())));
-    let word = left.connections.word.take();
-    left.connections = Connections {
-        word,
-        ..Connections::new()
-    };
+    left.connections.close();
     match left.sockets.first().filter(|_| left.activated) {
         None => Ok(()),
         Some((address, _)) => anyhow::bail!(

@@ -67,6 +67,12 @@ impl Connections {
         taken
     }
 
+    /// Closes all that were not taken.
+    pub(crate) fn close(&mut self) {
+        self.by_listener.clear();
+        self.count = 0;
+    }
+
     /// Puts everything into a pair of sockets: the end for the next process. `None`: there is
     /// nothing. Connections for which the system has no room are closed, with a warning.
     ///

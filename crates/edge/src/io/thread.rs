@@ -716,7 +716,8 @@ impl IoThread {
             let Some(conn) = self.conns.get_mut(slot) else {
                 continue;
             };
-            conn.goes_on = goes_on;
+            // It may be told twice to stop.
+            conn.goes_on |= goes_on;
             conn.active = self.instant;
             if matches!(conn.phase, Phase::Waits(wait) if wait.in_line) {
                 // Answered as if its time were over; then it closes.
