@@ -90,6 +90,10 @@ impl Node {
             .unwrap_or_default();
         let (began, open) = (Instant::now(), threads.connections());
         self.proxy_listeners.serve_no_more();
+        if end == End::HandOver {
+            // Another thread may find out first that the successor owns, and begin again.
+            self.leave_word(&successor);
+        }
         threads.end_io(began + OWED);
         let outcome = core.handoff(&successor, self.handover_wait);
         let took = began.elapsed().as_millis();
@@ -110,9 +114,6 @@ impl Node {
         if end == End::HandOver {
             let kept = again::kept_connections();
             tracing::info!("{kept} of {open} client connections are kept, the others are closed");
-            if outcome == Handoff::Stands {
-                self.leave_word(&successor);
-            }
             say("quintet handed over");
             again::begin();
         }
