@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use quintet_cluster::ClusterId;
 use quintet_host::{Core, Handoff, locked};
 use quintet_log::LogError;
+use quintet_nodes::GROUP;
 use quintet_process::{End, again};
 use quintet_proxy::Hint;
 
@@ -102,9 +103,12 @@ impl Node {
             successor => successor,
         };
         match outcome {
-            Handoff::Stands => tracing::info!("handed over to {to} after {took} ms"),
+            Handoff::Stands => {
+                tracing::info!(group = GROUP, "handed over to {to} after {took} ms");
+            }
             Handoff::Unknown | Handoff::Unsaid => {
                 tracing::error!(
+                    group = GROUP,
                     "could not write the handoff within {took} ms: another node takes over after \
                      the usual time without heartbeats"
                 );

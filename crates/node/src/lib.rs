@@ -31,7 +31,7 @@ use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
 use quintet_log::{LogError, Options};
-use quintet_nodes::{ClusterReport, Files, checks, mirror, registry, report_shards};
+use quintet_nodes::{ClusterReport, Files, GROUP, checks, mirror, registry, report_shards};
 use quintet_process::{Order, again};
 use quintet_proxy::{Intake, Owners, watch};
 
@@ -223,7 +223,7 @@ fn step_down(why: &LogError) -> ! {
     static SAID: Once = Once::new();
     // Several threads find out at once.
     SAID.call_once(|| {
-        tracing::warn!("this node no longer owns the queues: {why}");
+        tracing::warn!(group = GROUP, "this node no longer owns the queues: {why}");
         say("quintet deposed");
     });
     again::begin()
@@ -279,7 +279,7 @@ pub fn follow(
         proxy.begin(listeners, settings(word.cluster), known.clone(), limits)?;
     }
     let servers = checks::servers(cluster)?;
-    let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, 0));
+    let (world, names) = (Arc::new(World::new()), Names::of(&cluster.name, GROUP));
     let Some(stream) = until(inbox, || JetStream::connect(&servers, names.clone()))? else {
         return Ok(None);
     };

@@ -8,8 +8,8 @@ use quintet_cluster::{Acks, ClusterId, Ends, EntryLookup, Role, Seq, Stream as _
 use quintet_config::Cluster;
 use quintet_jetstream::JetStream;
 use quintet_nodes::{
-    ClusterReport, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport, registry,
-    stores,
+    ClusterReport, GROUP, GroupReport, NodeReport, NodeResponse, REPORT, Replica, StreamReport,
+    registry, stores,
 };
 use quintet_proxy::line::Question;
 use quintet_proxy::{Hint, Settings, ask_node};
@@ -179,7 +179,7 @@ impl Teller {
             None => (Some("the only server".to_owned()), &[][..]),
         };
         GroupReport {
-            group: 0,
+            group: GROUP,
             stream: Some(StreamReport {
                 name: self.stream.names().stream.clone(),
                 spoiled,
