@@ -187,7 +187,7 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
         let scripts = Duration::from_millis(locked(config).script_grace_ms);
         stuck::watch_stop(&server.core, grace.saturating_add(scripts))?;
     }
-    end_waits(&server, end);
+    end_waits(&server);
     // They ask through the client API, so it closes after them.
     if !control.stop(grace) | !scripts.stop(grace) {
         tracing::error!("the HTTP thread has ended too early");
@@ -564,12 +564,8 @@ impl Running {
 }
 
 /// The server stops: no listener of an I/O thread accepts any more, and no put waits for memory.
-/// Where another node is to own the queues, clients come in until the I/O threads end.
-fn end_waits(server: &Server, end: End) {
-    match end {
-        End::Stop => server.edge.refuse(),
-        End::HandOver => {}
-    }
+fn end_waits(server: &Server) {
+    server.edge.refuse();
     server.core.end_room_waits();
 }
 
