@@ -108,7 +108,7 @@ pub(super) fn settings(cluster: ClusterId, tls: Option<PeerTls>, connections: u6
     }
 }
 
-/// What the proxy asks its node.
+/// The node, as the proxy asks it.
 struct Asked {
     /// Limits of clients' addresses, before a node that owns counts them.
     arrivals: Arc<dyn Arrivals>,

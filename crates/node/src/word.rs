@@ -4,7 +4,7 @@
 use quintet_cluster::ClusterId;
 use quintet_proxy::Hint;
 
-/// What the next process has no need to ask.
+/// The new owner, as far as the next process need not ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) cluster: ClusterId,

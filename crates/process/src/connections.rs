@@ -29,7 +29,7 @@ const TEXT_MAX: usize = 4096;
 /// How a message with the word begins. No listener has such a name.
 const WORD: &str = "word ";
 
-/// Connections, by the name of their listener, and what the next process is told beside.
+/// Connections, by the name of their listener, and a word for the next process.
 #[derive(Default)]
 pub(crate) struct Connections {
     by_listener: BTreeMap<String, Vec<OwnedFd>>,
@@ -102,7 +102,7 @@ impl Connections {
         Ok(Some(theirs))
     }
 
-    /// What an earlier process has put into this.
+    /// Takes everything that an earlier process has put into this.
     pub(crate) fn receive(socket: &UnixDatagram) -> Self {
         let mut all = Self::new();
         loop {

@@ -716,7 +716,7 @@ impl IoThread {
             let Some(conn) = self.conns.get_mut(slot) else {
                 continue;
             };
-            // It may be told twice to stop.
+            // The second time that it has to stop, none is open.
             conn.goes_on |= goes_on;
             conn.active = self.instant;
             if matches!(conn.phase, Phase::Waits(wait) if wait.in_line) {

@@ -7,8 +7,8 @@ use quintet_sim::transcript::{Chunking, Link as _};
 use crate::common::Host;
 use crate::transcripts::{open, protocol_name, transcripts};
 
-/// What a connection's first byte tells of a foreign protocol; counts of the process that end with
-/// a session.
+/// Transcripts of foreign protocols, which a connection's first byte shows, and of counts that end
+/// with a session.
 const TELL_APART: [&str; 4] = [
     "tls.txt",
     "other_protocols.txt",
