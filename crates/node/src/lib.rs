@@ -22,7 +22,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use quintet_client::{Arrivals, AuditLog};
 use quintet_cluster::{
     Fences, Limits, Member, Membership, Owned, Status, Threads as World, Timing, Writer,
@@ -308,10 +308,8 @@ pub fn follow(
         }
     };
     if word.as_ref().is_some_and(|word| word.cluster != registered) {
-        bail!(
-            "the cluster {} was created anew: start this node again",
-            cluster.name
-        );
+        tracing::warn!("the cluster was created anew, so this node begins again");
+        again::begin();
     }
     registry::renew(&stream, cluster, &ourselves)?;
     report_shards(&config.data, config.shards)?;

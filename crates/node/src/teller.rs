@@ -215,7 +215,7 @@ impl Teller {
         }
     }
 
-    /// The same, as a line.
+    /// [`Self::report_now`] as a line.
     pub(super) fn status(&self) -> String {
         line(&self.report_now())
     }
