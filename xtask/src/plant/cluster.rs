@@ -403,4 +403,14 @@ pub(super) const CLUSTER: &[Planted] = &[
         )],
         tests: &[&["--test=tunnel", "connections_of_an_earlier_process"]],
     },
+    Planted {
+        name: "kept-logged-in",
+        what: "a connection that has logged in goes on as one that has not",
+        edits: &[(
+            "crates/edge/src/io/goes_on.rs",
+            "&& user.is_none() && *proof == 0;",
+            "&& (true || user.is_none() && *proof == 0);",
+        )],
+        tests: &[&["--lib", "a_connection_with_state_does_not_go_on"]],
+    },
 ];
