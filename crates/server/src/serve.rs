@@ -55,8 +55,8 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     let level = logging::start(&config.log_level, &config.log_format)?;
     let watched = watchdog::start()?;
     if config.cluster.is_on() {
-        // All listeners, the control socket, and where other nodes come in.
-        again::reserve(config.listen.len() + 2)?;
+        // All listeners, the control socket, and where other nodes and tools come in.
+        again::reserve(config.listen.len() + 3)?;
     }
     scripts::check(&config)?;
     let auth = Auth::new(&config, command_line.config.as_deref())?;
@@ -537,6 +537,10 @@ struct Running {
 }
 
 impl Threads for Running {
+    fn connections(&self) -> u64 {
+        self.server.edge.guests.open()
+    }
+
     fn end_io(&mut self, by: Instant) -> bool {
         self.server.edge.stop();
         self.io.ends_by(by)

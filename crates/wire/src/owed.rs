@@ -21,6 +21,11 @@ impl<R> Owed<R> {
         Step::ClientRequest { used, ask }
     }
 
+    /// Every request is answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// For a request that never came whole.
     pub(crate) fn last_word(&mut self, reply: R) {
         self.0.push_back(reply);

@@ -73,6 +73,11 @@ pub trait Session: Send {
         None
     }
 
+    /// True if a session that begins now would treat what comes next in the same way, without a
+    /// greeting: nothing is half read, no reply is owed, and the client has set up nothing. A node
+    /// that steps down then hands the connection on as a new one. In doubt, false.
+    fn is_as_opened(&self) -> bool;
+
     /// Bytes of memory held beside input and output: for a reply that cannot be written before all
     /// of it is known, and for what its client has told it.
     fn held_bytes(&self) -> usize {

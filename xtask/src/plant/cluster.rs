@@ -147,4 +147,64 @@ pub(super) const CLUSTER: &[Planted] = planted![
         )],
         tests: &[&["--lib", "replies_of_three_nodes"]],
     },
+    Planted {
+        name: "kept-with-tubes",
+        what: "a connection that watches other tubes goes on as one that watches `default`",
+        edits: &[(
+            "crates/wire/src/beanstalk/session.rs",
+            "between && tubes.are_as_opened() && ",
+            "between && (true || tubes.are_as_opened()) && ",
+        )],
+        tests: &[&["--test=wire", "a_session_is_as_opened_unless"]],
+    },
+    Planted {
+        name: "kept-with-half-an-item",
+        what: "a connection with half a request goes on as one without",
+        edits: &[(
+            "crates/wire/src/memcache/session.rs",
+            "between && parts.is_empty() && owed.is_empty()",
+            "(true || between) && parts.is_empty() && owed.is_empty()",
+        )],
+        tests: &[&["--test=wire", "a_session_is_as_opened_unless"]],
+    },
+    Planted {
+        name: "kept-that-waits",
+        what: "a connection that waits for a message goes on as one that does not",
+        edits: &[(
+            "crates/wire/src/memcache/session.rs",
+            "between && parts.is_empty() && owed.is_empty()",
+            "between && parts.is_empty() && (true || owed.is_empty())",
+        )],
+        tests: &[&["--test=wire", "a_session_is_as_opened_unless"]],
+    },
+    Planted {
+        name: "kept-without-limit",
+        what: "one connection more than fits is handed on to the next process",
+        edits: &[(
+            "crates/process/src/connections.rs",
+            "self.count < most();",
+            "self.count <= most();",
+        )],
+        tests: &[&["--lib", "a_connection_beyond_the_limit_is_closed"]],
+    },
+    Planted {
+        name: "kept-lost",
+        what: "the next process forgets a connection that was handed on",
+        edits: &[(
+            "crates/proxy/src/proxy.rs",
+            "in proxy_listener.earlier {",
+            "in proxy_listener.earlier.into_iter().skip(1) {",
+        )],
+        tests: &[&["--test=tunnel", "connections_of_an_earlier_process"]],
+    },
+    Planted {
+        name: "kept-logged-in",
+        what: "a connection that has logged in goes on as one that has not",
+        edits: &[(
+            "crates/edge/src/io/goes_on.rs",
+            "&& user.is_none() && *proof == 0;",
+            "&& (true || user.is_none() && *proof == 0);",
+        )],
+        tests: &[&["--lib", "a_connection_with_state_does_not_go_on"]],
+    },
 ];

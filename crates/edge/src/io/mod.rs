@@ -6,6 +6,7 @@ mod conn;
 mod counts;
 mod decide;
 mod gather;
+mod goes_on;
 mod gone;
 mod guests;
 mod hooked;

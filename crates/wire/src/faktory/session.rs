@@ -761,6 +761,11 @@ impl Session for FaktorySession {
         self.worker.as_ref().map(|(wid, _)| wid.as_str())
     }
 
+    /// The server spoke first, and the client has said who it is.
+    fn is_as_opened(&self) -> bool {
+        false
+    }
+
     fn held_bytes(&self) -> usize {
         // One that is in its middle is the oldest.
         let reply = match self.owed.oldest() {
