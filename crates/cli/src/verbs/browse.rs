@@ -5,7 +5,6 @@ use std::io::{Write as _, stderr, stdout};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::super::Where;
 use super::super::api::{Api, part};
 use super::super::table::{age, seen_bytes, table};
 use super::bulk::Which;

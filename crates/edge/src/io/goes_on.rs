@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_connection_with_state_does_not_go_on() {
-        let changes: [(&str, fn(&mut Conn)); 9] = [
+        type Change = fn(&mut Conn);
+        let changes: [(&str, Change); 9] = [
             ("a tunnel", |conn| conn.way = Way::Forwarded(None)),
             ("TLS", |conn| conn.secrecy = Secrecy::Secret),
             ("a user", |conn| conn.user = Some("ann".into())),
