@@ -3,21 +3,27 @@
 //! Replay may begin at a segment whose beginning is whole. In between, commands are decided. The
 //! records of a queue stand before the first fact of the segment about it, as
 //! [`Durable::restate_for`] puts them there. Records of tables, batches and tracks are absolute:
-//! earlier facts about them may have had no effect on a replay.
+//! earlier facts about them may have had no effect on a replay. So have those about a block of a
+//! run before its image, which says what has left the block by then.
 
-use smallvec::SmallVec;
-
-use super::{Durable, image};
+use super::{Durable, image, weight};
 use quintet_types::{BatchId, MessageId, Name, QueueId};
 
+use crate::cold::BlockAt;
 use crate::fact::Fact;
 
 /// A number of the table of queues that no queue has, in bytes of a slice.
 const EMPTY: u64 = 16;
+/// A queue that the segment has already, in bytes of a slice.
+const KNOWN: u64 = 64;
+/// The name of a child among its parent's, in bytes of a slice.
+const CHILD: u64 = 64;
 
 /// The place from which the beginning goes on.
 #[derive(Debug)]
 pub(super) enum Restating {
+    /// Blocks behind this one.
+    Runs(Option<BlockAt>),
     Queues(usize),
     Tables(Option<(Name, Box<[u8]>)>),
     Batches(BatchId),
@@ -30,18 +36,12 @@ impl Durable {
         self.restating.is_some()
     }
 
-    /// Begins the beginning of a segment: with runs, which standbys compare, up to the shard's
-    /// counters. [`Durable::go_on_restating`] goes on.
+    /// Begins the beginning of a segment: with the first block of a run or, if there is none, with
+    /// the shard's counters. [`Durable::go_on_restating`] goes on.
     pub(super) fn begin_restating(&mut self, record: &mut dyn FnMut(&Fact)) {
         self.restate_round = self.restate_round.wrapping_add(1);
-        self.restating = Some(Restating::Queues(0));
         self.restate_ids(record);
-        // A block is in force in a queue that is there.
-        for queue in self.queues_in_runs() {
-            self.restate_queue(queue, record);
-        }
-        self.snapshot_runs(record);
-        record(&self.shard_counted());
+        self.restating = self.restate_next(Restating::Runs(None), &mut 0, record);
     }
 
     /// Goes on for about so many bytes. True if there is more.
@@ -62,15 +62,22 @@ impl Durable {
         record: &mut dyn FnMut(&Fact),
     ) -> Option<Restating> {
         let next = match next {
-            Restating::Queues(at) => {
-                let Some(queue) = self.queues.get(at) else {
-                    return Some(Restating::Tables(None));
-                };
-                let size = queue.as_ref().map_or(0, |queue| queue.restated_bytes);
-                *left = left.saturating_sub(size.max(EMPTY));
-                self.restate_queue(QueueId::at(at), record);
+            Restating::Runs(after) => match self.cold.next_block(after) {
+                Some(at) => {
+                    *left = left.saturating_sub(self.restate_block(at, record));
+                    Restating::Runs(Some(at))
+                }
+                None => {
+                    // Standbys compare which blocks were named.
+                    record(&self.shard_counted());
+                    Restating::Queues(0)
+                }
+            },
+            Restating::Queues(at) if at < self.queues.len() => {
+                *left = left.saturating_sub(self.restate_queue(QueueId::at(at), record));
                 Restating::Queues(at + 1)
             }
+            Restating::Queues(_) => Restating::Tables(None),
             Restating::Tables(after) => match self.tables.restate(after, left, record) {
                 Some(last) => Restating::Tables(Some(last)),
                 None => Restating::Batches(BatchId(0)),
@@ -97,33 +104,83 @@ impl Durable {
 
     /// The queues that a fact names, before it.
     pub(super) fn restate_for(&mut self, fact: &Fact, record: &mut dyn FnMut(&Fact)) {
+        while let Some(Restating::Runs(named)) = self.restating
+            && self.is_shared
+            && self.ends_runs(named, fact)
+        {
+            self.go_on_restating(1, record);
+        }
         for queue in [fact.queue(), fact.other_queue()].into_iter().flatten() {
             self.restate_queue(queue, record);
         }
     }
 
-    /// A queue, unless the segment has it already, with its children, whose order it knows.
-    fn restate_queue(&mut self, id: QueueId, record: &mut dyn FnMut(&Fact)) {
+    /// True if standbys of older versions would find a contradiction if this fact came before the
+    /// shard's counters. With these they compare how many blocks were named, of which `named` is
+    /// the last, with those in force; and up to there the counters of queues, also those that no
+    /// reader had to know.
+    fn ends_runs(&self, named: Option<BlockAt>, fact: &Fact) -> bool {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "others neither end a block nor come with counters"
+        )]
+        match fact {
+            Fact::Loaded { run, ordinal, .. } => {
+                let table = self.cold.runs.get(run);
+                let block = table.and_then(|table| table.block_of(*ordinal));
+                block.is_some_and(|(ordinal, block)| {
+                    let at = BlockAt { run: *run, ordinal };
+                    block.row.live == 1 && Some(at) <= named
+                })
+            }
+            Fact::Evicted { run, block, .. } => {
+                let at = BlockAt {
+                    run: *run,
+                    ordinal: block.ordinal,
+                };
+                Some(at) <= named
+            }
+            Fact::RunGone(run) => named.is_some_and(|named| *run <= named.run),
+            Fact::QueueFlushed { queue, .. }
+            | Fact::QueuePurged { queue, .. }
+            | Fact::QueueDropped { queue, .. } => {
+                let queue = self.queue(*queue);
+                queue.is_some_and(|queue| queue.cold.is_some())
+            }
+            Fact::Moved { at, .. } => {
+                let queue = self.queue(at.queue);
+                queue.is_some_and(|queue| queue.live.settings.memory)
+            }
+            _ => false,
+        }
+    }
+
+    /// A block of a run, in force in a queue that is there. Returns its bytes of a slice, as
+    /// [`Durable::restate_queue`] does.
+    fn restate_block(&mut self, at: BlockAt, record: &mut dyn FnMut(&Fact)) -> u64 {
+        let queue = self.cold.block(at).map(|block| block.row.queue);
+        let bytes = queue.map_or(0, |queue| self.restate_queue(queue, record));
+        if let Some(block) = self.cold.block(at) {
+            record(&block.image(at.run));
+        }
+        bytes + weight::BLOCK
+    }
+
+    /// A queue, unless the segment has it already, and the names of its children, whose order it
+    /// knows. Their own records follow.
+    fn restate_queue(&mut self, id: QueueId, record: &mut dyn FnMut(&Fact)) -> u64 {
         let round = self.restate_round;
-        let (mut count, mut parents) = (Fact::IdMark(0), Vec::new());
-        let mut open = SmallVec::<[QueueId; 4]>::from_elem(id, 1);
-        while let Some(id) = open.pop() {
-            let Some(queue) = self.queue_mut(id) else {
-                continue;
-            };
-            let before = std::mem::replace(&mut queue.live.restated, round);
-            // Of one that no record has yet, facts of this segment make all.
-            if before == round || !queue.is_restated() {
-                continue;
-            }
-            image::restate(queue, &mut count, record);
-            if !queue.children.is_empty() {
-                open.extend_from_slice(&queue.children);
-                parents.push(id);
-            }
+        let Some(queue) = self.queue_mut(id) else {
+            return EMPTY;
+        };
+        let before = std::mem::replace(&mut queue.live.restated, round);
+        // Of one that no record has yet, facts of this segment make all.
+        if before == round || !queue.is_restated() {
+            return KNOWN;
         }
-        for parent in parents.into_iter().filter_map(|id| self.queue(id)) {
-            self.restate_children(parent, record);
-        }
+        image::restate(queue, &mut Fact::IdMark(0), record);
+        let queue = self.expect_queue(id);
+        self.restate_children(queue, record);
+        queue.restated_bytes + queue.children.len() as u64 * CHILD
     }
 }

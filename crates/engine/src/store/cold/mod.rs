@@ -51,13 +51,13 @@ impl Durable {
         self.put_in_force(run, row, dead, survey);
     }
 
-    /// The block as a snapshot has it: no effect if it is known.
+    /// The block as a snapshot has it: named there, and no other effect if it is known.
     pub(super) fn run_image(&mut self, run: RunId, row: Block, dead: Option<Box<[u64]>>) {
-        let known = self.cold.block(BlockAt {
+        let at = BlockAt {
             run,
             ordinal: row.ordinal,
-        });
-        if known.is_none() {
+        };
+        if !self.cold.name_block(at) {
             self.put_in_force(run, row, dead, None);
         }
     }
@@ -80,11 +80,13 @@ impl Durable {
         table.live += u64::from(row.live);
         table.entries += u64::from(row.count);
         self.cold.blocks += 1;
+        self.cold.named += 1;
         self.cold.epoch += 1;
+        let round = self.cold.round;
         self.cold.dead_bytes += dead.as_ref().map_or(0, |dead| dead.len() as u64 * 8);
         table
             .blocks
-            .insert(row.ordinal, Box::new(ColdBlock::new(row, dead)));
+            .insert(row.ordinal, Box::new(ColdBlock::new(row, dead, round)));
         self.shelve(at, &row, survey);
         if let Some(queue) = self.queue_mut(row.queue) {
             if row.state_index == StateIndex::Ready || row.state_index == StateIndex::NotSelectable
@@ -190,6 +192,7 @@ impl Durable {
         table.entries -= u64::from(block.row.count);
         let empty = table.blocks.is_empty();
         self.cold.blocks -= 1;
+        self.cold.named -= u64::from(block.named == self.cold.round);
         let words = block.dead.as_ref().map_or(0, |dead| dead.len() as u64);
         self.cold.dead_bytes -= words * 8;
         let rang = block
@@ -443,23 +446,11 @@ impl Durable {
         id.0 != 0 && !self.cold.is_empty() && self.ids.get(id.0).is_none() && id <= self.last_id()
     }
 
-    /// Those with a block in force; some may come several times.
-    pub(super) fn queues_in_runs(&self) -> Vec<QueueId> {
-        let blocks = self.cold.runs.values().flat_map(|run| run.blocks.values());
-        let mut queues: Vec<QueueId> = blocks.map(|block| block.row.queue).collect();
-        queues.dedup();
-        queues
-    }
-
     /// The facts that tell a new segment of what is in force.
     pub(super) fn snapshot_runs(&self, record: &mut dyn FnMut(&Fact)) {
         for (&run, table) in &self.cold.runs {
             for block in table.blocks.values() {
-                record(&Fact::RunImage {
-                    run,
-                    block: Box::new(block.row),
-                    dead: block.dead.clone(),
-                });
+                record(&block.image(run));
             }
         }
     }

@@ -1,10 +1,12 @@
 //! The part of each run that is in force: a table of blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use quintet_types::{MessageId, Ms, RunId};
 
 use crate::cold::{Block, BlockAt};
+use crate::fact::Fact;
 
 /// Whether a block's messages are in memory too. Volatile.
 #[derive(Debug, Default)]
@@ -28,15 +30,27 @@ pub(crate) struct ColdBlock {
     pub(crate) shelf: Shelf,
     /// When it must be read because something in it expires, if it is stored.
     pub(crate) rings: Option<Ms>,
+    /// The newest round in which it was named ([`Cold::round`]).
+    pub(crate) named: u32,
 }
 
 impl ColdBlock {
-    pub(crate) fn new(row: Block, dead: Option<Box<[u64]>>) -> Self {
+    pub(crate) fn new(row: Block, dead: Option<Box<[u64]>>, named: u32) -> Self {
         Self {
             row,
             dead,
             shelf: Shelf::Stored,
             rings: row.expires,
+            named,
+        }
+    }
+
+    /// The record of it in a snapshot.
+    pub(crate) fn image(&self, run: RunId) -> Fact {
+        Fact::RunImage {
+            run,
+            block: Box::new(self.row),
+            dead: self.dead.clone(),
         }
     }
 
@@ -98,6 +112,10 @@ pub(crate) struct Cold {
     pub(crate) turn: u64,
     /// Blocks in force.
     pub(crate) blocks: u64,
+    /// Rises with each segment that is replayed.
+    pub(crate) round: u32,
+    /// Blocks in force that facts of this round have named.
+    pub(crate) named: u64,
     /// Bytes of memory that dead bits take.
     pub(crate) dead_bytes: u64,
     /// Changes whenever a message goes back to a run: what was known to be in
@@ -128,6 +146,36 @@ impl Cold {
     pub(crate) fn block_mut(&mut self, at: BlockAt) -> Option<&mut ColdBlock> {
         let table = self.runs.get_mut(&at.run)?;
         table.blocks.get_mut(&at.ordinal).map(|block| &mut **block)
+    }
+
+    /// The first block in force behind this one, or of all, by run and ordinal.
+    pub(crate) fn next_block(&self, after: Option<BlockAt>) -> Option<BlockAt> {
+        let from = after.map_or(RunId(0), |after| after.run);
+        self.runs.range(from..).find_map(|(&run, table)| {
+            let behind = match after.filter(|after| after.run == run) {
+                Some(after) => Bound::Excluded(after.ordinal),
+                None => Bound::Unbounded,
+            };
+            let next = table.blocks.range((behind, Bound::Unbounded)).next();
+            next.map(|(&ordinal, _)| BlockAt { run, ordinal })
+        })
+    }
+
+    /// No block is named yet in the segment that begins.
+    pub(crate) fn begin_round(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        self.named = 0;
+    }
+
+    /// A snapshot names a block. False if it is not in force.
+    pub(super) fn name_block(&mut self, at: BlockAt) -> bool {
+        let round = self.round;
+        let Some(block) = self.block_mut(at) else {
+            return false;
+        };
+        let before = std::mem::replace(&mut block.named, round);
+        self.named += u64::from(before != round);
+        true
     }
 
     /// Estimate of the memory it takes: measured over thirty million messages, with
