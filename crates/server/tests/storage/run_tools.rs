@@ -215,9 +215,10 @@ fn a_run_that_only_a_lost_part_of_the_log_may_have_named_is_set_aside_by_a_repai
     assert!(unnamed.exists(), "the next start deletes it");
 
     let files = std::fs::read_dir(&data).expect("read");
-    let files = files.map(|file| file.expect("a file").path());
-    let segments = files.filter(|path| path.extension().is_some_and(|end| end == "log"));
-    std::fs::remove_file(segments.min().expect("a segment")).expect("removed");
+    let files = files.map(|file| file.expect("a file").file_name().into_string());
+    let segments = files.flatten().filter(|name| name.starts_with("segment-"));
+    let oldest = segments.min().expect("a segment");
+    std::fs::remove_file(data.join(oldest)).expect("removed");
     assert!(lost().contains(&name.to_owned()));
     assert!(!unnamed.exists() && data.join(format!("{name}.damaged")).exists());
     assert_eq!(tool(&["check"], &data).0, 0);
