@@ -181,4 +181,14 @@ pub(super) const WAITS: &[Planted] = planted![
         )],
         tests: &[&["--test=operations", "connections_of_an_expired_token_end"]],
     },
+    Planted {
+        name: "wait-delay",
+        what: "a stop waits until a FIFO queue's messages have its new delay",
+        edits: &[(
+            "crates/sqs/src/queues.rs",
+            "                if *context.stops.borrow() {\n",
+            "                if *context.stops.borrow() && false {\n",
+        )],
+        tests: &[&["--test=sqs", "a_stop_ends_a_change_of_delay"]],
+    },
 ];
