@@ -209,6 +209,16 @@ fn spilled(core: &Core) -> MessageId {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_a_run_to_be_written() {
+    let (core, _) = core(SyncPolicy::Always);
+    core.end_room_waits();
+    spilled(&core);
+    let cold = core.shards[0].lock(Work::Server).engine.cold_stats();
+    assert_eq!(cold.messages, 0);
+    assert_eq!(core.runs.counts.bytes.load(Ordering::Relaxed), 0);
+}
+
+#[test]
 fn a_stop_does_not_wait_for_reads_of_runs() {
     let (core, _) = core(SyncPolicy::Always);
     spilled(&core);

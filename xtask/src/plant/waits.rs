@@ -191,4 +191,14 @@ pub(super) const WAITS: &[Planted] = planted![
         )],
         tests: &[&["--test=sqs", "a_stop_ends_a_change_of_delay"]],
     },
+    Planted {
+        name: "wait-spill",
+        what: "a stop waits until all of a run is written",
+        edits: &[(
+            "crates/host/src/keep/spill.rs",
+            "            if self.runs.stops.load(Ordering::SeqCst) {\n                stay.push(at);\n",
+            "            if self.runs.stops.load(Ordering::SeqCst) && false {\n                stay.push(at);\n",
+        )],
+        tests: &[&["--lib", "a_stop_does_not_wait_for_a_run_to_be_written"]],
+    },
 ];
