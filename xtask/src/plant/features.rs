@@ -76,9 +76,24 @@ pub(super) const FEATURES: &[Planted] = planted![
     "fact-before-its-queue": "a segment that begins has facts before the queues that they are about"
         "crates/engine/src/store/gate.rs": "            self.restate_for(cx.journal, &fact);\n"
         => ""; ["--test=life" "replay_may_begin_at_a_segment"]
+    "runs-named-at-once": "one slice of a segment's beginning names all blocks of runs"
+        "crates/engine/src/store/restate.rs":
+        "*left = left.saturating_sub(self.restate_block(at, record));"
+        => "self.restate_block(at, record);";
+        ["--test=life" "a_slice_of_a_beginning_names_few_blocks"]
+    "named-block-missed":
+        "a block ends before the shard's counters, and an older standby misses it there"
+        "crates/engine/src/store/restate.rs": "block.row.live == 1 && Some(at) <= named"
+        => "block.row.live == 0 && Some(at) <= named";
+        ["--test=life" "a_named_block_ends_after_the_shards_counters"]
+    "block-before-its-queue": "a segment names a block of a run, and its queue later"
+        "crates/engine/src/store/restate.rs":
+        "let bytes = queue.map_or(0, |queue| self.restate_queue(queue, record));"
+        => "let bytes = queue.map_or(0, |_| EMPTY);";
+        ["--test=life" "replay_may_begin_at_a_segment_that_named_runs"]
     "retired-before-begun": "a segment goes before what the next one begins with is written"
         "crates/host/src/retire.rs":
-        "        while self.restate() {\n            if !self.write_now() {\n                return;\n            }\n        }\n"
+        "        while self.restate() {\n            if stop.load(Ordering::SeqCst) || !self.write_now() {\n                return;\n            }\n        }\n"
         => ""; ["--lib" "a_snapshot_in_many_frames"]
     "events-gone-not-told":
         "a reader whose position the log has passed goes on and is not told (410)"

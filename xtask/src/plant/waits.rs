@@ -40,6 +40,18 @@ pub(super) const WAITS: &[Planted] = planted![
     "wait-ask-runs": "the fetch thread is not woken for what is to be read from a run"
         "crates/host/src/keep/fetch.rs": "            self.runs.work.raise();" => "";
         ["--lib" "waits_tests"]
+    "wait-reads": "a stop waits for blocks of runs that nobody is there for"
+        "crates/host/src/keep/fetch.rs":
+        "                if stop.load(Ordering::SeqCst) {\n                    return;\n"
+        => "                if stop.load(Ordering::SeqCst) && false {\n                    return;\n";
+        ["--lib" "a_stop_does_not_wait_for_reads_of_runs"]
+    "wait-beginning": "a stop waits until a segment's beginning is written"
+        "crates/host/src/retire.rs": "if stop.load(Ordering::SeqCst) || !self.write_now() {"
+        => "if !self.write_now() {"; ["--lib" "a_stop_does_not_wait_for_what_a_segment"]
+    "wait-run-fetch": "a node that has to stop waits until JetStream gives it a run"
+        "crates/node/src/runs.rs": "                if !pause() {\n"
+        => "                if !pause() && false {\n";
+        ["--lib" "a_node_waits_for_runs_with_the_messages"]
     "wait-peek-hand": "what a peek at a run has found is not handed on"
         "crates/host/src/peeks.rs":
         "            let _delivered = sender.try_send((delivery.outcome, delivery.queue, required));"
