@@ -12,13 +12,14 @@ use quintet_sim::cluster::{Faults, Link, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
 use quintet_types::{
     BackTo, Body, Caller, ClientId, Command, CommandError, Delivery, LeaseOwner, LeaseRequest,
-    LeaseTime, Outcome, Put, Settings, Take,
+    LeaseTime, Name, Outcome, Put, Settings, Take,
 };
 
 use crate::commit::Ending;
+use crate::keep::tests::{everything_leaves, open_shards};
 use crate::{
     Access, Core, Decided, Handoff, Layout, Panics, Post, Required, Room, Sharing, SyncPolicy,
-    Trail, locked, open,
+    Trail, Work, locked, open,
 };
 
 /// Counts how often replies may have become free.
@@ -502,4 +503,56 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     assert!(host.core.counts.log_bytes.load(Ordering::Relaxed) <= 2 * LOG);
     host.core.see_to_overgrown(&mut reported, LOG);
     assert!(matches!(host.put().0, Outcome::Put { .. }));
+}
+
+/// Bytes of what a segment begins with that come before the flush of a queue whose block of a run
+/// it has named already. Another queue's block follows.
+fn named_before_a_flush(core: &Core) -> usize {
+    let never = AtomicBool::new(false);
+    everything_leaves(core);
+    let names = (0..).map(|number| Name::from(format!("q{number}").as_str()));
+    let mut names = names.filter(|name| core.shard_of_queue(name.as_bytes()) == 0);
+    let queues = [names.next(), names.next()].map(|name| name.expect("names do not end"));
+    let submit = |command| {
+        let mut trail = Trail::default();
+        let decided = Access::new(core, core.clock.now(), &mut trail).submit(
+            Caller {
+                client_id: ClientId(1),
+                ..Caller::default()
+            },
+            command,
+        );
+        assert!(matches!(decided, Decided::Now(..)));
+    };
+    for queue in &queues {
+        for _ in 0..20 {
+            submit(Command::Put(Put {
+                queue: queue.clone(),
+                ..Put::default()
+            }));
+        }
+    }
+    core.relieve(0, &never);
+    while core.restate() {}
+    assert!(core.write_now());
+    locked(&core.committer).commit(core, Ending::Now);
+    let snapshot = || {
+        let shard = core.shards[0].lock(Work::Server);
+        shard.batch.snapshot
+    };
+    let blocks = core.shards[0].lock(Work::Server).engine.cold_stats().blocks;
+    assert!(blocks >= 2, "{blocks}");
+    let before = snapshot();
+    submit(Command::Flush {
+        queue: queues[0].clone(),
+        reserved: false,
+    });
+    snapshot() - before
+}
+
+#[test]
+fn older_standbys_find_all_named_blocks_in_force() {
+    assert!(named_before_a_flush(&Fixture::new().core) > 0);
+    let alone = open_shards(&SimDisk::new(1), &Settings::default(), 2);
+    assert_eq!(named_before_a_flush(&alone), 0);
 }

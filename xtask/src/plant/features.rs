@@ -86,6 +86,9 @@ pub(super) const FEATURES: &[Planted] = planted![
         "crates/engine/src/store/restate.rs": "block.row.live == 1 && Some(at) <= named"
         => "block.row.live == 0 && Some(at) <= named";
         ["--test=life" "a_named_block_ends_after_the_shards_counters"]
+    "shared-log-taken-for-own": "the engine of a log that others follow names blocks as if none did"
+        "crates/host/src/lib.rs": "shard.engine.set_shared(acked.is_some());"
+        => "shard.engine.set_shared(false);"; ["--lib" "older_standbys_find_all_named_blocks"]
     "block-before-its-queue": "a segment names a block of a run, and its queue later"
         "crates/engine/src/store/restate.rs":
         "let bytes = queue.map_or(0, |queue| self.restate_queue(queue, record));"
