@@ -536,18 +536,18 @@ fn named_before_a_flush(core: &Core) -> usize {
     while core.restate() {}
     assert!(core.write_now());
     locked(&core.committer).commit(core, Ending::Now);
-    let snapshot = || {
+    let (before, queue) = {
         let shard = core.shards[0].lock(Work::Server);
-        shard.batch.snapshot
+        assert!(shard.engine.cold_stats().blocks >= 2);
+        let (first, ..) = shard.engine.runs()[0];
+        let queue = shard.engine.blocks_of(first)[0].queue;
+        (shard.batch.snapshot, shard.engine.queue_name(queue))
     };
-    let blocks = core.shards[0].lock(Work::Server).engine.cold_stats().blocks;
-    assert!(blocks >= 2, "{blocks}");
-    let before = snapshot();
     submit(Command::Flush {
-        queue: queues[0].clone(),
+        queue,
         reserved: false,
     });
-    snapshot() - before
+    core.shards[0].lock(Work::Server).batch.snapshot - before
 }
 
 #[test]
