@@ -607,16 +607,10 @@ impl Engine {
         }
     }
 
-    /// In what the counters of a queue, the living messages of a run or, at the shard's first
-    /// counters, the blocks of runs that a snapshot has are not those to which the facts before
-    /// it have led here, in words. Nothing is said of other facts.
+    /// In what the counters of a queue or the living messages of a run that a snapshot has are
+    /// not those to which the facts before it have led here, in words. Nothing is said of other
+    /// facts.
     pub fn contradicts(&self, fact: &Fact) -> Option<String> {
-        if let Fact::ShardCounted(_) = fact {
-            let (here, there) = (self.store.cold.blocks, self.store.cold.named);
-            let shard = self.shard;
-            return (here != there)
-                .then(|| format!("shard {shard}: {here} blocks of runs here, {there} there"));
-        }
         if let Fact::RunImage { run, block, .. } = fact {
             let at = BlockAt {
                 run: *run,

@@ -12,7 +12,7 @@ use quintet_sim::cluster::{Faults, Link, SimStream, SimWorld};
 use quintet_sim::disk::SimDisk;
 use quintet_types::{
     BackTo, Body, Caller, ClientId, Command, CommandError, Delivery, LeaseOwner, LeaseRequest,
-    LeaseTime, Name, Outcome, Put, Settings, Take,
+    LeaseTime, Name, Outcome, Overrides, Pattern, Put, Settings, Take,
 };
 
 use crate::commit::Ending;
@@ -146,6 +146,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with(&Settings::default())
+    }
+
+    fn with(settings: &Settings) -> Self {
         let world = SimWorld::new();
         let stream = SimStream::new(world.clone(), 1, Faults::none());
         let link = stream.link();
@@ -163,7 +167,7 @@ impl Fixture {
         };
         let runs = Arc::new(SimDisk::new(2));
         let kept: Arc<dyn Storage> = Arc::<SimDisk>::clone(&runs);
-        let opened = open(Box::new(store), &kept, &layout, &Settings::default());
+        let opened = open(Box::new(store), &kept, &layout, settings);
         let rung = Arc::new(Rung::default());
         let mail: Vec<Arc<dyn Post>> = vec![Arc::<Rung>::clone(&rung)];
         let room = Room::new("/".into(), 1 << 20);
@@ -505,25 +509,29 @@ fn a_log_that_cannot_be_made_shorter_does_not_grow_for_ever() {
     assert!(matches!(host.put().0, Outcome::Put { .. }));
 }
 
-/// Bytes of what a segment begins with that come before the flush of a queue whose block of a run
-/// it has named already. Another queue's block follows.
-fn named_before_a_flush(core: &Core) -> usize {
+/// Bytes of what a segment begins with that come before a message goes from memory to a queue whose
+/// block of a run the segment has named already. Another queue's block follows.
+fn named_before_a_move(core: &Core) -> usize {
     let never = AtomicBool::new(false);
     everything_leaves(core);
-    let names = (0..).map(|number| Name::from(format!("q{number}").as_str()));
-    let mut names = names.filter(|name| core.shard_of_queue(name.as_bytes()) == 0);
-    let queues = [names.next(), names.next()].map(|name| name.expect("names do not end"));
-    let submit = |command| {
-        let mut trail = Trail::default();
-        let decided = Access::new(core, core.clock.now(), &mut trail).submit(
-            Caller {
-                client_id: ClientId(1),
-                ..Caller::default()
-            },
-            command,
-        );
-        assert!(matches!(decided, Decided::Now(..)));
+    let named = |first: &str| {
+        let mut names = (0..).map(|number| Name::from(format!("{first}{number}").as_str()));
+        let found = names.find(|name| core.shard_of_queue(name.as_bytes()) == 0);
+        found.expect("names do not end")
     };
+    let submit = |command| {
+        let caller = Caller {
+            client_id: ClientId(1),
+            ..Caller::default()
+        };
+        let mut trail = Trail::default();
+        let decided = Access::new(core, core.clock.now(), &mut trail).submit(caller, command);
+        match decided {
+            Decided::Now(outcome, ..) => outcome,
+            Decided::Later => panic!("nothing here waits"),
+        }
+    };
+    let queues = [named("a"), named("b")];
     for queue in &queues {
         for _ in 0..20 {
             submit(Command::Put(Put {
@@ -533,26 +541,38 @@ fn named_before_a_flush(core: &Core) -> usize {
         }
     }
     core.relieve(0, &never);
+    let put = submit(Command::Put(Put {
+        queue: named("memory"),
+        ..Put::default()
+    }));
+    let Outcome::Put { id, .. } = put else {
+        panic!("it is not stored: {put:?}");
+    };
     while core.restate() {}
     assert!(core.write_now());
     locked(&core.committer).commit(core, Ending::Now);
-    let (before, queue) = {
+    let (before, to) = {
         let shard = core.shards[0].lock(Work::Server);
         assert!(shard.engine.cold_stats().blocks >= 2);
         let (first, ..) = shard.engine.runs()[0];
         let queue = shard.engine.blocks_of(first)[0].queue;
         (shard.batch.snapshot, shard.engine.queue_name(queue))
     };
-    submit(Command::Flush {
-        queue,
-        reserved: false,
-    });
+    let moved = submit(Command::Move { id, to });
+    assert!(matches!(moved, Outcome::Done), "{moved:?}");
     core.shards[0].lock(Work::Server).batch.snapshot - before
 }
 
 #[test]
-fn older_standbys_find_all_named_blocks_in_force() {
-    assert!(named_before_a_flush(&Fixture::new().core) > 0);
-    let alone = open_shards(&SimDisk::new(1), &Settings::default(), 2);
-    assert_eq!(named_before_a_flush(&alone), 0);
+fn counters_that_standbys_cannot_know_come_when_all_blocks_are_named() {
+    let mut settings = Settings::default();
+    let memory = Overrides {
+        memory: Some(true),
+        ..Overrides::default()
+    };
+    settings.rules.push((Pattern::new("memory*"), memory));
+    let shared = Fixture::with(&settings);
+    assert!(named_before_a_move(&shared.core) > 0);
+    let alone = open_shards(&SimDisk::new(1), &settings, 2);
+    assert_eq!(named_before_a_move(&alone), 0);
 }

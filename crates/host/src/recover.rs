@@ -64,11 +64,13 @@ pub struct Replay {
     contradiction: Option<String>,
 }
 
-/// The beginning of a segment, as far as it was read. Between the facts of commands come the queues
-/// with blocks of runs, these blocks, and the shard's counters; then the other queues, and the
-/// counters again.
+/// The beginning of a segment, as far as it was read. Between the facts of commands come blocks of
+/// runs with their queues, and the shard's counters when as many blocks were named as are in force
+/// there; then the rest of both, and the counters again.
 #[derive(Clone, Default)]
 struct Beginning {
+    /// Blocks of runs that it has named.
+    blocks: u64,
     /// The shard's counters came once.
     is_counted: bool,
     /// A queue that is known here is written again; its counters come next.
@@ -77,13 +79,16 @@ struct Beginning {
 
 impl Beginning {
     /// In what a fact contradicts the engine, in words, and whether the beginning is over.
-    fn check(&mut self, engine: &Engine, fact: &Fact) -> (Option<String>, bool) {
+    fn check(&mut self, shard: u64, engine: &Engine, fact: &Fact) -> (Option<String>, bool) {
         #[expect(
             clippy::wildcard_enum_match_arm,
             reason = "others say nothing of the state before them"
         )]
         match fact {
-            Fact::RunImage { .. } => (engine.contradicts(fact), false),
+            Fact::RunImage { .. } => {
+                self.blocks += 1;
+                (engine.contradicts(fact), false)
+            }
             Fact::QueueMade {
                 queue,
                 name,
@@ -103,7 +108,10 @@ impl Beginning {
             Fact::ShardCounted(_) if self.is_counted => (None, true),
             Fact::ShardCounted(_) => {
                 self.is_counted = true;
-                (engine.contradicts(fact), false)
+                let (here, there) = (engine.cold_stats().blocks, self.blocks);
+                let found = (here != there)
+                    .then(|| format!("shard {shard}: {here} blocks of runs here, {there} there"));
+                (found, false)
             }
             _ => (None, false),
         }
@@ -474,7 +482,6 @@ impl Replay {
         let before = !std::mem::take(&mut self.fresh);
         if frame.first_in_segment {
             self.snapshots.fill(before.then(Beginning::default));
-            self.engines.iter_mut().for_each(Engine::replays_segment);
             self.snapshot_epoch = frame.epoch;
         } else if frame.epoch != self.snapshot_epoch {
             // Another owner does not go on with it.
@@ -547,7 +554,7 @@ impl Replay {
                 })
                 .map_err(|error| error.to_string())?;
                 if let Some(beginning) = in_snapshot {
-                    let (found, is_over) = beginning.check(engine, &fact);
+                    let (found, is_over) = beginning.check(shard, engine, &fact);
                     self.contradiction = self.contradiction.take().or(found);
                     if is_over {
                         *in_snapshot = None;

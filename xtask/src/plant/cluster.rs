@@ -44,8 +44,8 @@ pub(super) const CLUSTER: &[Planted] = planted![
         "crates/host/src/recover.rs": "        !has || row.live > row.count\n"
         => "        !has && row.live > row.count\n"; ["--lib" "a_log_does_not_begin_where_a_run"]
     "snapshot-lacks-a-run": "a snapshot that lacks a run is not told of"
-        "crates/engine/src/engine.rs": "            return (here != there)\n"
-        => "            return (here < there)\n";
+        "crates/host/src/recover.rs": "                let found = (here != there)\n"
+        => "                let found = (here < there)\n";
         ["--lib" "a_snapshot_that_names_other_runs"]
     "slices-not-compared":
         "a standby does not compare the counters in the slices of a segment's beginning"

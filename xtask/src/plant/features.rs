@@ -82,13 +82,19 @@ pub(super) const FEATURES: &[Planted] = planted![
         => "self.restate_block(at, record);";
         ["--test=life" "a_slice_of_a_beginning_names_few_blocks"]
     "named-block-missed":
-        "a block ends before the shard's counters, and an older standby misses it there"
-        "crates/engine/src/store/restate.rs": "block.row.live == 1 && Some(at) <= named"
-        => "block.row.live == 0 && Some(at) <= named";
-        ["--test=life" "a_named_block_ends_after_the_shards_counters"]
-    "shared-log-taken-for-own": "the engine of a log that others follow names blocks as if none did"
+        "a flush ends more blocks than are left to name, and an older standby misses some"
+        "crates/engine/src/store/restate.rs":
+        "named.saturating_add(ends.max(1) as u64) > self.cold.blocks"
+        => "named.saturating_add(ends.min(1) as u64) > self.cold.blocks";
+        ["--test=life" "a_flush_of_more_blocks_than_are_left"]
+    "all-blocks-named-first": "all blocks are named before the shard's counters, also for those gone"
+        "crates/engine/src/store/restate.rs":
+        "Restating::Runs(after, Some(named)) if named >= self.cold.blocks => {"
+        => "Restating::Runs(after, Some(_)) if self.cold.next_block(after).is_none() => {";
+        ["--test=life" "as_many_blocks_are_named_as_are_in_force"]
+    "shared-log-taken-for-own": "the engine of a log that others follow is told that none do"
         "crates/host/src/lib.rs": "shard.engine.set_shared(acked.is_some());"
-        => "shard.engine.set_shared(false);"; ["--lib" "older_standbys_find_all_named_blocks"]
+        => "shard.engine.set_shared(false);"; ["--lib" "counters_that_standbys_cannot_know_come"]
     "block-before-its-queue": "a segment names a block of a run, and its queue later"
         "crates/engine/src/store/restate.rs":
         "let bytes = queue.map_or(0, |queue| self.restate_queue(queue, record));"

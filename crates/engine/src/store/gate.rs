@@ -187,11 +187,6 @@ impl Engine {
         self.store.0.is_shared = is_shared;
     }
 
-    /// A segment is replayed from here on: its beginning names the blocks of runs.
-    pub fn replays_segment(&mut self) {
-        self.store.0.cold.begin_round();
-    }
-
     /// Writes on at the segment's beginning, about so many bytes. False: it is whole.
     pub fn restate<J: Journal>(&mut self, bytes: u64, journal: &mut J) -> bool {
         let store = &mut self.store.0;

@@ -22,8 +22,8 @@ const CHILD: u64 = 64;
 /// The place from which the beginning goes on.
 #[derive(Debug)]
 pub(super) enum Restating {
-    /// Blocks behind this one.
-    Runs(Option<BlockAt>),
+    /// Blocks behind this one. So many were named, if the shard's counters are not written yet.
+    Runs(Option<BlockAt>, Option<u64>),
     Queues(usize),
     Tables(Option<(Name, Box<[u8]>)>),
     Batches(BatchId),
@@ -41,7 +41,7 @@ impl Durable {
     pub(super) fn begin_restating(&mut self, record: &mut dyn FnMut(&Fact)) {
         self.restate_round = self.restate_round.wrapping_add(1);
         self.restate_ids(record);
-        self.restating = self.restate_next(Restating::Runs(None), &mut 0, record);
+        self.restating = self.restate_next(Restating::Runs(None, Some(0)), &mut 0, record);
     }
 
     /// Goes on for about so many bytes. True if there is more.
@@ -62,16 +62,20 @@ impl Durable {
         record: &mut dyn FnMut(&Fact),
     ) -> Option<Restating> {
         let next = match next {
-            Restating::Runs(after) => match self.cold.next_block(after) {
+            Restating::Runs(after, Some(named)) if named >= self.cold.blocks => {
+                // Standbys compare how many were named with those in force. Of these some may
+                // follow, for each that was named and has ended.
+                record(&self.shard_counted());
+                Restating::Runs(after, None)
+            }
+            Restating::Runs(after, named) => match self.cold.next_block(after) {
                 Some(at) => {
                     *left = left.saturating_sub(self.restate_block(at, record));
-                    Restating::Runs(Some(at))
+                    Restating::Runs(Some(at), named.map(|named| named + 1))
                 }
-                None => {
-                    // Standbys compare which blocks were named.
-                    record(&self.shard_counted());
-                    Restating::Queues(0)
-                }
+                // Others came meanwhile where all were named: some are named again.
+                None if named.is_some() => Restating::Runs(None, named),
+                None => Restating::Queues(0),
             },
             Restating::Queues(at) if at < self.queues.len() => {
                 *left = left.saturating_sub(self.restate_queue(QueueId::at(at), record));
@@ -104,9 +108,8 @@ impl Durable {
 
     /// The queues that a fact names, before it.
     pub(super) fn restate_for(&mut self, fact: &Fact, record: &mut dyn FnMut(&Fact)) {
-        while let Some(Restating::Runs(named)) = self.restating
-            && self.is_shared
-            && self.ends_runs(named, fact)
+        while let Some(Restating::Runs(_, Some(named))) = self.restating
+            && self.is_counted_before(named, fact)
         {
             self.go_on_restating(1, record);
         }
@@ -115,44 +118,32 @@ impl Durable {
         }
     }
 
-    /// True if standbys of older versions would find a contradiction if this fact came before the
-    /// shard's counters. With these they compare how many blocks were named, of which `named` is
-    /// the last, with those in force; and up to there the counters of queues, also those that no
-    /// reader had to know.
-    fn ends_runs(&self, named: Option<BlockAt>, fact: &Fact) -> bool {
+    /// True if the shard's counters come before this fact: else more blocks could have been named
+    /// than are in force behind it, or standbys of older versions, which compare all counters up
+    /// to these, find some that no reader had to know.
+    fn is_counted_before(&self, named: u64, fact: &Fact) -> bool {
         #[expect(
             clippy::wildcard_enum_match_arm,
-            reason = "others neither end a block nor come with counters"
+            reason = "others end one block at most, and come with no counters"
         )]
-        match fact {
-            Fact::Loaded { run, ordinal, .. } => {
-                let table = self.cold.runs.get(run);
-                let block = table.and_then(|table| table.block_of(*ordinal));
-                block.is_some_and(|(ordinal, block)| {
-                    let at = BlockAt { run: *run, ordinal };
-                    block.row.live == 1 && Some(at) <= named
-                })
-            }
-            Fact::Evicted { run, block, .. } => {
-                let at = BlockAt {
-                    run: *run,
-                    ordinal: block.ordinal,
-                };
-                Some(at) <= named
-            }
-            Fact::RunGone(run) => named.is_some_and(|named| *run <= named.run),
+        let ends = match fact {
+            Fact::RunGone(run) => self.cold.runs.get(run).map_or(0, |run| run.blocks.len()),
             Fact::QueueFlushed { queue, .. }
             | Fact::QueuePurged { queue, .. }
             | Fact::QueueDropped { queue, .. } => {
-                let queue = self.queue(*queue);
-                queue.is_some_and(|queue| queue.cold.is_some())
+                let cold = self.queue(*queue).and_then(|queue| queue.cold.as_ref());
+                cold.map_or(0, |cold| cold.block_count())
             }
-            Fact::Moved { at, .. } => {
+            Fact::Moved { at, .. } if self.is_shared => {
                 let queue = self.queue(at.queue);
-                queue.is_some_and(|queue| queue.live.settings.memory)
+                match queue.is_some_and(|queue| queue.live.settings.memory) {
+                    true => usize::MAX,
+                    false => 1,
+                }
             }
-            _ => false,
-        }
+            _ => 1,
+        };
+        named.saturating_add(ends.max(1) as u64) > self.cold.blocks
     }
 
     /// A block of a run, in force in a queue that is there. Returns its bytes of a slice, as

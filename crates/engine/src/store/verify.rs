@@ -129,7 +129,6 @@ impl Durable {
         use super::cold::Shelf;
         use crate::cold::BlockAt;
         let (mut blocks, mut dead_bytes, mut damaged, mut loaded) = (0u64, 0u64, 0u64, 0usize);
-        let mut named = 0;
         let mut queues: std::collections::BTreeMap<_, super::cold::QueueCold> = Default::default();
         for (&run, table) in &self.cold.runs {
             let mut live = 0;
@@ -145,7 +144,6 @@ impl Durable {
                 );
                 live += u64::from(row.live);
                 blocks += 1;
-                named += u64::from(block.named == self.cold.round);
                 dead_bytes += block.dead.as_ref().map_or(0, |dead| dead.len() as u64 * 8);
                 let queue = queues.entry(row.queue).or_default();
                 match &block.shelf {
@@ -179,10 +177,9 @@ impl Durable {
             );
         }
         ensure!(
-            (blocks, named, dead_bytes, damaged, loaded)
+            (blocks, dead_bytes, damaged, loaded)
                 == (
                     self.cold.blocks,
-                    self.cold.named,
                     self.cold.dead_bytes,
                     self.cold.damaged,
                     self.cold.loaded.len()

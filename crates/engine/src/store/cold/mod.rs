@@ -51,13 +51,13 @@ impl Durable {
         self.put_in_force(run, row, dead, survey);
     }
 
-    /// The block as a snapshot has it: named there, and no other effect if it is known.
+    /// The block as a snapshot has it: no effect if it is known.
     pub(super) fn run_image(&mut self, run: RunId, row: Block, dead: Option<Box<[u64]>>) {
-        let at = BlockAt {
+        let known = self.cold.block(BlockAt {
             run,
             ordinal: row.ordinal,
-        };
-        if !self.cold.name_block(at) {
+        });
+        if known.is_none() {
             self.put_in_force(run, row, dead, None);
         }
     }
@@ -80,13 +80,11 @@ impl Durable {
         table.live += u64::from(row.live);
         table.entries += u64::from(row.count);
         self.cold.blocks += 1;
-        self.cold.named += 1;
         self.cold.epoch += 1;
-        let round = self.cold.round;
         self.cold.dead_bytes += dead.as_ref().map_or(0, |dead| dead.len() as u64 * 8);
         table
             .blocks
-            .insert(row.ordinal, Box::new(ColdBlock::new(row, dead, round)));
+            .insert(row.ordinal, Box::new(ColdBlock::new(row, dead)));
         self.shelve(at, &row, survey);
         if let Some(queue) = self.queue_mut(row.queue) {
             if row.state_index == StateIndex::Ready || row.state_index == StateIndex::NotSelectable
@@ -192,7 +190,6 @@ impl Durable {
         table.entries -= u64::from(block.row.count);
         let empty = table.blocks.is_empty();
         self.cold.blocks -= 1;
-        self.cold.named -= u64::from(block.named == self.cold.round);
         let words = block.dead.as_ref().map_or(0, |dead| dead.len() as u64);
         self.cold.dead_bytes -= words * 8;
         let rang = block

@@ -30,18 +30,15 @@ pub(crate) struct ColdBlock {
     pub(crate) shelf: Shelf,
     /// When it must be read because something in it expires, if it is stored.
     pub(crate) rings: Option<Ms>,
-    /// The newest round in which it was named ([`Cold::round`]).
-    pub(crate) named: u32,
 }
 
 impl ColdBlock {
-    pub(crate) fn new(row: Block, dead: Option<Box<[u64]>>, named: u32) -> Self {
+    pub(crate) fn new(row: Block, dead: Option<Box<[u64]>>) -> Self {
         Self {
             row,
             dead,
             shelf: Shelf::Stored,
             rings: row.expires,
-            named,
         }
     }
 
@@ -112,10 +109,6 @@ pub(crate) struct Cold {
     pub(crate) turn: u64,
     /// Blocks in force.
     pub(crate) blocks: u64,
-    /// Rises with each segment that is replayed.
-    pub(crate) round: u32,
-    /// Blocks in force that facts of this round have named.
-    pub(crate) named: u64,
     /// Bytes of memory that dead bits take.
     pub(crate) dead_bytes: u64,
     /// Changes whenever a message goes back to a run: what was known to be in
@@ -159,23 +152,6 @@ impl Cold {
             let next = table.blocks.range((behind, Bound::Unbounded)).next();
             next.map(|(&ordinal, _)| BlockAt { run, ordinal })
         })
-    }
-
-    /// No block is named yet in the segment that begins.
-    pub(crate) fn begin_round(&mut self) {
-        self.round = self.round.wrapping_add(1);
-        self.named = 0;
-    }
-
-    /// A snapshot names a block. False if it is not in force.
-    pub(super) fn name_block(&mut self, at: BlockAt) -> bool {
-        let round = self.round;
-        let Some(block) = self.block_mut(at) else {
-            return false;
-        };
-        let before = std::mem::replace(&mut block.named, round);
-        self.named += u64::from(before != round);
-        true
     }
 
     /// Estimate of the memory it takes: measured over thirty million messages, with
