@@ -334,8 +334,8 @@ pub(super) async fn operate(
 }
 
 /// Does an operation in slices of `step` messages, with a `rest` in between, to those of these
-/// states from `at` on, to `most` messages. Returns to how many; `bulk_op` and `at` say where it
-/// goes on. If a slice fails when some are done, the request that goes on learns why.
+/// states from `at` on, to `most` messages. Returns the number of messages; `bulk_op` and `at` say
+/// where it goes on. If a slice fails when some are done, the request that goes on learns why.
 async fn in_slices<F: Future<Output = Result<BulkDone, Problem>>>(
     bulk_op: &mut BulkOp,
     (states, at): (&[ListState], &mut usize),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::progress::count_of;
 
-/// Place of messages whose bodies are elsewhere.
+/// Place of messages that lost their bodies with a run.
 pub(super) const BODIES: &str = "memory, with the body in a run";
 
 /// Counts of a check of runs.
@@ -241,7 +241,7 @@ impl Runs {
     }
 }
 
-/// What is lost of a file, where that is no range of it.
+/// A loss that is no range of its file.
 pub(super) fn loss(file: &str, why: &str) -> LostRange {
     LostRange {
         file: file.to_owned(),

@@ -22,7 +22,7 @@ pub(crate) struct Extent {
     pub(crate) durable: Position,
 }
 
-/// What is wrong with runs in a directory without a segment.
+/// Why runs are damage in a directory without a segment.
 pub(crate) const NO_SEGMENT: &str =
     "there are runs, but no segment of the log that says which parts of them are in force";
 

@@ -118,9 +118,9 @@ impl Durable {
         }
     }
 
-    /// True if the shard's counters come before this fact: else more blocks could have been named
-    /// than are in force behind it, or standbys of older versions, which compare all counters up
-    /// to these, find some that no reader had to know.
+    /// True if the shard's counters have to come before this fact. Behind it fewer blocks could be
+    /// in force than were named. Or counters come with it that no reader had to know: standbys of
+    /// older versions compare all up to the shard's.
     fn is_counted_before(&self, named: u64, fact: &Fact) -> bool {
         #[expect(
             clippy::wildcard_enum_match_arm,
@@ -146,8 +146,7 @@ impl Durable {
         named.saturating_add(ends.max(1) as u64) > self.cold.blocks
     }
 
-    /// A block of a run, in force in a queue that is there. Returns its bytes of a slice, as
-    /// [`Durable::restate_queue`] does.
+    /// Writes a block of a run, behind its queue. Returns its bytes of a slice.
     fn restate_block(&mut self, at: BlockAt, record: &mut dyn FnMut(&Fact)) -> u64 {
         let queue = self.cold.block(at).map(|block| block.row.queue);
         let bytes = queue.map_or(0, |queue| self.restate_queue(queue, record));
@@ -157,8 +156,8 @@ impl Durable {
         bytes + weight::BLOCK
     }
 
-    /// A queue, unless the segment has it already, and the names of its children, whose order it
-    /// knows. Their own records follow.
+    /// Writes a queue, unless the segment has it already, and the names of its children, whose
+    /// order it knows. Their own records follow. Returns its bytes of a slice.
     fn restate_queue(&mut self, id: QueueId, record: &mut dyn FnMut(&Fact)) -> u64 {
         let round = self.restate_round;
         let Some(queue) = self.queue_mut(id) else {

@@ -462,7 +462,7 @@ impl Core {
             blocks.push((block, Vec::new()));
         }
         for (run, mut blocks) in runs {
-            // They are told from memory, which goes.
+            // These ends are known to memory alone, which goes.
             if self.runs.stops.load(Ordering::SeqCst) {
                 return;
             }
