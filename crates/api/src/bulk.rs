@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
-use quintet_types::{BulkAction, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name};
+use quintet_types::{
+    BulkAction, BulkDone, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name,
+};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -317,28 +319,8 @@ pub(super) async fn operate(
         true => (ACT_STEP, ACT_REST),
         false => (u32::MAX, Duration::ZERO),
     };
-    let mut messages = 0;
-    for _ in 0..SLICES {
-        let Some(state) = states.get(at) else {
-            break;
-        };
-        bulk_op.state = *state;
-        let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
-        bulk_op.max = left.min(step);
-        let bulk_done = api.slice(&requester, bulk_op.clone()).await;
-        let bulk_done = bulk_done.map_err(|problem| problem.of_queue(&bulk_op.queue))?;
-        messages += bulk_done.matched;
-        bulk_op.after = bulk_done.next;
-        if bulk_done.next.is_none() {
-            at += 1;
-        }
-        if at == states.len() || messages >= most {
-            break;
-        }
-        if rest > Duration::ZERO {
-            tokio::time::sleep(rest).await;
-        }
-    }
+    let slice = |bulk_op| api.slice(&requester, bulk_op);
+    let messages = in_slices(&mut bulk_op, (states, &mut at), (most, step, rest), slice).await?;
     let after = bulk_op.after.map(cursor_text);
     let cursor = match all_states {
         true => (at < states.len()).then(|| format!("{at}.{}", after.unwrap_or_default())),
@@ -351,6 +333,43 @@ pub(super) async fn operate(
     Ok(response)
 }
 
+/// Does an operation in slices of `step` messages, with a `rest` in between, to those of these
+/// states from `at` on, to `most` messages. Returns the number of messages; `bulk_op` and `at` say
+/// where it goes on. If a slice fails when some are done, the request that goes on learns why.
+async fn in_slices<F: Future<Output = Result<BulkDone, Problem>>>(
+    bulk_op: &mut BulkOp,
+    (states, at): (&[ListState], &mut usize),
+    (most, step, rest): (u64, u32, Duration),
+    mut slice: impl FnMut(BulkOp) -> F,
+) -> Result<u64, Problem> {
+    let mut messages = 0;
+    for _ in 0..SLICES {
+        let Some(state) = states.get(*at) else {
+            break;
+        };
+        bulk_op.state = *state;
+        let left = u32::try_from(most - messages).unwrap_or(u32::MAX);
+        bulk_op.max = left.min(step);
+        let bulk_done = match slice(bulk_op.clone()).await {
+            Ok(bulk_done) => bulk_done,
+            Err(_) if messages > 0 => break,
+            Err(problem) => return Err(problem.of_queue(&bulk_op.queue)),
+        };
+        messages += bulk_done.matched;
+        bulk_op.after = bulk_done.next;
+        if bulk_done.next.is_none() {
+            *at += 1;
+        }
+        if *at == states.len() || messages >= most {
+            break;
+        }
+        if rest > Duration::ZERO {
+            tokio::time::sleep(rest).await;
+        }
+    }
+    Ok(messages)
+}
+
 /// The reply to an operation on messages, whose number the audit tells if it was `done`.
 pub(super) fn acted(acted: &Acted, done: bool) -> Response {
     let mut response = reply::document(acted);
@@ -360,4 +379,35 @@ pub(super) fn acted(acted: &Acted, done: bool) -> Response {
         false => drop(extensions.insert(OnlyCounted)),
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use super::*;
+
+    #[test]
+    fn an_operation_that_fails_after_some_messages_tells_how_many_and_where_it_goes_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let next = cursor("0_1_2_3").ok();
+        let done = |matched| BulkDone {
+            matched,
+            next,
+            ..BulkDone::default()
+        };
+        for (first, told) in [(done(3), Some(3)), (done(0), None)] {
+            let mut outcomes = [Ok(first), Err(Problem::stopping())].into_iter();
+            let slice = |_: BulkOp| ready(outcomes.next().expect("a third slice"));
+            let mut bulk_op = BulkOp::show("q".into(), ListState::Ready, 0);
+            let limits = (u64::MAX, 128, Duration::ZERO);
+            let (states, mut at) = ([ListState::Ready], 0);
+            let places = (&states[..], &mut at);
+            let done = runtime.block_on(in_slices(&mut bulk_op, places, limits, slice));
+            assert_eq!(done.ok(), told);
+            assert_eq!(bulk_op.after, next);
+        }
+    }
 }

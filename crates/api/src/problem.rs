@@ -94,6 +94,14 @@ impl Problem {
         }
     }
 
+    /// The same, after so many messages.
+    pub(crate) fn after(mut self, messages: u64) -> Self {
+        if messages > 0 {
+            self.detail += &format!(" (after {messages} messages, which are done)");
+        }
+        self
+    }
+
     /// A schedule was not steered.
     pub(crate) fn not_steered(no: NotSteered) -> Self {
         let detail = no.to_string();

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::CheckServer;
 use super::progress::{Transfer, count_of};
-use super::runs::{self, Runs};
+use super::runs::{self, BODIES, Runs, loss, of_queue};
 
 /// Exit code of `check` when there is damage, and of `import` for a file that
 /// is not what it should be.
@@ -223,7 +223,19 @@ impl Repair {
             bar.at(done, total);
         })?;
         bar.clear();
-        let bodies = self.give_up(&contents, &mut runs)?;
+        // What an earlier repair did not end with comes again.
+        lost.retain(|known| !runs.gives_up(&known.file));
+        if !lost.is_empty() {
+            // The lost part of the log may have named them, and the next start deletes them.
+            let unnamed = runs.take_unnamed();
+            let why = "no record that can be read names it: it is set aside";
+            lost.extend(unnamed.iter().map(|run| loss(run, why)));
+            note(&unfinished, &lost)?;
+            for run in unnamed {
+                set_aside(&self.data.join(run))?;
+            }
+        }
+        let bodies = self.give_up(&contents, &mut runs, &lost)?;
         let found = json!({
             "lost": lost.iter().map(range_json).collect::<Vec<_>>(),
             "replaced": summary.replaced,
@@ -249,7 +261,7 @@ impl Repair {
         print_ranges(&mut out, "lost", &lost)?;
         runs.print(&mut out, true)?;
         for lost in &bodies {
-            runs::print_lost(&mut out, "memory, with the body in a run", lost, true)?;
+            runs::print_lost(&mut out, BODIES, lost, true)?;
         }
         writeln!(
             out,
@@ -265,8 +277,14 @@ impl Repair {
     }
 
     /// Sets runs aside that cannot be opened, and says in the log that they
-    /// are gone. Answers messages that lost their bodies with them.
-    fn give_up(&self, contents: &Contents, runs: &mut Runs) -> Result<Vec<Lost>> {
+    /// are gone. Answers messages that lost their bodies with them. All of it is noted before,
+    /// beside what was `lost`, as a second repair does not find it.
+    fn give_up(
+        &self,
+        contents: &Contents,
+        runs: &mut Runs,
+        lost: &[LostRange],
+    ) -> Result<Vec<Lost>> {
         let gone: Vec<_> = runs.missing.iter().map(|(run, _)| *run).collect();
         if gone.is_empty() {
             return Ok(Vec::new());
@@ -274,14 +292,22 @@ impl Repair {
         for run in &gone {
             let lost = contents.in_run(*run).into_iter();
             runs.lost.extend(lost.map(|lost| (*run, lost)));
+        }
+        let mut all = lost.to_vec();
+        all.extend(runs.given_up());
+        let unfinished = self.data.join(UNFINISHED);
+        note(&unfinished, &all)?;
+        for run in &gone {
             let path = self.data.join(run.to_string());
             if path.exists() {
-                let aside = free_name(&path);
-                std::fs::rename(&path, &aside)
-                    .with_context(|| format!("cannot rename {}", path.display()))?;
+                set_aside(&path)?;
             }
         }
-        give_up_runs(&self.data, &gone)
+        give_up_runs(&self.data, &gone, &mut |bodies| {
+            let bodies = bodies.iter();
+            all.extend(bodies.map(|lost| loss(BODIES, &of_queue(lost))));
+            Ok(note(&unfinished, &all)?)
+        })
     }
 
     /// Writes what was found beside the log; answers where.
@@ -318,6 +344,10 @@ fn note(path: &Path, lost: &[LostRange]) -> Result<(), LogError> {
     let ranges = serde_json::Value::from_iter(lost.iter().map(range));
     quintet_log::replace_file(path, ranges.to_string().as_bytes())
         .map_err(|error| LogError::io("write", UNFINISHED, 0, error))
+}
+
+fn set_aside(path: &Path) -> Result<()> {
+    fs::rename(path, free_name(path)).with_context(|| format!("cannot rename {}", path.display()))
 }
 
 /// A name for what is set aside that no earlier repair has taken.
@@ -395,10 +425,13 @@ fn print_ranges(out: &mut dyn std::io::Write, what: &str, ranges: &[LostRange]) 
         why,
     } in ranges
     {
-        writeln!(
-            out,
-            "{what}: {bytes} bytes of {file} at byte {offset}: {why}"
-        )
+        match (offset, bytes) {
+            (0, 0) => writeln!(out, "{what}: {file}: {why}"),
+            _ => writeln!(
+                out,
+                "{what}: {bytes} bytes of {file} at byte {offset}: {why}"
+            ),
+        }
         .context("cannot print")?;
     }
     Ok(())

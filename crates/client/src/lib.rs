@@ -47,8 +47,8 @@ pub use reports::{
     Setting, Source, ThrottledClient,
 };
 pub use schedules::{
-    LastRun, NotSteered, RunSeen, ScheduleAct, ScheduleSeen, Steered, TellSchedules, TellSteered,
-    WhichSchedules,
+    LastRun, NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, Steered, TellSchedules,
+    TellSteered, WhichSchedules,
 };
 pub use spec::{
     BadSpec, SCHEDULE_NAME_MAX, ScheduleSpec, SpecMissed, SpecOverlap, SpecRepeat, SpecUnique,
@@ -302,7 +302,7 @@ pub trait ClientApi: Send + Sync {
     /// Lists schedules, in a page; perhaps later, from another thread. Dropped without a call where
     /// the server stops.
     fn schedules(&self, which: WhichSchedules, sender: TellSchedules) {
-        sender(Vec::new(), None);
+        sender(Ok((Vec::new(), None)));
     }
 
     /// Steers the schedule of this name; replies, perhaps later, when it is durable. Dropped

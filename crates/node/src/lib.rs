@@ -30,7 +30,7 @@ use quintet_cluster::{
 use quintet_config::Config;
 use quintet_host::{Core, Layout, Opened, Owner, Replay, locked};
 use quintet_jetstream::{Error, JetStream, Names};
-use quintet_log::{LogError, Options};
+use quintet_log::{LogError, Options, Storage};
 use quintet_nodes::{ClusterReport, Files, GROUP, checks, mirror, registry, report_shards};
 use quintet_process::{Order, again};
 use quintet_proxy::{Intake, Owners, watch};
@@ -90,6 +90,8 @@ pub struct Node {
 /// A log this node has claimed, with what it led to.
 pub struct Ownership {
     owned: Owned<Replay>,
+    /// Where the runs are that it needs.
+    runs: Arc<dyn Storage>,
     pub node: Arc<Node>,
 }
 
@@ -105,10 +107,8 @@ impl Ownership {
             lead_ms,
             state,
         } = self.owned;
-        // Where this takes long another node may take over, which is found out by appending.
-        let runs = self.node.signals.runs.complete(&state)?;
-        let opened =
-            quintet_host::take_ownership(state, Box::new(log), recovery, lead_ms, &runs, layout);
+        let (log, runs) = (Box::new(log), &self.runs);
+        let opened = quintet_host::take_ownership(state, log, recovery, lead_ms, runs, layout);
         match opened {
             Ok(opened) => Ok((opened, self.node)),
             Err(error) => match error.downcast_ref::<LogError>() {
@@ -425,8 +425,12 @@ fn wait(node: &Arc<Node>, inbox: &Receiver<Order>, reload: &dyn Fn()) -> Result<
                     return Err(cannot_follow(error));
                 }
                 if let Some(owned) = owned {
+                    // Where this takes long another node may take over, which is found out by
+                    // appending.
+                    let mut pause = || (0..4).all(|_| pause(inbox));
+                    let runs = node.signals.runs.complete(&owned.state, &mut pause)?;
                     let node = Arc::clone(node);
-                    return Ok(Some(Ownership { owned, node }));
+                    return Ok(runs.map(|runs| Ownership { owned, runs, node }));
                 }
             }
             // It owns no longer, or not yet.

@@ -339,8 +339,21 @@ impl Sqs {
             .await?;
         let before_ms = setup.settings.default_delay_ms;
         if let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) {
-            self.delay_anew(context, &queue, before_ms, delay_ms)
-                .await?;
+            let done = self.delay_anew(context, &queue, before_ms, delay_ms).await;
+            if done.is_err() {
+                // The next try finds that the delay is another.
+                let overrides = Overrides {
+                    default_delay_ms: Some(before_ms),
+                    ..Overrides::default()
+                };
+                let back = Command::Configure {
+                    queue,
+                    overrides: Some(Box::new(overrides)),
+                    must_exist: true,
+                };
+                context.shards.ask(back).await?;
+            }
+            done?;
         }
         Ok(Reply::Done)
     }
@@ -359,6 +372,12 @@ impl Sqs {
         for state in [ListState::Delayed].into_iter().chain(ready) {
             let mut bulk_op = BulkOp::show(queue.clone(), state, STEP);
             loop {
+                if *context.stops.borrow() {
+                    return Err(Fault::new(
+                        Shape::RequestThrottled,
+                        "the server is stopping",
+                    ));
+                }
                 let shown = shards
                     .ask(Command::BulkOp(Box::new(bulk_op.clone())))
                     .await?;

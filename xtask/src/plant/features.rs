@@ -76,9 +76,33 @@ pub(super) const FEATURES: &[Planted] = planted![
     "fact-before-its-queue": "a segment that begins has facts before the queues that they are about"
         "crates/engine/src/store/gate.rs": "            self.restate_for(cx.journal, &fact);\n"
         => ""; ["--test=life" "replay_may_begin_at_a_segment"]
+    "runs-named-at-once": "one slice of a segment's beginning names all blocks of runs"
+        "crates/engine/src/store/restate.rs":
+        "*left = left.saturating_sub(self.restate_block(at, record));"
+        => "self.restate_block(at, record);";
+        ["--test=life" "a_slice_of_a_beginning_names_few_blocks"]
+    "named-block-missed":
+        "a flush ends more blocks than are left to name, and an older standby misses some"
+        "crates/engine/src/store/restate.rs":
+        "named.saturating_add(ends.max(1) as u64) > self.cold.blocks"
+        => "named.saturating_add(ends.min(1) as u64) > self.cold.blocks";
+        ["--test=life" "a_flush_of_more_blocks_than_are_left"]
+    "all-blocks-named-first": "all blocks are named before the shard's counters, also for those gone"
+        "crates/engine/src/store/restate.rs":
+        "Restating::Runs(after, Some(named)) if named >= self.cold.blocks => {"
+        => "Restating::Runs(after, Some(_)) if self.cold.next_block(after).is_none() => {";
+        ["--test=life" "as_many_blocks_are_named_as_are_in_force"]
+    "shared-log-taken-for-own": "the engine of a log that others follow is told that none do"
+        "crates/host/src/lib.rs": "shard.engine.set_shared(acked.is_some());"
+        => "shard.engine.set_shared(false);"; ["--lib" "counters_that_standbys_cannot_know_come"]
+    "block-before-its-queue": "a segment names a block of a run, and its queue later"
+        "crates/engine/src/store/restate.rs":
+        "let bytes = queue.map_or(0, |queue| self.restate_queue(queue, record));"
+        => "let bytes = queue.map_or(0, |_| EMPTY);";
+        ["--test=life" "replay_may_begin_at_a_segment_that_named_runs"]
     "retired-before-begun": "a segment goes before what the next one begins with is written"
         "crates/host/src/retire.rs":
-        "        while self.restate() {\n            if !self.write_now() {\n                return;\n            }\n        }\n"
+        "        while self.restate() {\n            if stop.load(Ordering::SeqCst) || !self.write_now() {\n                return;\n            }\n        }\n"
         => ""; ["--lib" "a_snapshot_in_many_frames"]
     "events-gone-not-told":
         "a reader whose position the log has passed goes on and is not told (410)"

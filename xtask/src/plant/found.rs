@@ -271,4 +271,34 @@ pub(super) const FOUND: &[Planted] = planted![
         )],
         tests: &[&["--test=http", "operations_on_the_server_need"]],
     },
+    Planted {
+        name: "run-lost-in-silence",
+        what: "only one of the runs without a log is told of as lost",
+        edits: &[(
+            "crates/log/src/survey.rs",
+            "            if !self.damage.contains(&range) {\n",
+            "            if self.damage.is_empty() {\n",
+        )],
+        tests: &[&["--test=log", "runs_without_a_log_are_damage"]],
+    },
+    Planted {
+        name: "unnamed-run-left",
+        what: "a repair leaves a run that the next start deletes, though lost records may have named it",
+        edits: &[(
+            "crates/cli/src/check.rs",
+            "let unnamed = runs.take_unnamed();",
+            "let unnamed = Vec::<String>::new();",
+        )],
+        tests: &[&["--test=storage", "a_run_that_only_a_lost_part"]],
+    },
+    Planted {
+        name: "bulk-count-lost",
+        what: "an operation that fails after some messages does not tell how many",
+        edits: &[(
+            "crates/api/src/bulk.rs",
+            "Err(_) if messages > 0 => break,",
+            "Err(_) if messages > u64::MAX - 1 => break,",
+        )],
+        tests: &[&["--lib", "an_operation_that_fails_after_some"]],
+    },
 ];

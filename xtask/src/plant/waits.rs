@@ -40,6 +40,18 @@ pub(super) const WAITS: &[Planted] = planted![
     "wait-ask-runs": "the fetch thread is not woken for what is to be read from a run"
         "crates/host/src/keep/fetch.rs": "            self.runs.work.raise();" => "";
         ["--lib" "waits_tests"]
+    "wait-reads": "a stop waits for blocks of runs that nobody is there for"
+        "crates/host/src/keep/fetch.rs":
+        "                if stop.load(Ordering::SeqCst) {\n                    return;\n"
+        => "                if stop.load(Ordering::SeqCst) && false {\n                    return;\n";
+        ["--lib" "a_stop_does_not_wait_for_reads_of_runs"]
+    "wait-beginning": "a stop waits until a segment's beginning is written"
+        "crates/host/src/retire.rs": "if stop.load(Ordering::SeqCst) || !self.write_now() {"
+        => "if !self.write_now() {"; ["--lib" "a_stop_does_not_wait_for_what_a_segment"]
+    "wait-run-fetch": "a node that has to stop waits until JetStream gives it a run"
+        "crates/node/src/runs.rs": "                if !pause() {\n"
+        => "                if !pause() && false {\n";
+        ["--lib" "a_node_waits_for_runs_with_the_messages"]
     "wait-peek-hand": "what a peek at a run has found is not handed on"
         "crates/host/src/peeks.rs":
         "            let _delivered = sender.try_send((delivery.outcome, delivery.queue, required));"
@@ -180,5 +192,25 @@ pub(super) const WAITS: &[Planted] = planted![
             "            looked = Instant::now();\n",
         )],
         tests: &[&["--test=operations", "connections_of_an_expired_token_end"]],
+    },
+    Planted {
+        name: "wait-delay",
+        what: "a stop waits until a FIFO queue's messages have its new delay",
+        edits: &[(
+            "crates/sqs/src/queues.rs",
+            "                if *context.stops.borrow() {\n",
+            "                if *context.stops.borrow() && false {\n",
+        )],
+        tests: &[&["--test=sqs", "a_stop_ends_a_change_of_delay"]],
+    },
+    Planted {
+        name: "wait-spill",
+        what: "a stop waits until all of a run is written",
+        edits: &[(
+            "crates/host/src/keep/spill.rs",
+            "            if self.runs.stops.load(Ordering::SeqCst) {\n                stay.push(at);\n",
+            "            if self.runs.stops.load(Ordering::SeqCst) && false {\n                stay.push(at);\n",
+        )],
+        tests: &[&["--lib", "a_stop_does_not_wait_for_a_run_to_be_written"]],
     },
 ];
