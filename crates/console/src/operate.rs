@@ -182,7 +182,7 @@ impl Line {
             what: or(&line.what, words::NONE),
             // HTTP says how it answered.
             refused: line.result != "ok" && !line.result.starts_with(['2', '3']),
-            result: seen(&line.result),
+            result: seen(&line.result_text()),
         }
     }
 
