@@ -261,6 +261,14 @@ pub(super) const FOUND: &[Planted] = planted![
         "crates/scripts/src/socket/answer.rs": "\"delete_message\" => Operation::Delete,"
         => "\"delete_message\" => Operation::Work,";
         ["--test=rq" "administrative_requests_are_in_the_audit"]
+    "operation-without-line": "a pause leaves no line in the audit, in any protocol"
+        "crates/types/src/command/operation.rs": "Pause = \"pause\", Queue(&[Verb::Pause]), true;"
+        => "Pause = \"pause\", Queue(&[Verb::Pause]), false;";
+        ["--test=operations" "an_operation_needs_its_right"]
+    "operation-without-right": "any user may ask workers to end"
+        "crates/types/src/command/operation.rs": "SteerWorker = \"steer_worker\", Server, true;"
+        => "SteerWorker = \"steer_worker\", Queue(&[]), true;";
+        ["--test=operations" "an_operation_needs_its_right"]
     Planted {
         name: "operator-not-checked",
         what: "any user may see connections, and reload the configuration, by the API",
