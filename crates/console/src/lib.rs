@@ -234,7 +234,7 @@ pub fn router(app: Arc<App>, api: Arc<Api>, rq: Arc<Rq>) -> Router {
         jobs: operations::Jobs::default(),
     });
     let framed = middleware::from_fn_with_state(Arc::clone(&console), frame::around);
-    let pages = quintet_api::routes!(
+    let pages: Router<Arc<Console>> = quintet_api::routes!(
         Work get "/" overview::page,
         Work get "/find" overview::find,
         Work get "/put" put::page,

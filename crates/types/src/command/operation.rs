@@ -7,11 +7,11 @@ use crate::batch::BatchRequest;
 /// The right that an operation needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Needed {
-    /// That of each of these verbs on its queue. Of a command the shards ask by the command's verb.
+    /// The right to each of these verbs on its queue. The shards check a command by its own verb.
     Queue(&'static [Verb]),
-    /// That to what concerns all queues.
+    /// The right to operate the server and all queues.
     Server,
-    /// That to the server's numbers over HTTP.
+    /// The right to read the server's numbers over HTTP.
     Metrics,
 }
 
@@ -122,8 +122,8 @@ operations! {
 }
 
 impl Operation {
-    /// The operation of a command with this verb. What programs do all day is [`Operation::Work`]:
-    /// also to make a queue, as puts do it too, to count, and all that a hook decided.
+    /// The operation of a command with this verb. [`Operation::Work`] includes queues that are
+    /// made, as puts make them too, counts, and the transactions of hooks.
     pub fn of(command: &Command, verb: Verb) -> Self {
         let operation = verb.operation();
         if operation == Self::Work {
