@@ -236,4 +236,26 @@ mod tests {
         );
         assert_eq!(in_a_line("no such file | here"), "no such file | here");
     }
+
+    #[test]
+    fn what_was_done_to_many_messages_is_not_shown_as_refused() {
+        let line = |result: &str| {
+            let line = AuditLine {
+                at_ms: 0,
+                who: String::new(),
+                from: String::new(),
+                act: "flush".to_owned(),
+                operation: "flush".to_owned(),
+                what: "work".to_owned(),
+                result: result.to_owned(),
+                steps: 0,
+                messages: Some(2),
+                new_id: None,
+            };
+            let line = Line::new(line);
+            (line.result, line.refused)
+        };
+        assert_eq!(line("ok"), ("ok, 2 messages".to_owned(), false));
+        assert_eq!(line("403"), ("403, 2 messages".to_owned(), true));
+    }
 }
