@@ -7,7 +7,8 @@ use axum::response::Response;
 use hyper::Uri;
 use quintet_client::{ACT_REST, ACT_STEP, Did};
 use quintet_types::{
-    BulkAction, BulkDone, BulkOp, Cursor, Filter, ListState, Message, MessageId, Ms, Name,
+    BulkAction, BulkDone, BulkOp, Command, Cursor, Filter, ListState, Message, MessageId, Ms, Name,
+    Operation,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -18,7 +19,7 @@ use super::problem::Problem;
 use super::types::{Acted, Cancel, OperationRequest};
 use super::{Api, read};
 use crate::bytes_in_json::{base64_unless_text, lossy};
-use quintet_http::{DoneWith, OnlyCounted, Requester, reply};
+use quintet_http::{DoneWith, Requester, reply};
 
 /// Slices done for one request at most: it takes about a second.
 const SLICES: u32 = 256;
@@ -326,7 +327,9 @@ pub(super) async fn operate(
         true => (at < states.len()).then(|| format!("{at}.{}", after.unwrap_or_default())),
         false => after,
     };
-    let mut response = acted(&Acted { messages, cursor }, !supplied.dry_run);
+    let command = Command::BulkOp(Box::new(bulk_op));
+    let operation = Operation::of(&command, command.about().verb);
+    let mut response = acted(&Acted { messages, cursor }, operation);
     if let Some(with) = with {
         response.extensions_mut().insert(with);
     }
@@ -370,14 +373,12 @@ async fn in_slices<F: Future<Output = Result<BulkDone, Problem>>>(
     Ok(messages)
 }
 
-/// The reply to an operation on messages, whose number the audit tells if it was `done`.
-pub(super) fn acted(acted: &Acted, done: bool) -> Response {
+/// The reply to an operation on messages, whose number the audit tells.
+pub(super) fn acted(acted: &Acted, operation: Operation) -> Response {
     let mut response = reply::document(acted);
     let extensions = response.extensions_mut();
-    match done {
-        true => drop(extensions.insert(Did::to(acted.messages))),
-        false => drop(extensions.insert(OnlyCounted)),
-    }
+    extensions.insert(operation);
+    extensions.insert(Did::to(acted.messages));
     response
 }
 

@@ -8,8 +8,8 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use hyper::{StatusCode, Uri};
 use md5::{Digest as _, Md5};
 use quintet_types::{
-    By, Command, HOLD_MAX_MS, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Outcome,
-    Peek, Principal,
+    By, Command, HOLD_MAX_MS, HeldKey, Holding, How, MessageId, Ms, Name, NamedAction, Operation,
+    Outcome, Peek, Principal,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::read;
 use super::{Api, PAGE_BYTES};
-use quintet_http::{DoneTo, DoneWith, reply};
+use quintet_http::{DoneWith, reply};
 
 /// So much of a key is in a cursor, as an address has no room for a long one.
 const CURSOR_BYTES: usize = 1024;
@@ -170,8 +170,8 @@ impl Api {
 pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
     if let Some(queue) = held {
         let extensions = response.extensions_mut();
-        extensions.insert(DoneWith("hold".to_owned()));
-        extensions.insert(DoneTo(queue));
+        extensions.insert(Operation::Hold);
+        extensions.insert(DoneWith(format!("of {queue}")));
     }
     response
 }

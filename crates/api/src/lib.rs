@@ -70,7 +70,7 @@ use gather::{Gather, ReserveClient};
 pub use holder::{Holder, Holders};
 pub use imports::is_import;
 pub use messages::SMALL;
-pub use operations::{Administers, operates};
+pub use operations::around;
 pub use over::Group;
 pub use path::Path;
 pub use problem::{Problem, in_a_line};

@@ -24,7 +24,7 @@ use super::read::WAIT_MAX_MS;
 use super::results::Stored;
 use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
 use super::{Api, bulk, read, results};
-use quintet_http::{DoneTo, Requester, Waited, download, reply};
+use quintet_http::{DoneWith, Requester, Waited, download, reply};
 
 /// Messages of one put at most.
 const PUTS_MAX: usize = 1000;
@@ -558,7 +558,9 @@ pub(super) async fn transfer(
 /// The reply to an operation on a message, whose queue the audit tells.
 pub(super) fn done_to(mut response: Response, queue: Option<Name>) -> Response {
     if let Some(queue) = queue {
-        response.extensions_mut().insert(DoneTo(queue));
+        response
+            .extensions_mut()
+            .insert(DoneWith(format!("of {queue}")));
     }
     response
 }

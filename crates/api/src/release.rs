@@ -7,7 +7,7 @@ use hyper::StatusCode;
 use quintet_client::ACT_STEP;
 use quintet_types::{
     BackTo, BulkOp, By, Caller, ClientId, Command, Guard, How, ListState, Message, MessageId,
-    MessageVersion, Outcome, Transaction, When,
+    MessageVersion, Operation, Outcome, Transaction, When,
 };
 use tokio::task::JoinSet;
 
@@ -99,7 +99,7 @@ pub(super) async fn of_queue(
         }
     }
     let cursor = bulk_op.after.map(bulk::cursor_text);
-    Ok(bulk::acted(&Acted { messages, cursor }, true))
+    Ok(bulk::acted(&Acted { messages, cursor }, Operation::Release))
 }
 
 /// Ends the lease that was seen, and no later one.
@@ -141,5 +141,6 @@ pub(super) async fn of_connection(Call { api, requester }: Call, Path(id): Path<
         messages += count;
     }
     let cursor = None;
-    Ok(bulk::acted(&Acted { messages, cursor }, true))
+    let acted = Acted { messages, cursor };
+    Ok(bulk::acted(&acted, Operation::ReleaseConnection))
 }

@@ -34,7 +34,7 @@ use quintet_types::{
 
 pub use arrivals::Arrivals;
 pub use attention::{Finding, Level, Rule, Thresholds};
-pub use audit::AuditLog;
+pub use audit::{AuditLine, AuditLog, Entry};
 pub use budget::{ByteBudget, Share};
 pub use events::{
     Event, EventKind, EventsPage, EventsRequest, MessageEvent, News, NoEvents, Since, WATCHED_MAX,
@@ -43,8 +43,8 @@ pub use followed::{FOLLOWED_BODY, Followed, Happened};
 pub use history::{History, Rates, Recent, Sample, Series};
 pub use node::{ClusterNumbers, NodeNumbers};
 pub use reports::{
-    AuditLine, Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy,
-    Setting, Source, ThrottledClient,
+    Change, ClusterSeen, Did, HookEvent, LogSeen, NoChange, NodeSeen, Parts, SetBy, Setting,
+    Source, ThrottledClient,
 };
 pub use schedules::{
     LastRun, NotSteered, RunSeen, ScheduleAct, SchedulePage, ScheduleSeen, Steered, TellSchedules,

@@ -6,7 +6,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
 use askama::Template;
-use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Principal, Verb};
+use quintet_types::{
+    BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Operation, Principal, Verb,
+};
 
 use super::frame::Frame;
 use super::listing::{self, Which};
@@ -50,14 +52,14 @@ impl BulkOperation {
         Self::ALL.into_iter().find(|one| one.word() == word)
     }
 
-    /// The right it needs; `some`: messages by their ids.
-    fn verb(self, some: bool) -> Verb {
+    /// The operation that it is; `some`: on messages by their ids.
+    pub(super) fn operation(self, some: bool) -> Operation {
         match self {
-            Self::Delete | Self::Cancel if some => Verb::Delete,
-            Self::Purge | Self::Delete | Self::Cancel => Verb::Flush,
-            Self::Move | Self::Redrive => Verb::Move,
-            Self::Retry => Verb::Kick,
-            Self::Drop => Verb::Drop,
+            Self::Delete | Self::Cancel if some => Operation::Delete,
+            Self::Purge | Self::Delete | Self::Cancel => Operation::Flush,
+            Self::Move | Self::Redrive => Operation::Move,
+            Self::Retry => Operation::Kick,
+            Self::Drop => Operation::Drop,
         }
     }
 
@@ -207,7 +209,7 @@ pub(super) async fn page(
     let ids = ids(&form)?;
     if !context
         .requester
-        .may_to(operation.verb(!ids.is_empty()), &queue)
+        .may_ask(operation.operation(!ids.is_empty()), &queue)
     {
         return Err(Problem::refused(quintet_types::CommandError::NotPermitted));
     }

@@ -182,7 +182,7 @@ impl Line {
             what: or(&line.what, words::NONE),
             // HTTP says how it answered.
             refused: line.result != "ok" && !line.result.starts_with(['2', '3']),
-            result: seen(&line.result),
+            result: seen(&line.result_text()),
         }
     }
 
@@ -235,5 +235,27 @@ mod tests {
             "quintet.toml: TOML parse error at line 12, column 9 invalid basic string"
         );
         assert_eq!(in_a_line("no such file | here"), "no such file | here");
+    }
+
+    #[test]
+    fn what_was_done_to_many_messages_is_not_shown_as_refused() {
+        let line = |result: &str| {
+            let line = AuditLine {
+                at_ms: 0,
+                who: String::new(),
+                from: String::new(),
+                act: "flush".to_owned(),
+                operation: "flush".to_owned(),
+                what: "work".to_owned(),
+                result: result.to_owned(),
+                steps: 0,
+                messages: Some(2),
+                new_id: None,
+            };
+            let line = Line::new(line);
+            (line.result, line.refused)
+        };
+        assert_eq!(line("ok"), ("ok, 2 messages".to_owned(), false));
+        assert_eq!(line("403"), ("403, 2 messages".to_owned(), true));
     }
 }

@@ -22,7 +22,7 @@ use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{DURATION_MAX_MS, Path, Problem};
-use quintet_http::{DoneTo, Form, Requester, reply};
+use quintet_http::{DoneWith, Form, Requester, reply};
 
 /// All but what is reserved.
 pub(super) const STATES: [ListState; 5] = [
@@ -115,14 +115,10 @@ impl Jobs {
 impl Job {
     /// Writes down its end, where the line of the request cannot name it.
     fn record(&self, context: &PageRequest, status: u16) {
-        let operation = format!(
-            "act {}: {} {}",
-            self.number,
-            self.operation.word(),
-            self.queue
-        );
+        let (number, word) = (self.number, self.operation.word());
+        let act = format!("act {number}: {word} {}", self.queue);
         let did = Did::to(self.done.load(Ordering::Relaxed));
-        context.note(&operation, status, did);
+        context.note((self.operation.operation(false), &act), (status, did));
     }
 
     /// Summary of the result so far.
@@ -297,6 +293,7 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
         }
     }
     let job = console.jobs.begin(context, &question);
+    let asked = question.operation.operation(!question.ids.is_empty());
     let mut working = tokio::spawn(work(copy(context), Arc::clone(&job), question, to));
     let over = tokio::time::timeout(SHORT, &mut working).await.is_ok();
     let back = match (over, job.operation) {
@@ -317,7 +314,9 @@ async fn answered(context: &PageRequest, queue: &Name, operation: &str, form: &F
     };
     let mut response = console.app.redirect(&back, job.note());
     let did = Did::to(job.done.load(Ordering::Relaxed));
-    response.extensions_mut().insert(did);
+    let extensions = response.extensions_mut();
+    extensions.insert(asked);
+    extensions.insert(did);
     Ok(response)
 }
 
@@ -520,7 +519,9 @@ pub(super) async fn on_message(
     let back = format!("messages/{}", id.0);
     let app = &context.console.app;
     let mut response = app.back(&fields.form, &back, note.to_owned());
-    response.extensions_mut().insert(DoneTo(queue));
+    response
+        .extensions_mut()
+        .insert(DoneWith(format!("of {queue}")));
     Ok(response)
 }
 

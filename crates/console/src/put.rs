@@ -13,7 +13,7 @@ use super::frame::Frame;
 use super::names::{self, Named};
 use super::{Answer, PageRequest, body, render, words};
 use quintet_api::{DURATION_MAX_MS, Dedupe, NewMessage, Path, Problem, SMALL, version};
-use quintet_http::{DoneTo, Form, reply};
+use quintet_http::{DoneWith, Form, reply};
 
 /// Attributes that the form has room for.
 const ATTRIBUTES: usize = 4;
@@ -310,7 +310,7 @@ pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: 
     };
     let mut response = app.redirect(&format!("messages/{now}"), note);
     let extensions = response.extensions_mut();
-    extensions.insert(DoneTo(queue));
+    extensions.insert(DoneWith(format!("of {queue}")));
     extensions.insert(Did {
         messages: None,
         new_id,

@@ -186,11 +186,8 @@ fn named(part: &str, act: &str) -> Result<(String, WorkerAction), Problem> {
     let name = of_address(part).ok_or_else(Problem::no_such_page)?;
     let wid = String::from_utf8(name.as_bytes().to_vec());
     let wid = wid.map_err(|_| Problem::no_such_page())?;
-    match act {
-        "quiet" => Ok((wid, WorkerAction::Quiet)),
-        "terminate" => Ok((wid, WorkerAction::Terminate)),
-        _ => Err(Problem::no_such_page()),
-    }
+    let action = WorkerAction::of_word(act).ok_or_else(Problem::no_such_page)?;
+    Ok((wid, action))
 }
 
 #[derive(Template)]

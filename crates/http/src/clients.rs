@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use hyper::Method;
 use quintet_client::Did;
-use quintet_types::{ClientId, Principal};
+use quintet_types::{ClientId, Operation, Principal};
 use tokio::sync::{Notify, watch};
 
 use crate::attempts::Attempts;
@@ -223,7 +223,8 @@ impl Clients {
             };
             if let Some((who, gate)) = logged_out {
                 let peer = client.peer.map(|peer| peer.ip().to_canonical());
-                gate.note(who, peer, "login ended", 401, Did::default());
+                let act = (Operation::LoginEnded, Operation::LoginEnded.name());
+                gate.note(who, peer, act, (401, Did::default()));
                 client.cut.notify_one();
             }
         }

@@ -49,8 +49,7 @@ pub use consumers::{Consumer, Consumers, WORKER_MAX};
 pub use elsewhere::{Called, CalledAs, Elsewhere};
 pub use form::{Form, Kind, Whole, whole};
 pub use gate::{
-    Answer, AuthenticatedClient, Counted, DoneTo, DoneWith, Full, Gate, LoginCredentials,
-    OnlyCounted, Pace, Tell,
+    Answer, AuthenticatedClient, Counted, DoneWith, Full, Gate, LoginCredentials, Pace, Tell,
 };
 pub use guard::{Denied, Guard, LoginCheck, Logins, User, is_one_of};
 pub use guest::Guest;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use mio::Poll;
+use quintet_client::Entry;
 use quintet_config::{CommandLine, Config, Places, RESERVE, load};
 use quintet_edge::{
     Auth, Control, Dispatchers, Edge, ForwardingByProtocol, Hooks, HttpGate, IoThread, LOGINS_LOOK,
@@ -20,6 +21,7 @@ use quintet_ops::history::Surroundings;
 use quintet_ops::{EventLog, Tracing, stuck};
 use quintet_otlp::Counts;
 use quintet_process::{Bound, Crew, End, Order, again, fit, modes, notify, raise_file_limit};
+use quintet_types::Operation;
 use quintet_web::Site;
 
 use crate::client_api::ServerApi;
@@ -180,7 +182,7 @@ pub(crate) fn run(mut config: Config, command_line: CommandLine) -> Result<()> {
     }
     tracing::info!("stopping");
     server.operations.audit.report_all_steps();
-    server.security.audit.note("", None, "stop", "", "ok");
+    server.security.audit.write(&Entry::of(Operation::Stop));
     let grace = server.edge.limits.stop_wait();
     if server.node.is_none() {
         // Clients and scripts have had their time by then.
@@ -515,11 +517,14 @@ fn obey(
             Order::Drain(on) => {
                 server.edge.draining.store(on, Ordering::Relaxed);
                 server.core.set_draining(on);
-                let (act, says) = match on {
-                    true => ("drain", "draining: the server rejects puts from now on"),
-                    false => ("undrain", "the server accepts puts again"),
+                let (operation, says) = match on {
+                    true => (
+                        Operation::Drain,
+                        "draining: the server rejects puts from now on",
+                    ),
+                    false => (Operation::Undrain, "the server accepts puts again"),
                 };
-                server.security.audit.note("", None, act, "", "ok");
+                server.security.audit.write(&Entry::of(operation));
                 tracing::info!("{says}");
             }
         }

@@ -356,12 +356,13 @@ impl Sqs {
             connection_slot: parts.extensions.get::<Arc<ConnectionSlot>>().cloned(),
             client: client.cloned(),
         };
-        let action = match parsed.action {
+        let mut action = match parsed.action {
             Ok(action) => action,
             Err(fault) => return refuse(fault),
         };
         let (name, errand) = (action.name(), errand(&action));
-        let noted = administers(&action);
+        let operation = action.operation();
+        let noted = operation.is_recorded().then(|| subject(&mut action));
         // What is read next goes where these lie, rather than into memory of its own.
         drop(parts);
         if let Some(client) = client {
@@ -406,7 +407,7 @@ impl Sqs {
         if let (Some(what), Some(gate)) = (noted, &self.guard.gate) {
             let status = answered.response.status().as_u16();
             let act = format!("sqs {name} {what}");
-            gate.note(principal, peer, &act, status, did);
+            gate.note(principal, peer, (operation, &act), (status, did));
         }
         answered
     }
@@ -668,41 +669,18 @@ impl Answered {
     }
 }
 
-/// Subject of an administrative action, as the audit shows it; `None`: it is everyday work.
-fn administers(action: &Action) -> Option<String> {
-    let text = |supplied: &Option<String>| supplied.clone().unwrap_or_default();
-    let queue = |url: &Option<String>| {
-        let name = crate::request::queue(url);
-        name.map_or_else(|_| text(url), str::to_owned)
-    };
-    Some(match action {
-        Action::DeleteQueue(input) | Action::PurgeQueue(input) => queue(&input.queue_url),
-        Action::SetQueueAttributes(input) => queue(&input.queue_url),
-        Action::TagQueue(input) => queue(&input.queue_url),
-        Action::UntagQueue(input) => queue(&input.queue_url),
-        Action::AddPermission(input, _) => queue(&input.queue_url),
-        Action::RemovePermission(input) => queue(&input.queue_url),
-        Action::StartMessageMoveTask(input) => text(&input.source_arn),
-        Action::CancelMessageMoveTask(input) => {
-            let handle = text(&input.task_handle);
-            crate::names::of_handle(&handle).map_or(handle, |(_, source)| source)
-        }
-        // Programs do that at each start, to find it.
-        Action::CreateQueue(_)
-        | Action::GetQueueUrl(_)
-        | Action::ListQueues(_)
-        | Action::GetQueueAttributes(_)
-        | Action::SendMessage(_)
-        | Action::SendMessageBatch(_)
-        | Action::ReceiveMessage(_)
-        | Action::DeleteMessage(_)
-        | Action::DeleteMessageBatch(_)
-        | Action::ChangeMessageVisibility(_)
-        | Action::ChangeMessageVisibilityBatch(_)
-        | Action::ListQueueTags(_)
-        | Action::ListDeadLetterSourceQueues(_)
-        | Action::ListMessageMoveTasks(_) => return None,
-    })
+/// Subject of an action, as the audit shows it.
+fn subject(action: &mut Action) -> String {
+    if let Action::StartMessageMoveTask(input) = action {
+        input.source_arn.clone().unwrap_or_default()
+    } else if let Action::CancelMessageMoveTask(input) = action {
+        let handle = input.task_handle.clone().unwrap_or_default();
+        crate::names::of_handle(&handle).map_or(handle, |(_, source)| source)
+    } else {
+        let url = action.queue_url().cloned().flatten();
+        let name = request::queue(&url).map(str::to_owned);
+        name.unwrap_or_else(|_| url.unwrap_or_default())
+    }
 }
 
 fn errand(action: &Action) -> Errand {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Outcome, Overrides,
-    Principal, Tags, Verb,
+    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Operation, Outcome,
+    Overrides, Principal, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -347,7 +347,8 @@ impl Sqs {
         if let Some(gate) = &self.guard.gate {
             let word = task.status.word();
             let act = format!("sqs message move task {source} {word}");
-            gate.note(principal, None, &act, status.as_u16(), Did::to(task.moved));
+            let came = (status.as_u16(), Did::to(task.moved));
+            gate.note(principal, None, (Operation::Move, &act), came);
         }
     }
 

@@ -10,18 +10,17 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Uri};
-use quintet_api::{Administers, Api};
+use quintet_api::Api;
 use quintet_client::{ClientApi, Did, ScopedClient};
 use quintet_console as console;
 use quintet_scripts::Rq;
 use quintet_tls::Identity;
-use quintet_types::{Command, Outcome, Principal};
+use quintet_types::{Command, Operation, Outcome, Principal};
 
 use crate::{metrics, rights};
 use quintet_http::{
-    Answering, App, AuthenticatedClient, Client, Denied, DoneTo, DoneWith, Errand, Guard,
-    OnlyCounted, Payer, Problem, Replied, Requester, Serve, Settings, held, interruptible, pace,
-    paths, replies,
+    Answering, App, AuthenticatedClient, Client, Denied, DoneWith, Errand, Guard, Payer, Problem,
+    Replied, Requester, Serve, Settings, held, interruptible, pace, paths, replies,
     reply::{self, plain},
     sessions,
 };
@@ -284,15 +283,18 @@ impl Site {
             return self.deny(Denied::Login, &path);
         }
         requester.pace().await?;
-        let authorized = rights::authorize(&requester, request.method(), &path);
         // Where nobody logs in it is written down as well, for nobody in particular.
         let known = requester.known.clone();
         let known = known.or_else(|| Some((Principal::SERVER, self.guard.gate.clone()?)));
         let method = request.method().clone();
-        let administers = rights::is_administrative(&method, &path);
-        if let (Err(_), Some((who, gate)), true) = (&authorized, &known, administers) {
+        let (operation, queue) = rights::operation(&method, &path);
+        let authorized = requester.must(operation, &queue);
+        if authorized.is_err()
+            && operation.is_recorded()
+            && let Some((who, gate)) = &known
+        {
             let (act, status) = (format!("{method} {path}"), StatusCode::FORBIDDEN.as_u16());
-            gate.note(*who, peer, &act, status, Did::default());
+            gate.note(*who, peer, (operation, &act), (status, Did::default()));
         }
         authorized?;
         if path == "/metrics" && request.method().is_safe() {
@@ -314,20 +316,20 @@ impl Site {
         let mut router = self.router().clone();
         match tower_service::Service::call(&mut router, request).await {
             Ok(response) => {
-                let counted = response.extensions().get::<OnlyCounted>().is_some();
-                let administers =
-                    administers || response.extensions().get::<Administers>().is_some();
-                let act = match (administers, response.extensions().get::<DoneWith>()) {
-                    (true, Some(DoneWith(words))) => Some(format!("{method} {path} {words}")),
-                    (true, None) => Some(format!("{method} {path}")),
-                    (false, words) => words.map(|DoneWith(words)| words.clone()),
-                };
-                if let (Some((who, gate)), Some(mut act), false) = (known, act, counted) {
-                    if let Some(DoneTo(queue)) = response.extensions().get() {
-                        act = format!("{act} of {queue}");
+                let extensions = response.extensions();
+                let operation = extensions.get().copied().unwrap_or(operation);
+                if let Some((who, gate)) = known.filter(|_| operation.is_recorded()) {
+                    let mut act = match operation == Operation::Hold {
+                        // The address has the lease's token.
+                        true => operation.name().to_owned(),
+                        false => format!("{method} {path}"),
+                    };
+                    if let Some(DoneWith(words)) = extensions.get() {
+                        act = format!("{act} {words}");
                     }
-                    let did = response.extensions().get().copied().unwrap_or_default();
-                    gate.note(who, peer, &act, response.status().as_u16(), did);
+                    let did = extensions.get().copied().unwrap_or_default();
+                    let status = response.status().as_u16();
+                    gate.note(who, peer, (operation, &act), (status, did));
                 }
                 Ok(response)
             }

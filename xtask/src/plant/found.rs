@@ -258,15 +258,23 @@ pub(super) const FOUND: &[Planted] = planted![
         => "const LONG_REST: Duration = REST;"; ["--test=sqs" "a_move_rests_while_nothing"]
     "rq-socket-not-audited":
         "a message that is deleted over a socket of RQ leaves no line in the audit"
-        "crates/scripts/src/socket/answer.rs": "    \"environment\",\n    \"get_message\",\n"
-        => "    \"delete_message\",\n    \"get_message\",\n";
+        "crates/scripts/src/socket/answer.rs": "\"delete_message\" => Operation::Delete,"
+        => "\"delete_message\" => Operation::Work,";
         ["--test=rq" "administrative_requests_are_in_the_audit"]
+    "operation-without-line": "a pause leaves no line in the audit, in any protocol"
+        "crates/types/src/command/operation.rs": "Pause = \"pause\", Queue(&[Verb::Pause]), true;"
+        => "Pause = \"pause\", Queue(&[Verb::Pause]), false;";
+        ["--test=operations" "an_operation_needs_its_right"]
+    "operation-without-right": "any user may ask workers to end"
+        "crates/types/src/command/operation.rs": "SteerWorker = \"steer_worker\", Server, true;"
+        => "SteerWorker = \"steer_worker\", Queue(&[]), true;";
+        ["--test=operations" "an_operation_needs_its_right"]
     Planted {
         name: "operator-not-checked",
         what: "any user may see connections, and reload the configuration, by the API",
         edits: &[(
             "crates/api/src/operations.rs",
-            "requester.is_some_and(Requester::may_server)",
+            "requester.is_some_and(|one| one.may_ask(operation, &Name::default()))",
             "requester.is_some()",
         )],
         tests: &[&["--test=http", "operations_on_the_server_need"]],

@@ -104,8 +104,8 @@ pub(super) const WAITS: &[Planted] = planted![
         ["--test=http" "half_a_body_of_a_client"]
     "wait-session-stream": "an event stream outlives its session of the console"
         "crates/http/src/clients.rs":
-        "\"login ended\", 401, Did::default());\n                client.cut.notify_one();"
-        => "\"login ended\", 401, Did::default());"; ["--test=http" "event_streams_of_the_console"]
+        "act, (401, Did::default()));\n                client.cut.notify_one();"
+        => "act, (401, Did::default()));"; ["--test=http" "event_streams_of_the_console"]
     "wait-receiver": "a webhook receiver that hangs has all workers"
         "crates/scripts/src/consumer.rs":
         "self.queue.running_to(&receiver) >= share.max(1) as usize)"

@@ -34,7 +34,7 @@ use guests::Origin;
 pub use login::LOGINS_LOOK;
 pub(crate) use mail::Mail;
 pub use mail::Mailbox;
-pub use operator::{Operator, TellText};
+pub use operator::Operator;
 pub use stream::Stream;
 pub use thread::IoThread;
 pub use upload::Upload;

@@ -605,7 +605,7 @@ impl IoThread {
         self.edge.dismiss(self.index, conn.origin);
         if let Some(act) = conn.unfinished.take() {
             // It goes its way, and nobody will hear how it ended.
-            self.edge.audit_act(&conn, &act, "later", Did::default());
+            self.edge.audit(&conn, &act, "later", Did::default());
         }
         self.edge.connection_memory.change(conn.charged, 0);
         match conn.secrecy {

@@ -14,7 +14,7 @@ use super::{Answer, escaped, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    Did, DoneTo, Problem,
+    Did, DoneWith, Problem,
     reply::{self, document},
 };
 
@@ -86,7 +86,7 @@ pub(super) async fn delete_queue(State(app): State<Arc<App>>, request: Request) 
     };
     let mut response = app.http.redirect("q", notice);
     let extensions = response.extensions_mut();
-    extensions.insert(DoneTo(Name::from(&*queue)));
+    extensions.insert(DoneWith(format!("of {}", Name::from(&*queue))));
     extensions.insert(did);
     Ok(response)
 }

@@ -7,14 +7,14 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
-use quintet_types::{CommandError, Verb};
+use quintet_types::{CommandError, Operation};
 use serde_json::{Map, Value, json};
 
 use super::{Answer, escaped, existing, problem};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
-    DoneWith, OnlyCounted, Problem, RequestBody, Requester,
+    DoneWith, Problem, RequestBody, Requester,
     reply::{self, document, result_value},
 };
 
@@ -187,49 +187,42 @@ pub(super) async fn state(
 /// shown after it.
 struct Act {
     run: fn(&Rq, &str, &str) -> Result<(), Fault>,
-    /// The right that it needs.
-    verb: Verb,
+    operation: Operation,
     /// RQ's reply to it, spelt as RQ does.
     done: &'static str,
     notice: &'static str,
     stays: bool,
-    /// Its name in the audit; `None`: everyday work of clients, which is not written down.
-    audited: Option<&'static str>,
 }
 
 fn act_of(method: Option<&str>) -> Option<Act> {
     Some(match method? {
         "delete" => Act {
             run: |rq, queue, id| rq.delete(queue, id),
-            verb: Verb::Delete,
+            operation: Operation::Delete,
             done: "msg deleted",
             notice: "Message deleted successfully",
             stays: false,
-            audited: Some("delete"),
         },
         "destroy" => Act {
             run: |rq, queue, id| rq.destroy(queue, id),
-            verb: Verb::Delete,
+            operation: Operation::Destroy,
             done: "msg destroyed",
             notice: "Message destroyed successfully",
             stays: false,
-            audited: Some("destroy"),
         },
         "commit" => Act {
             run: |rq, queue, id| rq.commit(queue, id),
-            verb: Verb::Commit,
+            operation: Operation::Commit,
             done: "msg commited",
             notice: "Message committed successfully",
             stays: true,
-            audited: None,
         },
         "run_now" => Act {
             run: |rq, queue, id| rq.run_now(queue, id),
-            verb: Verb::Kick,
+            operation: Operation::RunNow,
             done: "msg set to run now",
             notice: "Message in run successfully",
             stays: true,
-            audited: Some("run_now"),
         },
         _ => return None,
     })
@@ -242,30 +235,28 @@ pub(super) async fn act(
     requester: Extension<Requester>,
     request: Request,
 ) -> Response {
-    let mut administers = None;
-    let done = act_by(state, path, requester, request, &mut administers);
+    let mut operation = Operation::Work;
+    let done = act_by(state, path, requester, request, &mut operation);
     let mut response = done.await.unwrap_or_else(IntoResponse::into_response);
     let extensions = response.extensions_mut();
-    match administers {
-        Some(method) => drop(extensions.insert(DoneWith(method.to_owned()))),
-        None => drop(extensions.insert(OnlyCounted)),
-    }
+    extensions.insert(operation);
+    extensions.insert(DoneWith(operation.name().to_owned()));
     response
 }
 
-/// [`act`]; `administers`: what the audit writes down, if it does.
+/// [`act`]; `operation`: what was asked for, if anything was.
 async fn act_by(
     State(app): State<Arc<App>>,
     Path((queue, id)): Path<(String, String)>,
     Extension(requester): Extension<Requester>,
     request: Request,
-    administers: &mut Option<&'static str>,
+    operation: &mut Operation,
 ) -> Answer {
     let form = app.http.form(request).await?;
     let method = form.form.get("_method");
     let act = act_of(method).ok_or_else(|| Problem::bad("Invalid method param"))?;
-    *administers = act.audited;
-    requester.must(act.verb, &queue)?;
+    *operation = act.operation;
+    requester.must(act.operation, &queue)?;
     let json = form.form.get("x_format") == Some("json");
     let (requested, which, run) = (queue.clone(), id.clone(), act.run);
     let result = app

@@ -21,7 +21,7 @@ const LISTEN: &[&str] = &[
 ];
 
 /// Ann has her own queues, `*.log` by an older grant, and nothing on others.
-fn start(data: &Path, shards: u32) -> Server {
+pub(crate) fn start(data: &Path, shards: u32) -> Server {
     let hash = Password::of_cost(b"hush", [1; 16], 8, 1).expect("a hash");
     let hash = hash.as_str();
     let all = "'put', 'take', 'settle', 'peek', 'admin'";
@@ -42,7 +42,7 @@ fn start(data: &Path, shards: u32) -> Server {
     Server::start_with(data, start)
 }
 
-fn memcache(server: &Server, name: &str) -> Client {
+pub(crate) fn memcache(server: &Server, name: &str) -> Client {
     let mut client = server.client_of("memcache");
     client.send(format!("set x 0 0 8\r\n{name} hush\r\n").as_bytes());
     client.expect(b"STORED\r\n");
@@ -67,11 +67,14 @@ pub(crate) fn send_request(address: &str, head: &str, body: &str) -> (u16, Value
     )
 }
 
-fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn api(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
+    page(server, name, &line.replace(' ', " /api/v1"), body)
+}
+
+pub(crate) fn page(server: &Server, name: &str, line: &str, body: &Value) -> (u16, Value) {
     let login = BASE64_STANDARD.encode(format!("{name}:hush"));
     let head = format!(
-        "{} HTTP/1.1\r\nAuthorization: Basic {login}\r\nContent-Type: application/json\r\n",
-        line.replace(' ', " /api/v1")
+        "{line} HTTP/1.1\r\nAuthorization: Basic {login}\r\nContent-Type: application/json\r\n"
     );
     send_request(server.address_of("http"), &head, &body.to_string())
 }
@@ -94,7 +97,7 @@ fn following_a_queue_takes_the_right_to_see_its_messages() {
     }
 }
 
-fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
+pub(crate) fn sqs(server: &Server, action: &str, input: &Value) -> (u16, Value) {
     let head = format!(
         "POST / HTTP/1.1\r\nX-Amz-Target: AmazonSQS.{action}\r\n\
          Content-Type: application/x-amz-json-1.0\r\n"

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use quintet_types::{
     BackTo, Body, By, ByName, Command, CommandError, How, LargeBody, LeaseOwner, LeaseRequest,
-    LeaseTime, Ms, Name, NamedAction, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put, PutMore, Take,
-    Wait, When,
+    LeaseTime, Ms, Name, NamedAction, Operation, Outcome, PRIORITY_DEFAULT, Pattern, Pick, Put,
+    PutMore, Take, Wait, When,
 };
 
 use super::ent::{self, BatchReply, Tracking, Wishes};
@@ -251,7 +251,7 @@ impl FaktorySession {
                 let what = mutate.shown().into_boxed_str();
                 let reply = FaktoryReply::Mutate(Box::new(Mutating::new(mutate)));
                 (
-                    ClientRequest::Host(HostRequest::Noted("mutate", what)),
+                    ClientRequest::Host(HostRequest::Noted(Operation::Mutate, what)),
                     reply,
                 )
             }
@@ -629,7 +629,7 @@ impl FaktorySession {
                 } else {
                     "done"
                 };
-                return Next::Noted("mutate", what.into(), result, jobs);
+                return Next::Noted(Operation::Mutate, what.into(), result, jobs);
             }
         }
         Next::Done
