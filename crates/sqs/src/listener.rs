@@ -474,14 +474,8 @@ impl Sqs {
             Ok(Answer::In(principal, proof)) => (principal, proof),
             Ok(Answer::No) => {
                 return Err(match signed {
-                    Some(_) => Fault::new(
-                        Shape::InvalidClientTokenId,
-                        "The security token included in the request is invalid.",
-                    ),
-                    None => Fault::new(
-                        Shape::MissingAuthenticationToken,
-                        "Request is missing Authentication Token",
-                    ),
+                    Some(_) => Fault::unknown_key(),
+                    None => Fault::not_signed(),
                 });
             }
             Ok(Answer::NotNow(why)) => return Err(Fault::new(Shape::RequestThrottled, why)),
@@ -497,21 +491,11 @@ impl Sqs {
         }
         // A login may end between its check and the note of it.
         if !gate.counts(principal, proof) {
-            return Err(Fault::new(
-                Shape::InvalidClientTokenId,
-                "The security token included in the request is invalid.",
-            ));
+            return Err(Fault::unknown_key());
         }
-        if let Err(problem) = pace(
-            Some(gate),
-            None,
-            Some(principal),
-            client.map(|client| &**client),
-        )
-        .await
-        {
-            return Err(of_problem(&problem));
-        }
+        let client = client.map(|client| &**client);
+        let paced = pace(Some(gate), None, Some(principal), client).await;
+        paced.map_err(|problem| of_problem(&problem))?;
         Ok((principal, key))
     }
 

@@ -16,54 +16,20 @@ pub(crate) const CHANGED: &[u8] = b"aws:sqs:changed";
 /// The tag with the moves of messages out of a queue.
 pub(crate) const TASKS: &[u8] = b"aws:sqs:tasks";
 
-const WAIT_MAX: u64 = 20;
-const OPEN_WAIT_MAX: u64 = 3600;
 const RETENTION: u64 = 345_600;
 const TTR: u64 = 30;
 const SECOND: u64 = 1000;
 
-/// Attributes with a range of whole numbers: name, least, most, most where
-/// limits are open.
-struct Range {
-    name: &'static str,
-    least: u64,
-    most: u64,
-    open: u64,
-}
-
 const EVER: u64 = u64::MAX / SECOND / 2;
 
-const RANGES: &[Range] = &[
-    Range {
-        name: "VisibilityTimeout",
-        least: 0,
-        most: 43_200,
-        open: EVER,
-    },
-    Range {
-        name: "DelaySeconds",
-        least: 0,
-        most: 900,
-        open: EVER,
-    },
-    Range {
-        name: "ReceiveMessageWaitTimeSeconds",
-        least: 0,
-        most: WAIT_MAX,
-        open: OPEN_WAIT_MAX,
-    },
-    Range {
-        name: "MessageRetentionPeriod",
-        least: 60,
-        most: 1_209_600,
-        open: EVER,
-    },
-    Range {
-        name: "KmsDataKeyReusePeriodSeconds",
-        least: 60,
-        most: 86_400,
-        open: 86_400,
-    },
+/// Attributes with a range of whole numbers: name, least, most, most where
+/// limits are open.
+const RANGES: &[(&str, u64, u64, u64)] = &[
+    ("VisibilityTimeout", 0, 43_200, EVER),
+    ("DelaySeconds", 0, 900, EVER),
+    ("ReceiveMessageWaitTimeSeconds", 0, 20, 3600),
+    ("MessageRetentionPeriod", 60, 1_209_600, EVER),
+    ("KmsDataKeyReusePeriodSeconds", 60, 86_400, 86_400),
 ];
 
 /// Attributes that are kept as they come.
@@ -250,13 +216,13 @@ fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, Fault> 
 
 /// Numbers, and what FIFO queues alone have.
 fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Result<(), Fault> {
-    if let Some(range) = RANGES.iter().find(|range| range.name == name) {
-        let most = if limits.open { range.open } else { range.most };
+    if let Some((_, least, most, open)) = RANGES.iter().find(|(known, ..)| *known == name) {
+        let most = if limits.open { open } else { most };
         let least = match (name, limits.open) {
             ("MessageRetentionPeriod", true) => 0,
-            _ => range.least,
+            _ => *least,
         };
-        let number = number(name, value, least, most)?;
+        let number = number(name, value, least, *most)?;
         match name {
             "VisibilityTimeout" => {
                 changes.settings.default_ttr_ms = Some((number * SECOND).max(AT_ONCE_MS));
@@ -290,13 +256,10 @@ fn others(name: &str, value: &str, changes: &mut Changes, limits: Limits) -> Res
     Ok(())
 }
 
-fn redrive_wrong(policy: &str, reason: &str) -> Fault {
+/// A redrive policy is none, or its dead-letter queue is not there, is of the other type, or does
+/// not let it.
+pub(crate) fn redrive_wrong(policy: &str, reason: &str) -> Fault {
     Fault::value(policy, "RedrivePolicy", reason)
-}
-
-/// A dead-letter queue is not there, is of the other type, or does not let it.
-pub(crate) fn target_wrong(policy: &str, reason: &str) -> Fault {
-    redrive_wrong(policy, reason)
 }
 
 fn redrive(policy: &str, changes: &mut Changes) -> Result<(), Fault> {

@@ -8,7 +8,7 @@ use quintet_types::{
 };
 use ring::digest;
 
-use crate::ask::{ShardClient, accepted, unexpected};
+use crate::ask::{ShardClient, accepted, if_there, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
@@ -186,12 +186,10 @@ impl Sqs {
         }
         let queue = Name::new(name.as_bytes());
         self.must_have(context, Verb::Put, &queue)?;
-        match context.shards.as_server().setup(&queue).await {
-            Ok(setup) => Ok(Some(setup)),
-            Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
-                Ok(None)
-            }
-            Err(fault) => Err(fault),
+        let setup = context.shards.as_server().setup(&queue).await;
+        match self.options.auto_create {
+            true => if_there(setup),
+            false => setup.map(Some),
         }
     }
 

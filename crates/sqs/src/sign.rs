@@ -281,10 +281,7 @@ impl Says {
                 )
             }
             (None, None) => {
-                return Err(Fault::new(
-                    Shape::MissingAuthenticationToken,
-                    "Request is missing Authentication Token",
-                ));
+                return Err(Fault::not_signed());
             }
         };
         // An id may have slashes in it, the rest has not.
@@ -326,12 +323,7 @@ pub fn check<'k>(
     now: DateTime<Utc>,
 ) -> Result<(&'k str, &'k str), Fault> {
     let says = Says::read(came)?;
-    let (id, secret) = keys.of(&says.id).ok_or_else(|| {
-        Fault::new(
-            Shape::InvalidClientTokenId,
-            "The security token included in the request is invalid.",
-        )
-    })?;
+    let (id, secret) = keys.of(&says.id).ok_or_else(Fault::unknown_key)?;
     let date = NaiveDateTime::parse_from_str(&says.date, MOMENT)
         .map_err(|_| incomplete("X-Amz-Date is not a date."))?
         .and_utc();

@@ -9,6 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::fault::Fault;
+
 /// Entries of a list or a map that are kept; the rest is counted alone. More
 /// than any of them may have.
 pub(crate) const KEPT_MAX: usize = 1000;
@@ -28,6 +30,26 @@ impl Whole {
             Whole::Number(number) => Some(*number).filter(|n| (min..=max).contains(n)),
             Whole::Text(_) => None,
         }
+    }
+}
+
+/// The number of a parameter, if it is given.
+///
+/// # Errors
+/// It is none between these.
+pub(crate) fn within(
+    supplied: &Option<Whole>,
+    parameter: &str,
+    (least, most): (i64, i64),
+    reason: &str,
+) -> Result<Option<u64>, Fault> {
+    let Some(supplied) = supplied else {
+        return Ok(None);
+    };
+    let number = supplied.within(least, most);
+    match number.and_then(|number| u64::try_from(number).ok()) {
+        Some(number) => Ok(Some(number)),
+        None => Err(Fault::value(supplied, parameter, reason)),
     }
 }
 
