@@ -104,9 +104,7 @@ impl Rq {
             paths::remove_tree(&self.paths.absolute(&dir));
             return Err(failure);
         }
-        if let Some(queue) = self.scripted(to) {
-            queue.kick();
-        }
+        self.kick(to);
         Ok(self.full_id(to, &copy))
     }
 
