@@ -46,8 +46,6 @@ pub struct Site {
 /// First part of the API's addresses.
 const API: &str = "/api/v1/";
 
-const WRONG_HOST: &str = "this server has another name; hosts = \"NAME\" in its settings adds one";
-
 /// Sheets, scripts and icons, which are in the binary.
 const ASSETS: &str = "/assets/";
 
@@ -215,17 +213,10 @@ impl Site {
             .ok_or_else(|| Problem::not_found("Page"))?
             .into_owned();
         // A health check knows no password.
-        if path == "/healthz" || path == "/livez" {
-            return Ok(self.health().await);
-        }
-        if path == "/readyz" {
-            return Ok(match self.client_api.unready() {
-                None => self.readiness().await,
-                Some(why) => {
-                    let text = format!("503 - {why}");
-                    plain(StatusCode::SERVICE_UNAVAILABLE, text)
-                }
-            });
+        match path.as_str() {
+            "/healthz" | "/livez" => return Ok(self.health().await),
+            "/readyz" => return Ok(self.readiness().await),
+            _ => {}
         }
         if self.only_api && !path.starts_with(API) && path != "/metrics" {
             return Err(Problem::not_found("Page"));
@@ -261,9 +252,7 @@ impl Site {
                 if gate.is_some()
                     && console::is_page(request.method(), &path, request.headers()) =>
             {
-                let query = request.uri().query().map(|query| format!("?{query}"));
-                let target = format!("{path}{}", query.unwrap_or_default());
-                return Ok(console::lead(&self.app, &target));
+                return Ok(console::lead(&self.app, &with_query(&path, request.uri())));
             }
             Err(denied) => return self.deny(denied, &path),
         };
@@ -298,36 +287,25 @@ impl Site {
         request.extensions_mut().insert(payer);
         request.extensions_mut().insert(requester);
         if path != request.uri().path() {
-            let target = match request.uri().query() {
-                Some(query) => format!("{path}?{query}"),
-                None => path.clone(),
-            };
-            *request.uri_mut() = target
+            *request.uri_mut() = with_query(&path, request.uri())
                 .parse::<Uri>()
                 .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
         }
         let mut router = self.router.clone();
-        match tower_service::Service::call(&mut router, request).await {
-            Ok(response) => {
-                let counted = response.extensions().get::<OnlyCounted>().is_some();
-                let administers =
-                    administers || response.extensions().get::<Administers>().is_some();
-                let act = match (administers, response.extensions().get::<DoneWith>()) {
-                    (true, Some(DoneWith(words))) => Some(format!("{method} {path} {words}")),
-                    (true, None) => Some(format!("{method} {path}")),
-                    (false, words) => words.map(|DoneWith(words)| words.clone()),
-                };
-                if let (Some((who, gate)), Some(mut act), false) = (known, act, counted) {
-                    if let Some(DoneTo(queue)) = response.extensions().get() {
-                        act = format!("{act} of {queue}");
-                    }
-                    let did = response.extensions().get().copied().unwrap_or_default();
-                    gate.note(who, peer, &act, response.status().as_u16(), did);
-                }
-                Ok(response)
-            }
+        let response = match tower_service::Service::call(&mut router, request).await {
+            Ok(response) => response,
             Err(never) => match never {},
+        };
+        let act = act(
+            &format!("{method} {path}"),
+            administers,
+            response.extensions(),
+        );
+        if let (Some((who, gate)), Some(act)) = (known, act) {
+            let did = response.extensions().get().copied().unwrap_or_default();
+            gate.note(who, peer, &act, response.status().as_u16(), did);
         }
+        Ok(response)
     }
 
     /// The requester: by the session of a browser, or by the credentials of the request.
@@ -358,22 +336,16 @@ impl Site {
     /// # Errors
     /// The reason in `denied`; the answer asks for a login that is needed.
     fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
-        let text = match denied {
-            Denied::Address => "your address is not in allowed_ips of this listener",
-            Denied::Host if path.starts_with(API) => {
-                return Ok(quintet_api::wrong_host(WRONG_HOST));
-            }
-            Denied::Host => WRONG_HOST,
-            Denied::Origin => "a page of another site may not do this",
-            Denied::NotNow(why) => {
-                return Err(Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, why));
-            }
+        let of_api = path.starts_with(API);
+        let status = match denied {
+            Denied::Host if of_api => return Ok(quintet_api::wrong_host(denied.text())),
+            Denied::Address | Denied::Host | Denied::Origin => StatusCode::FORBIDDEN,
+            Denied::NotNow(_) => StatusCode::SERVICE_UNAVAILABLE,
             Denied::Login => {
                 let needed = Problem::with_text(
                     StatusCode::UNAUTHORIZED,
                     "log in first: this server needs a name and a password, or a token",
                 );
-                let of_api = path.starts_with(API);
                 let mut response = match of_api {
                     true => quintet_api::site_error(needed),
                     false => needed.into_response(),
@@ -390,11 +362,14 @@ impl Site {
                 return Ok(response);
             }
         };
-        Err(Problem::with_text(StatusCode::FORBIDDEN, text))
+        Err(Problem::with_text(status, denied.text()))
     }
 
     /// The health of the server, and its state in its cluster.
     async fn readiness(&self) -> Response {
+        if let Some(why) = self.client_api.unready() {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, format!("503 - {why}"));
+        }
         let health = self.health().await;
         match self
             .client_api
@@ -420,4 +395,29 @@ impl Site {
             ),
         }
     }
+}
+
+/// An address of this site, with the query of the request.
+fn with_query(path: &str, uri: &Uri) -> String {
+    match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    }
+}
+
+/// What the audit says of a request that was done; `None`: nothing.
+fn act(asked: &str, administers: bool, done: &Extensions) -> Option<String> {
+    if done.get::<OnlyCounted>().is_some() {
+        return None;
+    }
+    let administers = administers || done.get::<Administers>().is_some();
+    let act = match (administers, done.get::<DoneWith>()) {
+        (true, Some(DoneWith(words))) => format!("{asked} {words}"),
+        (true, None) => asked.to_owned(),
+        (false, words) => words?.0.clone(),
+    };
+    Some(match done.get() {
+        Some(DoneTo(queue)) => format!("{act} of {queue}"),
+        None => act,
+    })
 }
