@@ -158,38 +158,9 @@ impl Sqs {
                 "Source queue must be configured as a Dead Letter Queue.",
             ));
         }
-        let to = match input
-            .destination_arn
-            .as_deref()
-            .filter(|arn| !arn.is_empty())
-        {
-            None => None,
-            Some(arn) => {
-                let absent = || {
-                    Fault::new(
-                        Shape::ResourceNotFound,
-                        "The resource that you specified for the DestinationArn parameter doesn't \
-                         exist.",
-                    )
-                };
-                let name = names::of_arn(arn).ok_or_else(absent)?;
-                let destination = Name::new(name.as_bytes());
-                self.must_have(context, Verb::Put, &destination)?;
-                let numbers = shards.as_server().numbers(&destination).await;
-                numbers.map_err(|_| absent())?;
-                if name == source {
-                    return Err(Fault::parameter(
-                        "The destination queue can't be the source queue.",
-                    ));
-                }
-                if names::is_fifo(name) != names::is_fifo(&source) {
-                    return Err(Fault::parameter(
-                        "The source and destination queues must be of the same type, standard or \
-                         FIFO.",
-                    ));
-                }
-                Some(name.to_owned())
-            }
+        let to = match input.destination_arn.as_deref().unwrap_or_default() {
+            "" => None,
+            arn => Some(self.destination(context, arn, &source).await?),
         };
         let back_to = match &to {
             Some(_) => None,
@@ -219,6 +190,35 @@ impl Sqs {
         let principal = shards.caller.principal;
         tokio::spawn(Arc::clone(self).run_move(source, task, principal));
         Ok(Reply::TaskBegun(handle))
+    }
+
+    /// The queue that the messages of another one are to go to.
+    async fn destination(
+        &self,
+        context: &RequestContext,
+        arn: &str,
+        source: &str,
+    ) -> Result<String, Fault> {
+        let absent = || {
+            let text = "The resource that you specified for the DestinationArn parameter doesn't \
+                        exist.";
+            Fault::new(Shape::ResourceNotFound, text)
+        };
+        let name = names::of_arn(arn).ok_or_else(absent)?;
+        let queue = Name::new(name.as_bytes());
+        self.must_have(context, Verb::Put, &queue)?;
+        let numbers = context.shards.as_server().numbers(&queue).await;
+        numbers.map_err(|_| absent())?;
+        if name == source {
+            let text = "The destination queue can't be the source queue.";
+            return Err(Fault::parameter(text));
+        }
+        match names::is_fifo(name) == names::is_fifo(source) {
+            true => Ok(name.to_owned()),
+            false => Err(Fault::parameter(
+                "The source and destination queues must be of the same type, standard or FIFO.",
+            )),
+        }
     }
 
     /// Looks at whether the client may put where the messages came from, as the move itself is the

@@ -32,9 +32,6 @@ const RANGES: &[(&str, u64, u64, u64)] = &[
     ("KmsDataKeyReusePeriodSeconds", 60, 86_400, 86_400),
 ];
 
-/// Attributes that are kept as they come.
-const FREE: &[&str] = &["Policy", "KmsMasterKeyId"];
-
 /// Attributes of FIFO queues alone, with the values they take; the first is the default.
 const OF_FIFO: &[(&str, [&str; 2])] = &[
     ("ContentBasedDeduplication", ["false", "true"]),
@@ -149,27 +146,15 @@ pub(crate) fn changes(
                 changes.settings.message_bytes_max = Some(number(name, value, 1024, most)?);
             }
             "RedrivePolicy" => redrive(value, &mut changes)?,
-            "RedriveAllowPolicy" => {
-                if !value.is_empty() {
-                    check_allow(value)?;
-                }
-                let value = (!value.is_empty()).then_some(value.as_bytes());
-                changes.tags.set(&tag(name), value);
+            "RedriveAllowPolicy" | "Policy" | "KmsMasterKeyId" => {
+                let value = Some(value.as_str()).filter(|value| !value.is_empty());
+                value.map_or(Ok(()), |value| check_text(name, value))?;
+                changes.tags.set(&tag(name), value.map(str::as_bytes));
             }
             "SqsManagedSseEnabled" => {
                 let on = flag(value).ok_or_else(|| Fault::attribute(name, ""))?;
                 let value = if on { "true" } else { "false" };
                 changes.tags.set(&tag(name), Some(value.as_bytes()));
-            }
-            name if FREE.contains(&name) => {
-                if name == "Policy"
-                    && !value.is_empty()
-                    && !serde_json::from_str(value).is_ok_and(|policy: Value| policy.is_object())
-                {
-                    return Err(Fault::attribute(name, ""));
-                }
-                let value = (!value.is_empty()).then_some(value.as_bytes());
-                changes.tags.set(&tag(name), value);
             }
             _ => others(name, value, &mut changes, limits)?,
         }
@@ -204,6 +189,16 @@ pub(crate) fn changes(
         ));
     }
     Ok(changes)
+}
+
+/// Looks at an attribute that is kept as it comes.
+fn check_text(name: &str, value: &str) -> Result<(), Fault> {
+    let is_object = || serde_json::from_str(value).is_ok_and(|policy: Value| policy.is_object());
+    match name {
+        "RedriveAllowPolicy" => check_allow(value),
+        "Policy" if !is_object() => Err(Fault::attribute(name, "")),
+        _ => Ok(()),
+    }
 }
 
 fn number(name: &str, value: &str, least: u64, most: u64) -> Result<u64, Fault> {

@@ -381,29 +381,23 @@ pub fn check<'k>(
     }
     // After the signature: a client without a key learns nothing of our clock.
     let age = now.signed_duration_since(date).num_seconds();
-    if age > says.expires.unwrap_or(SKEW) {
-        let earliest = now - chrono::Duration::seconds(says.expires.unwrap_or(SKEW));
-        return Err(Fault::new(
-            Shape::SignatureDoesNotMatch,
-            format!(
-                "Signature expired: {} is now earlier than {}",
-                says.date,
-                moment(earliest)
-            ),
-        ));
-    }
-    if age < -SKEW {
-        let latest = now + chrono::Duration::seconds(SKEW);
-        return Err(Fault::new(
-            Shape::SignatureDoesNotMatch,
-            format!(
-                "Signature not yet current: {} is still later than {}",
-                says.date,
-                moment(latest)
-            ),
-        ));
-    }
-    Ok((id, secret))
+    let lasts = says.expires.unwrap_or(SKEW);
+    let text = if age > lasts {
+        let earliest = moment(now - chrono::Duration::seconds(lasts));
+        format!(
+            "Signature expired: {} is now earlier than {earliest}",
+            says.date
+        )
+    } else if age < -SKEW {
+        let latest = moment(now + chrono::Duration::seconds(SKEW));
+        format!(
+            "Signature not yet current: {} is still later than {latest}",
+            says.date
+        )
+    } else {
+        return Ok((id, secret));
+    };
+    Err(Fault::new(Shape::SignatureDoesNotMatch, text))
 }
 
 #[cfg(test)]
