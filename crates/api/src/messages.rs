@@ -375,13 +375,12 @@ pub(super) async fn browse(
     let (bulk_done, _room) = api.bulk_done(&requester, bulk_op).await?;
     let now = api.client_api.now();
     let shown = bulk_done.messages.iter();
-    let page = Page {
+    Ok(reply::document(&Page {
         messages: shown
             .map(|message| MessageView::of(message, &name, now))
             .collect(),
         cursor: bulk_done.next.map(bulk::cursor_text),
-    };
-    Ok(reply::document(&page))
+    }))
 }
 
 /// Fields of a query that says which messages of a queue are listed, beside `header`.

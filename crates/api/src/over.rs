@@ -367,13 +367,12 @@ pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
         .await?;
     let now = api.client_api.now();
     let messages = over.messages.iter();
-    let page = Page {
+    Ok(reply::document(&Page {
         messages: messages
             .map(|(message, queue)| MessageView::of(message, queue, now))
             .collect(),
         cursor: over.next.clone(),
-    };
-    Ok(reply::document(&page))
+    }))
 }
 
 #[cfg(test)]

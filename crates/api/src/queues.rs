@@ -34,11 +34,10 @@ impl Api {
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let page = api.queue_page(&requester, from(&query)?).await?;
-    let page = Queues {
+    Ok(reply::document(&Queues {
         queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
         cursor: page.next.map(cursor),
-    };
-    Ok(reply::document(&page))
+    }))
 }
 
 /// Numbers of a queue: what it holds, and what went through it.

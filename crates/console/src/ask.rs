@@ -363,7 +363,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
     let messages = words::of(question.counted, "message", "messages");
     let least = if more { "at least " } else { "" };
     let may = |verb| context.requester.may_to(verb, &queue);
-    let page = Page {
+    render(&Page {
         frame: context
             .frame
             .of(format!("{} {}", operation.word(), name.plain), "queues"),
@@ -396,8 +396,7 @@ async fn show(context: &PageRequest, mut question: Question, which: &Which) -> A
         nothing: question.counted == 0 && operation != BulkOperation::Drop,
         queue: name,
         token: context.console.questions.keep(question),
-    };
-    render(&page)
+    })
 }
 
 fn says(operation: BulkOperation) -> String {

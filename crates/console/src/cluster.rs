@@ -147,11 +147,10 @@ async fn apart<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> R
 pub(super) async fn page(context: PageRequest) -> Answer {
     let client_api = context.client_api();
     let seen = apart(move || client_api.cluster()).await?;
-    let page = Cluster {
+    render(&Cluster {
         frame: context.frame.of("Cluster", "cluster"),
         seen: seen.map(ClusterView::new),
-    };
-    render(&page)
+    })
 }
 
 /// `POST /cluster/NODE/do/ACT`.

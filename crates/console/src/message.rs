@@ -110,7 +110,7 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let tree = body::tree(&head).filter(|_| !cut);
     let trace = message.attr(TRACEPARENT.as_bytes());
     let trace = trace.and_then(|parent| trace_link(&client_api.trace_url(), parent));
-    let page = MessagePage {
+    render(&MessagePage {
         frame: context
             .frame
             .of(format!("{} of {}", message.id.0, name.plain), "queues"),
@@ -157,8 +157,7 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
         log,
         log_script: &assets::LOG_SCRIPT.name,
         queue: name,
-    };
-    render(&page)
+    })
 }
 
 /// Where the trace of a `traceparent` is shown, if that is one and there is such a place.

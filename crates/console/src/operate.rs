@@ -86,15 +86,14 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
             }),
         }
     }
-    let page = Settings {
+    render(&Settings {
         frame: context.frame.of("Settings", "settings"),
         said,
         has,
         all_count,
         said_count,
         tables,
-    };
-    render(&page)
+    })
 }
 
 /// How long a reload is waited for before the page says that it is still to come.
@@ -150,12 +149,11 @@ struct Hooks {
 pub(super) async fn hooks(context: PageRequest) -> Answer {
     let mut events = context.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
-    let page = Hooks {
+    render(&Hooks {
         frame: context.frame.of("Hooks", "hooks"),
         errors: events.iter().map(|event| event.errors).sum(),
         rows: events.into_iter().map(Event::new).collect(),
-    };
-    render(&page)
+    })
 }
 
 struct Line {
@@ -213,13 +211,12 @@ pub(super) async fn log(context: PageRequest) -> Answer {
     let lines = read.map_err(|error| Problem::internal(format!("the audit: {error}")))?;
     let looked = lines.len();
     let rows = lines.into_iter().rev().map(Line::new);
-    let page = Log {
+    render(&Log {
         frame: context.frame.of("Log", "log"),
         rows: rows.filter(|line| line.has(&has)).collect(),
         has,
         looked,
-    };
-    render(&page)
+    })
 }
 
 #[cfg(test)]

@@ -588,7 +588,7 @@ struct Page {
 pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
     let queue = Named::new(&job.queue);
-    let page = Page {
+    render(&Page {
         frame: context
             .frame
             .of(format!("Operation {}", job.number), "queues")
@@ -600,8 +600,7 @@ pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> An
         done: job.done.load(Ordering::Relaxed),
         counted: job.counted.max(1),
         over: job.end.get().is_some(),
-    };
-    render(&page)
+    })
 }
 
 struct Row {
@@ -640,11 +639,10 @@ pub(super) async fn list(context: PageRequest) -> Answer {
             counted: job.counted.max(1),
             over: job.end.get().is_some(),
         });
-    let page = List {
+    render(&List {
         frame: context.frame.of("Bulk operations", "operations").live(""),
         rows: rows.collect(),
-    };
-    render(&page)
+    })
 }
 
 /// `POST /operations/N/do/stop`.

@@ -227,7 +227,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         0..SLOW_MS => String::new(),
         _ => why_slow(&stats, recent.as_ref()),
     };
-    let page = Queue {
+    render(&Queue {
         // A filter looks through messages, which stay as they are shown.
         frame: context
             .frame
@@ -272,8 +272,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         script,
         setup,
         held,
-    };
-    render(&page)
+    })
 }
 
 fn is_about(finding: Option<&Finding>, rule: Rule) -> bool {

@@ -122,7 +122,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
     let wall = context.client_api().wall().0;
     let calendar = tokio::task::spawn_blocking(move || calendar(&found, wall)).await;
     let (hours, often) = calendar.unwrap_or_default();
-    let page = Schedules {
+    render(&Schedules {
         frame: context.frame.of("Schedules", "schedules"),
         facts,
         has,
@@ -130,8 +130,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         more,
         hours,
         often,
-    };
-    render(&page)
+    })
 }
 
 /// Schedules whose name or queue has this text, and whether there may be more.

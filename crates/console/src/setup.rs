@@ -116,7 +116,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
             .any(|text| says(text))
     });
     let name = Named::new(&queue);
-    let page = Changed {
+    render(&Changed {
         frame: context
             .frame
             .of(format!("Settings of {}", name.plain), "queues"),
@@ -125,8 +125,7 @@ pub(super) async fn page(context: PageRequest, Path(part): Path<String>) -> Answ
         name,
         setup,
         has,
-    };
-    render(&page)
+    })
 }
 
 /// `POST /queues/NAME/settings/KEY`: sets it, or undoes that.

@@ -170,15 +170,14 @@ pub(super) async fn page(context: PageRequest) -> Answer {
         ("Jobs held", words::count(jobs)),
     ];
     let none = all == 0;
-    let page = Workers {
+    render(&Workers {
         frame: context.frame.of("Workers", "workers").live(""),
         facts,
         has,
         rows: workers.iter().map(Row::new).collect(),
         none,
         more,
-    };
-    render(&page)
+    })
 }
 
 /// A worker's name, by its part of an address, and what it is asked for.
@@ -228,7 +227,7 @@ pub(super) async fn question(
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@,+-/".contains(&b);
     let command = wid.bytes().all(plain) && !wid.starts_with('-');
     let shown = seen(&wid);
-    let page = WorkerAsk {
+    render(&WorkerAsk {
         frame: context.frame.of(format!("{act} {shown}"), "workers"),
         heading: match wanted {
             WorkerAction::Quiet => format!("Ask {shown} to be quiet?"),
@@ -256,8 +255,7 @@ pub(super) async fn question(
         part,
         act,
         wid: shown,
-    };
-    render(&page)
+    })
 }
 
 /// `POST /workers/WID/do/ACT`.
