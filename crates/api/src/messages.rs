@@ -23,7 +23,7 @@ use super::problem::Problem;
 use super::read::WAIT_MAX_MS;
 use super::results::Stored;
 use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
-use super::{Api, bulk, read, results};
+use super::{Api, blocking, bulk, read, results};
 use quintet_http::{DoneTo, Requester, Waited, download, reply};
 
 /// Messages of one put at most.
@@ -270,16 +270,14 @@ impl Api {
             return Ok(Body::new(&bytes));
         }
         let (client_api, queue) = (Arc::clone(&self.client_api), queue.clone());
-        let stored = tokio::task::spawn_blocking(move || {
+        let stored = blocking(move || {
             let len = bytes.len() as u64;
             client_api.store(&queue, len, &mut bytes.as_slice())
         });
-        match stored.await {
-            Ok(Ok(body)) => Ok(body),
-            Ok(Err(StoreError::Refused(command_error))) => Err(Problem::refused(command_error)),
-            Ok(Err(StoreError::Source(error))) => Err(Problem::internal(error.to_string())),
-            Err(error) => Err(Problem::internal(error.to_string())),
-        }
+        stored.await?.map_err(|error| match error {
+            StoreError::Refused(command_error) => Problem::refused(command_error),
+            StoreError::Source(error) => Problem::internal(error.to_string()),
+        })
     }
 
     /// A message, and its queue.

@@ -14,7 +14,7 @@ use super::names::{self, Named, Piece};
 use super::queue::May;
 use super::run::{self, Log};
 use super::{Answer, PageRequest, assets, listing, render, words};
-use quintet_api::{Holder, PastAttempt, Path, Problem, since};
+use quintet_api::{Holder, PastAttempt, Path, Problem, blocking, since};
 
 /// A fact: its word, what it is, and what is said below.
 struct Fact {
@@ -83,16 +83,15 @@ pub(super) async fn page(context: PageRequest, Path(id): Path<String>) -> Answer
     let len = usize::try_from(body.len()).unwrap_or(usize::MAX).min(most);
     // As it is, as text and as a tree.
     let _room = context.console.api.room(8 * len as u64)?;
-    let head = tokio::task::spawn_blocking(move || {
+    let head = blocking(move || {
         let mut head = vec![0; len];
         let read = reader.read(&body, 0, &mut head)?;
         head.truncate(read);
         Ok::<_, std::io::Error>(head)
     });
     let head = head
-        .await
+        .await?
         .map_err(|error| Problem::internal(error.to_string()))?;
-    let head = head.map_err(|error| Problem::internal(error.to_string()))?;
     let state = ListState::of(&message, now);
     let log = run::log(&context, &message, &queue, state).await?;
     let api = &context.console.api;

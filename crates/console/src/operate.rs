@@ -9,7 +9,7 @@ use quintet_client::{AuditLine, HookEvent, Setting, Source};
 use super::frame::Frame;
 use super::names::seen;
 use super::{Answer, PageRequest, render, words};
-use quintet_api::{Problem, in_a_line};
+use quintet_api::{Problem, blocking, in_a_line};
 
 /// Lines of the audit on a page.
 const LINES: usize = 500;
@@ -204,10 +204,7 @@ pub(super) async fn log(context: PageRequest) -> Answer {
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let _room = context.console.api.room(LOG_BYTES)?;
     let client_api = context.client_api();
-    let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
-    let read = read
-        .await
-        .map_err(|error| Problem::internal(error.to_string()))?;
+    let read = blocking(move || client_api.audit(LINES)).await?;
     let lines = read.map_err(|error| Problem::internal(format!("the audit: {error}")))?;
     let looked = lines.len();
     let rows = lines.into_iter().rev().map(Line::new);
