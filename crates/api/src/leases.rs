@@ -10,7 +10,7 @@ use hyper::header::USER_AGENT;
 use hyper::{StatusCode, Uri};
 use quintet_types::{
     BackTo, BulkOp, By, ClientId, Command, Guard, How, Keys, LeaseOwner, LeaseRequest, LeaseTime,
-    ListState, Outcome, Take, Transaction, Wait,
+    ListState, Outcome, Take, Transaction,
 };
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
@@ -20,7 +20,6 @@ use super::lease_events::{HeldLeases, name_cancelled};
 use super::messages::idempotency_key;
 use super::path::Path;
 use super::problem::Problem;
-use super::read::WAIT_MAX_MS;
 use super::types::{
     Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
 };
@@ -121,9 +120,7 @@ pub(super) async fn reserve(
             format!("takes a number from 1 to {BATCH_MAX}; not {max}"),
         ));
     }
-    if requested.wait_ms > WAIT_MAX_MS {
-        return Err(read::wait_too_long("wait_ms", requested.wait_ms));
-    }
+    let wait = read::wait(requested.wait_ms)?;
     let time = lease_ms(requested.lease_ms)?;
     let gather = requested.gather(max)?;
     let worker = match requested.worker {
@@ -157,10 +154,7 @@ pub(super) async fn reserve(
             back_to: BackTo::Position,
             held_max: 0,
         }),
-        wait: match requested.wait_ms {
-            0 => Wait::No,
-            ms => Wait::For(ms),
-        },
+        wait,
         keys: requested.one_key.then(|| Box::new(Keys::One)),
         messages_max: max,
         token: token.map(Vec::into_boxed_slice),

@@ -178,6 +178,30 @@ fn body_of(text: Option<String>, base64: Option<String>, field: &str) -> Result<
     }
 }
 
+/// Where the result of a message goes, if somewhere.
+fn reply_of(
+    queue: Option<String>,
+    correlation: Option<String>,
+    field: &str,
+) -> Result<Option<Box<ReplyTo>>, Problem> {
+    let wrong = |name: &str, why: &str| Err(Problem::field(&format!("{field}{name}"), why));
+    let Some(queue) = queue.map(|queue| Name::of_shown(&queue)) else {
+        return match correlation {
+            None => Ok(None),
+            Some(_) => wrong("correlation_id", "needs the field reply_to beside it"),
+        };
+    };
+    let too_long = |id: &String| !TOKEN_BYTES.contains(&id.len());
+    if correlation.as_ref().is_some_and(too_long) {
+        return wrong("correlation_id", "takes 1 to 255 bytes");
+    }
+    if !TOKEN_BYTES.contains(&queue.as_bytes().len()) {
+        return wrong("reply_to", "takes the name of a queue, 1 to 255 bytes");
+    }
+    let correlation = correlation.unwrap_or_default().into_bytes().into();
+    Ok(Some(Box::new(ReplyTo { queue, correlation })))
+}
+
 impl Api {
     /// A put of what a client has said; `at` is its place in what it sent.
     pub async fn new_put(
@@ -210,25 +234,7 @@ impl Api {
             Some(batch) => batch.map(Tie::member),
             None => None,
         };
-        let reply = match (message.reply_to, message.correlation_id) {
-            (None, None) => None,
-            (None, Some(_)) => {
-                let field = format!("{field}correlation_id");
-                return Err(Problem::field(&field, "needs the field reply_to beside it"));
-            }
-            (Some(_), Some(id)) if !TOKEN_BYTES.contains(&id.len()) => {
-                let field = format!("{field}correlation_id");
-                return Err(Problem::field(&field, "takes 1 to 255 bytes"));
-            }
-            (Some(queue), _) if !TOKEN_BYTES.contains(&Name::of_shown(&queue).as_bytes().len()) => {
-                let detail = "takes the name of a queue, 1 to 255 bytes";
-                return Err(Problem::field(&format!("{field}reply_to"), detail));
-            }
-            (Some(queue), id) => Some(Box::new(ReplyTo {
-                queue: Name::of_shown(&queue),
-                correlation: id.unwrap_or_default().into_bytes().into(),
-            })),
-        };
+        let reply = reply_of(message.reply_to, message.correlation_id, &field)?;
         let after = super::after::of_new(message.after, (message.on, message.if_failed), &field)?;
         let bytes = body_of(message.body, message.body_base64, &field)?;
         let attrs = message.headers.into_iter();

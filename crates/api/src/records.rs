@@ -19,7 +19,7 @@ use quintet_http::{
 };
 use quintet_types::{
     Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
-    Verb, Wait,
+    Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,7 +28,6 @@ use utoipa::ToSchema;
 use super::call::{Answer, Call, OfMessage, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
-use super::read::WAIT_MAX_MS;
 use super::types::NewMessage;
 use super::uploads::is_slow;
 use super::{Api, bulk, messages, read};
@@ -411,16 +410,11 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
             format!("takes at most {QUEUES_MAX} queues"),
         ));
     }
-    if requested.wait_ms > WAIT_MAX_MS {
-        return Err(read::wait_too_long("wait_ms", requested.wait_ms));
-    }
+    let wait = read::wait(requested.wait_ms)?;
     let queues = requested.queues.iter().map(|queue| read::queue(queue));
     let take = Take {
         queues: queues.collect::<Result<_, _>>()?,
-        wait: match requested.wait_ms {
-            0 => Wait::No,
-            ms => Wait::For(ms),
-        },
+        wait,
         messages_max: 1,
         ..Take::default()
     };
