@@ -157,10 +157,8 @@ pub(super) async fn store(
         .try_fold(0, |sum: u64, &len| sum.checked_add(len))
         != Some(all)
     {
-        return Err(Problem::field(
-            "messages",
-            "the sum of their bytes is not the length of the bodies that follow",
-        ));
+        let why = "the sum of their bytes is not the length of the bodies that follow";
+        return Err(Problem::field("messages", why));
     }
     let small = lens.iter().all(|&len| len <= messages::SMALL as u64);
     let _room = match &lens[..] {

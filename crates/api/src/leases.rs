@@ -115,20 +115,16 @@ pub(super) async fn reserve(
     let (requested, _share): (Reserve, _) = read::body(&api.app, request).await?;
     let max = requested.max.unwrap_or(1);
     if !(1..=BATCH_MAX).contains(&max) {
-        return Err(Problem::field(
-            "max",
-            format!("takes a number from 1 to {BATCH_MAX}; not {max}"),
-        ));
+        let why = format!("takes a number from 1 to {BATCH_MAX}; not {max}");
+        return Err(Problem::field("max", why));
     }
     let wait = read::wait(requested.wait_ms)?;
     let time = lease_ms(requested.lease_ms)?;
     let gather = requested.gather(max)?;
     let worker = match requested.worker {
         Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
-            return Err(Problem::field(
-                "worker",
-                format!("takes 1 to {WORKER_MAX} bytes"),
-            ));
+            let why = format!("takes 1 to {WORKER_MAX} bytes");
+            return Err(Problem::field("worker", why));
         }
         Some(worker) => Some(worker),
         None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),

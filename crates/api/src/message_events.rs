@@ -91,10 +91,8 @@ pub(super) async fn answer(
         .map(|name| Pattern::of_name(Name::of_shown(name).as_bytes()))
         .collect();
     if queues.len() > QUEUES_MAX {
-        return Err(Problem::field(
-            "queue",
-            format!("takes at most {QUEUES_MAX} queues"),
-        ));
+        let why = format!("takes at most {QUEUES_MAX} queues");
+        return Err(Problem::field("queue", why));
     }
     let is_stream = wants_stream(&headers);
     let request = EventsRequest {

@@ -146,10 +146,8 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Pro
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(Problem::field(
-            "Idempotency-Key",
-            "this header is given twice",
-        ));
+        let why = "this header is given twice";
+        return Err(Problem::field("Idempotency-Key", why));
     }
     let key = value
         .to_str()
@@ -487,10 +485,8 @@ pub(super) async fn edit(
         ..Edit::default()
     };
     if edit == Edit::default() {
-        return Err(Problem::field(
-            "priority",
-            "nothing to change: set priority, delay_ms or body",
-        ));
+        let why = "nothing to change: set priority, delay_ms or body";
+        return Err(Problem::field("priority", why));
     }
     let command = Command::Edit(id, Box::new(edit));
     let queue = api.queue_of(&requester, id).await;

@@ -187,10 +187,8 @@ pub(super) async fn pause(
     RequestBody(PauseFor { for_ms }, _share): RequestBody<PauseFor>,
 ) -> Answer {
     if for_ms == Some(0) {
-        return Err(Problem::field(
-            "for_ms",
-            "takes 1 ms or more; to end a pause, send resume",
-        ));
+        let why = "takes 1 ms or more; to end a pause, send resume";
+        return Err(Problem::field("for_ms", why));
     }
     api.pause(&requester, queue, for_ms).await
 }

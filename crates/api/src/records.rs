@@ -219,10 +219,8 @@ pub(super) async fn put(
     let (line, rest, _share) = came.line(&api).await?;
     let message: NewMessage = read::parsed(&line)?;
     if message.body.is_some() || message.body_base64.is_some() {
-        return Err(Problem::field(
-            "body",
-            "the body follows the line of JSON: leave it out here",
-        ));
+        let why = "the body follows the line of JSON: leave it out here";
+        return Err(Problem::field("body", why));
     }
     let mut put = api.new_put(&queue, message, 0, None).await?;
     let length = length.saturating_sub(line.len() as u64);
@@ -405,10 +403,8 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
         return Err(Problem::field("queues", "takes one queue at least"));
     }
     if requested.queues.len() > QUEUES_MAX {
-        return Err(Problem::field(
-            "queues",
-            format!("takes at most {QUEUES_MAX} queues"),
-        ));
+        let why = format!("takes at most {QUEUES_MAX} queues");
+        return Err(Problem::field("queues", why));
     }
     let wait = read::wait(requested.wait_ms)?;
     let queues = requested.queues.iter().map(|queue| read::queue(queue));

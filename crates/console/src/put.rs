@@ -268,10 +268,8 @@ pub(super) async fn edit(context: PageRequest, Path(id): Path<String>, request: 
         }
     };
     if body.len() > SMALL {
-        return Err(Problem::field(
-            "body",
-            format!("at most {} KiB", SMALL >> 10),
-        ));
+        let why = format!("at most {} KiB", SMALL >> 10);
+        return Err(Problem::field("body", why));
     }
     let priority = field("priority")
         .trim()

@@ -500,9 +500,8 @@ impl Rq {
             by: By::OwnerOrFree,
         });
         if found.message.state == State::Reserved && matches!(outcome, Outcome::Refused(_)) {
-            return Err(Fault::WrongState(
-                "cannot delete a running message".to_owned(),
-            ));
+            let why = "cannot delete a running message".to_owned();
+            return Err(Fault::WrongState(why));
         }
         done(outcome)?;
         paths::remove_tree(&self.message_dir(queue, &found.message));

@@ -137,9 +137,8 @@ impl Rq {
         self.may_change_queues()?;
         self.must_have(name)?;
         if self.is_from_settings(name) {
-            return Err(Fault::Denied(
-                "the server's settings define the queue".to_owned(),
-            ));
+            let why = "the server's settings define the queue".to_owned();
+            return Err(Fault::Denied(why));
         }
         // The supervisor may be reading the folders.
         let mut folders = lock(&self.folders);

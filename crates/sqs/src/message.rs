@@ -146,11 +146,8 @@ pub(crate) fn check(entry: SendEntry, way: Way<'_>, limits: Limits) -> Result<Se
         "DelaySeconds must be >= 0 and <= 900.",
     )?;
     if let Some(delay @ 1..) = delay_s.filter(|_| way.fifo) {
-        return Err(Fault::value(
-            delay,
-            "DelaySeconds",
-            "The request include parameter that is not valid for this queue type.",
-        ));
+        let why = "The request include parameter that is not valid for this queue type.";
+        return Err(Fault::value(delay, "DelaySeconds", why));
     }
     let delay_s = delay_s.filter(|_| !way.fifo);
     for (id, parameter) in [
@@ -245,10 +242,8 @@ fn is_name(name: &str) -> bool {
 
 fn value<'a>(name: &str, supplied: &'a Attribute, whose: &str) -> Result<Value<'a>, Fault> {
     if supplied.string_list_values.count > 0 || supplied.binary_list_values.count > 0 {
-        return Err(Fault::new(
-            Shape::UnsupportedOperation,
-            "Message attribute list values in SendMessage operation are not supported.",
-        ));
+        let why = "Message attribute list values in SendMessage operation are not supported.";
+        return Err(Fault::new(Shape::UnsupportedOperation, why));
     }
     let data_type = supplied.data_type.as_deref().unwrap_or_default();
     let kind = kind_of(data_type).filter(|_| data_type.len() <= NAME_MAX && is_text(data_type));

@@ -154,9 +154,8 @@ impl Sqs {
             ..Listed::default()
         };
         if listed(&shards.as_server(), sources).await?.is_empty() {
-            return Err(Fault::parameter(
-                "Source queue must be configured as a Dead Letter Queue.",
-            ));
+            let why = "Source queue must be configured as a Dead Letter Queue.";
+            return Err(Fault::parameter(why));
         }
         let to = match input.destination_arn.as_deref().unwrap_or_default() {
             "" => None,
@@ -167,10 +166,9 @@ impl Sqs {
             None => self.may_move_back(context, &queue).await?,
         };
         if there.iter().any(|task| task.status == Status::Running) {
-            return Err(Fault::parameter(
-                "There is already a task running. Only one active task is allowed for a source \
-                 queue arn at a given time.",
-            ));
+            let why = "There is already a task running. Only one active task is allowed for a source \
+                 queue arn at a given time.";
+            return Err(Fault::parameter(why));
         }
         let all = shards.as_server().numbers(&queue).await?.gauges.ready;
         let task = Task {
@@ -247,9 +245,8 @@ impl Sqs {
     ) -> Answer {
         let handle = required(&input.task_handle, "TaskHandle")?;
         let Some((id, arn)) = names::of_handle(handle) else {
-            return Err(Fault::parameter(
-                "Value for parameter TaskHandle is invalid.",
-            ));
+            let why = "Value for parameter TaskHandle is invalid.";
+            return Err(Fault::parameter(why));
         };
         let source = names::of_arn(&arn).ok_or_else(no_source)?;
         let queue = Name::new(source.as_bytes());

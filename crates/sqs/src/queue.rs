@@ -131,10 +131,8 @@ pub(crate) fn changes(
                 None => {}
                 Some(_) if flag(value) == Some(true) => {}
                 Some(_) => {
-                    return Err(Fault::attribute(
-                        name,
-                        "Modifying queue type is not supported.",
-                    ));
+                    let why = "Modifying queue type is not supported.";
+                    return Err(Fault::attribute(name, why));
                 }
             },
             "MaximumMessageSize" => {
@@ -165,11 +163,9 @@ pub(crate) fn changes(
         .filter(|key| !key.is_empty());
     if key.is_some() {
         if changes.tags.get(&tag("SqsManagedSseEnabled")) == Some(b"true") {
-            return Err(Fault::new(
-                Shape::InvalidAttributeName,
-                "You can use one type of server-side encryption (SSE) at one time. You can \
-                 either enable KMS SSE or SQS SSE.",
-            ));
+            let why = "You can use one type of server-side encryption (SSE) at one time. You can \
+                 either enable KMS SSE or SQS SSE.";
+            return Err(Fault::new(Shape::InvalidAttributeName, why));
         }
         changes
             .tags
@@ -182,11 +178,9 @@ pub(crate) fn changes(
     if of("FifoThroughputLimit") == Some("perMessageGroupId")
         && of("DeduplicationScope") != Some("messageGroup")
     {
-        return Err(Fault::attribute(
-            "FifoThroughputLimit",
-            "The perMessageGroupId value is allowed only when the value for DeduplicationScope \
-             is messageGroup.",
-        ));
+        let why = "The perMessageGroupId value is allowed only when the value for DeduplicationScope \
+             is messageGroup.";
+        return Err(Fault::attribute("FifoThroughputLimit", why));
     }
     Ok(changes)
 }
@@ -559,14 +553,12 @@ pub(crate) fn check_tags(queue: &str, supplied: &Texts, there: &Tags) -> Result<
     let mut change = Tags::default();
     for (key, value) in &supplied.kept {
         if !(1..=128).contains(&key.chars().count()) {
-            return Err(Fault::parameter(
-                "Tag keys must be between 1 and 128 characters in length.",
-            ));
+            let why = "Tag keys must be between 1 and 128 characters in length.";
+            return Err(Fault::parameter(why));
         }
         if value.chars().count() > 256 {
-            return Err(Fault::parameter(
-                "Tag values must be between 0 and 256 characters in length.",
-            ));
+            let why = "Tag values must be between 0 and 256 characters in length.";
+            return Err(Fault::parameter(why));
         }
         not_reserved(key)?;
         change.set(key.as_bytes(), Some(value.as_bytes()));

@@ -128,14 +128,12 @@ impl Sqs {
         let queue = Name::new(name.as_bytes());
         let wait = self.options.recreate_after;
         if is_recent(&self.recent.deleted, &queue, wait) {
-            return Err(Fault::new(
-                Shape::QueueDeletedRecently,
-                format!(
-                    "You must wait {} seconds after deleting a queue before you can create \
+            let why = format!(
+                "You must wait {} seconds after deleting a queue before you can create \
                      another with the same name.",
-                    wait.as_secs()
-                ),
-            ));
+                wait.as_secs()
+            );
+            return Err(Fault::new(Shape::QueueDeletedRecently, why));
         }
         if self.make(&context.shards, name, changes).await? {
             return Ok(Reply::Queue(self.url(context, name)));
@@ -272,13 +270,11 @@ impl Sqs {
         context.shards.as_server().numbers(&queue).await?;
         let interval = self.options.purge_interval;
         if is_recent(&self.recent.purged, &queue, interval) {
-            return Err(Fault::new(
-                Shape::PurgeQueueInProgress,
-                format!(
-                    "Only one PurgeQueue operation on {name} is allowed every {} seconds.",
-                    interval.as_secs()
-                ),
-            ));
+            let why = format!(
+                "Only one PurgeQueue operation on {name} is allowed every {} seconds.",
+                interval.as_secs()
+            );
+            return Err(Fault::new(Shape::PurgeQueueInProgress, why));
         }
         // What is in flight goes in the same step, so that nothing of it comes back.
         let whole = Command::Flush {
@@ -413,9 +409,8 @@ impl Sqs {
         let name = request::queue(&input.queue_url)?;
         let setup = context.shards.setup(&Name::new(name.as_bytes())).await?;
         if input.tag_keys.count == 0 {
-            return Err(Fault::parameter(
-                "Tag keys must be between 1 and 128 characters in length.",
-            ));
+            let why = "Tag keys must be between 1 and 128 characters in length.";
+            return Err(Fault::parameter(why));
         }
         let mut tags = Tags::default();
         for key in &input.tag_keys.kept {

@@ -147,10 +147,8 @@ impl Sqs {
                 && context.shards.as_server().numbers(&queue).await?.limited
                     == Some(TakeLimit::InFlight)
             {
-                return Err(Fault::new(
-                    Shape::OverLimit,
-                    "The maximum number of in flight messages is reached.",
-                ));
+                let why = "The maximum number of in flight messages is reached.";
+                return Err(Fault::new(Shape::OverLimit, why));
             }
         }
         let waited = match requested.wait_ms {

@@ -54,10 +54,9 @@ impl Fifo {
                 names::hex(sum.as_ref())
             }
             (None, false) => {
-                return Err(Fault::parameter(
-                    "The queue should either have ContentBasedDeduplication enabled or \
-                     MessageDeduplicationId provided explicitly",
-                ));
+                let why = "The queue should either have ContentBasedDeduplication enabled or \
+                     MessageDeduplicationId provided explicitly";
+                return Err(Fault::parameter(why));
             }
         };
         let group = sent.group.as_deref().unwrap_or_default();
@@ -138,9 +137,8 @@ impl Sqs {
         }
         batch::check_bytes(bytes, self.limits.message_bytes_max)?;
         if fifo && good.iter().any(|(_, sent)| sent.group.is_none()) {
-            return Err(Fault::parameter(
-                "The request must contain the parameter MessageGroupId.",
-            ));
+            let why = "The request must contain the parameter MessageGroupId.";
+            return Err(Fault::parameter(why));
         }
         let sents = good.iter().map(|(_, sent)| sent);
         let setup = self.setup_if_needed(context, &name, fifo, sents).await?;

@@ -111,22 +111,18 @@ impl<'de> Deserialize<'de> for Blob {
     }
 }
 
-/// A list of which [`KEPT_MAX`] at most are kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct List<T> {
-    pub(crate) kept: Vec<T>,
+/// A list or a map of which [`KEPT_MAX`] entries at most are kept.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Bounded<C> {
+    pub(crate) kept: C,
     /// How many there were.
     pub(crate) count: usize,
 }
 
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        Self {
-            kept: Vec::new(),
-            count: 0,
-        }
-    }
-}
+pub(crate) type List<T> = Bounded<Vec<T>>;
+
+/// Of a name that is there twice the last counts.
+pub(crate) type Named<T> = Bounded<BTreeMap<String, T>>;
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -157,24 +153,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
             }
         }
         from.deserialize_any(Read(PhantomData))
-    }
-}
-
-/// A map of which [`KEPT_MAX`] at most are kept. Of a name that is there twice
-/// the last counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Named<T> {
-    pub(crate) kept: BTreeMap<String, T>,
-    /// How many there were.
-    pub(crate) count: usize,
-}
-
-impl<T> Default for Named<T> {
-    fn default() -> Self {
-        Self {
-            kept: BTreeMap::new(),
-            count: 0,
-        }
     }
 }
 
