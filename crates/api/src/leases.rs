@@ -121,14 +121,7 @@ pub(super) async fn reserve(
     let wait = read::wait(requested.wait_ms)?;
     let time = lease_ms(requested.lease_ms)?;
     let gather = requested.gather(max)?;
-    let worker = match requested.worker {
-        Some(worker) if worker.is_empty() || worker.len() > WORKER_MAX => {
-            let why = format!("takes 1 to {WORKER_MAX} bytes");
-            return Err(Problem::field("worker", why));
-        }
-        Some(worker) => Some(worker),
-        None => agent.filter(|agent| (1..=WORKER_MAX).contains(&agent.len())),
-    };
+    let worker = worker(requested.worker, agent)?;
     let consumer = Consumer {
         protocol: "http",
         user: requester.name(),
@@ -176,6 +169,19 @@ pub(super) async fn reserve(
         response.extensions_mut().insert(waited);
     }
     Ok(response)
+}
+
+/// The name of a worker, as it says, or its `User-Agent`.
+fn worker(supplied: Option<String>, agent: Option<String>) -> Result<Option<String>, Problem> {
+    let fits = |name: &String| (1..=WORKER_MAX).contains(&name.len());
+    match supplied {
+        Some(worker) if !fits(&worker) => {
+            let why = format!("takes 1 to {WORKER_MAX} bytes");
+            Err(Problem::field("worker", why))
+        }
+        Some(worker) => Ok(Some(worker)),
+        None => Ok(agent.filter(fits)),
+    }
 }
 
 /// The reply to the holder of a lease: 204, or that the message is cancelled.

@@ -315,44 +315,50 @@ async fn worked_on(context: &PageRequest, question: &Question) -> Option<StateRo
     })
 }
 
-async fn show(context: &PageRequest, mut question: Question, which: &Which) -> Answer {
-    let (operation, queue) = (question.operation, question.queue.clone());
-    let stats = context.stats(&queue).await?;
-    let mut rows = Vec::new();
-    let mut more = false;
+/// Counts the messages in question, state by state; `more`: there are more than were counted.
+async fn rows(
+    context: &PageRequest,
+    question: &mut Question,
+    reserved: u64,
+) -> Result<(Vec<StateRow>, bool), Problem> {
+    let operation = question.operation;
+    let (mut rows, mut more) = (Vec::new(), false);
     if !question.ids.is_empty() {
         question.counted = question.ids.len() as u64;
-        rows.extend(worked_on(context, &question).await);
-    } else {
-        for state in question.states.clone() {
-            let (number, all) = count(context, &question, state).await?;
-            question.counted += number;
-            more |= !all;
-            if number > 0 || question.states.len() == 1 {
-                let least = if all { "" } else { "at least " };
-                rows.push(StateRow {
-                    word: listing::word(state),
-                    says: format!(
-                        "{least}{} {}",
-                        words::count(number),
-                        will(operation, number)
-                    ),
-                });
-            }
-        }
-        let others_reserved =
-            stats.gauges.reserved > 0 && !question.states.contains(&ListState::Reserved);
-        if others_reserved && operation.loses() {
-            let stay = match operation == BulkOperation::Drop {
-                true => "are deleted when their consumers release them",
-                false => "stay: their consumers finish them, or they become ready again",
-            };
+        rows.extend(worked_on(context, question).await);
+        return Ok((rows, more));
+    }
+    for state in question.states.clone() {
+        let (number, all) = count(context, question, state).await?;
+        question.counted += number;
+        more |= !all;
+        if number > 0 || question.states.len() == 1 {
+            let least = if all { "" } else { "at least " };
+            let (count, will) = (words::count(number), will(operation, number));
             rows.push(StateRow {
-                word: "reserved",
-                says: format!("{} {stay}", words::count(stats.gauges.reserved)),
+                word: listing::word(state),
+                says: format!("{least}{count} {will}"),
             });
         }
     }
+    let others_reserved = reserved > 0 && !question.states.contains(&ListState::Reserved);
+    if others_reserved && operation.loses() {
+        let stay = match operation == BulkOperation::Drop {
+            true => "are deleted when their consumers release them",
+            false => "stay: their consumers finish them, or they become ready again",
+        };
+        rows.push(StateRow {
+            word: "reserved",
+            says: format!("{} {stay}", words::count(reserved)),
+        });
+    }
+    Ok((rows, more))
+}
+
+async fn show(context: &PageRequest, mut question: Question, which: &Which) -> Answer {
+    let (operation, queue) = (question.operation, question.queue.clone());
+    let stats = context.stats(&queue).await?;
+    let (rows, more) = rows(context, &mut question, stats.gauges.reserved).await?;
     let origins = match operation == BulkOperation::Redrive && question.ids.is_empty() {
         true => origins(context, &question).await?,
         false => Vec::new(),
