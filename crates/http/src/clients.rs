@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -130,12 +129,6 @@ struct Last {
 pub struct Present {
     clients: Arc<Clients>,
     client: Arc<Client>,
-}
-
-impl fmt::Debug for Clients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} clients of HTTP", locked(&self.there).clients.len())
-    }
 }
 
 impl Default for Clients {
@@ -310,12 +303,6 @@ impl Drop for Present {
     fn drop(&mut self) {
         let mut there = locked(&self.clients.there);
         there.clients.remove(&self.client.id);
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({})", self.id)
     }
 }
 

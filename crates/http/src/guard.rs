@@ -38,12 +38,6 @@ pub struct Logins(pub Arc<LoginCheck>);
 /// See [`Logins`].
 pub type LoginCheck = dyn Fn(&str, &[u8]) -> Option<bool> + Send + Sync;
 
-impl std::fmt::Debug for Logins {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Logins")
-    }
-}
-
 /// The rules of a listener.
 #[derive(Clone, Default)]
 pub struct Guard {

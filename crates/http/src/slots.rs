@@ -213,12 +213,6 @@ impl Slots {
     }
 }
 
-impl std::fmt::Debug for ConnectionSlot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ConnectionSlot").finish_non_exhaustive()
-    }
-}
-
 impl ConnectionSlot {
     /// A new connection: nothing came from it yet.
     pub fn new(slots: &Arc<Slots>, place: SlotPermit) -> Arc<Self> {

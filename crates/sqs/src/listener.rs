@@ -89,12 +89,6 @@ pub struct Sqs {
     ids: Ids,
 }
 
-impl std::fmt::Debug for Sqs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sqs")
-    }
-}
-
 /// Returns when the server stops.
 pub(crate) async fn stopped(stops: &mut watch::Receiver<bool>) {
     // The listener is gone: no less.

@@ -52,12 +52,6 @@ const ASSETS: &str = "/assets/";
 /// The realm when none is set, as RQ has it.
 const RQ: &str = "RQ";
 
-impl std::fmt::Debug for Site {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Site").finish_non_exhaustive()
-    }
-}
-
 impl Serve for Site {
     fn protocol(&self) -> &'static str {
         "http"
