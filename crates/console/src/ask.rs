@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use askama::Template;
 use quintet_types::{BulkAction, BulkOp, Filter, ListState, MessageId, Ms, Name, Principal, Verb};
@@ -13,7 +13,7 @@ use super::listing::{self, Which};
 use super::names::Named;
 use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{Path, Problem};
-use quintet_http::Form;
+use quintet_http::{Form, locked};
 
 /// Questions that wait for an answer; the oldest go when there are more.
 const QUESTIONS_MAX: usize = 1024;
@@ -129,7 +129,7 @@ pub(super) struct Questions {
 impl Questions {
     /// Keeps a question; answers its token.
     pub(super) fn keep(&self, question: Question) -> String {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         waiting.0 += 1;
         let token = format!(
             "{:016x}{:016x}",
@@ -146,7 +146,7 @@ impl Questions {
     /// The question of this token, once, for the user that asked it, if it is not too
     /// old.
     pub(super) fn take(&self, token: &str, who: Option<Principal>, now: Ms) -> Option<Question> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.waiting);
         waiting
             .1
             .retain(|(_, question)| now.since(question.requested_at) <= WAITS_MS);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use askama::Template;
@@ -22,7 +22,7 @@ use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{DURATION_MAX_MS, Path, Problem};
-use quintet_http::{DoneTo, Form, Requester, reply};
+use quintet_http::{DoneTo, Form, Requester, locked, reply};
 
 /// All but what is reserved.
 pub(super) const STATES: [ListState; 5] = [
@@ -80,7 +80,7 @@ impl Jobs {
             stop: AtomicBool::new(false),
             end: OnceLock::new(),
         });
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.all);
         if all.len() >= JOBS_MAX {
             all.pop_front();
         }
@@ -99,7 +99,7 @@ impl Jobs {
     /// The user's operations, newest first.
     fn of(&self, context: &PageRequest) -> Vec<Arc<Job>> {
         let who = ask::who(context);
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.all);
         let mine = all.iter().rev().filter(|job| {
             let began = job
                 .requester

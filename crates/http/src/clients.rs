@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -18,11 +18,8 @@ use crate::attempts::Attempts;
 use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
+use crate::locks::locked;
 use crate::watched::FarEnd;
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// All listeners' connections, by number.
 pub struct Clients {

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant};
 
 use hyper::HeaderMap;
@@ -15,6 +15,7 @@ use quintet_types::Principal;
 
 use crate::cookie::{HOST_NAME, NAME, Session, Token};
 use crate::gate::{Answer, Gate, LoginCredentials};
+use crate::locks::locked;
 use crate::reply::channel;
 use crate::requester::Requester;
 
@@ -123,7 +124,7 @@ impl Sessions {
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<Token, Arc<Session>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.kept)
     }
 }
 

@@ -13,7 +13,8 @@ use hyper::body::{Frame, SizeHint};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use crate::clients::{Client, Clients, locked};
+use crate::clients::{Client, Clients};
+use crate::locks::locked;
 use crate::undo::Undo;
 
 /// Time after which a connection without a whole head ends when places are few.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quintet_http::locked;
 use quintet_types::{
     BulkOp, Command, CommandError, Edit, ListState, Name, Outcome, Overrides, QueueSetup,
     QueueStats, StatsOf, StatsReply, Tags, Verb, When,
@@ -19,7 +20,6 @@ use crate::input::{
 };
 use crate::listener::{RequestContext, Sqs};
 use crate::names;
-use crate::once::locked;
 use crate::policy;
 use crate::queue::{self, CHANGED, Changes, QueueView};
 use crate::reply::{Answer, Reply};
