@@ -8,9 +8,9 @@ use quintet_types::Name;
 use serde::Deserialize;
 
 use super::frame::Frame;
-use super::names::{in_address, of_address, seen};
+use super::names::{in_address, seen};
 use super::overview::Figure;
-use super::{Answer, PageRequest, render, words};
+use super::{Answer, PageRequest, render, text_of, words};
 use quintet_api::{Path, Problem};
 
 /// Rows of a page.
@@ -182,9 +182,7 @@ pub(super) async fn page(context: PageRequest) -> Answer {
 
 /// A worker's name, by its part of an address, and what it is asked for.
 fn named(part: &str, act: &str) -> Result<(String, WorkerAction), Problem> {
-    let name = of_address(part).ok_or_else(Problem::no_such_page)?;
-    let wid = String::from_utf8(name.as_bytes().to_vec());
-    let wid = wid.map_err(|_| Problem::no_such_page())?;
+    let wid = text_of(part)?;
     match act {
         "quiet" => Ok((wid, WorkerAction::Quiet)),
         "terminate" => Ok((wid, WorkerAction::Terminate)),
