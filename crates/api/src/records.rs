@@ -30,7 +30,7 @@ use super::path::Path;
 use super::problem::Problem;
 use super::types::NewMessage;
 use super::uploads::is_slow;
-use super::{Api, bulk, messages, read};
+use super::{Api, blocking, bulk, messages, read};
 
 /// Bytes of the line before a message's body at most.
 const LINE_MAX: usize = 1 << 20;
@@ -343,8 +343,7 @@ impl Api {
         let _turn = self.uploads.turn(came.peer, came.timeout).await?;
         let (feed, mut pieces) = upload::pipe();
         let (client_api, queue) = (self.client_api(), queue.clone());
-        let stored =
-            tokio::task::spawn_blocking(move || client_api.store(&queue, length, &mut pieces));
+        let stored = blocking(move || client_api.store(&queue, length, &mut pieces));
         let fed = async {
             let (mut bytes, mut took) = (first.len() as u64, Duration::ZERO);
             let mut wanted = feed.give(first).await;
@@ -370,13 +369,13 @@ impl Api {
             Ok(())
         };
         let (stored, fed) = tokio::join!(stored, fed);
-        match stored {
-            Ok(Ok(body)) => fed.map(|()| body),
-            Ok(Err(StoreError::Refused(command_error))) => Err(Problem::refused(command_error)),
-            Ok(Err(StoreError::Source(_))) => Err(fed
-                .err()
-                .unwrap_or_else(|| quintet_http::Problem::BrokeOff.into())),
-            Err(error) => Err(Problem::internal(error.to_string())),
+        match stored? {
+            Ok(body) => fed.map(|()| body),
+            Err(StoreError::Refused(command_error)) => Err(Problem::refused(command_error)),
+            Err(StoreError::Source(_)) => {
+                fed?;
+                Err(quintet_http::Problem::BrokeOff.into())
+            }
         }
     }
 }
