@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use axum::extract::Request;
+use axum::response::IntoResponse as _;
 use hyper::{Method, StatusCode};
 use quintet_client::FOLDER;
 use quintet_control::{Head, RECORDS_MAX, Text};
@@ -180,9 +181,7 @@ pub(super) async fn store(
         return Err(Problem::unexpected());
     };
     let ids = ids.into_iter().map(|id| id.0).collect();
-    let mut response = reply::document(&Imported { ids });
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    Ok((StatusCode::CREATED, reply::document(&Imported { ids })).into_response())
 }
 
 /// True for requests whose errors close the connection: clients send the next ones before the

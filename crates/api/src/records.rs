@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
@@ -229,9 +229,8 @@ pub(super) async fn put(
     let (Outcome::Put { id, fresh }, _) = requested else {
         return Err(Problem::unexpected());
     };
-    let mut response = reply::document(&Put { id: id.0, fresh });
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let put = Put { id: id.0, fresh };
+    Ok((StatusCode::CREATED, reply::document(&put)).into_response())
 }
 
 /// The result of `all`, unless it takes longer.

@@ -122,7 +122,5 @@ pub(super) async fn operate(
     if !is_heard {
         return Err(Problem::stopping());
     }
-    let mut response = reply::document(&ordered);
-    *response.status_mut() = StatusCode::ACCEPTED;
-    Ok(response)
+    Ok((StatusCode::ACCEPTED, reply::document(&ordered)).into_response())
 }
