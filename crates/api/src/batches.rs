@@ -269,9 +269,8 @@ pub(super) async fn make(
         .ask()
         .map_err(|(field, why)| Problem::field(&field, why))?;
     let batch = api.batch(&requester, ask).await?;
-    let mut response = reply::document(&json!(Batch::from(batch)));
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let batch = json!(Batch::from(batch));
+    Ok((StatusCode::CREATED, reply::document(&batch)).into_response())
 }
 
 /// How far a batch is.

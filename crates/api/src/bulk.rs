@@ -226,7 +226,7 @@ pub(crate) async fn errors(
 pub(super) async fn operate(
     Call { api, requester }: Call,
     Path((queue, operation)): Path<(String, String)>,
-    RequestBody(supplied, _share): RequestBody<OperationRequest>,
+    RequestBody(mut supplied, _share): RequestBody<OperationRequest>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
     let usual = if operation == "kick" {
@@ -242,62 +242,9 @@ pub(super) async fn operate(
         Some(text) if all_states => state_and_cursor(text)?,
         text => (0, text.map(cursor).transpose()?),
     };
-    let bytes = |text: String| text.into_bytes().into_boxed_slice();
-    let attrs = supplied.headers.into_iter();
-    let filter = Filter {
-        body: supplied.contains.map(bytes),
-        key: read::bytes_of(
-            "key",
-            supplied.key.as_deref(),
-            supplied.key_base64.as_deref(),
-        )?,
-        name: read::bytes_of(
-            "name",
-            supplied.name.as_deref(),
-            supplied.name_base64.as_deref(),
-        )?,
-        attrs: attrs
-            .map(|(name, value)| (bytes(name), bytes(value)))
-            .collect(),
-        dead: operation == "redrive",
-        error: supplied.error.map(bytes),
-        tried: None,
-        older_ms: supplied.older_ms,
-        batch: read::batch(supplied.batch.as_deref())?,
-    };
-    if operation != "cancel" && (supplied.reason.is_some() || supplied.grace_ms.is_some()) {
-        return Err(Problem::field(
-            "reason",
-            "only a cancel takes reason and grace_ms",
-        ));
-    }
-    let cancel = Cancel {
-        reason: supplied.reason.unwrap_or_default(),
-        grace_ms: supplied.grace_ms,
-    };
-    let operation = match (operation.as_str(), supplied.to) {
-        ("purge", None) => {
-            let all = state == ListState::Ready && filter == Filter::default();
-            match all && (supplied.all || supplied.max.is_none()) {
-                true => BulkAction::Purge,
-                false => BulkAction::Delete,
-            }
-        }
-        ("cancel", None) => BulkAction::Cancel(cancel.into_cancel()?),
-        ("kick", None) => BulkAction::Kick,
-        ("redrive", None) => BulkAction::Redrive { to: None },
-        ("move", Some(to)) => BulkAction::Move(read::queue(&to)?),
-        ("move", None) => {
-            return Err(Problem::field(
-                "to",
-                "a move needs the name of the target queue",
-            ));
-        }
-        ("purge" | "cancel" | "kick" | "redrive", Some(_)) => {
-            return Err(Problem::field("to", "only a move takes a target queue"));
-        }
-        _ => return Err(Problem::no_such_page()),
-    };
+    let filter = filter(&operation, &mut supplied)?;
+    let purges = state == ListState::Ready && filter == Filter::default();
+    let operation = action(&operation, &mut supplied, purges)?;
     let with = match &operation {
         BulkAction::Move(to) => Some(DoneWith(format!("to {to}"))),
         _ => None,
@@ -371,6 +318,62 @@ async fn in_slices<F: Future<Output = Result<BulkDone, Problem>>>(
         }
     }
     Ok(messages)
+}
+
+/// Which messages an operation is about.
+fn filter(operation: &str, supplied: &mut OperationRequest) -> Result<Filter, Problem> {
+    let bytes = |text: String| text.into_bytes().into_boxed_slice();
+    let named = |name, text: &Option<String>, base64: &Option<String>| {
+        read::bytes_of(name, text.as_deref(), base64.as_deref())
+    };
+    let attrs = std::mem::take(&mut supplied.headers).into_iter();
+    Ok(Filter {
+        body: supplied.contains.take().map(bytes),
+        key: named("key", &supplied.key, &supplied.key_base64)?,
+        name: named("name", &supplied.name, &supplied.name_base64)?,
+        attrs: attrs
+            .map(|(name, value)| (bytes(name), bytes(value)))
+            .collect(),
+        dead: operation == "redrive",
+        error: supplied.error.take().map(bytes),
+        tried: None,
+        older_ms: supplied.older_ms,
+        batch: read::batch(supplied.batch.as_deref())?,
+    })
+}
+
+/// What an operation does; `whole`: to all ready messages of its queue.
+fn action(
+    operation: &str,
+    supplied: &mut OperationRequest,
+    whole: bool,
+) -> Result<BulkAction, Problem> {
+    if operation != "cancel" && (supplied.reason.is_some() || supplied.grace_ms.is_some()) {
+        let why = "only a cancel takes reason and grace_ms";
+        return Err(Problem::field("reason", why));
+    }
+    Ok(match (operation, supplied.to.take()) {
+        ("purge", None) if whole && (supplied.all || supplied.max.is_none()) => BulkAction::Purge,
+        ("purge", None) => BulkAction::Delete,
+        ("cancel", None) => {
+            let cancel = Cancel {
+                reason: supplied.reason.take().unwrap_or_default(),
+                grace_ms: supplied.grace_ms,
+            };
+            BulkAction::Cancel(cancel.into_cancel()?)
+        }
+        ("kick", None) => BulkAction::Kick,
+        ("redrive", None) => BulkAction::Redrive { to: None },
+        ("move", Some(to)) => BulkAction::Move(read::queue(&to)?),
+        ("move", None) => {
+            let why = "a move needs the name of the target queue";
+            return Err(Problem::field("to", why));
+        }
+        ("purge" | "cancel" | "kick" | "redrive", Some(_)) => {
+            return Err(Problem::field("to", "only a move takes a target queue"));
+        }
+        _ => return Err(Problem::no_such_page()),
+    })
 }
 
 /// The reply to an operation on messages, whose number the audit tells.

@@ -176,9 +176,12 @@ pub(super) fn noted(mut response: Response, held: Option<Name>) -> Response {
     response
 }
 
-fn too_long() -> Problem {
+fn check(hold_ms: u64) -> Result<(), Problem> {
+    if hold_ms <= HOLD_MAX_MS {
+        return Ok(());
+    }
     let says = format!("takes at most {HOLD_MAX_MS} ms, which is a week");
-    Problem::field("hold_ms", says)
+    Err(Problem::field("hold_ms", says))
 }
 
 /// Hands out no message of this queue until the time is over, or again if it is 0: a pause with an
@@ -190,9 +193,7 @@ pub(super) async fn queue(
     OfQueue(queue): OfQueue,
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
-    if hold_ms > HOLD_MAX_MS {
-        return Err(too_long());
-    }
+    check(hold_ms)?;
     let (key, for_ms) = (None, hold_ms);
     let answer = api
         .ask(&requester, Command::Hold { queue, key, for_ms })
@@ -213,9 +214,7 @@ pub(super) async fn hold(
     RequestBody(HoldFor { hold_ms }, _share): RequestBody<HoldFor>,
 ) -> Answer {
     let queue = read::queue(&queue)?;
-    if hold_ms > HOLD_MAX_MS {
-        return Err(too_long());
-    }
+    check(hold_ms)?;
     let command = Command::Hold {
         queue,
         key: Some(key.into_bytes().into()),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use axum::extract::Request;
+use axum::response::IntoResponse as _;
 use hyper::{Method, StatusCode};
 use quintet_client::FOLDER;
 use quintet_control::{Head, RECORDS_MAX, Text};
@@ -142,25 +143,17 @@ pub(super) async fn store(
         if !messages::TOKEN_BYTES.contains(&token.len()) {
             return Err(Problem::field("tokens", "takes tokens of 1 to 255 bytes"));
         }
-        let none = || {
-            Problem::field(
-                "tokens",
-                "the position of a token is behind the last message",
-            )
-        };
-        let put = puts.get_mut(*at).ok_or_else(none)?;
+        let why = "the position of a token is behind the last message";
+        let put = puts.get_mut(*at);
+        let put = put.ok_or_else(|| Problem::field("tokens", why))?;
         put.more.get_or_insert_default().dedupe = Some(dedupe(token));
     }
     let all = length.saturating_sub(line.len() as u64);
-    if lens
-        .iter()
-        .try_fold(0, |sum: u64, &len| sum.checked_add(len))
-        != Some(all)
-    {
-        return Err(Problem::field(
-            "messages",
-            "the sum of their bytes is not the length of the bodies that follow",
-        ));
+    let mut sum = lens.iter();
+    let sum = sum.try_fold(0, |sum: u64, &len| sum.checked_add(len));
+    if sum != Some(all) {
+        let why = "the sum of their bytes is not the length of the bodies that follow";
+        return Err(Problem::field("messages", why));
     }
     let small = lens.iter().all(|&len| len <= messages::SMALL as u64);
     let _room = match &lens[..] {
@@ -188,9 +181,7 @@ pub(super) async fn store(
         return Err(Problem::unexpected());
     };
     let ids = ids.into_iter().map(|id| id.0).collect();
-    let mut response = reply::document(&Imported { ids });
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    Ok((StatusCode::CREATED, reply::document(&Imported { ids })).into_response())
 }
 
 /// True for requests whose errors close the connection: clients send the next ones before the
@@ -206,16 +197,11 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
         return wrong("queue", "names another queue than the address does");
     }
     // Another user that could would read, and remove, the files of another message.
-    if !requester.may_server()
-        && head
-            .attrs
-            .iter()
-            .any(|(name, _)| name.0 == FOLDER.as_bytes())
-    {
-        return wrong(
-            "attrs",
-            "the attribute dir is the server's own: a user with the right \"server\" may set it",
-        );
+    let mut names = head.attrs.iter().map(|(name, _)| &name.0);
+    if !requester.may_server() && names.any(|name| *name == FOLDER.as_bytes()) {
+        let why =
+            "the attribute dir is the server's own: a user with the right \"server\" may set it";
+        return wrong("attrs", why);
     }
     Ok(head.put())
 }

@@ -401,6 +401,19 @@ impl Api {
     }
 }
 
+/// Runs what may wait for the disk or other nodes, in a thread for that.
+///
+/// # Errors
+/// It panicked: 500.
+pub async fn blocking<T, F>(ask: F) -> Result<T, Problem>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let answer = tokio::task::spawn_blocking(ask).await;
+    answer.map_err(|error| Problem::internal(error.to_string()))
+}
+
 /// Returns when the client ends its side of the connection, and when the server stops.
 async fn let_go(client: Option<&Client>) {
     match client {

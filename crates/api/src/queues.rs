@@ -34,11 +34,10 @@ impl Api {
 pub(super) async fn list(Call { api, requester }: Call, uri: Uri) -> Answer {
     let query = read::Query::of(&uri, &["cursor"], &[])?;
     let page = api.queue_page(&requester, from(&query)?).await?;
-    let page = Queues {
+    Ok(reply::document(&Queues {
         queues: page.queues.iter().map(|stats| api.queue(stats)).collect(),
         cursor: page.next.map(cursor),
-    };
-    Ok(reply::document(&page))
+    }))
 }
 
 /// Numbers of a queue: what it holds, and what went through it.
@@ -190,10 +189,8 @@ pub(super) async fn pause(
     RequestBody(PauseFor { for_ms }, _share): RequestBody<PauseFor>,
 ) -> Answer {
     if for_ms == Some(0) {
-        return Err(Problem::field(
-            "for_ms",
-            "takes 1 ms or more; to end a pause, send resume",
-        ));
+        let why = "takes 1 ms or more; to end a pause, send resume";
+        return Err(Problem::field("for_ms", why));
     }
     api.pause(&requester, queue, for_ms).await
 }

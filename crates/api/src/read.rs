@@ -7,7 +7,9 @@ use bytes::Bytes;
 use hyper::{HeaderMap, Uri};
 use md5::{Digest as _, Md5};
 use percent_encoding::percent_decode_str;
-use quintet_types::{BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State};
+use quintet_types::{
+    BatchId, ListState, Message, MessageId, MessageVersion, Name, QueueId, State, Wait,
+};
 use serde::de::{Deserialize as _, DeserializeOwned, Deserializer, Error as _};
 use serde_json::Value;
 
@@ -254,6 +256,15 @@ pub(super) fn connection(text: &str) -> Result<u64, Problem> {
 /// A field gives a longer wait than [`WAIT_MAX_MS`].
 pub(super) fn wait_too_long(field: &str, ms: u64) -> Problem {
     Problem::field(field, format!("takes at most {WAIT_MAX_MS} ms; not {ms}"))
+}
+
+/// How long a request waits, as its field `wait_ms` says.
+pub(super) fn wait(ms: u64) -> Result<Wait, Problem> {
+    match ms {
+        0 => Ok(Wait::No),
+        1..=WAIT_MAX_MS => Ok(Wait::For(ms)),
+        _ => Err(wait_too_long("wait_ms", ms)),
+    }
 }
 
 /// The batch of a filter.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
@@ -19,7 +19,7 @@ use quintet_http::{
 };
 use quintet_types::{
     Body, Bound, Command, CommandError, Lease, Message, Name, Outcome, Peek, State as Stands, Take,
-    Verb, Wait,
+    Verb,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -28,10 +28,9 @@ use utoipa::ToSchema;
 use super::call::{Answer, Call, OfMessage, OfQueue};
 use super::path::Path;
 use super::problem::Problem;
-use super::read::WAIT_MAX_MS;
 use super::types::NewMessage;
 use super::uploads::is_slow;
-use super::{Api, bulk, messages, read};
+use super::{Api, blocking, bulk, messages, read};
 
 /// Bytes of the line before a message's body at most.
 const LINE_MAX: usize = 1 << 20;
@@ -220,10 +219,8 @@ pub(super) async fn put(
     let (line, rest, _share) = came.line(&api).await?;
     let message: NewMessage = read::parsed(&line)?;
     if message.body.is_some() || message.body_base64.is_some() {
-        return Err(Problem::field(
-            "body",
-            "the body follows the line of JSON: leave it out here",
-        ));
+        let why = "the body follows the line of JSON: leave it out here";
+        return Err(Problem::field("body", why));
     }
     let mut put = api.new_put(&queue, message, 0, None).await?;
     let length = length.saturating_sub(line.len() as u64);
@@ -232,9 +229,8 @@ pub(super) async fn put(
     let (Outcome::Put { id, fresh }, _) = requested else {
         return Err(Problem::unexpected());
     };
-    let mut response = reply::document(&Put { id: id.0, fresh });
-    *response.status_mut() = StatusCode::CREATED;
-    Ok(response)
+    let put = Put { id: id.0, fresh };
+    Ok((StatusCode::CREATED, reply::document(&put)).into_response())
 }
 
 /// The result of `all`, unless it takes longer.
@@ -346,8 +342,7 @@ impl Api {
         let _turn = self.uploads.turn(came.peer, came.timeout).await?;
         let (feed, mut pieces) = upload::pipe();
         let (client_api, queue) = (self.client_api(), queue.clone());
-        let stored =
-            tokio::task::spawn_blocking(move || client_api.store(&queue, length, &mut pieces));
+        let stored = blocking(move || client_api.store(&queue, length, &mut pieces));
         let fed = async {
             let (mut bytes, mut took) = (first.len() as u64, Duration::ZERO);
             let mut wanted = feed.give(first).await;
@@ -373,13 +368,13 @@ impl Api {
             Ok(())
         };
         let (stored, fed) = tokio::join!(stored, fed);
-        match stored {
-            Ok(Ok(body)) => fed.map(|()| body),
-            Ok(Err(StoreError::Refused(command_error))) => Err(Problem::refused(command_error)),
-            Ok(Err(StoreError::Source(_))) => Err(fed
-                .err()
-                .unwrap_or_else(|| quintet_http::Problem::BrokeOff.into())),
-            Err(error) => Err(Problem::internal(error.to_string())),
+        match stored? {
+            Ok(body) => fed.map(|()| body),
+            Err(StoreError::Refused(command_error)) => Err(Problem::refused(command_error)),
+            Err(StoreError::Source(_)) => {
+                fed?;
+                Err(quintet_http::Problem::BrokeOff.into())
+            }
         }
     }
 }
@@ -406,21 +401,14 @@ pub(super) async fn take(Call { api, requester }: Call, request: Request) -> Ans
         return Err(Problem::field("queues", "takes one queue at least"));
     }
     if requested.queues.len() > QUEUES_MAX {
-        return Err(Problem::field(
-            "queues",
-            format!("takes at most {QUEUES_MAX} queues"),
-        ));
+        let why = format!("takes at most {QUEUES_MAX} queues");
+        return Err(Problem::field("queues", why));
     }
-    if requested.wait_ms > WAIT_MAX_MS {
-        return Err(read::wait_too_long("wait_ms", requested.wait_ms));
-    }
+    let wait = read::wait(requested.wait_ms)?;
     let queues = requested.queues.iter().map(|queue| read::queue(queue));
     let take = Take {
         queues: queues.collect::<Result<_, _>>()?,
-        wait: match requested.wait_ms {
-            0 => Wait::No,
-            ms => Wait::For(ms),
-        },
+        wait,
         messages_max: 1,
         ..Take::default()
     };

@@ -232,8 +232,7 @@ impl Api {
     }
 
     async fn steered(&self, act: ScheduleAct, name: &str) -> Answer {
-        let done = self.steer_schedule(act, name).await?;
-        Ok(respond(done))
+        self.steer_schedule(act, name).await.map(respond)
     }
 
     /// The state of a message, or how it ended.

@@ -123,8 +123,7 @@ pub(super) async fn operate(
     if !is_heard {
         return Err(Problem::stopping());
     }
-    let mut response = reply::document(&ordered);
-    *response.status_mut() = StatusCode::ACCEPTED;
+    let mut response = (StatusCode::ACCEPTED, reply::document(&ordered)).into_response();
     response.extensions_mut().insert(operation);
     Ok(response)
 }

@@ -266,10 +266,8 @@ impl Cancel {
         let most = quintet_types::Cancel::GRACE_MAX_MS;
         let grace_ms = self.grace_ms.unwrap_or(quintet_types::Cancel::GRACE_MS);
         if grace_ms > most {
-            return Err(Problem::field(
-                "grace_ms",
-                format!("takes at most {most} ms, which is a week; not {grace_ms}"),
-            ));
+            let why = format!("takes at most {most} ms, which is a week; not {grace_ms}");
+            return Err(Problem::field("grace_ms", why));
         }
         let reason = self.reason.into_bytes().into();
         Ok(quintet_types::Cancel { reason, grace_ms })

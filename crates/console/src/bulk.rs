@@ -175,7 +175,7 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
     let messages = words::of(total, "message", "messages");
     let many = sure(names.len());
     let loses = bulk.operation().is_some();
-    let page = Page {
+    render(&Page {
         frame: context
             .frame
             .of(format!("{} {many}", bulk.verb_words()), "queues"),
@@ -193,8 +193,7 @@ pub(super) async fn page(context: PageRequest, Path(word): Path<String>) -> Answ
         rows,
         queues: if loses { Vec::new() } else { names },
         tokens,
-    };
-    render(&page)
+    })
 }
 
 fn question(

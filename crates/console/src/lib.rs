@@ -194,17 +194,11 @@ impl PageRequest {
     /// The form of an operation, from a page of ours.
     ///
     /// # Errors
-    /// As of [`PageRequest::must_be_ours`], or it is over a limit, too slow or no form.
+    /// It does not bring the token its page had, or is over a limit, too slow or no form.
     async fn form(&self, request: Request) -> Result<RequestBody, Problem> {
         let fields = self.console.app.form(request).await?;
-        self.must_be_ours(&fields.form)?;
-        Ok(fields)
-    }
-
-    /// Refuses a form that does not bring the token its page had.
-    fn must_be_ours(&self, form: &Form) -> Result<(), Problem> {
-        match form.get("csrf") == Some(&self.frame.csrf) {
-            true => Ok(()),
+        match fields.form.get("csrf") == Some(&self.frame.csrf) {
+            true => Ok(fields),
             false => Err(Problem::forbidden(
                 "the form is from before the server's start, or from another login: load its page \
                  again",
@@ -221,6 +215,12 @@ fn render(page: &impl Template) -> Answer {
 /// The queue of an address.
 fn queue_of(part: &str) -> Result<Name, Problem> {
     names::of_address(part).ok_or_else(Problem::no_such_page)
+}
+
+/// A text of an address.
+fn text_of(part: &str) -> Result<String, Problem> {
+    let text = String::from_utf8(queue_of(part)?.as_bytes().to_vec());
+    text.map_err(|_| Problem::no_such_page())
 }
 
 /// All its pages.

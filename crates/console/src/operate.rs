@@ -9,7 +9,7 @@ use quintet_client::{AuditLine, HookEvent, Setting, Source};
 use super::frame::Frame;
 use super::names::seen;
 use super::{Answer, PageRequest, render, words};
-use quintet_api::{Problem, in_a_line};
+use quintet_api::{Problem, blocking, in_a_line};
 
 /// Lines of the audit on a page.
 const LINES: usize = 500;
@@ -86,15 +86,14 @@ pub(crate) async fn settings(context: PageRequest) -> Answer {
             }),
         }
     }
-    let page = Settings {
+    render(&Settings {
         frame: context.frame.of("Settings", "settings"),
         said,
         has,
         all_count,
         said_count,
         tables,
-    };
-    render(&page)
+    })
 }
 
 /// How long a reload is waited for before the page says that it is still to come.
@@ -150,12 +149,11 @@ struct Hooks {
 pub(super) async fn hooks(context: PageRequest) -> Answer {
     let mut events = context.client_api().hook_events();
     events.sort_by_key(|event| std::cmp::Reverse(event.errors));
-    let page = Hooks {
+    render(&Hooks {
         frame: context.frame.of("Hooks", "hooks"),
         errors: events.iter().map(|event| event.errors).sum(),
         rows: events.into_iter().map(Event::new).collect(),
-    };
-    render(&page)
+    })
 }
 
 struct Line {
@@ -206,20 +204,16 @@ pub(super) async fn log(context: PageRequest) -> Answer {
     let has = context.query()?.get("has").unwrap_or_default().to_owned();
     let _room = context.console.api.room(LOG_BYTES)?;
     let client_api = context.client_api();
-    let read = tokio::task::spawn_blocking(move || client_api.audit(LINES));
-    let read = read
-        .await
-        .map_err(|error| Problem::internal(error.to_string()))?;
+    let read = blocking(move || client_api.audit(LINES)).await?;
     let lines = read.map_err(|error| Problem::internal(format!("the audit: {error}")))?;
     let looked = lines.len();
     let rows = lines.into_iter().rev().map(Line::new);
-    let page = Log {
+    render(&Log {
         frame: context.frame.of("Log", "log"),
         rows: rows.filter(|line| line.has(&has)).collect(),
         has,
         looked,
-    };
-    render(&page)
+    })
 }
 
 #[cfg(test)]

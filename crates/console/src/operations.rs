@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use askama::Template;
@@ -22,7 +22,7 @@ use super::names::{self, Named};
 use super::queue::number;
 use super::{Answer, PageRequest, queue_of, render, words};
 use quintet_api::{DURATION_MAX_MS, Path, Problem};
-use quintet_http::{DoneWith, Form, Requester, reply};
+use quintet_http::{DoneWith, Form, Requester, locked, reply};
 
 /// All but what is reserved.
 pub(super) const STATES: [ListState; 5] = [
@@ -80,7 +80,7 @@ impl Jobs {
             stop: AtomicBool::new(false),
             end: OnceLock::new(),
         });
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = locked(&self.all);
         if all.len() >= JOBS_MAX {
             all.pop_front();
         }
@@ -99,7 +99,7 @@ impl Jobs {
     /// The user's operations, newest first.
     fn of(&self, context: &PageRequest) -> Vec<Arc<Job>> {
         let who = ask::who(context);
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = locked(&self.all);
         let mine = all.iter().rev().filter(|job| {
             let began = job
                 .requester
@@ -589,7 +589,7 @@ struct Page {
 pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> Answer {
     let job = context.console.jobs.get(&number, &context)?;
     let queue = Named::new(&job.queue);
-    let page = Page {
+    render(&Page {
         frame: context
             .frame
             .of(format!("Operation {}", job.number), "queues")
@@ -601,8 +601,7 @@ pub(super) async fn page(context: PageRequest, Path(number): Path<String>) -> An
         done: job.done.load(Ordering::Relaxed),
         counted: job.counted.max(1),
         over: job.end.get().is_some(),
-    };
-    render(&page)
+    })
 }
 
 struct Row {
@@ -641,11 +640,10 @@ pub(super) async fn list(context: PageRequest) -> Answer {
             counted: job.counted.max(1),
             over: job.end.get().is_some(),
         });
-    let page = List {
+    render(&List {
         frame: context.frame.of("Bulk operations", "operations").live(""),
         rows: rows.collect(),
-    };
-    render(&page)
+    })
 }
 
 /// `POST /operations/N/do/stop`.

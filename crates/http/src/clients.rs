@@ -2,11 +2,10 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
@@ -19,11 +18,8 @@ use crate::attempts::Attempts;
 use crate::consumers::{Consumer, Consumers, WORKER_MAX};
 use crate::cookie::Session;
 use crate::gate::Gate;
+use crate::locks::locked;
 use crate::watched::FarEnd;
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// All listeners' connections, by number.
 pub struct Clients {
@@ -130,12 +126,6 @@ struct Last {
 pub struct Present {
     clients: Arc<Clients>,
     client: Arc<Client>,
-}
-
-impl fmt::Debug for Clients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} clients of HTTP", locked(&self.there).clients.len())
-    }
 }
 
 impl Default for Clients {
@@ -311,12 +301,6 @@ impl Drop for Present {
     fn drop(&mut self) {
         let mut there = locked(&self.clients.there);
         there.clients.remove(&self.client.id);
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client({})", self.id)
     }
 }
 

@@ -23,6 +23,7 @@ mod guest;
 mod head;
 pub mod held;
 mod interruptible;
+mod locks;
 mod pace;
 mod paced;
 pub mod paths;
@@ -54,6 +55,7 @@ pub use gate::{
 pub use guard::{Denied, Guard, LoginCheck, Logins, User, is_one_of};
 pub use guest::Guest;
 pub use interruptible::interruptible;
+pub use locks::locked;
 pub use pace::pace;
 pub use payer::{Payer, RequestMemory};
 pub use quintet_client::{Did, Share};

@@ -163,14 +163,6 @@ pub struct ForwardedConnection {
     pub counted: Counted,
 }
 
-impl std::fmt::Debug for ForwardedConnection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ForwardedConnection")
-            .field("peer", &self.peer)
-            .finish()
-    }
-}
-
 /// A connected socket that belongs to no runtime yet.
 #[derive(Debug)]
 pub enum Connected {

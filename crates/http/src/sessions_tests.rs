@@ -7,7 +7,7 @@ use quintet_types::{Name, Operation, Verb};
 use super::*;
 use crate::clients::Clients;
 use crate::cookie::TOKEN;
-use crate::gate::{Counted, Pace};
+use crate::gate::{Counted, Pace, Tell};
 
 /// Everybody's login counts if it came with this number.
 #[derive(Default)]

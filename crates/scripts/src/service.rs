@@ -135,6 +135,13 @@ impl Rq {
         lock(&self.queues).values().map(Arc::clone).collect()
     }
 
+    /// Has the queue's consumer look again, if a script takes its messages.
+    pub(crate) fn kick(&self, name: &str) {
+        if let Some(queue) = self.scripted(name) {
+            queue.kick();
+        }
+    }
+
     pub(crate) fn ask(&self, command: Command) -> Outcome {
         ScopedClient::new(&*self.client_api).ask(command)
     }

@@ -3,17 +3,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use quintet_http::locked;
 use ring::digest;
 use tokio::sync::watch;
 
 use crate::fault::Fault;
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Calls that are remembered at most.
 const CALLS_MAX: usize = 65_536;

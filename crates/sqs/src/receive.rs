@@ -22,7 +22,7 @@ use crate::reply::{Received, Reply, Valued};
 use crate::request;
 use crate::send::sequence;
 use crate::value::{Value, ValueKind};
-use crate::whole::Whole;
+use crate::whole::within;
 use quintet_http::{Client, Undo, Waits};
 
 /// Messages of an answer at most, as AWS has it.
@@ -55,25 +55,6 @@ struct ReceiveRequest {
     attempt: Option<String>,
 }
 
-fn within(
-    supplied: &Option<Whole>,
-    least: i64,
-    most: i64,
-    parameter: &str,
-    reason: &str,
-) -> Result<Option<u64>, Fault> {
-    let Some(supplied) = supplied else {
-        return Ok(None);
-    };
-    let number = supplied
-        .within(least, most)
-        .and_then(|n| u64::try_from(n).ok());
-    match number {
-        Some(number) => Ok(Some(number)),
-        None => Err(Fault::value(supplied, parameter, reason)),
-    }
-}
-
 impl Sqs {
     fn parse_request(&self, input: ReceiveMessage) -> Result<ReceiveRequest, Fault> {
         let open = self.limits.open;
@@ -81,23 +62,20 @@ impl Sqs {
         let name = request::queue(&input.queue_url)?.to_owned();
         let max = within(
             &input.max_number_of_messages,
-            1,
-            most(MESSAGES_MAX, OPEN_MESSAGES_MAX),
             "MaxNumberOfMessages",
+            (1, most(MESSAGES_MAX, OPEN_MESSAGES_MAX)),
             "Must be between 1 and 10, if provided.",
         )?;
         let wait = within(
             &input.wait_time_seconds,
-            0,
-            most(WAIT_MAX_S, OPEN_WAIT_MAX_S),
             "WaitTimeSeconds",
+            (0, most(WAIT_MAX_S, OPEN_WAIT_MAX_S)),
             "Must be >= 0 and <= 20, if provided.",
         )?;
         let visibility = within(
             &input.visibility_timeout,
-            0,
-            most(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S),
             "VisibilityTimeout",
+            (0, most(VISIBILITY_MAX_S, OPEN_VISIBILITY_MAX_S)),
             "Must be between 0 and 43200, if provided.",
         )?;
         if let Some(id) = &input.receive_request_attempt_id {
@@ -169,10 +147,8 @@ impl Sqs {
                 && context.shards.as_server().numbers(&queue).await?.limited
                     == Some(TakeLimit::InFlight)
             {
-                return Err(Fault::new(
-                    Shape::OverLimit,
-                    "The maximum number of in flight messages is reached.",
-                ));
+                let why = "The maximum number of in flight messages is reached.";
+                return Err(Fault::new(Shape::OverLimit, why));
             }
         }
         let waited = match requested.wait_ms {

@@ -8,7 +8,7 @@ use quintet_types::{
 };
 use ring::digest;
 
-use crate::ask::{ShardClient, accepted, unexpected};
+use crate::ask::{ShardClient, accepted, if_there, unexpected};
 use crate::batch;
 use crate::digest::of_body;
 use crate::fault::{Fault, Shape};
@@ -54,10 +54,9 @@ impl Fifo {
                 names::hex(sum.as_ref())
             }
             (None, false) => {
-                return Err(Fault::parameter(
-                    "The queue should either have ContentBasedDeduplication enabled or \
-                     MessageDeduplicationId provided explicitly",
-                ));
+                let why = "The queue should either have ContentBasedDeduplication enabled or \
+                     MessageDeduplicationId provided explicitly";
+                return Err(Fault::parameter(why));
             }
         };
         let group = sent.group.as_deref().unwrap_or_default();
@@ -138,9 +137,8 @@ impl Sqs {
         }
         batch::check_bytes(bytes, self.limits.message_bytes_max)?;
         if fifo && good.iter().any(|(_, sent)| sent.group.is_none()) {
-            return Err(Fault::parameter(
-                "The request must contain the parameter MessageGroupId.",
-            ));
+            let why = "The request must contain the parameter MessageGroupId.";
+            return Err(Fault::parameter(why));
         }
         let sents = good.iter().map(|(_, sent)| sent);
         let setup = self.setup_if_needed(context, &name, fifo, sents).await?;
@@ -186,12 +184,10 @@ impl Sqs {
         }
         let queue = Name::new(name.as_bytes());
         self.must_have(context, Verb::Put, &queue)?;
-        match context.shards.as_server().setup(&queue).await {
-            Ok(setup) => Ok(Some(setup)),
-            Err(fault) if fault.shape == Shape::QueueDoesNotExist && self.options.auto_create => {
-                Ok(None)
-            }
-            Err(fault) => Err(fault),
+        let setup = context.shards.as_server().setup(&queue).await;
+        match self.options.auto_create {
+            true => if_there(setup),
+            false => setup.map(Some),
         }
     }
 

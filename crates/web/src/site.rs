@@ -46,19 +46,11 @@ pub struct Site {
 /// First part of the API's addresses.
 const API: &str = "/api/v1/";
 
-const WRONG_HOST: &str = "this server has another name; hosts = \"NAME\" in its settings adds one";
-
 /// Sheets, scripts and icons, which are in the binary.
 const ASSETS: &str = "/assets/";
 
 /// The realm when none is set, as RQ has it.
 const RQ: &str = "RQ";
-
-impl std::fmt::Debug for Site {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Site").finish_non_exhaustive()
-    }
-}
 
 impl Serve for Site {
     fn protocol(&self) -> &'static str {
@@ -219,17 +211,10 @@ impl Site {
             .ok_or_else(|| Problem::not_found("Page"))?
             .into_owned();
         // A health check knows no password.
-        if path == "/healthz" || path == "/livez" {
-            return Ok(self.health().await);
-        }
-        if path == "/readyz" {
-            return Ok(match self.client_api.unready() {
-                None => self.readiness().await,
-                Some(why) => {
-                    let text = format!("503 - {why}");
-                    plain(StatusCode::SERVICE_UNAVAILABLE, text)
-                }
-            });
+        match path.as_str() {
+            "/healthz" | "/livez" => return Ok(self.health().await),
+            "/readyz" => return Ok(self.readiness().await),
+            _ => {}
         }
         if self.rq.is_none() && !path.starts_with(API) && path != "/metrics" {
             return Err(Problem::not_found("Page"));
@@ -265,9 +250,7 @@ impl Site {
                 if gate.is_some()
                     && console::is_page(request.method(), &path, request.headers()) =>
             {
-                let query = request.uri().query().map(|query| format!("?{query}"));
-                let target = format!("{path}{}", query.unwrap_or_default());
-                return Ok(console::lead(&self.app, &target));
+                return Ok(console::lead(&self.app, &with_query(&path, request.uri())));
             }
             Err(denied) => return self.deny(denied, &path),
         };
@@ -305,36 +288,31 @@ impl Site {
         request.extensions_mut().insert(payer);
         request.extensions_mut().insert(requester);
         if path != request.uri().path() {
-            let target = match request.uri().query() {
-                Some(query) => format!("{path}?{query}"),
-                None => path.clone(),
-            };
-            *request.uri_mut() = target
+            *request.uri_mut() = with_query(&path, request.uri())
                 .parse::<Uri>()
                 .map_err(|error| Problem::bad(format!("bad address: {error}")))?;
         }
         let mut router = self.router().clone();
-        match tower_service::Service::call(&mut router, request).await {
-            Ok(response) => {
-                let extensions = response.extensions();
-                let operation = extensions.get().copied().unwrap_or(operation);
-                if let Some((who, gate)) = known.filter(|_| operation.is_recorded()) {
-                    let mut act = match operation == Operation::Hold {
-                        // The address has the lease's token.
-                        true => operation.name().to_owned(),
-                        false => format!("{method} {path}"),
-                    };
-                    if let Some(DoneWith(words)) = extensions.get() {
-                        act = format!("{act} {words}");
-                    }
-                    let did = extensions.get().copied().unwrap_or_default();
-                    let status = response.status().as_u16();
-                    gate.note(who, peer, (operation, &act), (status, did));
-                }
-                Ok(response)
-            }
+        let response = match tower_service::Service::call(&mut router, request).await {
+            Ok(response) => response,
             Err(never) => match never {},
+        };
+        let extensions = response.extensions();
+        let operation = extensions.get().copied().unwrap_or(operation);
+        if let Some((who, gate)) = known.filter(|_| operation.is_recorded()) {
+            let mut act = match operation == Operation::Hold {
+                // The address has the lease's token.
+                true => operation.name().to_owned(),
+                false => format!("{method} {path}"),
+            };
+            if let Some(DoneWith(words)) = extensions.get() {
+                act = format!("{act} {words}");
+            }
+            let did = extensions.get().copied().unwrap_or_default();
+            let status = response.status().as_u16();
+            gate.note(who, peer, (operation, &act), (status, did));
         }
+        Ok(response)
     }
 
     /// The requester: by the session of a browser, or by the credentials of the request.
@@ -365,22 +343,16 @@ impl Site {
     /// # Errors
     /// The reason in `denied`; the answer asks for a login that is needed.
     fn deny(&self, denied: Denied, path: &str) -> Result<Response, Problem> {
-        let text = match denied {
-            Denied::Address => "your address is not in allowed_ips of this listener",
-            Denied::Host if path.starts_with(API) => {
-                return Ok(quintet_api::wrong_host(WRONG_HOST));
-            }
-            Denied::Host => WRONG_HOST,
-            Denied::Origin => "a page of another site may not do this",
-            Denied::NotNow(why) => {
-                return Err(Problem::with_text(StatusCode::SERVICE_UNAVAILABLE, why));
-            }
+        let of_api = path.starts_with(API);
+        let status = match denied {
+            Denied::Host if of_api => return Ok(quintet_api::wrong_host(denied.text())),
+            Denied::Address | Denied::Host | Denied::Origin => StatusCode::FORBIDDEN,
+            Denied::NotNow(_) => StatusCode::SERVICE_UNAVAILABLE,
             Denied::Login => {
                 let needed = Problem::with_text(
                     StatusCode::UNAUTHORIZED,
                     "log in first: this server needs a name and a password, or a token",
                 );
-                let of_api = path.starts_with(API);
                 let mut response = match of_api {
                     true => quintet_api::site_error(needed),
                     false => needed.into_response(),
@@ -397,11 +369,14 @@ impl Site {
                 return Ok(response);
             }
         };
-        Err(Problem::with_text(StatusCode::FORBIDDEN, text))
+        Err(Problem::with_text(status, denied.text()))
     }
 
     /// The health of the server, and its state in its cluster.
     async fn readiness(&self) -> Response {
+        if let Some(why) = self.client_api.unready() {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, format!("503 - {why}"));
+        }
         let health = self.health().await;
         match self
             .client_api
@@ -426,5 +401,13 @@ impl Site {
                 "503 - the shards do not answer",
             ),
         }
+    }
+}
+
+/// An address of this site, with the query of the request.
+fn with_query(path: &str, uri: &Uri) -> String {
+    match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
     }
 }

@@ -10,7 +10,7 @@ use quintet_scripts::{Fault, Method, NewMessage, Rq};
 use quintet_types::{CommandError, Operation};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, escaped, existing, problem};
+use super::{Answer, back, escaped, existing, problem, told};
 use crate::app::App;
 use crate::pages;
 use quintet_http::{
@@ -91,10 +91,7 @@ pub(super) async fn create(
             rq.create_routed(&requested, message, method)
         })
         .await?;
-    // That it failed would be taken for not stored.
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
-        return Err(problem(fault));
-    }
+    let result = told(result)?;
     if !html {
         let mut response = document(&result_value(&result));
         if matches!(result, Err(Fault::Down)) {
@@ -110,9 +107,7 @@ pub(super) async fn create(
         Err(fault) => format!("Error creating message: {fault}"),
     };
     if form.form.says("back") {
-        return Ok(app
-            .http
-            .back(&form.form, &format!("q/{}", escaped(&queue)), notice));
+        return Ok(back(&app, &form.form, &queue, notice));
     }
     let page = pages::Text {
         root: &app.http.settings().relative_root,
@@ -262,10 +257,7 @@ async fn act_by(
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| run(rq, &requested, &which)))
         .await?;
-    if let Err(fault @ (Fault::QueueNotFound | Fault::Refused(CommandError::Unknown))) = &result {
-        return Err(problem(fault));
-    }
-    let result = result.map(|()| act.done);
+    let result = told(result)?.map(|()| act.done);
     if json {
         return Ok(document(&result_value(&result.map_err(gone))));
     }
@@ -300,15 +292,8 @@ pub(super) async fn clone(
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| rq.clone_message(&requested, &id)))
         .await?;
-    if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
-        return Err(problem(fault));
-    }
-    if form.form.get("x_format") == Some("json") {
-        return Ok(document(&result_value(&result.map_err(gone))));
-    }
-    result.map_err(|fault| problem(&fault))?;
-    let notice = "Message cloned successfully".to_owned();
-    Ok(app.http.redirect(&format!("q/{}", escaped(&queue)), notice))
+    let page = format!("q/{}", escaped(&queue));
+    changed(&app, &form, result, &page, "Message cloned successfully")
 }
 
 pub(super) async fn run_now(
@@ -321,16 +306,25 @@ pub(super) async fn run_now(
     let result = app
         .ask(move |rq| existing(rq, &requested).and_then(|()| rq.run_now(&requested, &which)))
         .await?;
-    if let Err(fault @ Fault::Refused(CommandError::Unknown)) = &result {
-        return Err(problem(fault));
-    }
-    if form.form.get("x_format") == Some("json") {
-        let result = result.map(|()| "msg set to run now").map_err(gone);
-        return Ok(reply::document(&result_value(&result)));
-    }
-    result.map_err(|fault| problem(&fault))?;
+    let result = result.map(|()| "msg set to run now".to_owned());
     let page = format!("q/{}/{}", escaped(&queue), escaped(&id));
-    Ok(app
-        .http
-        .redirect(&page, "Message in run successfully".to_owned()))
+    changed(&app, &form, result, &page, "Message in run successfully")
+}
+
+/// The reply to a change, in the format that was asked for.
+fn changed(
+    app: &App,
+    form: &RequestBody,
+    result: Result<String, Fault>,
+    page: &str,
+    notice: &str,
+) -> Answer {
+    let json = form.form.get("x_format") == Some("json");
+    match result {
+        Err(fault) if !json || fault == Fault::Refused(CommandError::Unknown) => {
+            Err(problem(&fault))
+        }
+        result if json => Ok(document(&result_value(&result.map_err(gone)))),
+        _ => Ok(app.http.redirect(page, notice.to_owned())),
+    }
 }

@@ -9,7 +9,7 @@ use quintet_client::shown::plain;
 use quintet_types::{CommandError, Operation};
 use serde_json::{Value, json};
 
-use crate::admin::{Admin, AdminOp};
+use crate::admin::AdminOp;
 use crate::config::{QueueConfig, text};
 use crate::fault::Fault;
 use crate::new::{Method, NewMessage};
@@ -155,9 +155,7 @@ fn of_queue(rq: &Arc<Rq>, queue: &str, command: &str, argument: &str) -> Result<
         _ => {}
     }
     // All else is refused while the queue is down.
-    if rq.read_admin(queue) == Admin::Down {
-        return Err(Fault::Down);
-    }
+    rq.must_be_up(queue)?;
     let fields = || object(argument);
     Ok(match command {
         "create_message" => create(rq, queue, &fields()?, Method::Commit)?,
