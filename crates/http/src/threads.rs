@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
-use crate::clients::locked;
+use crate::locks::locked;
 
 /// Threads that wait for the shards and the disk, of each thread that serves;
 /// further requests wait for one. Uploads hold one each, so there are more of these than of those.

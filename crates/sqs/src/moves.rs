@@ -8,8 +8,8 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quintet_types::{
-    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Operation, Outcome,
-    Overrides, Principal, Tags, Verb,
+    BulkAction, BulkOp, Command, Cursor, Filter, ListState, Message, Name, Operation, Overrides,
+    Principal, Tags, Verb,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
