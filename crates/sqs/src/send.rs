@@ -104,7 +104,7 @@ impl Sqs {
         let going = self.going(context, &name, sent, setup.as_deref(), false)?;
         let going = going.map_err(|failed| failed.fault)?;
         let (puts, results) = (vec![going.put], going.result);
-        let stored = self.put(context, &name, puts).await?;
+        let stored = self.put(context, &name, puts, false).await?;
         let [came] = &*stored else {
             return Err(unexpected());
         };
@@ -157,7 +157,7 @@ impl Sqs {
         }
         let mut sent = Vec::new();
         if !puts.is_empty() {
-            let stored = self.put(context, &name, puts).await?;
+            let stored = self.put(context, &name, puts, true).await?;
             for ((id, result), came) in ids.into_iter().zip(results).zip(stored.iter()) {
                 match came {
                     Ok(number) => sent.push((id, Box::new(self.complete(result, *number, fifo)))),
@@ -264,9 +264,9 @@ impl Sqs {
         context: &RequestContext,
         name: &str,
         puts: Vec<Put>,
+        in_batch: bool,
     ) -> Result<Stored, Fault> {
         let shards = context.shards.clone();
-        let in_batch = puts.len() > 1;
         let make = (self.options.auto_create && names::is_ours(name, self.options.open))
             .then(|| Arc::clone(self));
         let queue = name.to_owned();
@@ -341,12 +341,14 @@ async fn put_all(
         };
         stored.push(came);
     }
-    // A queue that is not there is no matter of one message.
-    let absent = |came: &Result<u64, Fault>| {
-        came.as_ref()
-            .is_err_and(|fault| fault.shape == Shape::QueueDoesNotExist)
+    // A queue that is not there, or that is forbidden, is no matter of one message.
+    let of_all = |came: &Result<u64, Fault>| {
+        came.as_ref().is_err_and(|fault| {
+            fault.shape == Shape::QueueDoesNotExist
+                || fault.text == CommandError::NotPermitted.text()
+        })
     };
-    if (stored.iter().all(absent) || !in_batch)
+    if (stored.iter().all(of_all) || !in_batch)
         && let Some(Err(fault)) = stored.first()
     {
         return Err(fault.clone());

@@ -674,4 +674,34 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=http", "operations_on_the_server_need"]],
     },
+    Planted {
+        name: "batch-of-one-refused-whole",
+        what: "SQS refuses a batch of one as a request, and a forbidden batch entry by entry",
+        edits: &[
+            (
+                "crates/sqs/src/send.rs",
+                "puts, true).await?;",
+                "puts, false).await?;",
+            ),
+            (
+                "crates/sqs/src/send.rs",
+                "fault.text == CommandError::NotPermitted.text()",
+                "fault.text == CommandError::QueueNotFound.text()",
+            ),
+        ],
+        tests: &[
+            &["--test=sqs", "case_26_27_29_batches"],
+            &["--test=operations", "sqs_needs_the_right_before"],
+        ],
+    },
+    Planted {
+        name: "text-that-xml-spoils",
+        what: "SQS hands out attributes of other protocols whose sum does not fit their text",
+        edits: &[(
+            "crates/sqs/src/receive.rs",
+            "let (data_type, kind) = match is_carried {",
+            "let (data_type, kind) = match is_carried || !name.is_empty() {",
+        )],
+        tests: &[&["--lib", "a_text_that_a_reply_cannot_carry"]],
+    },
 ];

@@ -249,7 +249,13 @@ fn sqs_needs_the_right_before_it_looks_up_a_queue() {
         let requests = |name: &str| {
             let attribute = json!({"DataType": "String", "StringValue": "x"});
             let handle = json!({"QueueUrl": name, "ReceiptHandle": "x", "VisibilityTimeout": 5});
+            let entry = |id: &str| json!({"Id": id, "MessageBody": "x"});
+            let entries = json!([entry("a"), entry("b")]);
             [
+                (
+                    "SendMessageBatch",
+                    json!({"QueueUrl": name, "Entries": entries}),
+                ),
                 ("DeleteQueue", json!({"QueueUrl": name})),
                 ("PurgeQueue", json!({"QueueUrl": name})),
                 ("DeleteMessage", handle.clone()),
