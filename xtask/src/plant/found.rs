@@ -676,23 +676,23 @@ pub(super) const FOUND: &[Planted] = &[
     },
     Planted {
         name: "batch-of-one-refused-whole",
-        what: "SQS refuses a batch of one as a request, and a forbidden batch entry by entry",
-        edits: &[
-            (
-                "crates/sqs/src/send.rs",
-                "puts, true).await?;",
-                "puts, false).await?;",
-            ),
-            (
-                "crates/sqs/src/send.rs",
-                "fault.text == CommandError::NotPermitted.text()",
-                "fault.text == CommandError::QueueNotFound.text()",
-            ),
-        ],
-        tests: &[
-            &["--test=sqs", "case_26_27_29_batches"],
-            &["--test=operations", "sqs_needs_the_right_before"],
-        ],
+        what: "SQS refuses a batch of one as a request",
+        edits: &[(
+            "crates/sqs/src/send.rs",
+            "puts, true).await?;",
+            "puts, false).await?;",
+        )],
+        tests: &[&["--test=sqs", "case_26_27_29_batches"]],
+    },
+    Planted {
+        name: "forbidden-batch-succeeds",
+        what: "SQS answers 200 to a batch for a queue that is forbidden",
+        edits: &[(
+            "crates/sqs/src/send.rs",
+            "fault.text == CommandError::NotPermitted.text()",
+            "fault.text == CommandError::QueueNotFound.text()",
+        )],
+        tests: &[&["--test=operations", "sqs_needs_the_right_before"]],
     },
     Planted {
         name: "text-that-xml-spoils",
