@@ -704,4 +704,24 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--lib", "a_text_that_a_reply_cannot_carry"]],
     },
+    Planted {
+        name: "list-of-jobs-read-whole",
+        what: "all jobs of a PUSHB are in memory at once",
+        edits: &[(
+            "crates/wire/src/faktory/reply.rs",
+            "while self.puts.len() < AT_ONCE",
+            "while self.puts.len() < usize::MAX",
+        )],
+        tests: &[&["--test=wire", "faktory_holds_the_jobs"]],
+    },
+    Planted {
+        name: "filter-of-jobs-uncounted",
+        what: "the ids in the filter of a MUTATE are not memory of its connection",
+        edits: &[(
+            "crates/wire/src/faktory/mutate.rs",
+            "        self.jids_bytes\n            + self.left",
+            "        self.left",
+        )],
+        tests: &[&["--test=wire", "faktory_holds_the_jobs"]],
+    },
 ];
