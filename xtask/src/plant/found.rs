@@ -724,4 +724,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=wire", "faktory_holds_the_jobs"]],
     },
+    Planted {
+        name: "reserve-copies-uncounted",
+        what: "a reserve of the API copies its messages without memory for it",
+        edits: &[(
+            "crates/api/src/leases.rs",
+            "2 * (body + message.extra_bytes())",
+            "(body + message.extra_bytes()) / 8",
+        )],
+        tests: &[&["--test=web", "a_reserve_takes_memory"]],
+    },
 ];
