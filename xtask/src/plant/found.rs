@@ -734,4 +734,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=web", "a_reserve_takes_memory"]],
     },
+    Planted {
+        name: "router-goes-anywhere",
+        what: "rules of RQ's router send a message where its sender may not put",
+        edits: &[(
+            "crates/rq/src/routes/messages.rs",
+            "if to.is_some_and(|to| !requester.may(Verb::Put, to)) {",
+            "if to.is_some_and(str::is_empty) {",
+        )],
+        tests: &[&["--test=operations", "rules_of_rq_send_on"]],
+    },
 ];

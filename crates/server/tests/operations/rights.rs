@@ -229,6 +229,34 @@ fn targets_of_messages_need_the_right_to_put() {
     }
 }
 
+/// Rules of `rq_router` send messages on as the server does it.
+#[test]
+fn a_message_that_rules_of_rq_send_on_needs_the_right_where_it_is_to_go() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let data = dir.path().join("data");
+    let config = data.join("rq/config");
+    std::fs::create_dir_all(&config).expect("made");
+    let rules = "[[rule]]\ndesc = 'default'\naction = 'done'\n";
+    std::fs::write(config.join("rq_router_rules.toml"), rules).expect("written");
+    let server = start(&data, 1);
+    let login = BASE64_STANDARD.encode("ann:hush");
+    let head = format!(
+        "POST /q/ann/new_message HTTP/1.1\r\nAuthorization: Basic {login}\r\n\
+         Content-Type: application/json\r\n"
+    );
+    let put = |dest: Value| {
+        let message = json!({"dest": dest}).to_string();
+        send_request(server.address_of("http"), &head, &message)
+    };
+    for dest in ["sec", "http://there:3333/q/sec", "http://there:3333/q/sec/"] {
+        assert_eq!(put(json!(dest)).0, 403, "{dest}");
+    }
+    for dest in [json!(null), json!(""), json!("http://there:3333/q/ann-2")] {
+        let (status, reply) = put(dest);
+        assert_eq!((status, &reply[0]), (200, &json!("ok")), "{reply}");
+    }
+}
+
 #[test]
 fn sqs_needs_the_right_before_it_looks_up_a_queue() {
     for shards in [1, 4] {
