@@ -176,7 +176,7 @@ pub(super) async fn store(
             room
         }
         [_] => {
-            puts[0].body = api.upload(&queue, all, rest, came).await?;
+            puts[0].body = api.upload(&queue, all, rest, &mut came).await?;
             None
         }
         _ => {

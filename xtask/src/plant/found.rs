@@ -744,4 +744,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=operations", "rules_of_rq_send_on"]],
     },
+    Planted {
+        name: "key-forgets-the-body",
+        what: "another body of a record under a used Idempotency-Key is dropped as a repeat",
+        edits: &[(
+            "crates/api/src/records.rs",
+            "(read::sum(&line) ^ u64::from_be_bytes(body)).max(1)",
+            "read::sum(&line) | u64::from_be_bytes(body) >> 63 >> 1",
+        )],
+        tests: &[&["--test=web", "a_record_with_a_used_key"]],
+    },
 ];
