@@ -754,4 +754,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=web", "a_record_with_a_used_key"]],
     },
+    Planted {
+        name: "target-asked-again",
+        what: "a change of one setting takes a right on targets that others have set",
+        edits: &[(
+            "crates/host/src/access/permit.rs",
+            "!self.may_lead_to(principal, to, Some(&**from))",
+            "!self.may_lead_to(principal, to, Some(&**from).and(None))",
+        )],
+        tests: &[&["--test=operations", "other_settings_change_beside"]],
+    },
 ];

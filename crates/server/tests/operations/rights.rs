@@ -360,6 +360,30 @@ fn a_move_task_puts_nothing_where_its_starter_may_not_put() {
 }
 
 #[test]
+fn other_settings_change_beside_a_target_that_somebody_else_has_set() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(&dir.path().join("data"), 1);
+    let x = json!({"messages": [{"body": "x"}]});
+    for queue in ["ann", "sec"] {
+        let path = format!("POST /queues/{queue}/messages");
+        assert_eq!(api(&server, "bob", &path, &x).0, 201);
+    }
+    let set = |name: &str, change: Value| {
+        let (status, _) = api(&server, name, "PATCH /queues/ann/settings", &change);
+        status
+    };
+    for (own, other) in [("dead_letter", "expire_to"), ("expire_to", "dead_letter")] {
+        assert_eq!(set("bob", json!({own: "sec"})), 200);
+        assert_eq!(set("ann", json!({"attempts_max": 3})), 200, "{own}");
+        // It is no right to name the target anew.
+        assert_eq!(set("ann", json!({own: "sec2"})), 403);
+        assert_eq!(set("ann", json!({other: "sec"})), 403);
+        assert_eq!(set("ann", json!({own: null})), 200);
+        assert_eq!(set("ann", json!({own: "sec"})), 403);
+    }
+}
+
+#[test]
 fn only_the_server_has_its_attributes_and_tags() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = start(&dir.path().join("data"), 1);
