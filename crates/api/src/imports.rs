@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
 use super::problem::Problem;
 use super::records::Came;
@@ -215,6 +216,16 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
         return wrong(
             "attrs",
             "the attribute dir is the server's own: a user with the right \"server\" may set it",
+        );
+    }
+    // A redrive would bring it there with the rights of another user.
+    let mut attrs = head.attrs.iter();
+    if attrs.any(|(name, from)| {
+        name.0 == DEAD_LETTER_QUEUE.as_bytes() && !requester.may_to(Verb::Put, &Name::new(&from.0))
+    }) {
+        return wrong(
+            "attrs",
+            "dead_letter_queue is a queue into which you may not put",
         );
     }
     Ok(head.put())

@@ -120,7 +120,7 @@ pub(super) async fn put(
 }
 
 /// Names the queue that a dead letter goes back to.
-const DEAD_LETTER_QUEUE: &str = "dead_letter_queue";
+pub(super) const DEAD_LETTER_QUEUE: &str = "dead_letter_queue";
 
 /// Trace context of the request; one that is malformed counts as none, as the standard asks.
 fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {

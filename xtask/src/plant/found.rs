@@ -764,4 +764,14 @@ pub(super) const FOUND: &[Planted] = &[
         )],
         tests: &[&["--test=operations", "other_settings_change_beside"]],
     },
+    Planted {
+        name: "origin-forged-by-import",
+        what: "an import says of dead letters that they came from any queue",
+        edits: &[(
+            "crates/api/src/imports.rs",
+            "!requester.may_to(Verb::Put, &Name::new(&from.0))",
+            "from.0.is_empty()",
+        )],
+        tests: &[&["--test=operations", "only_the_server_has_its"]],
+    },
 ];

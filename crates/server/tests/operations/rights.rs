@@ -387,15 +387,28 @@ fn other_settings_change_beside_a_target_that_somebody_else_has_set() {
 fn only_the_server_has_its_attributes_and_tags() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = start(&dir.path().join("data"), 1);
-    let callback = json!({"queue": "ann", "headers": {"dir": "queue/sec/msg/1/1"}});
-    for event in ["success", "complete"] {
+    for (event, header) in [
+        ("success", "dir"),
+        ("complete", "dir"),
+        ("success", "dead_letter_queue"),
+    ] {
+        let callback = json!({"queue": "ann", "headers": {header: "sec"}});
         let (status, response) = api(&server, "ann", "POST /batches", &json!({event: callback}));
-        let field = format!("{event}.headers.dir");
+        let field = format!("{event}.headers.{header}");
         assert_eq!(
             (status, &response["field"]),
             (400, &json!(field)),
             "{response}"
         );
+    }
+    for (from, status) in [("sec", 400), ("ann-1", 201)] {
+        let message = json!({"queue": "ann", "attrs": [["dead_letter_queue", from]]});
+        let login = BASE64_STANDARD.encode("ann:hush");
+        let head =
+            format!("POST /api/v1/queues/ann/records HTTP/1.1\r\nAuthorization: Basic {login}\r\n");
+        let line = format!("{}\n", json!({ "messages": [message] }));
+        let reply = send_request(server.address_of("http"), &head, &line);
+        assert_eq!(reply.0, status, "{reply:?}");
     }
     let made = sqs(&server, "CreateQueue", &json!({"QueueName": "ann"}));
     assert_eq!(made.0, 200, "{made:?}");
