@@ -220,9 +220,10 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
     }
     // A redrive would bring it there with the rights of another user.
     let mut attrs = head.attrs.iter();
-    if attrs.any(|(name, from)| {
+    let is_forged = attrs.any(|(name, from)| {
         name.0 == DEAD_LETTER_QUEUE.as_bytes() && !requester.may_to(Verb::Put, &Name::new(&from.0))
-    }) {
+    });
+    if is_forged {
         return wrong(
             "attrs",
             "dead_letter_queue is a queue into which you may not put",
