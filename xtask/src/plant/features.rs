@@ -234,4 +234,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--test=hooks", "a_kick_is_no_decision"]],
     },
+    Planted {
+        name: "event-alters-bytes",
+        what: "events have names that are no text with other bytes only",
+        edits: &[(
+            "crates/client/src/events.rs",
+            "name_base64: event.name.as_deref().and_then(base64_unless_text),",
+            "name_base64: None,",
+        )],
+        tests: &[&["--lib", "an_event_in_json"]],
+    },
 ];
