@@ -269,7 +269,7 @@ impl Sqs {
         let shards = context.shards.clone();
         let make = (self.options.auto_create && names::is_ours(name, self.options.open))
             .then(|| Arc::clone(self));
-        let queue = name.to_owned();
+        let (queue, messages) = (name.to_owned(), puts.len());
         let put = async move {
             if let Some(own) = make {
                 own.make_if_absent(&shards, &queue).await?;
@@ -277,7 +277,7 @@ impl Sqs {
             put_all(&shards, puts, in_batch).await
         };
         match context.call {
-            Some(call) => self.once.run(call, put).await,
+            Some(call) => self.once.run(call, messages, put).await,
             None => put.await,
         }
     }

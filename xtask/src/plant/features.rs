@@ -244,4 +244,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--lib", "an_event_in_json"]],
     },
+    Planted {
+        name: "results-without-bound",
+        what: "SQS remembers calls by their number, however many messages each has",
+        edits: &[(
+            "crates/sqs/src/once.rs",
+            "|| self.results >= RESULTS_MAX",
+            "|| self.results >= usize::MAX",
+        )],
+        tests: &[&["--lib", "calls_are_bounded_and_forgotten"]],
+    },
 ];
