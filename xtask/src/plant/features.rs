@@ -254,4 +254,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--lib", "calls_are_bounded_and_forgotten"]],
     },
+    Planted {
+        name: "imported-jid-forgotten",
+        what: "jobs of a Faktory have another id here",
+        edits: &[(
+            "crates/cli/src/import/from/faktory.rs",
+            "(1..=MESSAGE_NAME_BYTES_MAX).contains(&jid.len())",
+            "(1..=MESSAGE_NAME_BYTES_MAX).is_empty()",
+        )],
+        tests: &[&["--test=operations", "jobs_of_a_faktory_are_moved"]],
+    },
 ];
