@@ -264,4 +264,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--test=operations", "jobs_of_a_faktory_are_moved"]],
     },
+    Planted {
+        name: "imported-dead-letters-from-nowhere",
+        what: "dead letters of an SQS are moved without the queue that they came from",
+        edits: &[(
+            "crates/cli/src/import/from/sqs.rs",
+            "            (\"dead_letter_queue\", \"DeadLetterQueueSourceArn\"),\n",
+            "",
+        )],
+        tests: &[&["--test=operations", "clients_of_sqs_see_their_attributes"]],
+    },
 ];
