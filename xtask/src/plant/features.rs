@@ -274,4 +274,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--test=operations", "clients_of_sqs_see_their_attributes"]],
     },
+    Planted {
+        name: "backtrace-without-bound",
+        what: "Faktory keeps backtraces of any length",
+        edits: &[(
+            "crates/wire/src/faktory/failure.rs",
+            "&& line.len() <= left {",
+            "&& line.len() <= MESSAGE_MAX {",
+        )],
+        tests: &[&["--lib", "a_stored_failure_is_cut"]],
+    },
 ];
