@@ -284,4 +284,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--lib", "a_stored_failure_is_cut"]],
     },
+    Planted {
+        name: "puts-read-whole",
+        what: "the API reads all messages of a list that is too long",
+        edits: &[(
+            "crates/api/src/read.rs",
+            "while few.len() < PUTS_MAX {",
+            "while few.len() < usize::MAX {",
+        )],
+        tests: &[&["--lib", "messages_beyond_the_limit"]],
+    },
 ];
