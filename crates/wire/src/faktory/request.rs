@@ -191,7 +191,8 @@ fn queue(rest: &str) -> Request {
     let Some(sub) = Sub::of_word(word) else {
         return fault(format!("no such QUEUE subcommand: {}", word.to_uppercase()));
     };
-    let arguments: Vec<&str> = words.collect();
+    // One more than there may be.
+    let arguments: Vec<&str> = words.take(QUEUES_MAX + 1).collect();
     match (sub, arguments.as_slice()) {
         (Sub::Latency, ["*"]) => fault("QUEUE LATENCY does not support wildcards"),
         (Sub::Pause | Sub::Resume | Sub::Remove, []) => INTERNAL,
@@ -256,6 +257,8 @@ mod tests {
             assert_eq!(error_text(line), text, "{line}");
         }
         let many = format!("FETCH {}", "q ".repeat(QUEUES_MAX + 1));
+        assert_eq!(error_text(&many), "too many queues");
+        let many = format!("QUEUE PAUSE {}", "q ".repeat(QUEUES_MAX + 9));
         assert_eq!(error_text(&many), "too many queues");
         for line in ["CMD foo", "flush", "", "HELLO {\"v\":2}"] {
             assert_eq!(parse(line.as_bytes(), false).1, Request::Unknown, "{line}");
