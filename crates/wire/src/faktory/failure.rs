@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use quintet_types::{Backoff, Command, Edit, Message, MessageId, Ms, Retry, State};
 
 use super::job::{RETRY, string, string_member, time_member};
-use super::json::{self, Kind, Value};
+use super::json::{self, Kind};
 use super::moment;
 use crate::workers::cut;
 
