@@ -456,7 +456,7 @@ mod tests {
             given("Binary.gif", binary, b"\xff")
         );
         for bytes in [b"\xff", b"\x01"] {
-            let stored = [b"String\0", &bytes[..]].concat();
+            let stored = [&b"String\0"[..], bytes].concat();
             assert_eq!(of(&stored), given("Binary", binary, bytes));
         }
         assert_eq!(of(b"String.\x01\0x"), given("Binary", binary, b"x"));
