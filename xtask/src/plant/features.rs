@@ -294,4 +294,14 @@ pub(super) const FEATURES: &[Planted] = &[
         )],
         tests: &[&["--lib", "messages_beyond_the_limit"]],
     },
+    Planted {
+        name: "past-hooks-not-loaded",
+        what: "commands of the client API go past hooks that could not be loaded",
+        edits: &[(
+            "crates/edge/src/hooks/mod.rs",
+            "runner.as_mut().map(work).map(Some).ok_or(NotLoaded)",
+            "Ok(runner.as_mut().map(work))",
+        )],
+        tests: &[&["--lib", "nothing_goes_past_hooks"]],
+    },
 ];
