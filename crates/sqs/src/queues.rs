@@ -1,11 +1,12 @@
 //! Actions about queues themselves.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use quintet_http::Guest;
 use quintet_types::{
     BulkOp, Command, CommandError, Edit, ListState, Name, Outcome, Overrides, QueueSetup,
     QueueStats, StatsOf, StatsReply, Tags, Verb, When,
@@ -305,20 +306,15 @@ impl Sqs {
         &self,
         context: &RequestContext,
         name: &str,
-        mut settings: Overrides,
+        settings: Overrides,
         tags: Tags,
     ) -> Answer {
-        settings.tags = Some(tags);
-        let command = Command::Configure {
-            queue: Name::new(name.as_bytes()),
-            overrides: Some(Box::new(settings)),
-            must_exist: true,
-        };
+        let command = configured(Name::new(name.as_bytes()), settings, tags);
         context.shards.ask(command).await.map(|_| Reply::Done)
     }
 
     pub(crate) async fn set_attributes(
-        &self,
+        self: &Arc<Self>,
         context: &RequestContext,
         input: SetQueueAttributes,
     ) -> Answer {
@@ -335,25 +331,37 @@ impl Sqs {
         let now = self.client_api.wall().0.to_string();
         changes.tags.set(CHANGED, Some(now.as_bytes()));
         let delay_ms = changes.settings.default_delay_ms;
-        self.configure(context, name, changes.settings, changes.tags)
-            .await?;
         let before_ms = setup.settings.default_delay_ms;
-        if let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) {
-            self.delay_anew(context, &queue, before_ms, delay_ms)
-                .await?;
-        }
+        let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) else {
+            return self
+                .configure(context, name, changes.settings, changes.tags)
+                .await;
+        };
+        // Done to its end also if the client goes: a repeat would find the delay there, and leave
+        // the rest of the messages as they are.
+        let (own, principal) = (Arc::clone(self), context.shards.caller.principal);
+        let done = tokio::spawn(async move {
+            let guest = Guest::new(&own.client_api);
+            let mut shards = own.shards(&guest);
+            shards.caller.principal = principal;
+            let command = configured(queue.clone(), changes.settings, changes.tags);
+            shards.ask(command).await?;
+            own.delay_anew(&shards, &queue, before_ms, delay_ms).await
+        });
+        let cut_short = |_| Err(Fault::internal("a change was not done to its end"));
+        done.await.unwrap_or_else(cut_short)?;
         Ok(Reply::Done)
     }
 
     /// The delay of a FIFO queue is that of the messages in it as well, until they are received.
     async fn delay_anew(
         &self,
-        context: &RequestContext,
+        shards: &ShardClient,
         queue: &Name,
         before_ms: u64,
         delay_ms: u64,
     ) -> Result<(), Fault> {
-        let shards = context.shards.as_server();
+        let shards = shards.as_server();
         // One that is ready stays so where the delay gets shorter.
         let ready = (delay_ms > before_ms).then_some(ListState::Ready);
         for state in [ListState::Delayed].into_iter().chain(ready) {
@@ -567,6 +575,16 @@ async fn listed_if(
     names.sort_unstable();
     names.truncate(most);
     Ok(names)
+}
+
+/// Sets up a queue that is there.
+fn configured(queue: Name, mut settings: Overrides, tags: Tags) -> Command {
+    settings.tags = Some(tags);
+    Command::Configure {
+        queue,
+        overrides: Some(Box::new(settings)),
+        must_exist: true,
+    }
 }
 
 fn removed(outcome: &Outcome) -> Reply {

@@ -295,6 +295,23 @@ pub(super) const FEATURES: &[Planted] = &[
         tests: &[&["--lib", "messages_beyond_the_limit"]],
     },
     Planted {
+        name: "delay-stops-half-way",
+        what: "a change of a FIFO queue's delay ends with its client",
+        edits: &[
+            (
+                "crates/sqs/src/queues.rs",
+                "let done = tokio::spawn(async move {",
+                "let done = Box::pin(async move {",
+            ),
+            (
+                "crates/sqs/src/queues.rs",
+                "done.await.unwrap_or_else(cut_short)?;",
+                "let _: fn(()) -> Result<(), Fault> = cut_short;\n        done.await?;",
+            ),
+        ],
+        tests: &[&["--test=sqs", "a_delay_becomes_that_of_all"]],
+    },
+    Planted {
         name: "past-hooks-not-loaded",
         what: "commands of the client API go past hooks that could not be loaded",
         edits: &[(

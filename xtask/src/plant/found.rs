@@ -218,7 +218,7 @@ pub(super) const FOUND: &[Planted] = &[
         name: "bytes-only-as-text",
         what: "JSON has bytes that are no text without their base64",
         edits: &[(
-            "crates/api/src/bytes_in_json.rs",
+            "crates/client/src/shown.rs",
             "text.is_err().then(",
             "text.is_ok_and(str::is_empty).then(",
         )],
