@@ -18,6 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::call::{Answer, Call, OfQueue, RequestBody};
+use super::messages::DEAD_LETTER_QUEUE;
 use super::path::Path;
 use super::problem::Problem;
 use super::records::Came;
@@ -169,7 +170,7 @@ pub(super) async fn store(
             room
         }
         [_] => {
-            puts[0].body = api.upload(&queue, all, rest, came).await?;
+            puts[0].body = api.upload(&queue, all, rest, &mut came).await?;
             None
         }
         _ => {
@@ -202,6 +203,17 @@ fn put(requester: &Requester, queue: &Name, at: usize, head: Head) -> Result<Put
         let why =
             "the attribute dir is the server's own: a user with the right \"server\" may set it";
         return wrong("attrs", why);
+    }
+    // A redrive would bring it there with the rights of another user.
+    let mut attrs = head.attrs.iter();
+    let is_forged = attrs.any(|(name, from)| {
+        name.0 == DEAD_LETTER_QUEUE.as_bytes() && !requester.may_to(Verb::Put, &Name::new(&from.0))
+    });
+    if is_forged {
+        return wrong(
+            "attrs",
+            "dead_letter_queue is a queue into which you may not put",
+        );
     }
     Ok(head.put())
 }

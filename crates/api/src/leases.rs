@@ -24,7 +24,7 @@ use super::types::{
     Bury, CancelNotice, Extend, Fail, Finish, Leased, Leases, MessageView, Page, Progress, Release,
 };
 use super::{Api, bulk, hold, read};
-use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, reply};
+use quintet_http::{ConnectionSlot, Consumer, Leaving, Requester, WORKER_MAX, Waited, held, reply};
 
 /// Messages reserved at once at most.
 const BATCH_MAX: u32 = 100;
@@ -106,7 +106,7 @@ pub(super) async fn reserve(
     // Others' keys are others.
     let token = idempotency_key(request.headers())?
         .map(|key| format!("{:?} {key}", requester.principal()).into_bytes());
-    let held = HeldLeases::of(request.headers())?;
+    let held_leases = HeldLeases::of(request.headers())?;
     let connection_slot = request.extensions().get::<Arc<ConnectionSlot>>().cloned();
     let agent = request.headers().get(USER_AGENT);
     let agent = agent
@@ -157,6 +157,12 @@ pub(super) async fn reserve(
         .await?;
     let waited = waits.map(|since| Waited(since.elapsed()));
     let now = api.client_api.now();
+    // The messages are there, and are copied into the reply.
+    let sizes = undo.messages().iter().map(|message| {
+        let body = message.body.as_small().map_or(0, <[u8]>::len) as u64;
+        2 * (body + message.extra_bytes())
+    });
+    let _room = held::room(api.app.settings(), sizes.sum())?;
     let leased = undo.messages().iter();
     let messages = leased
         .map(|message| MessageView::leased(message, &queue, now))
@@ -164,7 +170,8 @@ pub(super) async fn reserve(
     let cursor = None;
     let mut response = reply::document(&Page { messages, cursor });
     response.extensions_mut().insert(Leaving::new(undo));
-    api.notify_cancelled(&requester, held, &mut response).await;
+    api.notify_cancelled(&requester, held_leases, &mut response)
+        .await;
     if let Some(waited) = waited {
         response.extensions_mut().insert(waited);
     }

@@ -26,8 +26,6 @@ use super::types::{Changes, MessageView, NewMessage, Page, Puts, Target};
 use super::{Api, blocking, bulk, read, results};
 use quintet_http::{DoneWith, Requester, Waited, download, reply};
 
-/// Messages of one put at most.
-const PUTS_MAX: usize = 1000;
 /// Length of a token that a client gives.
 pub(super) const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 1..=255;
 /// Bodies up to here are in memory, and can be replaced by one another.
@@ -58,9 +56,8 @@ pub(super) async fn put(
             (puts, 0, share)
         }
     };
-    if messages.is_empty() || messages.len() > PUTS_MAX {
-        let detail = format!("takes 1 to {PUTS_MAX} messages; not {}", messages.len());
-        return Err(Problem::field("messages", detail));
+    if messages.is_empty() {
+        return Err(Problem::field("messages", read::not_so_many(0)));
     }
     let _apart = match wait_ms {
         0 => None,
@@ -120,7 +117,7 @@ pub(super) async fn put(
 }
 
 /// Names the queue that a dead letter goes back to.
-const DEAD_LETTER_QUEUE: &str = "dead_letter_queue";
+pub(super) const DEAD_LETTER_QUEUE: &str = "dead_letter_queue";
 
 /// Trace context of the request; one that is malformed counts as none, as the standard asks.
 fn trace_context(headers: &HeaderMap) -> Vec<(&'static str, String)> {

@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::header::CONTENT_LENGTH;
 use hyper::{StatusCode, Uri};
+use md5::{Digest as _, Md5};
 use quintet_client::{Share, StoreError};
 use quintet_control::message_value;
 use quintet_http::{
@@ -203,7 +204,7 @@ struct Put {
 /// Stores a message whose body may have any length. The first line of the request is a message as
 /// `POST /queues/{queue}/messages` takes it, without a body; the rest is the body as it is.
 #[utoipa::path(post, path = "/api/v1/queues/{queue}/record", operation_id = "put_record", tag = "messages",
-    params(("queue" = String, Path)),
+    params(("queue" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>, description = "a line of JSON, then the body"),
     responses((status = 201, body = Put),
         (status = 507, body = Problem, content_type = "application/problem+json")))]
@@ -215,16 +216,24 @@ pub(super) async fn put(
     if !requester.may_to(Verb::Put, &queue) {
         return Err(Problem::refused(CommandError::NotPermitted));
     }
+    let token = messages::idempotency_key(request.headers())?;
     let (mut came, length) = Came::of(&api, request)?;
     let (line, rest, _share) = came.line(&api).await?;
+    came.sum = token.is_some().then(|| Md5::new_with_prefix(&rest));
     let message: NewMessage = read::parsed(&line)?;
     if message.body.is_some() || message.body_base64.is_some() {
         let why = "the body follows the line of JSON: leave it out here";
         return Err(Problem::field("body", why));
     }
-    let mut put = api.new_put(&queue, message, 0, None).await?;
+    // As of a list of one.
+    let token = token.map(|key| format!("{key}/0").into_bytes());
+    let mut put = api.new_put(&queue, message, 0, token).await?;
     let length = length.saturating_sub(line.len() as u64);
-    put.body = api.upload(&queue, length, rest, came).await?;
+    put.body = api.upload(&queue, length, rest, &mut came).await?;
+    if let (Some(body), Some(more)) = (came.sum, &mut put.more) {
+        let body = body.finalize().first_chunk().copied().unwrap_or_default();
+        more.token_sum = (read::sum(&line) ^ u64::from_be_bytes(body)).max(1);
+    }
     let requested = api.ask(&requester, Command::Put(put)).await?;
     let (Outcome::Put { id, fresh }, _) = requested else {
         return Err(Problem::unexpected());
@@ -246,6 +255,8 @@ pub(super) struct Came {
     peer: Option<IpAddr>,
     /// A piece comes in this time.
     timeout: Duration,
+    /// Sums up the pieces, if that is wanted.
+    sum: Option<Md5>,
 }
 
 impl Came {
@@ -264,6 +275,7 @@ impl Came {
             peer: payer.and_then(|payer| payer.peer),
             body: request.into_body(),
             timeout: api.app.settings().limits.timeout,
+            sum: None,
         };
         Ok((came, length))
     }
@@ -321,6 +333,9 @@ impl Came {
                 return Ok(None);
             };
             if let Ok(piece) = frame.into_data() {
+                if let Some(sum) = &mut self.sum {
+                    sum.update(&piece);
+                }
                 return Ok(Some(piece));
             }
         }
@@ -334,7 +349,7 @@ impl Api {
         queue: &Name,
         length: u64,
         first: Bytes,
-        mut came: Came,
+        came: &mut Came,
     ) -> Result<Body, Problem> {
         if length <= messages::SMALL as u64 {
             return Ok(Body::new(&came.whole(length, &first).await?));

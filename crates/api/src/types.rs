@@ -80,6 +80,7 @@ pub struct NewMessage {
 #[serde(deny_unknown_fields)]
 pub(super) struct Puts {
     /// 1 to 1000 messages, which are stored all or none.
+    #[serde(deserialize_with = "super::read::few")]
     pub(super) messages: Vec<NewMessage>,
     /// The reply waits so long for the result of the message, ms, 60000 at most. One message alone.
     #[serde(default)]

@@ -131,6 +131,7 @@ impl Ids {
 }
 
 /// The caller of a request, and the facts about it that actions need.
+#[derive(Clone)]
 pub(crate) struct RequestContext {
     pub(crate) shards: ShardClient,
     /// As the client calls this server.

@@ -457,7 +457,8 @@ impl QueueView<'_> {
             let value = self.value(name)?;
             let same = match (&value, wanted.as_str()) {
                 (None, "") => true,
-                (None, _) => false,
+                // Not shown, as it is the default.
+                (None, wanted) => name == "KmsDataKeyReusePeriodSeconds" && wanted == "300",
                 (Some(value), wanted) => is_same(value, wanted),
             };
             if !same {

@@ -1,12 +1,12 @@
 //! Actions about queues themselves.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use quintet_http::locked;
+use quintet_http::{Guest, locked};
 use quintet_types::{
     BulkOp, Command, CommandError, Edit, ListState, Name, Outcome, Overrides, QueueSetup,
     QueueStats, StatsOf, StatsReply, Tags, Verb, When,
@@ -309,7 +309,7 @@ impl Sqs {
     }
 
     pub(crate) async fn set_attributes(
-        &self,
+        self: &Arc<Self>,
         context: &RequestContext,
         input: SetQueueAttributes,
     ) -> Answer {
@@ -326,11 +326,26 @@ impl Sqs {
         let now = self.client_api.wall().0.to_string();
         changes.tags.set(CHANGED, Some(now.as_bytes()));
         let delay_ms = changes.settings.default_delay_ms;
-        self.configure(context, name, changes.settings, changes.tags)
-            .await?;
         let before_ms = setup.settings.default_delay_ms;
-        if let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) {
-            let done = self.delay_anew(context, &queue, before_ms, delay_ms).await;
+        let Some(delay_ms) = delay_ms.filter(|&ms| fifo && ms != before_ms) else {
+            return self
+                .configure(context, name, changes.settings, changes.tags)
+                .await;
+        };
+        // Done to its end also if the client goes: a repeat would find the delay there, and leave
+        // the rest of the messages as they are.
+        let (own, name) = (Arc::clone(self), name.to_owned());
+        let mut context = RequestContext {
+            connection_slot: None,
+            client: None,
+            ..context.clone()
+        };
+        let done = tokio::spawn(async move {
+            let guest = Guest::new(&own.client_api);
+            context.shards.caller.client_id = guest.client_id();
+            own.configure(&context, &name, changes.settings, changes.tags)
+                .await?;
+            let done = own.delay_anew(&context, &queue, before_ms, delay_ms).await;
             if done.is_err() {
                 // The next try finds that the delay is another.
                 let overrides = Overrides {
@@ -344,8 +359,10 @@ impl Sqs {
                 };
                 context.shards.ask(back).await?;
             }
-            done?;
-        }
+            done
+        });
+        let cut_short = |_| Err(Fault::internal("a change was not done to its end"));
+        done.await.unwrap_or_else(cut_short)?;
         Ok(Reply::Done)
     }
 

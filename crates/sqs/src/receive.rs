@@ -351,15 +351,8 @@ fn attr<'a>(message: &'a Message, name: &[u8]) -> Option<&'a [u8]> {
 fn values(message: &Message, wanted: &[String], plain: bool) -> Vec<Valued> {
     let attrs = message.extra.iter().flat_map(|extra| &extra.attrs);
     let stored = attrs.filter_map(|(name, stored)| {
-        let name = std::str::from_utf8(name.strip_prefix(STORED)?).ok()?;
-        wants(wanted, name).then_some(())?;
-        let value = Value::of_stored(stored)?;
-        Some(Valued {
-            name: name.to_owned(),
-            data_type: value.data_type.to_owned(),
-            kind: value.kind(),
-            bytes: value.bytes.to_vec(),
-        })
+        let valued = valued(name, stored)?;
+        wants(wanted, &valued.name).then_some(valued)
     });
     let encoding = (!plain).then(|| Valued {
         name: ENCODING.to_owned(),
@@ -370,6 +363,26 @@ fn values(message: &Message, wanted: &[String], plain: bool) -> Vec<Valued> {
     let mut values: Vec<Valued> = stored.chain(encoding).collect();
     values.sort_by(|a, b| a.name.cmp(&b.name));
     values
+}
+
+/// An attribute as it is handed out, of a header. A text that not every reply can carry unchanged
+/// comes as bytes: clients compare its sum.
+fn valued(header: &[u8], stored: &[u8]) -> Option<Valued> {
+    let name = std::str::from_utf8(header.strip_prefix(STORED)?).ok()?;
+    let value = Value::of_stored(stored)?;
+    let is_text = |bytes: &[u8]| std::str::from_utf8(bytes).is_ok_and(message::is_text);
+    let is_carried = is_text(value.data_type.as_bytes())
+        && (value.kind() == ValueKind::Binary || is_text(value.bytes));
+    let (data_type, kind) = match is_carried {
+        true => (value.data_type, value.kind()),
+        false => ("Binary", ValueKind::Binary),
+    };
+    message::is_text(name).then(|| Valued {
+        name: name.to_owned(),
+        data_type: data_type.to_owned(),
+        kind,
+        bytes: value.bytes.to_vec(),
+    })
 }
 
 /// True if the attribute of this name is requested.
@@ -401,5 +414,31 @@ mod tests {
             assert!(of(&[every], "General"), "{every}");
         }
         assert!(!of(&[], "x") && !of(&["zz"], "x"));
+    }
+
+    /// Other protocols write any header.
+    #[test]
+    fn a_text_that_a_reply_cannot_carry_comes_as_bytes() {
+        let of = |stored: &[u8]| {
+            let valued = valued(b"m:a", stored).expect("an attribute");
+            (valued.data_type, valued.kind, valued.bytes)
+        };
+        let given =
+            |data_type: &str, kind, bytes: &[u8]| (data_type.to_owned(), kind, bytes.to_vec());
+        let (string, binary) = (ValueKind::String, ValueKind::Binary);
+        assert_eq!(of(b"String\0x"), given("String", string, b"x"));
+        assert_eq!(
+            of(b"Binary.gif\0\xff"),
+            given("Binary.gif", binary, b"\xff")
+        );
+        for bytes in [b"\xff", b"\x01"] {
+            let stored = [&b"String\0"[..], bytes].concat();
+            assert_eq!(of(&stored), given("Binary", binary, bytes));
+        }
+        assert_eq!(of(b"String.\x01\0x"), given("Binary", binary, b"x"));
+        for header in [&b"m:\x01"[..], b"m:\xff", b"n:a"] {
+            assert_eq!(valued(header, b"String\0x"), None);
+        }
+        assert_eq!(valued(b"m:a", b"String"), None);
     }
 }

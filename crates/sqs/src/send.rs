@@ -103,7 +103,7 @@ impl Sqs {
         let going = self.going(context, &name, sent, setup.as_deref(), false)?;
         let going = going.map_err(|failed| failed.fault)?;
         let (puts, results) = (vec![going.put], going.result);
-        let stored = self.put(context, &name, puts).await?;
+        let stored = self.put(context, &name, puts, false).await?;
         let [came] = &*stored else {
             return Err(unexpected());
         };
@@ -155,7 +155,7 @@ impl Sqs {
         }
         let mut sent = Vec::new();
         if !puts.is_empty() {
-            let stored = self.put(context, &name, puts).await?;
+            let stored = self.put(context, &name, puts, true).await?;
             for ((id, result), came) in ids.into_iter().zip(results).zip(stored.iter()) {
                 match came {
                     Ok(number) => sent.push((id, Box::new(self.complete(result, *number, fifo)))),
@@ -260,12 +260,12 @@ impl Sqs {
         context: &RequestContext,
         name: &str,
         puts: Vec<Put>,
+        in_batch: bool,
     ) -> Result<Stored, Fault> {
         let shards = context.shards.clone();
-        let in_batch = puts.len() > 1;
         let make = (self.options.auto_create && names::is_ours(name, self.options.open))
             .then(|| Arc::clone(self));
-        let queue = name.to_owned();
+        let (queue, messages) = (name.to_owned(), puts.len());
         let put = async move {
             if let Some(own) = make {
                 own.make_if_absent(&shards, &queue).await?;
@@ -273,7 +273,7 @@ impl Sqs {
             put_all(&shards, puts, in_batch).await
         };
         match context.call {
-            Some(call) => self.once.run(call, put).await,
+            Some(call) => self.once.run(call, messages, put).await,
             None => put.await,
         }
     }
@@ -337,12 +337,14 @@ async fn put_all(
         };
         stored.push(came);
     }
-    // A queue that is not there is no matter of one message.
-    let absent = |came: &Result<u64, Fault>| {
-        came.as_ref()
-            .is_err_and(|fault| fault.shape == Shape::QueueDoesNotExist)
+    // A queue that is not there, or that is forbidden, is no matter of one message.
+    let of_all = |came: &Result<u64, Fault>| {
+        came.as_ref().is_err_and(|fault| {
+            fault.shape == Shape::QueueDoesNotExist
+                || fault.text == CommandError::NotPermitted.text()
+        })
     };
-    if (stored.iter().all(absent) || !in_batch)
+    if (stored.iter().all(of_all) || !in_batch)
         && let Some(Err(fault)) = stored.first()
     {
         return Err(fault.clone());

@@ -85,7 +85,7 @@ pub(super) const FOUND: &[Planted] = planted![
         => "known.sum > 0 && left.sum < known.sum && left.sum > known.sum {";
         ["--test=web" "a_used_key_with_another_request"]
     "bytes-only-as-text": "JSON has bytes that are no text without their base64"
-        "crates/api/src/bytes_in_json.rs": "text.is_err().then("
+        "crates/client/src/shown.rs": "text.is_err().then("
         => "text.is_ok_and(str::is_empty).then("; ["--test=web" "bytes_that_are_no_text_are_sent"]
     "mark-not-passed-over": "a byte order mark before a hook keeps the server from starting"
         "crates/hooks/src/load.rs": "text.starts_with(b\"\\xef\\xbb\\xbf\")"
@@ -308,5 +308,105 @@ pub(super) const FOUND: &[Planted] = planted![
             "Err(_) if messages > u64::MAX - 1 => break,",
         )],
         tests: &[&["--lib", "an_operation_that_fails_after_some"]],
+    },
+    Planted {
+        name: "batch-of-one-refused-whole",
+        what: "SQS refuses a batch of one as a request",
+        edits: &[(
+            "crates/sqs/src/send.rs",
+            "puts, true).await?;",
+            "puts, false).await?;",
+        )],
+        tests: &[&["--test=sqs", "case_26_27_29_batches"]],
+    },
+    Planted {
+        name: "forbidden-batch-succeeds",
+        what: "SQS answers 200 to a batch for a queue that is forbidden",
+        edits: &[(
+            "crates/sqs/src/send.rs",
+            "fault.text == CommandError::NotPermitted.text()",
+            "fault.text == CommandError::QueueNotFound.text()",
+        )],
+        tests: &[&["--test=operations", "sqs_needs_the_right_before"]],
+    },
+    Planted {
+        name: "text-that-xml-spoils",
+        what: "SQS hands out attributes of other protocols whose sum does not fit their text",
+        edits: &[(
+            "crates/sqs/src/receive.rs",
+            "let (data_type, kind) = match is_carried {",
+            "let (data_type, kind) = match is_carried || !name.is_empty() {",
+        )],
+        tests: &[&["--lib", "a_text_that_a_reply_cannot_carry"]],
+    },
+    Planted {
+        name: "list-of-jobs-read-whole",
+        what: "all jobs of a PUSHB are in memory at once",
+        edits: &[(
+            "crates/wire/src/faktory/reply.rs",
+            "while self.puts.len() < AT_ONCE",
+            "while self.puts.len() < usize::MAX",
+        )],
+        tests: &[&["--test=wire", "faktory_holds_the_jobs"]],
+    },
+    Planted {
+        name: "filter-of-jobs-uncounted",
+        what: "the ids in the filter of a MUTATE are not memory of its connection",
+        edits: &[(
+            "crates/wire/src/faktory/mutate.rs",
+            "        self.jids_bytes\n            + self.left",
+            "        self.left",
+        )],
+        tests: &[&["--test=wire", "faktory_holds_the_jobs"]],
+    },
+    Planted {
+        name: "reserve-copies-uncounted",
+        what: "a reserve of the API copies its messages without memory for it",
+        edits: &[(
+            "crates/api/src/leases.rs",
+            "2 * (body + message.extra_bytes())",
+            "(body + message.extra_bytes()) / 8",
+        )],
+        tests: &[&["--test=web", "a_reserve_takes_memory"]],
+    },
+    Planted {
+        name: "router-goes-anywhere",
+        what: "rules of RQ's router send a message where its sender may not put",
+        edits: &[(
+            "crates/rq/src/routes/messages.rs",
+            "if to.is_some_and(|to| !requester.may(Verb::Put, to)) {",
+            "if to.is_some_and(str::is_empty) {",
+        )],
+        tests: &[&["--test=operations", "rules_of_rq_send_on"]],
+    },
+    Planted {
+        name: "key-forgets-the-body",
+        what: "another body of a record under a used Idempotency-Key is dropped as a repeat",
+        edits: &[(
+            "crates/api/src/records.rs",
+            "(read::sum(&line) ^ u64::from_be_bytes(body)).max(1)",
+            "read::sum(&line) | u64::from_be_bytes(body) >> 63 >> 1",
+        )],
+        tests: &[&["--test=web", "a_record_with_a_used_key"]],
+    },
+    Planted {
+        name: "target-asked-again",
+        what: "a change of one setting takes a right on targets that others have set",
+        edits: &[(
+            "crates/host/src/access/permit.rs",
+            "!self.may_lead_to(principal, to, Some(&**from))",
+            "!self.may_lead_to(principal, to, Some(&**from).and(None))",
+        )],
+        tests: &[&["--test=operations", "other_settings_change_beside"]],
+    },
+    Planted {
+        name: "origin-forged-by-import",
+        what: "an import says of dead letters that they came from any queue",
+        edits: &[(
+            "crates/api/src/imports.rs",
+            "!requester.may_to(Verb::Put, &Name::new(&from.0))",
+            "from.0.is_empty()",
+        )],
+        tests: &[&["--test=operations", "only_the_server_has_its"]],
     },
 ];

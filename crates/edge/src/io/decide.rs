@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quintet_host::{Access, Decided};
-use quintet_types::Command;
+use quintet_types::{Command, Name};
 use quintet_wire::{ClientRequest, HostRequest, ServerResponse};
 
 use super::conn::{DueReply, Standing, Wait};
@@ -14,6 +14,7 @@ use super::operations::{Administers, administers, did_of, result_of};
 use super::thread::IoThread;
 use super::turn::{bytes_in, is_undone};
 use crate::edge::Edge;
+use crate::hooks::not_loaded;
 
 /// The reason may quote lines of the file, and so what is secret.
 const NOT_RELOADED: &str =
@@ -25,6 +26,7 @@ impl IoThread {
     pub(super) fn decide(&mut self, slot: u32, edge: &Arc<Edge>) {
         // What was read in this turn may have been sent since it began.
         self.now = edge.core.clock.now();
+        let lacks_hooks = self.lacks_hooks();
         let Some(conn) = self.conns.get_mut(slot) else {
             return;
         };
@@ -68,6 +70,10 @@ impl IoThread {
                                 hooked::submit(runner, conn, edge, command, undone, &mut access);
                             self.replies.extend(reply);
                         }
+                        _ if lacks_hooks => self.replies.push(DueReply {
+                            response: ServerResponse::Engine(not_loaded(), Name::default()),
+                            ..DueReply::own()
+                        }),
                         _ => {
                             if let Decided::Now(outcome, queue, required) =
                                 access.submit(conn.caller, command)

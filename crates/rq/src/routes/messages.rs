@@ -6,8 +6,9 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use hyper::{StatusCode, Uri};
+use quintet_scripts::rules::queue_of;
 use quintet_scripts::{Fault, Method, NewMessage, Rq};
-use quintet_types::{CommandError, Operation};
+use quintet_types::{CommandError, Operation, Verb};
 use serde_json::{Map, Value, json};
 
 use super::{Answer, back, escaped, existing, problem, told};
@@ -15,6 +16,7 @@ use crate::app::App;
 use crate::pages;
 use quintet_http::{
     DoneWith, Problem, RequestBody, Requester,
+    gate::not_permitted,
     reply::{self, document, result_value},
 };
 
@@ -66,6 +68,7 @@ pub(super) async fn new_page(
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     Path(queue): Path<String>,
+    Extension(requester): Extension<Requester>,
     request: Request,
 ) -> Answer {
     let form = app.http.form(request).await?;
@@ -88,9 +91,18 @@ pub(super) async fn create(
     let result = app
         .ask(move |rq| {
             let message = NewMessage::from_json(&Value::Object(fields))?;
+            // The router sends it on as the server.
+            let dest = message.dest.as_deref().filter(|dest| !dest.is_empty());
+            let to = dest.filter(|_| rq.routes(&requested)).and_then(queue_of);
+            if to.is_some_and(|to| !requester.may(Verb::Put, to)) {
+                return Err(Fault::Refused(CommandError::NotPermitted));
+            }
             rq.create_routed(&requested, message, method)
         })
         .await?;
+    if let Err(Fault::Refused(CommandError::NotPermitted)) = &result {
+        return Err(not_permitted());
+    }
     let result = told(result)?;
     if !html {
         let mut response = document(&result_value(&result));

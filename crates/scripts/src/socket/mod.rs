@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::locks::lock;
 use crate::paths::forget;
@@ -31,6 +32,11 @@ pub use frame::{FrameError, PAYLOAD_MAX, frame, parse};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes dropped behind a request that makes no sense.
 const UNREAD_MAX: u64 = 64 << 10;
+/// Rest after a request that the system had no file or memory for: it is still there.
+const REST: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 /// Requests answered at once; a client beyond waits in the socket's line.
 const ANSWERING_MAX: usize = 64;
 
@@ -127,13 +133,14 @@ impl Sockets {
         look: &Look,
     ) {
         let mut drain = [0; 64];
+        let (mut rests, mut failed) = (false, 0_u64);
         while !self.stopping.load(Ordering::SeqCst) {
             look();
             let listeners: Vec<(Owner, Arc<UnixListener>)> = lock(&self.listening)
                 .iter()
                 .map(|(owner, (listener, _))| (owner.clone(), Arc::clone(listener)))
                 .collect();
-            let busy = self.answering.load(Ordering::SeqCst) >= ANSWERING_MAX;
+            let busy = rests || self.answering.load(Ordering::SeqCst) >= ANSWERING_MAX;
             let mut polled: Vec<PollFd<'_>> = vec![readable(woken.as_fd())];
             if !busy {
                 polled.extend(
@@ -142,8 +149,8 @@ impl Sockets {
                         .map(|(_, listener)| readable(listener.as_fd())),
                 );
             }
-            match poll(&mut polled, Some(every)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            match poll(&mut polled, Some(if rests { &REST } else { every })) {
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => {
                     tracing::error!("the rq sockets accept no more requests: {error}");
                     return;
@@ -157,21 +164,35 @@ impl Sockets {
             if ready[0] {
                 while matches!(woken.read(&mut drain), Ok(1..)) {}
             }
+            rests = false;
             for ((owner, listener), _) in listeners
                 .iter()
                 .zip(ready.iter().skip(1))
                 .filter(|(_, ready)| **ready)
             {
-                self.accept(answer, owner, listener);
+                // Any other error: its client has gone again.
+                if let Err(error) = self.accept(answer, owner, listener)
+                    && is_used_up(&error)
+                {
+                    rests = true;
+                    failed += 1;
+                    if failed.is_power_of_two() {
+                        tracing::warn!(
+                            "the rq sockets cannot accept a request, {failed} times: {error}"
+                        );
+                    }
+                }
             }
         }
     }
 
-    fn accept(self: &Arc<Self>, answer: &Arc<Answer>, owner: &Owner, listener: &UnixListener) {
-        let Ok((stream, _)) = listener.accept() else {
-            // Its client has gone again.
-            return;
-        };
+    fn accept(
+        self: &Arc<Self>,
+        answer: &Arc<Answer>,
+        owner: &Owner,
+        listener: &UnixListener,
+    ) -> io::Result<()> {
+        let (stream, _) = listener.accept()?;
         self.answering.fetch_add(1, Ordering::SeqCst);
         let (own, owner, answer) = (Arc::clone(self), owner.clone(), Arc::clone(answer));
         let thread = std::thread::Builder::new().name("rq request".to_owned());
@@ -187,7 +208,16 @@ impl Sockets {
             self.answering.fetch_sub(1, Ordering::SeqCst);
             tracing::warn!("cannot start a thread for a request over an rq socket: {error}");
         }
+        Ok(())
     }
+}
+
+/// True if the system has no more files or memory, so that a request stays in its socket's line.
+fn is_used_up(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }
 
 fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
@@ -229,4 +259,19 @@ fn serve(answer: &Answer, queue: Option<&str>, mut stream: UnixStream) -> io::Re
         io::copy(&mut stream.take(UNREAD_MAX), &mut io::sink())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_request_that_stays_in_line_is_worth_a_rest() {
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM] {
+            assert!(is_used_up(&errno.into()), "{errno}");
+        }
+        for errno in [Errno::AGAIN, Errno::CONNABORTED, Errno::INTR] {
+            assert!(!is_used_up(&errno.into()), "{errno}");
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! One connection: lines in, replies out.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use quintet_types::{
@@ -195,7 +194,7 @@ impl FaktorySession {
                 Ok(put) => (ClientRequest::Engine(Command::Put(put)), FaktoryReply::Done),
                 Err(why) => (ClientRequest::Own, FaktoryReply::Fault(why.into())),
             },
-            Request::PushBulk(jobs, refused) => self.push_bulk(jobs, refused, env.now),
+            Request::PushBulk(jobs) => self.push_bulk(jobs, env.now),
             Request::Fetch(queues) => {
                 (ClientRequest::Engine(self.fetch(queues)), FaktoryReply::Job)
             }
@@ -320,24 +319,10 @@ impl FaktorySession {
         })
     }
 
-    fn push_bulk(
-        &self,
-        jobs: Vec<Job>,
-        refused: Vec<(String, String)>,
-        now: Ms,
-    ) -> (ClientRequest, FaktoryReply) {
-        let mut refused: BTreeMap<String, String> = refused.into_iter().collect();
-        let mut puts = VecDeque::with_capacity(jobs.len());
-        for job in jobs {
-            let jid = job.jid.clone();
-            match self.put(job, now) {
-                Ok(put) => puts.push_back((jid, put)),
-                Err(why) => drop(refused.insert(jid, why)),
-            }
-        }
-        let mut bulk = Bulk::new(refused, puts);
+    fn push_bulk(&self, jobs: Box<str>, now: Ms) -> (ClientRequest, FaktoryReply) {
+        let mut bulk = Bulk::new(jobs, now);
         let ask = bulk
-            .next()
+            .next(|job, now| self.put(job, now))
             .map_or(ClientRequest::Own, ClientRequest::EngineAlone);
         (ask, FaktoryReply::Bulk(Box::new(bulk)))
     }
@@ -536,7 +521,7 @@ impl FaktorySession {
                 }
             }
             FaktoryReply::Bulk(mut bulk) => {
-                if let Some(puts) = bulk.go_on(outcome) {
+                if let Some(puts) = bulk.go_on(outcome, |job, now| self.put(job, now)) {
                     return self.owed.again(FaktoryReply::Bulk(bulk), puts);
                 }
                 reply::bulk(&bulk.text(), output);
